@@ -1,0 +1,137 @@
+"""The Engine deployment: one vLLM engine behind its own private HTTP listener.
+
+Ray Serve starts, places, checks and scales it; requests reach it over HTTP, not through Ray calls
+(see docs/architecture.md for why).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import ray
+from ray import serve
+from ray.serve.llm import LLMConfig
+from ray.serve.llm.deployment import LLMServer
+
+from deployments import vllm_bridge
+from deployments.listener import PrivateListener
+from deployments.warm_up import warm_up
+from serve_app.fleet import EngineReport, EngineState
+from serve_app.model_store import ModelStore
+from serve_app.settings import ModelSettings, SpeculationSettings
+
+logger = logging.getLogger("ray.serve")
+
+
+class Engine(LLMServer):
+    """An ``LLMServer`` that can be reached directly.
+
+    Start: load the model, listen, warm up, then count as ready (the constructor returns).
+    Stop: report draining, let running answers finish, close the listener, end vLLM.
+    """
+
+    async def __init__(self, llm_config: LLMConfig, *, model: ModelSettings) -> None:
+        started = time.monotonic()
+        self._model = model
+        self._state = EngineState.WARMING
+        await super().__init__(llm_config)
+        loaded = time.monotonic()
+        self._probe = vllm_bridge.load_probe(self)
+        self._capacity = vllm_bridge.max_num_seqs(self)
+        app = await vllm_bridge.build_asgi_app(self)
+        self._listener = PrivateListener(app, ray.util.get_node_ip_address())
+        self._listener.start()
+        warmed = await self._warm_up()
+        self._state = EngineState.READY
+        logger.info("engine %s ready: load %.1f s, warm-up %.1f s", model.id, loaded - started, warmed)
+
+    async def describe(self) -> EngineReport:
+        """Where this engine listens, and its load; polled by every gateway."""
+        load = self._probe.load()
+        return EngineReport(
+            replica_id=serve.get_replica_context().replica_id.unique_id,
+            model=self._model.id,
+            url=self._listener.url,
+            secret=self._listener.secret,
+            state=self._state,
+            running=load.running,
+            waiting=load.waiting,
+            kv_cache_usage=load.kv_cache_usage,
+            capacity=self._capacity,
+        )
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """Serve's hook for custom metrics: its own counters see no request of ours."""
+        load = self._probe.load()
+        return {"running": float(load.running), "waiting": float(load.waiting)}
+
+    async def __del__(self) -> None:
+        listener: PrivateListener | None = getattr(self, "_listener", None)
+        if listener is not None:
+            self._state = EngineState.DRAINING
+            await listener.stop(self._model.drain_timeout_s)
+        await super().__del__()
+        if getattr(self, "engine", None) is not None:
+            await asyncio.to_thread(vllm_bridge.shut_down, self)
+
+    async def _warm_up(self) -> float:
+        if not self._model.engine.warm_up:
+            return 0.0
+        return await warm_up(self._listener.url, self._listener.secret, self._model.id)
+
+
+def llm_config(model: ModelSettings, store: ModelStore) -> LLMConfig:
+    """``ray.serve.llm``'s configuration of a model; prepared folders in ``store`` go before the hub."""
+    engine = model.engine
+    source = store.resolve(model.source)
+    options: dict[str, Any] = {
+        "model_loading_config": {"model_id": model.id, "model_source": source},
+        "accelerator_config": {"kind": engine.accelerator},
+        "engine_kwargs": engine_arguments(model, store),
+        "runtime_env": {"env_vars": engine_environment(model)},
+        "deployment_config": {"ray_actor_options": {"num_cpus": engine.num_cpus}},
+    }
+    if engine.accelerator_type is not None:
+        options["accelerator_type"] = engine.accelerator_type
+    return LLMConfig(**options)
+
+
+def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
+    """vLLM's engine arguments; what is not set stays vLLM's default."""
+    engine = model.engine
+    named = {
+        "revision": model.revision,
+        "tensor_parallel_size": engine.tensor_parallel_size,
+        "pipeline_parallel_size": engine.pipeline_parallel_size,
+        "dtype": engine.dtype,
+        "max_model_len": engine.max_model_len,
+        "max_num_seqs": engine.max_num_seqs,
+        "max_num_batched_tokens": engine.max_num_batched_tokens,
+        "gpu_memory_utilization": engine.gpu_memory_utilization,
+        "quantization": engine.quantization,
+        "kv_cache_dtype": engine.kv_cache_dtype,
+        "enable_prefix_caching": engine.enable_prefix_caching,
+        "enforce_eager": engine.enforce_eager,
+        "speculative_config": _speculation(engine.speculation, store),
+    }
+    return {name: value for name, value in named.items() if value is not None} | engine.options
+
+
+def _speculation(settings: SpeculationSettings | None, store: ModelStore) -> dict[str, Any] | None:
+    if settings is None:
+        return None
+    values = settings.model_dump(exclude_none=True)
+    if settings.model is not None:
+        values["model"] = store.resolve(settings.model)
+    return values
+
+
+def engine_environment(model: ModelSettings) -> dict[str, str]:
+    """Environment variables of the engine's processes."""
+    environment = {"VLLM_NO_USAGE_STATS": "1"}
+    if model.engine.cpu_kv_cache_gib is not None:
+        environment["VLLM_CPU_KVCACHE_SPACE"] = str(model.engine.cpu_kv_cache_gib)
+    return environment | model.engine.env

@@ -1,0 +1,120 @@
+"""``/admin/*``: look at the cache, the fleet and the latencies; purge. Needs an admin key."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import Any
+from urllib.parse import parse_qs
+from uuid import UUID
+
+from ray.exceptions import RayError
+
+from deployments.gateway.cache_client import CacheClient
+from deployments.gateway.http import Exchange
+from deployments.gateway.services import Services
+from serve_app.cache.entry import CacheEntry, Selection
+from serve_app.errors import BadRequest, CacheUnavailable, NotFound
+from serve_app.fleet import Member
+
+SELECTORS = ("id", "tag", "model", "tenant")
+LISTED_ENTRIES = 100
+
+
+class Admin:
+    """Answers hold no secrets; prompt texts only where an entry is looked up on purpose."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def fleet(self, exchange: Exchange) -> None:
+        self._services.identify_admin(exchange)
+        fleet, now = self._services.fleet, time.monotonic()
+        await exchange.respond_json(
+            {model: [_member(member, now) for member in fleet.members(model)] for model in fleet.models}
+        )
+
+    async def latency(self, exchange: Exchange) -> None:
+        """Milliseconds of each step, over the newest requests of this gateway."""
+        self._services.identify_admin(exchange)
+        await exchange.respond_json(
+            {name: asdict(window) for name, window in self._services.latency.summary().items()}
+        )
+
+    async def cache(self, exchange: Exchange) -> None:
+        """``GET``: statistics, or the entries that fit the query. ``DELETE``: remove what fits."""
+        self._services.identify_admin(exchange)
+        cache = self._services.cache
+        if cache is None:
+            raise NotFound("No cache is configured.", code="no_cache")
+        selection = _selection(exchange)
+        try:
+            answer = await _administer(cache, exchange.method, selection)
+        except (RayError, TimeoutError) as error:
+            raise CacheUnavailable(f"The cache did not answer: {type(error).__name__}.") from error
+        await exchange.respond_json(answer)
+
+
+async def _administer(cache: CacheClient, method: str, selection: Selection | None) -> dict[str, Any]:
+    if method == "DELETE":
+        if selection is None:
+            raise BadRequest(f"Say what to delete: one or more of {', '.join(SELECTORS)} in the query.", param="id")
+        return {"deleted": await cache.delete(selection)}
+    if selection is not None:
+        entries = await cache.select(selection, LISTED_ENTRIES)
+        return {"entries": [_entry(entry) for entry in entries], "limit": LISTED_ENTRIES}
+    stats = await cache.stats()
+    return {
+        **asdict(stats),
+        **asdict(cache.counters),
+        "breaker_open": cache.breaker_is_open,
+        "queued_writes": cache.queued_writes,
+    }
+
+
+def _selection(exchange: Exchange) -> Selection | None:
+    """What the query selects; ``None`` for an empty query.
+
+    Raises:
+        BadRequest: an unknown parameter, or an id that is none.
+    """
+    query = {name: values[-1] for name, values in parse_qs(exchange.query.decode("latin-1")).items()}
+    unknown = sorted(query.keys() - set(SELECTORS))
+    if unknown:
+        raise BadRequest(f"Unknown query parameter {unknown[0]!r}; known: {', '.join(SELECTORS)}.", param=unknown[0])
+    if not query:
+        return None
+    try:
+        entry_id = UUID(query["id"]) if "id" in query else None
+    except ValueError as error:
+        raise BadRequest(f"`id` is {query['id'][:40]!r}; expected an entry's UUID.", param="id") from error
+    return Selection(entry_id, query.get("tenant"), query.get("model"), query.get("tag"))
+
+
+def _entry(entry: CacheEntry) -> dict[str, Any]:
+    return {
+        "id": str(entry.entry_id),
+        "tenant": entry.tenant,
+        "model": entry.model,
+        "text": entry.text,
+        "answer": entry.answer.text,
+        "tags": entry.tags,
+        "created_at": entry.created_at,
+        "expires_at": entry.expires_at,
+    }
+
+
+def _member(member: Member, now: float) -> dict[str, Any]:
+    report = member.report
+    return {
+        "replica": member.name,
+        "url": report.url,
+        "state": report.state.value,
+        "can_serve": member.can_serve(now),
+        "running": report.running,
+        "waiting": report.waiting,
+        "kv_cache_usage": round(report.kv_cache_usage, 4),
+        "capacity": report.capacity,
+        "in_flight": member.in_flight,
+        "reported_ago_s": round(now - member.reported_at, 3),
+    }

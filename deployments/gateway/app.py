@@ -1,0 +1,144 @@
+"""The gateway's ASGI app: paths to handlers, and what surrounds every request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+
+from starlette.routing import Match, Route
+from starlette.types import Receive, Scope, Send
+
+from deployments.gateway.admin import Admin
+from deployments.gateway.catalogue import Catalogue
+from deployments.gateway.embeddings import EmbeddingsEndpoint
+from deployments.gateway.generation import GenerationEndpoint
+from deployments.gateway.http import ClientGone, Exchange, Handler
+from deployments.gateway.passthrough import PassThrough
+from deployments.gateway.relay import Relay
+from deployments.gateway.services import Services
+from deployments.telemetry import RequestTracer
+from serve_app.errors import MethodNotAllowed, NotFound, OverCapacity, PromptlyError
+from serve_app.openai.requests import Endpoint
+
+logger = logging.getLogger("ray.serve")
+
+
+class Paths:
+    """Which handler answers a method and path. Starlette does the matching."""
+
+    def __init__(self) -> None:
+        self._routes: list[tuple[Route, Handler]] = []
+
+    def add(self, path: str, methods: tuple[str, ...], handler: Handler) -> None:
+        self._routes.append((Route(path, endpoint=_never_called, methods=list(methods)), handler))
+
+    def find(self, scope: Scope) -> Handler:
+        """Raises: NotFound, MethodNotAllowed."""
+        allowed: set[str] = set()
+        for route, handler in self._routes:
+            match, _ = route.matches(scope)
+            if match is Match.FULL:
+                return handler
+            if match is Match.PARTIAL:
+                allowed |= route.methods or set()
+        if allowed:
+            raise MethodNotAllowed(scope["method"], scope["path"], ", ".join(sorted(allowed)))
+        raise NotFound(f"No such path: {scope['path']}.", code="not_found")
+
+
+class GatewayApp:
+    """Counts, times and traces every request, and turns errors into OpenAI-shaped responses."""
+
+    def __init__(self, services: Services, relay: Relay, tracer: RequestTracer | None) -> None:
+        self._services = services
+        self._tracer = tracer
+        self._paths = _paths(services, relay)
+        self._active = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        exchange = Exchange(scope, receive, send)
+        if self._tracer is not None:
+            name = f"{exchange.method} {exchange.path}"
+            exchange.span = self._tracer.start(name, exchange.headers, exchange.timeline.start_ns)
+        self._active += 1
+        try:
+            await self._answer(exchange, scope)
+        finally:
+            self._active -= 1
+            self._record(exchange)
+
+    async def _answer(self, exchange: Exchange, scope: Scope) -> None:
+        try:
+            handler = self._paths.find(scope)
+            self._refuse_over_capacity()
+            await handler(exchange)
+        except PromptlyError as error:
+            await _respond_error(exchange, error)
+        except ClientGone:
+            exchange.attributes["promptly.client_gone"] = 1
+        except Exception:
+            logger.exception("request %s failed", exchange.request_id)
+            await _respond_error(exchange, PromptlyError("The gateway failed.", code="internal_error"))
+
+    def _refuse_over_capacity(self) -> None:
+        limit = self._services.settings.limits.max_concurrent_requests
+        if self._active > limit:
+            raise OverCapacity(f"{limit} requests are being answered (limits.max_concurrent_requests).", 1)
+
+    def _record(self, exchange: Exchange) -> None:
+        """After the last byte: nothing here delays an answer."""
+        timeline = exchange.timeline
+        for step in timeline.steps:
+            self._services.latency.record(step.name, step.duration_ms)
+        if timeline.steps:
+            self._services.latency.record("total", timeline.elapsed_ms())
+        if self._tracer is not None:
+            attributes = exchange.attributes | {"http.response.status_code": exchange.status}
+            self._tracer.finish(exchange.span, timeline, attributes)
+
+
+def _paths(services: Services, relay: Relay) -> Paths:
+    catalogue, admin = Catalogue(services), Admin(services)
+    other = PassThrough(services, relay)
+    paths = Paths()
+    for endpoint in Endpoint:
+        paths.add(endpoint.value, ("POST",), GenerationEndpoint(endpoint, services, relay))
+    paths.add("/v1/embeddings", ("POST",), EmbeddingsEndpoint(services, relay))
+    paths.add("/v1/models", ("GET",), catalogue.list_models)
+    paths.add("/v1/models/{model:path}", ("GET",), catalogue.one_model)
+    paths.add("/health", ("GET",), catalogue.health)
+    paths.add("/ready", ("GET",), catalogue.ready)
+    paths.add("/admin/cache", ("GET", "DELETE"), admin.cache)
+    paths.add("/admin/fleet", ("GET",), admin.fleet)
+    paths.add("/admin/latency", ("GET",), admin.latency)
+    for path in ("/v1/{rest:path}", "/tokenize", "/detokenize"):
+        paths.add(path, ("POST", "GET", "DELETE", "PUT", "PATCH"), other)
+    return paths
+
+
+async def _respond_error(exchange: Exchange, error: PromptlyError) -> None:
+    """A response that has begun cannot become another one; its own code ended it (see Relay.fail)."""
+    if exchange.started:
+        logger.warning("request %s failed after its first byte: %s", exchange.request_id, error.code)
+        return
+    exchange.response_headers |= error.headers
+    try:
+        await exchange.respond(error.status, error.body())
+    except ClientGone:
+        exchange.attributes["promptly.client_gone"] = 1
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    """Nothing happens at start or stop: the deployment owns what lives longer than a request."""
+    for event in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{event}.complete"})
+
+
+def _never_called(_: object) -> Awaitable[None]:
+    raise AssertionError("Paths only uses a route's matching")
+
+

@@ -1,0 +1,211 @@
+"""The gateway's side of the cache: its own exact tier, and the semantic tier behind a breaker.
+
+A cache that is broken or slow costs at most the look-up budget, then nothing: the breaker opens and
+requests flow as misses. No failure here reaches a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, replace
+
+from ray.serve.handle import DeploymentHandle
+
+from serve_app.breaker import Breaker
+from serve_app.cache.controls import CacheControls
+from serve_app.cache.entry import CacheEntry, CacheStats, Hit, Lookup, Selection
+from serve_app.cache.exact import ExactTier
+from serve_app.cache.keys import CacheKey
+from serve_app.embedding import Embedding
+from serve_app.openai.answers import Answer, encode_answer
+from serve_app.settings import CacheSettings
+from serve_app.timing import Timeline
+
+EPOCH_PERIOD_S = 1.0
+STORE_TIMEOUT_S = 10.0
+
+logger = logging.getLogger("ray.serve")
+
+
+@dataclass(slots=True)
+class CacheCounters:
+    """Since this gateway started."""
+
+    exact: int = 0
+    semantic: int = 0
+    misses: int = 0
+    failures: int = 0
+    stored: int = 0
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWrite:
+    """An entry on its way to the store. The vector is made when the look-up did not leave one."""
+
+    entry: CacheEntry
+    vector: bytes | None
+    semantic: bool
+
+
+class CacheClient:
+    """Look-ups in order of cost; writes through a bounded queue, off the response path."""
+
+    def __init__(self, settings: CacheSettings, embedder: DeploymentHandle, cache: DeploymentHandle) -> None:
+        self._settings = settings
+        self._embedder = embedder
+        self._cache = cache
+        self._exact = ExactTier(settings.exact_entries)
+        self._breaker = Breaker(settings.breaker_failures, settings.breaker_cooldown_s)
+        self._writes: asyncio.Queue[PendingWrite] = asyncio.Queue(settings.write_queue)
+        self._epoch: int | None = None
+        self.counters = CacheCounters()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._write_forever()), loop.create_task(self._follow_epoch())]
+
+    async def prime(self) -> None:
+        """One embedding and one look-up, so that the first request finds the way open."""
+        await self._embedder.embed.remote(["warm-up"])
+        await self._cache.stats.remote()
+
+    @property
+    def breaker_is_open(self) -> bool:
+        return self._breaker.is_open
+
+    @property
+    def queued_writes(self) -> int:
+        return self._writes.qsize()
+
+    async def look_up(self, key: CacheKey, controls: CacheControls, timeline: Timeline) -> Lookup:
+        """The first tier that has an answer; never raises, never takes longer than the budget."""
+        with timeline.step("exact"):
+            entry = self._exact.get(key.entry_id, time.time())
+        if entry is not None and entry.is_fresh(time.time(), controls.max_age_s):
+            self.counters.exact += 1
+            return Lookup(Hit(entry))
+        found = await self._look_further(key, controls, timeline)
+        self._count(found.hit)
+        return found
+
+    def store(self, key: CacheKey, controls: CacheControls, answer: Answer, vector: bytes | None) -> None:
+        """Queue a complete answer. A full queue drops it: the next miss will bring it again."""
+        if len(encode_answer(answer)) + len(key.text) > self._settings.max_entry_bytes:
+            return
+        entry = self._entry(key, controls, answer, time.time())
+        self._exact.put(entry)
+        try:
+            self._writes.put_nowait(PendingWrite(entry, vector, key.semantic))
+        except asyncio.QueueFull:
+            self.counters.dropped += 1
+
+    async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
+        entries: list[CacheEntry] = await self._cache.select.remote(selection, limit)
+        return entries
+
+    async def delete(self, selection: Selection) -> int:
+        """Remove entries everywhere; other gateways notice within a second."""
+        async with asyncio.timeout(STORE_TIMEOUT_S):
+            await self._writes.join()
+            self._exact.remove(selection)
+            deleted: int = await self._cache.delete.remote(selection)
+            return deleted
+
+    async def stats(self) -> CacheStats:
+        stats: CacheStats = await self._cache.stats.remote()
+        return stats
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _look_further(self, key: CacheKey, controls: CacheControls, timeline: Timeline) -> Lookup:
+        if not self._breaker.allows(time.monotonic()):
+            return Lookup()
+        try:
+            async with asyncio.timeout(self._settings.lookup_budget_ms / 1000):
+                found = await self._ask(key, controls, timeline)
+        except Exception as error:  # whatever the embedder or the store raises, a request goes on
+            self._failed("look-up", error)
+            return Lookup()
+        self._breaker.succeeded()
+        return found
+
+    async def _ask(self, key: CacheKey, controls: CacheControls, timeline: Timeline) -> Lookup:
+        vector = None
+        if key.semantic:
+            with timeline.step("embed"):
+                vector = await self._embed(key.text)
+        with timeline.step("search"):
+            hit: Hit | None = await self._cache.look_up.remote(
+                key.entry_id, key.partition, key.text, vector, controls.threshold, controls.max_age_s
+            )
+        if hit is not None and hit.similarity is None:
+            self._exact.put(hit.entry)
+        return Lookup(hit, vector)
+
+    async def _embed(self, text: str) -> bytes | None:
+        """``None`` for a text that the embedder cannot read whole: its vector would stand for its
+        beginning only, and two long texts with one beginning would look the same."""
+        found: list[Embedding] = await self._embedder.embed.remote([text])
+        return None if found[0].truncated else found[0].vector
+
+    def _entry(self, key: CacheKey, controls: CacheControls, answer: Answer, now: float) -> CacheEntry:
+        ttl_s = self._settings.ttl_s if controls.ttl_s is None else controls.ttl_s
+        return CacheEntry(
+            entry_id=key.entry_id,
+            tenant=key.tenant,
+            model=key.model,
+            partition=key.partition,
+            text=key.text,
+            answer=answer,
+            created_at=now,
+            expires_at=now + ttl_s,
+            tags=controls.tags,
+        )
+
+    def _count(self, hit: Hit | None) -> None:
+        if hit is None:
+            self.counters.misses += 1
+        elif hit.similarity is None:
+            self.counters.exact += 1
+        else:
+            self.counters.semantic += 1
+
+    def _failed(self, what: str, error: Exception) -> None:
+        self.counters.failures += 1
+        was_open = self._breaker.is_open
+        self._breaker.failed(time.monotonic())
+        if self._breaker.is_open and not was_open:
+            logger.warning("cache %s failed (%s): the breaker is open, requests go on as misses", what, error)
+
+    async def _write_forever(self) -> None:
+        while True:
+            pending = await self._writes.get()
+            try:
+                async with asyncio.timeout(STORE_TIMEOUT_S):
+                    await self._write(pending)
+                self.counters.stored += 1
+            except Exception as error:  # as in a look-up: an answer that is not stored is only a miss later
+                self._failed("write", error)
+            finally:
+                self._writes.task_done()
+
+    async def _write(self, pending: PendingWrite) -> None:
+        vector = pending.vector
+        if vector is None and pending.semantic:
+            vector = await self._embed(pending.entry.text)
+        await self._cache.put.remote(replace(pending.entry, vector=vector))
+
+    async def _follow_epoch(self) -> None:
+        """Forget what is in memory when anybody purged the store."""
+        while True:
+            try:
+                epoch = (await self.stats()).epoch
+                if self._epoch is not None and epoch != self._epoch:
+                    self._exact.clear()
+                self._epoch = epoch
+            except Exception as error:  # the store is away; look-ups notice and open the breaker
+                logger.debug("cache epoch not known: %s", error)
+            await asyncio.sleep(EPOCH_PERIOD_S)

@@ -1,0 +1,135 @@
+"""The HTTP edge of the gateway: one request as it arrives, and the plain ways to answer it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from starlette.types import Message, Receive, Scope, Send
+
+from serve_app.errors import BodyTooLarge
+from serve_app.timing import Timeline
+
+JSON = "application/json"
+EVENT_STREAM = "text/event-stream; charset=utf-8"
+REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+DRAIN_LIMIT = 32
+"""A refused body is read (and dropped) up to this many times the limit, so that the client gets to
+read the answer instead of a reset connection."""
+
+
+class ClientGone(Exception):
+    """The client closed the connection; there is nobody to answer."""
+
+
+class Exchange:
+    """One HTTP request and the response to it. Header names are lower case, values Latin-1."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.query: bytes = scope.get("query_string", b"")
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.request_id = _request_id(self.headers.get("x-request-id"))
+        self.timeline = Timeline(time.time_ns)
+        self.started = False
+        self.status = 0
+        self.response_headers: dict[str, str] = {}
+        self.at_event_boundary = True
+        self.attributes: dict[str, str | int | float] = {}
+        self.span: Any = None
+        self._receive = receive
+        self._send = send
+
+    async def read_body(self, limit: int) -> bytes:
+        """The whole body.
+
+        Raises:
+            BodyTooLarge: it is longer than ``limit`` bytes.
+            ClientGone: the client left while sending it.
+        """
+        parts: list[bytes] = []
+        size = 0
+        async for part in self._body_parts():
+            size += len(part)
+            if size <= limit:
+                parts.append(part)
+            elif size > DRAIN_LIMIT * limit:
+                break
+        if size > limit:
+            raise BodyTooLarge(limit)
+        return b"".join(parts)
+
+    async def _body_parts(self) -> Any:
+        more = True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            more = message.get("more_body", False)
+            yield message.get("body", b"")
+
+    async def start(self, status: int, content_type: str, headers: Mapping[str, str] | None = None) -> None:
+        """Send status and headers. What was put into ``response_headers`` goes with every response."""
+        self.started = True
+        self.status = status
+        fields = {"content-type": content_type, **self.response_headers, **(headers or {})}
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
+        await self._emit({"type": "http.response.start", "status": status, "headers": raw})
+
+    async def write(self, data: bytes, *, more: bool = True) -> None:
+        self.at_event_boundary = data.endswith(b"\n\n")
+        await self._emit({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def respond(
+        self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """A whole response."""
+        await self.start(status, content_type, {"content-length": str(len(body)), **(headers or {})})
+        await self.write(body, more=False)
+
+    async def respond_json(self, value: Any, status: int = 200) -> None:
+        await self.respond(status, msgspec.json.encode(value))
+
+    async def run_while_connected(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run ``work`` to its end, or cancel it as soon as the client leaves.
+
+        Raises:
+            ClientGone: the client left first.
+        """
+        task = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(self._disconnected())
+        try:
+            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise ClientGone
+            await task
+        finally:
+            gone.cancel()
+            task.cancel()
+            # The upstream request must be closed before the request counts as ended.
+            await asyncio.gather(task, gone, return_exceptions=True)
+
+    async def _disconnected(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _emit(self, message: Message) -> None:
+        """uvicorn drops what is sent to a client that left; other servers raise."""
+        try:
+            await self._send(message)
+        except OSError as error:
+            raise ClientGone from error
+
+
+Handler = Callable[[Exchange], Coroutine[Any, Any, None]]
+
+
+def _request_id(given: str | None) -> str:
+    """The client's id if it is one that logs and headers can carry; else a new one."""
+    return given if given is not None and REQUEST_ID.fullmatch(given) else uuid4().hex

@@ -1,0 +1,53 @@
+"""What the gateway's endpoints share: settings, who is asking, which models there are, the cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ray.serve.handle import DeploymentHandle
+
+from deployments.gateway.cache_client import CacheClient
+from deployments.gateway.http import Exchange
+from serve_app.auth import DEFAULT_TENANT, Identity, KeyRing, require_admin
+from serve_app.errors import Forbidden
+from serve_app.fleet import FleetTable
+from serve_app.latency import LatencyWindows
+from serve_app.settings import Settings
+from serve_app.settings.fingerprint import fingerprint
+
+
+@dataclass(slots=True)
+class Services:
+    """Made once by the Gateway deployment and handed to every endpoint. ``keys`` is ``None`` without auth."""
+
+    settings: Settings
+    keys: KeyRing | None
+    fleet: FleetTable
+    cache: CacheClient | None
+    embedder: DeploymentHandle | None
+    latency: LatencyWindows
+    primed: bool = False
+
+    def __post_init__(self) -> None:
+        self.fingerprints = {model.id: fingerprint(model) for model in self.settings.models}
+        self.uncached_models = frozenset(model.id for model in self.settings.models if not model.cache)
+
+    @property
+    def model_ids(self) -> list[str]:
+        """Every name that a client may use, the embedder's last."""
+        embedder = self.settings.embedder
+        return [*self.fingerprints, *([embedder.id] if embedder is not None else [])]
+
+    def identify(self, exchange: Exchange) -> Identity:
+        """Raises: Unauthorized."""
+        if self.keys is None:
+            return Identity(DEFAULT_TENANT, admin=self.settings.auth == "loopback")
+        return self.keys.identify(exchange.headers.get("authorization"))
+
+    def identify_admin(self, exchange: Exchange) -> Identity:
+        """Raises: Unauthorized, Forbidden."""
+        identity = self.identify(exchange)
+        if self.keys is None and not identity.admin:
+            raise Forbidden("With `auth: none` nobody may administer; configure an admin key.", code="admin_only")
+        require_admin(identity)
+        return identity

@@ -1,0 +1,137 @@
+"""The SemanticCache deployment: it owns the store, and decides what is a hit.
+
+One replica, because the embedded store is one folder. A store that cannot be opened does not stop
+the application: the cache reports the error and every look-up is a miss.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+from uuid import UUID
+
+from ray.serve.handle import DeploymentHandle
+
+from deployments.store import CacheStore, StoreError, open_store
+from serve_app.cache.decision import Evidence, refusal
+from serve_app.cache.entry import CacheEntry, CacheStats, Hit, Selection
+from serve_app.settings import CacheSettings
+
+T = TypeVar("T")
+logger = logging.getLogger("ray.serve")
+
+SWEEP_PERIOD_S = 30.0
+EVICTION_SLACK = 0.05
+"""Evict this share below the bound at once, so that not every insert evicts."""
+
+
+class SemanticCache:
+    """Look-ups and writes, on one thread: the embedded engine is called by one thread at a time."""
+
+    async def __init__(self, settings: CacheSettings, embedder: DeploymentHandle) -> None:
+        info = await embedder.describe.remote()
+        self._settings = settings
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cache-store")
+        self._epoch = time.time_ns()  # a restarted cache has another epoch than any before
+        self._store, self._error = _try_open(settings, info.dimension, info.name)
+        self._sweeper = asyncio.get_running_loop().create_task(self._sweep_forever())
+
+    async def look_up(
+        self,
+        entry_id: UUID,
+        partition: str,
+        text: str,
+        vector: bytes | None,
+        threshold: float | None,
+        max_age_s: float | None,
+    ) -> Hit | None:
+        """The entry that answers ``text``: the same one, else a near one if ``vector`` is given.
+
+        Raises:
+            StoreError: the store failed (the gateway counts this and goes on without).
+        """
+        limit = self._settings.threshold if threshold is None else threshold
+        return await self._run(
+            lambda store: _look_up(store, entry_id, partition, text, vector, limit, max_age_s, time.time())
+        )
+
+    async def put(self, entry: CacheEntry) -> None:
+        """Store an entry, evicting the oldest ones beyond the bound."""
+        await self._run(lambda store: self._put(store, entry))
+
+    async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
+        return await self._run(lambda store: store.select(selection, limit))
+
+    async def delete(self, selection: Selection) -> int:
+        """Remove entries here and, through the epoch, from every gateway's memory."""
+        self._epoch += 1
+        return await self._run(lambda store: store.delete(selection))
+
+    async def stats(self) -> CacheStats:
+        if self._store is None:
+            return CacheStats(0, self._epoch, "", self._error)
+        count = await self._run(lambda store: store.count())
+        return CacheStats(count, self._epoch, self._store.location)
+
+    async def __del__(self) -> None:
+        self._sweeper.cancel()
+        if self._store is not None:
+            store, self._store = self._store, None
+            await asyncio.get_running_loop().run_in_executor(self._thread, store.close)
+        self._thread.shutdown()
+
+    async def _run(self, work: Callable[[CacheStore], T]) -> T:
+        store = self._store
+        if store is None:
+            raise StoreError(self._error or "the cache store is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, store)
+
+    def _put(self, store: CacheStore, entry: CacheEntry) -> None:
+        store.put(entry)
+        surplus = store.count() - self._settings.max_entries
+        if surplus > 0:
+            store.delete_oldest(surplus + int(self._settings.max_entries * EVICTION_SLACK))
+
+    async def _sweep_forever(self) -> None:
+        """Expired entries never answer; this only frees their space."""
+        while True:
+            await asyncio.sleep(SWEEP_PERIOD_S)
+            try:
+                await self._run(lambda store: store.delete_expired(time.time()))
+            except StoreError as error:
+                logger.warning("cache sweep failed: %s", error)
+
+
+def _look_up(
+    store: CacheStore,
+    entry_id: UUID,
+    partition: str,
+    text: str,
+    vector: bytes | None,
+    threshold: float,
+    max_age_s: float | None,
+    now: float,
+) -> Hit | None:
+    same = store.get(entry_id)
+    if same is not None and same.is_fresh(now, max_age_s):
+        return Hit(same)
+    if vector is None:
+        return None
+    oldest = 0.0 if max_age_s is None else now - max_age_s
+    near = store.nearest(partition, vector, now, oldest)
+    if near is None:
+        return None
+    reason = refusal(Evidence(text, near.entry.text, near.similarity, threshold))
+    return Hit(near.entry, near.similarity) if reason is None else None
+
+
+def _try_open(settings: CacheSettings, dimension: int, embedder: str) -> tuple[CacheStore | None, str | None]:
+    try:
+        return open_store(settings, dimension, embedder), None
+    except (StoreError, OSError) as error:
+        logger.error("serving without the cache: %s", error)
+        return None, str(error)

@@ -1,0 +1,77 @@
+"""The names of ``ray.serve.llm`` and vLLM that are not public, in one place.
+
+Checked against Ray 2.60 and vLLM 0.29. When either moves, look at:
+
+- ``LLMServer.engine`` (a ``VLLMEngine``) and its ``build_asgi_app()``: vLLM's own FastAPI app;
+- ``VLLMEngine._engine_client``: the ``AsyncLLM``;
+- ``AsyncLLM.logger_manager.stat_loggers``: vLLM lets stat loggers be given only at construction,
+  which ``ray.serve.llm`` does; the list is read at every step, so one more can join later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import ASGIApp
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """Requests at the engine; ``kv_cache_usage`` is a share from 0 to 1."""
+
+    running: int
+    waiting: int
+    kv_cache_usage: float
+
+
+class LoadProbe:
+    """A vLLM stat logger that only remembers the scheduler's newest numbers."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._waiting = 0
+        self._kv_cache_usage = 0.0
+        if client.logger_manager is not None:
+            client.logger_manager.stat_loggers.append(self)
+
+    def load(self) -> EngineLoad:
+        """The scheduler reports only when it steps; the count of unfinished requests is always right."""
+        unfinished = self._client.get_num_unfinished_requests()
+        waiting = min(self._waiting, unfinished)
+        return EngineLoad(unfinished - waiting, waiting, self._kv_cache_usage if unfinished else 0.0)
+
+    def record(self, scheduler_stats: Any, *args: Any, **kwargs: Any) -> None:
+        if scheduler_stats is not None:
+            self._waiting = scheduler_stats.num_waiting_reqs
+            self._kv_cache_usage = scheduler_stats.kv_cache_usage
+
+    def log(self) -> None:
+        """Part of vLLM's interface; there is nothing to print."""
+
+    def log_engine_initialized(self) -> None:
+        """Part of vLLM's interface."""
+
+    def record_sleep_state(self, *args: Any, **kwargs: Any) -> None:
+        """Part of vLLM's interface."""
+
+
+def load_probe(server: Any) -> LoadProbe:
+    """A probe on the engine of a started ``LLMServer``."""
+    return LoadProbe(server.engine._engine_client)
+
+
+def max_num_seqs(server: Any) -> int:
+    """How many requests the engine runs at once."""
+    return int(server.engine._engine_client.vllm_config.scheduler_config.max_num_seqs)
+
+
+async def build_asgi_app(server: Any) -> ASGIApp:
+    """vLLM's own FastAPI app on the engine of a started ``LLMServer``."""
+    app: ASGIApp = await server.engine.build_asgi_app()
+    return app
+
+
+def shut_down(server: Any) -> None:
+    """End the engine's processes now instead of when this process exits."""
+    server.engine._engine_client.shutdown()

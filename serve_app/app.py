@@ -1,0 +1,141 @@
+"""The graph. This is the only place where deployments are wired and wrapped.
+
+    client ─► Gateway ─┬─► Embedder ◄── SemanticCache (asks for its dimension)
+                       ├─► SemanticCache ─► Qdrant, embedded
+                       └─► Engine × replicas, one deployment per model (HTTP; Ray only for control)
+
+``serve run config.yaml`` calls :func:`build` with the application's ``args``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ray import serve
+from ray.serve.exceptions import RayServeException
+from ray.serve.schema import LoggingConfig
+
+from deployments.embedder import Embedder
+from deployments.gateway import Gateway
+from deployments.semantic_cache import SemanticCache
+from deployments.serve_platform import listening_host
+from serve_app.auth import KeyRecord, load_records
+from serve_app.errors import SettingsError
+from serve_app.model_store import ModelStore, default_cache_dir
+from serve_app.settings import KeySettings, ModelSettings, Settings, check_exposure, parse_args
+
+SOURCE = "applications[].args"
+
+GATEWAY_MAX_ONGOING = 10_000
+"""Serve must never be the one to queue: the gateway has its own bound (limits.max_concurrent_requests),
+which answers 429 at once."""
+
+CONTROL_MAX_ONGOING = 1_000
+"""Calls to the embedder and the cache; the embedder's batch queue takes them from here."""
+
+DRAIN_MARGIN_S = 15.0
+"""Beyond an engine's own drain: for closing the listener and ending vLLM's processes."""
+
+EngineBuilder = Callable[[ModelSettings], serve.Application]
+
+
+def build(args: dict[str, Any]) -> serve.Application:
+    """The application of a Serve config file.
+
+    Raises:
+        RayServeException: wrong settings; Serve shows the one message and starts nothing.
+    """
+    try:
+        settings = parse_args(args, source=SOURCE)
+        check_exposure(settings, listening_host(), source=SOURCE)
+        return build_graph(settings, os.environ, engine=build_engine)
+    except SettingsError as error:
+        raise RayServeException(f"Wrong settings:\n{error}") from None
+
+
+def build_graph(
+    settings: Settings, environment: Mapping[str, str], *, engine: EngineBuilder
+) -> serve.Application:
+    """Wire the deployments. ``engine`` makes a model's engine deployment: tests give another one here."""
+    engines = {model.id: engine(model) for model in settings.models}
+    embedder = _embedder(settings)
+    cache = _semantic_cache(settings, embedder)
+    deployment = serve.deployment(
+        serve.ingress()(Gateway),
+        name="Gateway",
+        num_replicas=settings.gateway.replicas,
+        max_ongoing_requests=GATEWAY_MAX_ONGOING,
+        ray_actor_options={"num_cpus": settings.gateway.num_cpus},
+        # An access log line per request costs more than the request; traces and metrics say more.
+        logging_config=LoggingConfig(enable_access_log=False),
+    )
+    return deployment.bind(settings, key_records(settings, environment), engines, embedder, cache)
+
+
+def build_engine(model: ModelSettings) -> serve.Application:
+    """One vLLM engine deployment."""
+    # Here, not at the top: importing ray.serve.llm takes seconds, and a test's graph does without.
+    from ray.serve.llm import build_llm_deployment
+
+    from deployments.engine import Engine, llm_config
+
+    store = ModelStore(default_cache_dir())
+    return build_llm_deployment(
+        llm_config(model, store),
+        deployment_cls=Engine,
+        name_prefix="Engine:",
+        bind_kwargs={"model": model},
+        override_serve_options=engine_options(model),
+    )
+
+
+def engine_options(model: ModelSettings) -> dict[str, Any]:
+    """Serve's options of a model's engine deployment."""
+    options: dict[str, Any] = {
+        "graceful_shutdown_timeout_s": model.drain_timeout_s + DRAIN_MARGIN_S,
+        "logging_config": LoggingConfig(enable_access_log=False),
+    }
+    if isinstance(model.replicas, int):
+        return options | {"num_replicas": model.replicas, "autoscaling_config": None}
+    from deployments.autoscaling import autoscaling_config
+
+    return options | {"num_replicas": None, "autoscaling_config": autoscaling_config(model.replicas)}
+
+
+def key_records(settings: Settings, environment: Mapping[str, str]) -> tuple[KeyRecord, ...] | None:
+    """The keys' hashes, or ``None`` where no key is needed. Raises: SettingsError."""
+    return load_records(settings.auth, environment) if isinstance(settings.auth, KeySettings) else None
+
+
+def _embedder(settings: Settings) -> serve.Application | None:
+    if settings.embedder is None:
+        return None
+    options = {"num_cpus": settings.embedder.num_cpus}
+    if settings.embedder.device == "cuda":
+        options["num_gpus"] = 1
+    return serve.deployment(
+        Embedder,
+        name="Embedder",
+        num_replicas=settings.embedder.replicas,
+        max_ongoing_requests=CONTROL_MAX_ONGOING,
+        ray_actor_options=options,
+        logging_config=LoggingConfig(enable_access_log=False),
+    ).bind(settings.embedder)
+
+
+def _semantic_cache(settings: Settings, embedder: serve.Application | None) -> serve.Application | None:
+    if settings.cache is None:
+        return None
+    return serve.deployment(
+        SemanticCache,
+        name="SemanticCache",
+        num_replicas=1,  # the embedded store is one folder, open in one process
+        max_ongoing_requests=CONTROL_MAX_ONGOING,
+        ray_actor_options={"num_cpus": settings.cache.num_cpus},
+        logging_config=LoggingConfig(enable_access_log=False),
+    ).bind(settings.cache, embedder)
+
+
+__all__ = ["build", "build_engine", "build_graph", "engine_options"]

@@ -1,0 +1,77 @@
+"""What a request asks of the cache, in its headers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from serve_app.errors import BadRequest
+
+TAG = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+MAX_TAGS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class CacheControls:
+    """``None`` means "as the settings say"; ages and times to live are in seconds."""
+
+    read: bool = True
+    write: bool = True
+    max_age_s: float | None = None
+    threshold: float | None = None
+    ttl_s: float | None = None
+    tags: tuple[str, ...] = ()
+
+
+def parse_controls(headers: Mapping[str, str]) -> CacheControls:
+    """``cache-control`` (no-cache, no-store, max-age), ``x-cache-threshold``, ``-ttl`` and ``-tags``.
+
+    Raises:
+        BadRequest: a value that makes no sense; ``param`` names the header.
+    """
+    directives = _directives(headers.get("cache-control", ""))
+    max_age = directives.get("max-age")
+    return CacheControls(
+        read="no-cache" not in directives and "no-store" not in directives,
+        write="no-store" not in directives,
+        max_age_s=None if max_age is None else _number("cache-control", max_age, "max-age in seconds, ≥ 0", 0),
+        threshold=_optional(headers, "x-cache-threshold", "a number from 0 to 1", 0, 1),
+        ttl_s=_optional(headers, "x-cache-ttl", "seconds, > 0", 1e-3),
+        tags=_tags(headers.get("x-cache-tags", "")),
+    )
+
+
+def _directives(value: str) -> dict[str, str]:
+    parts = (part.strip().lower().partition("=") for part in value.split(","))
+    return {name.strip(): argument.strip().strip('"') for name, _, argument in parts if name.strip()}
+
+
+def _optional(
+    headers: Mapping[str, str], name: str, expected: str, low: float, high: float = 1e9
+) -> float | None:
+    value = headers.get(name)
+    return None if value is None else _number(name, value, expected, low, high)
+
+
+def _number(name: str, value: str, expected: str, low: float, high: float = 1e9) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if not low <= number <= high:
+        raise BadRequest(f"Header `{name}` is {value!r}; expected {expected}.", param=name, code="invalid_header")
+    return number
+
+
+def _tags(value: str) -> tuple[str, ...]:
+    tags = tuple(tag for tag in (part.strip() for part in value.split(",")) if tag)
+    wrong = next((tag for tag in tags if not TAG.fullmatch(tag)), None)
+    if wrong is not None or len(tags) > MAX_TAGS:
+        raise BadRequest(
+            f"Header `x-cache-tags` is {value[:80]!r}; expected at most {MAX_TAGS} tags of letters, digits, "
+            "'_', '.', ':' or '-', 64 characters each, separated by commas.",
+            param="x-cache-tags",
+            code="invalid_header",
+        )
+    return tags

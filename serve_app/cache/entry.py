@@ -1,0 +1,73 @@
+"""What crosses the boundary to the cache: small values, no request and no socket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from serve_app.openai.answers import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """One stored answer. Times are Unix seconds; ``vector`` is float32 bytes;
+    without one only the very same text finds the entry."""
+
+    entry_id: UUID
+    tenant: str
+    model: str
+    partition: str
+    text: str
+    answer: Answer
+    created_at: float
+    expires_at: float
+    tags: tuple[str, ...] = ()
+    vector: bytes | None = None
+
+    def is_fresh(self, now: float, max_age_s: float | None = None) -> bool:
+        """Not expired, and not older than the request accepts."""
+        return now < self.expires_at and (max_age_s is None or now - self.created_at <= max_age_s)
+
+    def age_s(self, now: float) -> float:
+        return max(0.0, now - self.created_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An entry that answers a request; ``similarity`` is the cosine on a semantic hit."""
+
+    entry: CacheEntry
+    similarity: float | None = None
+
+    @property
+    def kind(self) -> str:
+        """The value of ``x-cache``."""
+        return "exact" if self.similarity is None else "semantic"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which entries an administrator means; ``None`` is "any". At least one must be given."""
+
+    entry_id: UUID | None = None
+    tenant: str | None = None
+    model: str | None = None
+    tag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """``epoch`` rises with every purge: a gateway that sees a new one drops what it holds in memory."""
+
+    entries: int
+    epoch: int
+    path: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What a look-up found: a hit, or at least the text's vector (kept for storing the answer)."""
+
+    hit: Hit | None = None
+    vector: bytes | None = None

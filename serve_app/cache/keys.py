@@ -1,0 +1,132 @@
+"""Partitions and exact keys: which requests may share an answer.
+
+A partition is tenant + model + everything in the request that shapes the answer except the last user
+text. Two requests may share an answer only inside one partition; the exact key adds the text itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from serve_app.openai.requests import ChatRequest, Endpoint, ParsedRequest
+
+KEY_VERSION = 1
+"""Raise when the rules below change: old entries must not answer under new rules."""
+
+SHAPING_FIELDS = frozenset(
+    {
+        "messages",
+        "prompt",
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "max_tokens",
+        "max_completion_tokens",
+        "min_tokens",
+        "stop",
+        "stop_token_ids",
+        "include_stop_str_in_output",
+        "ignore_eos",
+        "seed",
+        "presence_penalty",
+        "frequency_penalty",
+        "repetition_penalty",
+        "length_penalty",
+        "logit_bias",
+        "bad_words",
+        "allowed_token_ids",
+        "response_format",
+        "structured_outputs",
+        "reasoning_effort",
+        "chat_template",
+        "chat_template_kwargs",
+        "add_generation_prompt",
+        "continue_final_message",
+        "add_special_tokens",
+        "skip_special_tokens",
+        "spaces_between_special_tokens",
+        "truncate_prompt_tokens",
+    }
+)
+"""Part of the partition. Any other field that is set makes the request bypass the cache."""
+
+IGNORED_FIELDS = frozenset({"model", "stream", "stream_options", "user", "n", "logprobs", "top_logprobs"})
+"""Judged elsewhere, or without influence on the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheKey:
+    """What a request is looked up by.
+
+    ``semantic`` is false where only the very same text may share an answer: a text to be continued
+    is no question, and a near text has another continuation.
+    """
+
+    tenant: str
+    model: str
+    partition: str
+    entry_id: UUID
+    text: str
+    semantic: bool
+
+
+def cache_key(request: ParsedRequest, tenant: str, model_fingerprint: str) -> CacheKey | None:
+    """The key of a request, or ``None`` if its answer could not be replayed faithfully (bypass).
+
+    ``model_fingerprint`` names the weights and the engine settings behind ``request.model``.
+    """
+    fields = {name: value for name, value in request.fields.items() if value not in (None, [])}
+    if fields.keys() - SHAPING_FIELDS - IGNORED_FIELDS or not _is_single_plain_answer(fields):
+        return None
+    split = _split_text(request, fields)
+    if split is None:
+        return None
+    text, rest = split
+    rest["*"] = [KEY_VERSION, request.endpoint.value, tenant, request.model, model_fingerprint]
+    partition = hashlib.sha256(msgspec.json.encode(rest, order="deterministic")).hexdigest()
+    digest = hashlib.sha256(f"{partition}\0{text}".encode()).digest()
+    return CacheKey(
+        tenant=tenant,
+        model=request.model,
+        partition=partition,
+        entry_id=UUID(bytes=digest[:16]),
+        text=text,
+        semantic=request.endpoint is Endpoint.CHAT,
+    )
+
+
+def _is_single_plain_answer(fields: Mapping[str, Any]) -> bool:
+    options = fields.get("stream_options") or {}
+    plain_options = not any(value for name, value in options.items() if name != "include_usage")
+    # `logprobs: 0` asks for the log-probability of each token; only `false` asks for none.
+    return fields.get("n", 1) == 1 and fields.get("logprobs", False) is False and plain_options
+
+
+def _split_text(request: ParsedRequest, fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """The text that is looked up, and everything else that shapes the answer."""
+    rest = {name: value for name, value in fields.items() if name not in IGNORED_FIELDS}
+    if isinstance(request.generation, ChatRequest):
+        *earlier, last = rest.pop("messages")
+        text = _user_text(last)
+        rest["earlier"] = earlier
+        rest["last"] = {name: value for name, value in last.items() if name != "content"}
+    else:
+        text = rest.pop("prompt", None)
+    return (text, rest) if isinstance(text, str) and text.strip() else None
+
+
+def _user_text(message: Mapping[str, Any]) -> str | None:
+    """The text of a user message that is text and nothing else."""
+    if message.get("role") != "user":
+        return None
+    content = message.get("content")
+    if isinstance(content, list) and len(content) == 1 and content[0].keys() == {"type", "text"}:
+        content = content[0]["text"]
+    return content if isinstance(content, str) else None

@@ -1,0 +1,150 @@
+"""Every way a request can fail, with the one HTTP status of each.
+
+    PromptlyError
+    ├── BadRequest             400  a field of the request is wrong (``param`` names it)
+    ├── Unauthorized           401  no key, or one that is not known
+    ├── Forbidden              403  a known key that may not do this
+    ├── UnknownModel           404  no such model (the known ones are listed)
+    ├── NotFound               404  no such path, entry, …
+    ├── MethodNotAllowed       405
+    ├── BodyTooLarge           413
+    ├── OverCapacity           429  with ``Retry-After``
+    ├── UpstreamFailed         502  the engine broke before the first byte
+    ├── NoReplica              503  no engine replica can take the request now
+    ├── CacheUnavailable       503  only /admin/cache: a request never fails for the cache
+    └── DeadlineExceeded       504
+
+``SettingsError`` is raised at start-up and never answers a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+
+
+class SettingsError(ValueError):
+    """A settings file cannot be used; the message names file, key, value and expectation."""
+
+
+class PromptlyError(Exception):
+    """A request that ends with an OpenAI-shaped error.
+
+    ``param`` names the field, header or setting that was wrong; ``code`` is the machine-readable reason.
+    """
+
+    status: ClassVar[int] = 500
+    type: ClassVar[str] = "internal_error"
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.code = code
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Response headers that belong to this error."""
+        return {}
+
+    def body(self) -> bytes:
+        """``{"error": {message, type, param, code}}`` as JSON."""
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return msgspec.json.encode({"error": error})
+
+
+class BadRequest(PromptlyError):
+    status = 400
+    type = "invalid_request_error"
+
+
+class Unauthorized(PromptlyError):
+    status = 401
+    type = "authentication_error"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"www-authenticate": "Bearer"}
+
+
+class Forbidden(PromptlyError):
+    status = 403
+    type = "permission_error"
+
+
+class NotFound(PromptlyError):
+    status = 404
+    type = "not_found_error"
+
+
+class UnknownModel(NotFound):
+    def __init__(self, model: str, known: Sequence[str]) -> None:
+        listed = ", ".join(known) or "none"
+        super().__init__(
+            f"The model {model!r} does not exist. Known models: {listed}.",
+            param="model",
+            code="model_not_found",
+        )
+
+
+class MethodNotAllowed(PromptlyError):
+    status = 405
+    type = "invalid_request_error"
+
+    def __init__(self, method: str, path: str, allowed: str) -> None:
+        super().__init__(f"{method} is not allowed for {path}; allowed: {allowed}.", code="method_not_allowed")
+        self.allowed = allowed
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"allow": self.allowed}
+
+
+class BodyTooLarge(PromptlyError):
+    status = 413
+    type = "invalid_request_error"
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(
+            f"The request body is larger than {limit_bytes} bytes (limits.max_body_bytes).",
+            code="body_too_large",
+        )
+
+
+class OverCapacity(PromptlyError):
+    status = 429
+    type = "rate_limit_error"
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message, code="over_capacity")
+        self.retry_after_s = retry_after_s
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"retry-after": str(self.retry_after_s)}
+
+
+class UpstreamFailed(PromptlyError):
+    status = 502
+    type = "upstream_error"
+
+
+class NoReplica(PromptlyError):
+    status = 503
+    type = "unavailable_error"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"retry-after": "1"}
+
+
+class CacheUnavailable(PromptlyError):
+    status = 503
+    type = "unavailable_error"
+
+
+class DeadlineExceeded(PromptlyError):
+    status = 504
+    type = "timeout_error"

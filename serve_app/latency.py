@@ -1,0 +1,45 @@
+"""Sliding windows of latencies, for ``/admin/latency``."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+WINDOW_SAMPLES = 2048
+"""Enough for a p99 over ~20 samples beyond it, at 16 KiB a window."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencySummary:
+    """Milliseconds over one window; ``count`` is the number of samples in it."""
+
+    count: int
+    p50: float
+    p95: float
+    p99: float
+
+
+def percentile(ordered: list[float], share: float) -> float:
+    """Nearest-rank percentile of an ascending list; ``share`` in (0, 1]."""
+    rank = max(1, -(-len(ordered) * share // 1))
+    return ordered[int(rank) - 1]
+
+
+class LatencyWindows:
+    """The newest samples of each named series."""
+
+    def __init__(self, samples: int = WINDOW_SAMPLES) -> None:
+        self._samples = samples
+        self._series: dict[str, deque[float]] = {}
+
+    def record(self, series: str, milliseconds: float) -> None:
+        window = self._series.setdefault(series, deque(maxlen=self._samples))
+        window.append(milliseconds)
+
+    def summary(self) -> dict[str, LatencySummary]:
+        return {name: self._summarise(sorted(window)) for name, window in self._series.items()}
+
+    @staticmethod
+    def _summarise(ordered: list[float]) -> LatencySummary:
+        p50, p95, p99 = (round(percentile(ordered, share), 3) for share in (0.50, 0.95, 0.99))
+        return LatencySummary(len(ordered), p50, p95, p99)

@@ -1,0 +1,1 @@
+"""OpenAI's wire format: reading requests, and writing answers from the cache."""

@@ -1,0 +1,167 @@
+"""Parsing a request body once, and refusing what is wrong with a message that names the field.
+
+Only the fields that Promptly itself reads are typed here; every other field is the engine's to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from serve_app.errors import BadRequest
+
+T = TypeVar("T")
+PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Endpoint(Enum):
+    """The generating endpoints; the value is the path."""
+
+    CHAT = "/v1/chat/completions"
+    COMPLETIONS = "/v1/completions"
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
+    include_usage: bool | None = None
+
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True):
+    """What chat and text completions have in common."""
+
+    model: str
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: PositiveInt | None = None
+    max_tokens: PositiveInt | None = None
+    max_completion_tokens: PositiveInt | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    stop: str | list[str] | None = None
+
+    @property
+    def wants_stream(self) -> bool:
+        return bool(self.stream)
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether a stream is to end with a usage chunk."""
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+
+class Message(msgspec.Struct, frozen=True):
+    role: Annotated[str, msgspec.Meta(min_length=1)]
+    content: str | list[dict[str, Any]] | None = None
+
+
+class ChatRequest(Generation, frozen=True, kw_only=True):
+    messages: Annotated[list[Message], msgspec.Meta(min_length=1)]
+
+
+class CompletionRequest(Generation, frozen=True, kw_only=True):
+    prompt: str | list[str] | list[int] | list[list[int]] | None = None
+    prompt_embeds: Any = None
+
+
+class EmbeddingRequest(msgspec.Struct, frozen=True):
+    model: str
+    input: str | Annotated[list[str], msgspec.Meta(min_length=1)]
+    encoding_format: str | None = None
+    dimensions: PositiveInt | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.input] if isinstance(self.input, str) else self.input
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRequest:
+    """One generating request: the typed part, and the whole body as sent."""
+
+    endpoint: Endpoint
+    generation: ChatRequest | CompletionRequest
+    fields: Mapping[str, Any]
+    body: bytes
+
+    @property
+    def model(self) -> str:
+        return self.generation.model
+
+
+def parse_json(body: bytes) -> dict[str, Any]:
+    """The body as a JSON object.
+
+    Raises:
+        BadRequest: it is no JSON, or no object.
+    """
+    try:
+        fields = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"The request body is not valid JSON: {error}.", code="invalid_json") from error
+    except RecursionError as error:
+        raise BadRequest("The request body is nested too deeply.", code="invalid_json") from error
+    if not isinstance(fields, dict):
+        raise BadRequest("The request body must be a JSON object.", code="invalid_json")
+    return fields
+
+
+def parse_generation(endpoint: Endpoint, body: bytes) -> ParsedRequest:
+    """A chat or text completion request.
+
+    Raises:
+        BadRequest: not JSON, or a field of the wrong type or range; ``param`` is the field.
+    """
+    fields = parse_json(body)
+    if endpoint is Endpoint.CHAT:
+        return ParsedRequest(endpoint, convert(fields, ChatRequest), fields, body)
+    request = convert(fields, CompletionRequest)
+    if request.prompt is None and request.prompt_embeds is None:
+        raise BadRequest("Missing required field `prompt`.", param="prompt", code="missing_field")
+    return ParsedRequest(endpoint, request, fields, body)
+
+
+def parse_embedding(body: bytes) -> EmbeddingRequest:
+    """An embedding request. Token ids as input are refused: they belong to another tokenizer.
+
+    Raises:
+        BadRequest: as :func:`parse_generation`.
+    """
+    request = convert(parse_json(body), EmbeddingRequest)
+    if any(not text for text in request.texts):
+        raise BadRequest("`input` must not be an empty text.", param="input")
+    if request.encoding_format not in {None, "float", "base64"}:
+        raise BadRequest(
+            f"`encoding_format` is {request.encoding_format!r}; expected 'float' or 'base64'.",
+            param="encoding_format",
+        )
+    return request
+
+
+def required_string(fields: Mapping[str, Any], name: str) -> str:
+    """Raises: BadRequest: the field is missing or no string."""
+    value = fields.get(name)
+    if not isinstance(value, str) or not value:
+        raise BadRequest(f"Missing required field `{name}`.", param=name, code="missing_field")
+    return value
+
+
+def convert(fields: Mapping[str, Any], kind: type[T]) -> T:
+    """``fields`` as ``kind``; msgspec's message and path become our message and ``param``."""
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        raise _bad_field(str(error)) from error
+
+
+def _bad_field(message: str) -> BadRequest:
+    """``Expected `int`, got `str` - at `$.max_tokens``` names its path; a missing field is named first."""
+    what, _, path = message.partition(" - at `$")
+    param = path.rstrip("`").lstrip(".") or None
+    if what.startswith("Object missing required field"):
+        missing = what.split("`")[1]
+        param = f"{param}.{missing}" if param else missing
+        return BadRequest(f"Missing required field `{param}`.", param=param, code="missing_field")
+    return BadRequest(f"Invalid value for `{param}`: {what}.", param=param, code="invalid_value")

@@ -1,0 +1,51 @@
+"""An engine's errors, in OpenAI's shape whatever shape they came in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from serve_app.errors import UpstreamFailed
+from serve_app.openai.sse import iter_data
+
+TYPES = {400: "invalid_request_error", 404: "not_found_error", 405: "invalid_request_error"}
+DEFAULT_TYPE = "upstream_error"
+MAX_MESSAGE_CHARS = 2000
+
+
+def normalise_error(status: int, body: bytes) -> bytes:
+    """``{"error": {message, type, param, code}}`` from an engine's error response.
+
+    vLLM reports a wrong field as ``body.messages``; clients know it as ``messages``.
+    """
+    error = _error_object(body)
+    param = error.get("param")
+    shaped = {
+        "message": str(error.get("message") or f"The engine answered {status}.")[:MAX_MESSAGE_CHARS],
+        "type": TYPES.get(status, DEFAULT_TYPE),
+        "param": param.removeprefix("body.") if isinstance(param, str) else None,
+        "code": error.get("code", status),
+    }
+    return msgspec.json.encode({"error": shaped})
+
+
+def upstream_error(first_event: bytes) -> UpstreamFailed:
+    """The error in a stream that begins with one."""
+    error = _error_object(next(iter_data(first_event), b""))
+    message = str(error.get("message") or "The engine failed before its first token.")
+    return UpstreamFailed(message[:MAX_MESSAGE_CHARS], code="upstream_failed")
+
+
+def _error_object(body: bytes) -> dict[str, Any]:
+    try:
+        decoded = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    if not isinstance(decoded, dict):
+        return {}
+    error = decoded.get("error")
+    if isinstance(error, dict):
+        return error
+    detail = decoded.get("detail") or decoded.get("message")
+    return {"message": detail if isinstance(detail, str) else None}

@@ -1,0 +1,31 @@
+"""Promptly's settings: the ``args`` of the application in a Serve config file.
+
+Typed and frozen; read once at the edge and passed on as values. An unknown key is an error.
+"""
+
+from serve_app.settings.cache import CacheSettings
+from serve_app.settings.engine import AutoscalingSettings, EngineSettings, ModelSettings, SpeculationSettings
+from serve_app.settings.load import check_exposure, load_file, parse_args
+from serve_app.settings.root import (
+    EmbedderSettings,
+    GatewaySettings,
+    KeySettings,
+    LimitSettings,
+    Settings,
+)
+
+__all__ = [
+    "AutoscalingSettings",
+    "CacheSettings",
+    "EmbedderSettings",
+    "EngineSettings",
+    "GatewaySettings",
+    "KeySettings",
+    "LimitSettings",
+    "ModelSettings",
+    "Settings",
+    "SpeculationSettings",
+    "check_exposure",
+    "load_file",
+    "parse_args",
+]

@@ -1,0 +1,33 @@
+"""Settings of the response cache."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from serve_app.settings.base import Frozen
+
+
+class CacheSettings(Frozen):
+    """The exact and semantic tiers; see docs/architecture.md for what an entry is shared by."""
+
+    store: Literal["qdrant_edge"] = "qdrant_edge"
+    path: str | None = Field(
+        default=None, description="Folder of the store; default: `semantic-cache` in the cache folder."
+    )
+    threshold: float = Field(
+        default=0.90,
+        ge=0,
+        le=1,
+        description="Least cosine similarity of a semantic hit; belongs to the embedder.",
+    )
+    ttl_s: float = Field(default=86_400.0, gt=0, description="Life of an entry, seconds.")
+    max_entries: int = Field(default=100_000, ge=1)
+    max_entry_bytes: int = Field(default=262_144, ge=1024)
+    exact_entries: int = Field(default=4096, ge=1, description="Entries each gateway keeps in memory.")
+    lookup_budget_ms: float = Field(default=250.0, gt=0, description="A slower look-up counts as a miss.")
+    breaker_failures: int = Field(default=5, ge=1)
+    breaker_cooldown_s: float = Field(default=5.0, gt=0)
+    write_queue: int = Field(default=256, ge=1, description="Answers waiting to be stored, per gateway.")
+    num_cpus: float = Field(default=0.1, ge=0)

@@ -1,0 +1,31 @@
+"""Which model gave an answer: a digest of the weights' names and the settings that shape its text."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from serve_app.settings.engine import ModelSettings
+
+WITHOUT_INFLUENCE = frozenset(
+    {
+        "accelerator_type",
+        "max_num_seqs",
+        "gpu_memory_utilization",
+        "cpu_kv_cache_gib",
+        "enable_prefix_caching",
+        "num_cpus",
+        "warm_up",
+        "env",
+    }
+)
+"""Engine settings about speed and place. Speculation stays in: it is exact only in theory."""
+
+
+def fingerprint(model: ModelSettings) -> str:
+    """Changes when the weights or the way they are run change, so that a new model never answers with an
+    old one's words."""
+    engine = model.engine.model_dump(exclude=set(WITHOUT_INFLUENCE))
+    value = {"source": model.source, "revision": model.revision, "engine": engine}
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:16]

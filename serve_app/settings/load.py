@@ -1,0 +1,163 @@
+"""Reading settings, and turning what is wrong with them into one message."""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from serve_app.errors import SettingsError
+from serve_app.settings.root import Settings
+
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+SHOWN_VALUE_CHARS = 80
+SECRET_WORDS = ("key", "secret", "token", "password")
+
+
+def parse_args(args: Mapping[str, Any], *, source: str) -> Settings:
+    """Build :class:`Settings` from an application's ``args``.
+
+    ``source`` names where they come from (a file's path) in the message.
+
+    Raises:
+        SettingsError: one message with every wrong key: file, key, value, expectation.
+    """
+    try:
+        return Settings.model_validate(args)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_describe(error, source))) from None
+
+
+def load_file(path: Path) -> tuple[Settings, ...]:
+    """The settings of every Promptly application in a Serve config file, exposure checked.
+
+    Raises:
+        SettingsError: the file cannot be read, is not YAML, or holds wrong settings.
+    """
+    document = _read_yaml(path)
+    applications = document.get("applications")
+    if not isinstance(applications, list) or not applications:
+        raise SettingsError(f"{path}: applications = {applications!r}: expected a list of applications")
+    host = (document.get("http_options") or {}).get("host")
+    return tuple(_application(entry, path, host) for entry in applications)
+
+
+def check_exposure(settings: Settings, host: str | None, *, source: str) -> None:
+    """Refuse to listen beyond this machine without keys, unless the settings say so.
+
+    ``host`` is the address that Serve's proxy listens on; ``None`` is Serve's default.
+
+    Raises:
+        SettingsError: ``auth`` is ``loopback`` (or unset) and ``host`` is no loopback address.
+    """
+    if settings.auth == "loopback" and host is not None and host not in LOOPBACK_HOSTS:
+        raise SettingsError(
+            f"{source}: auth = 'loopback': http_options.host is {host!r}, which other machines can reach; "
+            "expected `auth: {keys_file: ...}` or `auth: {keys_env: ...}`, "
+            "or `auth: none` to serve anyone without a key"
+        )
+
+
+def _application(entry: Any, path: Path, host: str | None) -> Settings:
+    args = entry.get("args") if isinstance(entry, dict) else None
+    if not isinstance(args, dict):
+        raise SettingsError(f"{path}: applications[].args = {args!r}: expected Promptly's settings")
+    settings = parse_args(args, source=str(path))
+    check_exposure(settings, host, source=str(path))
+    return settings
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SettingsError(f"{path}: {error}") from error
+    if not isinstance(document, dict):
+        raise SettingsError(f"{path}: expected a Serve config file (a mapping), got {type(document).__name__}")
+    return document
+
+
+def _describe(error: ValidationError, source: str) -> Iterator[str]:
+    """One line a wrong key."""
+    seen: set[str] = set()
+    for item in error.errors(include_url=False):
+        if _is_other_branch(item):
+            continue
+        key = _key(item["loc"])
+        expectation = _expectation(item)
+        line = f"{source}: {key} = {_shown(key, item['input'])}: {expectation}"
+        if item["type"] == "missing":
+            line = f"{source}: {key} is missing: expected a value"
+        if line not in seen:
+            seen.add(line)
+            yield line
+
+
+def _is_other_branch(item: Any) -> bool:
+    """A union (``replicas``, ``auth``) reports every branch it tried: keep what fits the kind of value given."""
+    is_mapping = isinstance(item["input"], Mapping)
+    if item["type"] in {"literal_error", "int_type"}:
+        return is_mapping
+    return item["type"] == "model_type" and not is_mapping and _is_branch(str(item["loc"][-1]))
+
+
+def _expectation(item: Any) -> str:
+    if item["type"] == "extra_forbidden":
+        return _known_keys(item["loc"])
+    if item["type"] == "value_error":
+        return str(item["ctx"]["error"])
+    message: str = item["msg"]
+    return "expected: " + message.removeprefix("Input should be ").removeprefix("Value should have ")
+
+
+def _key(loc: tuple[int | str, ...]) -> str:
+    """``("models", 0, "engine")`` as ``models[0].engine``; union branches (class names) are left out."""
+    text = ""
+    for part in loc:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif not _is_branch(part):
+            text += f".{part}"
+    return text.lstrip(".") or "args"
+
+
+def _is_branch(part: str) -> bool:
+    return "[" in part or part.endswith("Settings") or part in {"int", "str"}
+
+
+def _shown(key: str, value: Any) -> str:
+    """The value as the message shows it: short, and never a secret or a whole tree."""
+    if any(word in key.rsplit(".", 1)[-1].lower() for word in SECRET_WORDS) and isinstance(value, str):
+        return "(hidden)"
+    text = repr(value)
+    return text if len(text) <= SHOWN_VALUE_CHARS else text[:SHOWN_VALUE_CHARS] + "…"
+
+
+def _known_keys(loc: tuple[int | str, ...]) -> str:
+    model = _model_at(Settings, loc[:-1])
+    known = sorted(model.model_fields) if model else []
+    close = difflib.get_close_matches(str(loc[-1]), known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"unknown key; {hint}expected one of: {', '.join(known)}"
+
+
+def _model_at(model: type[BaseModel] | None, loc: tuple[int | str, ...]) -> type[BaseModel] | None:
+    """The settings class that a path leads to."""
+    for part in loc:
+        if model is None:
+            return None
+        if isinstance(part, str) and part in model.model_fields:
+            model = _model_in(model.model_fields[part].annotation)
+    return model
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = (_model_in(argument) for argument in typing.get_args(annotation))
+    return next((model for model in found if model is not None), None)
