@@ -31,7 +31,7 @@ def autoscaling_config(settings: AutoscalingSettings) -> AutoscalingConfig:
         target_ongoing_requests=settings.target_ongoing_requests,
         upscale_delay_s=settings.upscale_delay_s,
         downscale_delay_s=settings.downscale_delay_s,
-        policy=AutoscalingPolicy(
+        policy=AutoscalingPolicy(  # type: ignore[no-untyped-call]
             policy_function="deployments.autoscaling:EngineLoadPolicy",
             policy_kwargs={"target_ongoing_requests": settings.target_ongoing_requests},
         ),

@@ -24,8 +24,9 @@ class Embedder:
         self._model = _load(settings)
         # torch runs on a thread of its own, so that the replica's loop keeps answering health checks.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedder")
-        self._embed_batch.set_max_batch_size(settings.max_batch_size)
-        self._embed_batch.set_batch_wait_timeout_s(settings.batch_wait_ms / 1000)
+        batch: Any = self._embed_batch  # serve.batch adds the setters below; its type does not say so
+        batch.set_max_batch_size(settings.max_batch_size)
+        batch.set_batch_wait_timeout_s(settings.batch_wait_ms / 1000)
         self._encode([WARM_UP_TEXT])
 
     async def embed(self, texts: list[str]) -> list[Embedding]:
@@ -58,7 +59,13 @@ class Embedder:
         ]
 
     def _token_counts(self, texts: Sequence[str]) -> list[int]:
-        encoded = self._model.tokenizer(list(texts), truncation=False, verbose=False)
+        encoded = self._model.tokenizer(
+            list(texts),
+            truncation=False,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            verbose=False,
+        )
         return [len(ids) for ids in encoded["input_ids"]]
 
     @property

@@ -33,7 +33,7 @@ class Engine(LLMServer):
     Stop: report draining, let running answers finish, close the listener, end vLLM.
     """
 
-    async def __init__(self, llm_config: LLMConfig, *, model: ModelSettings) -> None:
+    async def __init__(self, llm_config: LLMConfig, *, model: ModelSettings) -> None:  # type: ignore[misc]  # Serve awaits it
         started = time.monotonic()
         self._model = model
         self._state = EngineState.WARMING
@@ -42,7 +42,7 @@ class Engine(LLMServer):
         self._probe = vllm_bridge.load_probe(self)
         self._capacity = vllm_bridge.max_num_seqs(self)
         app = await vllm_bridge.build_asgi_app(self)
-        self._listener = PrivateListener(app, ray.util.get_node_ip_address())
+        self._listener = PrivateListener(app, str(ray.util.get_node_ip_address()))  # type: ignore[no-untyped-call]
         self._listener.start()
         warmed = await self._warm_up()
         self._state = EngineState.READY

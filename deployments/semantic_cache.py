@@ -11,14 +11,13 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
-from uuid import UUID
+from typing import Any, TypeVar
 
 from ray.serve.handle import DeploymentHandle
 
 from deployments.store import CacheStore, StoreError, open_store
 from serve_app.cache.decision import Evidence, refusal
-from serve_app.cache.entry import CacheEntry, CacheStats, Hit, Selection
+from serve_app.cache.entry import CacheEntry, CacheQuery, CacheStats, Hit, Selection
 from serve_app.settings import CacheSettings
 
 T = TypeVar("T")
@@ -32,7 +31,7 @@ EVICTION_SLACK = 0.05
 class SemanticCache:
     """Look-ups and writes, on one thread: the embedded engine is called by one thread at a time."""
 
-    async def __init__(self, settings: CacheSettings, embedder: DeploymentHandle) -> None:
+    async def __init__(self, settings: CacheSettings, embedder: DeploymentHandle[Any]) -> None:  # type: ignore[misc]  # Serve awaits it
         info = await embedder.describe.remote()
         self._settings = settings
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cache-store")
@@ -40,24 +39,13 @@ class SemanticCache:
         self._store, self._error = _try_open(settings, info.dimension, info.name)
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep_forever())
 
-    async def look_up(
-        self,
-        entry_id: UUID,
-        partition: str,
-        text: str,
-        vector: bytes | None,
-        threshold: float | None,
-        max_age_s: float | None,
-    ) -> Hit | None:
-        """The entry that answers ``text``: the same one, else a near one if ``vector`` is given.
+    async def look_up(self, query: CacheQuery) -> Hit | None:
+        """The entry that answers the query: the same text, else a near one if there is a vector.
 
         Raises:
             StoreError: the store failed (the gateway counts this and goes on without).
         """
-        limit = self._settings.threshold if threshold is None else threshold
-        return await self._run(
-            lambda store: _look_up(store, entry_id, partition, text, vector, limit, max_age_s, time.time())
-        )
+        return await self._run(lambda store: _look_up(store, query, self._settings.threshold, time.time()))
 
     async def put(self, entry: CacheEntry) -> None:
         """Store an entry, evicting the oldest ones beyond the bound."""
@@ -106,26 +94,18 @@ class SemanticCache:
                 logger.warning("cache sweep failed: %s", error)
 
 
-def _look_up(
-    store: CacheStore,
-    entry_id: UUID,
-    partition: str,
-    text: str,
-    vector: bytes | None,
-    threshold: float,
-    max_age_s: float | None,
-    now: float,
-) -> Hit | None:
-    same = store.get(entry_id)
-    if same is not None and same.is_fresh(now, max_age_s):
+def _look_up(store: CacheStore, query: CacheQuery, default_threshold: float, now: float) -> Hit | None:
+    same = store.get(query.entry_id)
+    if same is not None and same.is_fresh(now, query.max_age_s):
         return Hit(same)
-    if vector is None:
+    if query.vector is None:
         return None
-    oldest = 0.0 if max_age_s is None else now - max_age_s
-    near = store.nearest(partition, vector, now, oldest)
+    oldest = 0.0 if query.max_age_s is None else now - query.max_age_s
+    near = store.nearest(query.partition, query.vector, now, oldest)
     if near is None:
         return None
-    reason = refusal(Evidence(text, near.entry.text, near.similarity, threshold))
+    threshold = default_threshold if query.threshold is None else query.threshold
+    reason = refusal(Evidence(query.text, near.entry.text, near.similarity, threshold))
     return Hit(near.entry, near.similarity) if reason is None else None
 
 

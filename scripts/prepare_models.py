@@ -123,7 +123,7 @@ def prepare(source: ModelSource, store: ModelStore, hub: bool) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--cache", type=Path, default=default_cache_dir(), help="cache folder (default: %(default)s)")
+    parser.add_argument("--cache", type=Path, default=default_cache_dir(), help="default: %(default)s")
     store = ModelStore(parser.parse_args().cache)
     missing = [source for source in SOURCES if not store.folder(source.repo).is_dir()]
     hub = bool(missing) and hub_is_reachable()

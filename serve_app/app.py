@@ -38,6 +38,9 @@ CONTROL_MAX_ONGOING = 1_000
 DRAIN_MARGIN_S = 15.0
 """Beyond an engine's own drain: for closing the listener and ending vLLM's processes."""
 
+QUIET = LoggingConfig(enable_access_log=False)
+"""A log line per request costs more than the gateway's own work; traces and /admin/latency say more."""
+
 EngineBuilder = Callable[[ModelSettings], serve.Application]
 
 
@@ -62,16 +65,13 @@ def build_graph(
     engines = {model.id: engine(model) for model in settings.models}
     embedder = _embedder(settings)
     cache = _semantic_cache(settings, embedder)
-    deployment = serve.deployment(
+    return _deployment(
         serve.ingress()(Gateway),
         name="Gateway",
         num_replicas=settings.gateway.replicas,
         max_ongoing_requests=GATEWAY_MAX_ONGOING,
         ray_actor_options={"num_cpus": settings.gateway.num_cpus},
-        # An access log line per request costs more than the request; traces and metrics say more.
-        logging_config=LoggingConfig(enable_access_log=False),
-    )
-    return deployment.bind(settings, key_records(settings, environment), engines, embedder, cache)
+    ).bind(settings, key_records(settings, environment), engines, embedder, cache)
 
 
 def build_engine(model: ModelSettings) -> serve.Application:
@@ -95,13 +95,18 @@ def engine_options(model: ModelSettings) -> dict[str, Any]:
     """Serve's options of a model's engine deployment."""
     options: dict[str, Any] = {
         "graceful_shutdown_timeout_s": model.drain_timeout_s + DRAIN_MARGIN_S,
-        "logging_config": LoggingConfig(enable_access_log=False),
+        "logging_config": QUIET,
     }
     if isinstance(model.replicas, int):
         return options | {"num_replicas": model.replicas, "autoscaling_config": None}
     from deployments.autoscaling import autoscaling_config
 
     return options | {"num_replicas": None, "autoscaling_config": autoscaling_config(model.replicas)}
+
+
+def _deployment(cls: type[Any], **options: Any) -> serve.Deployment:
+    """Deployment classes are plain; they are wrapped only here."""
+    return serve.deployment(logging_config=QUIET, **options)(cls)
 
 
 def key_records(settings: Settings, environment: Mapping[str, str]) -> tuple[KeyRecord, ...] | None:
@@ -112,29 +117,27 @@ def key_records(settings: Settings, environment: Mapping[str, str]) -> tuple[Key
 def _embedder(settings: Settings) -> serve.Application | None:
     if settings.embedder is None:
         return None
-    options = {"num_cpus": settings.embedder.num_cpus}
+    options: dict[str, float] = {"num_cpus": settings.embedder.num_cpus}
     if settings.embedder.device == "cuda":
         options["num_gpus"] = 1
-    return serve.deployment(
+    return _deployment(
         Embedder,
         name="Embedder",
         num_replicas=settings.embedder.replicas,
         max_ongoing_requests=CONTROL_MAX_ONGOING,
         ray_actor_options=options,
-        logging_config=LoggingConfig(enable_access_log=False),
     ).bind(settings.embedder)
 
 
 def _semantic_cache(settings: Settings, embedder: serve.Application | None) -> serve.Application | None:
     if settings.cache is None:
         return None
-    return serve.deployment(
+    return _deployment(
         SemanticCache,
         name="SemanticCache",
         num_replicas=1,  # the embedded store is one folder, open in one process
         max_ongoing_requests=CONTROL_MAX_ONGOING,
         ray_actor_options={"num_cpus": settings.cache.num_cpus},
-        logging_config=LoggingConfig(enable_access_log=False),
     ).bind(settings.cache, embedder)
 
 

@@ -19,6 +19,7 @@ from serve_app.settings import KeySettings
 
 KEY_PREFIX = "pk"
 DEFAULT_TENANT = "default"
+MAKE_ONE = "make one with scripts/make_key.py"
 
 
 class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,9 +104,9 @@ def _records_in_file(path: Path) -> list[KeyRecord]:
     try:
         records = msgspec.json.decode(path.read_bytes(), type=list[KeyRecord])
     except (OSError, msgspec.DecodeError) as error:
-        raise SettingsError(f"auth.keys_file = {str(path)!r}: {error}; make it with scripts/make_key.py") from None
+        raise SettingsError(f"auth.keys_file = {str(path)!r}: {error}; {MAKE_ONE}") from None
     if not records:
-        raise SettingsError(f"auth.keys_file = {str(path)!r}: holds no key; make one with scripts/make_key.py")
+        raise SettingsError(f"auth.keys_file = {str(path)!r}: holds no key; {MAKE_ONE}")
     return records
 
 
@@ -116,7 +117,7 @@ def _records_in_environment(variable: str, environment: Mapping[str, str]) -> li
     """
     pairs = [part.partition("=") for part in environment.get(variable, "").split(",") if part.strip()]
     if not pairs or any(not tenant.strip() or not key.strip() for tenant, _, key in pairs):
-        raise SettingsError(f"auth.keys_env = {variable!r}: expected the variable to hold `tenant=key,tenant=key`")
+        raise SettingsError(f"auth.keys_env = {variable!r}: expected it to hold `tenant=key,tenant=key`")
     stripped = [(tenant.strip(), key.strip()) for tenant, _, key in pairs]
     return [
         KeyRecord(f"env-{tenant}", tenant, tenant, hash_key(key, tenant), tenant == "admin")

@@ -94,7 +94,8 @@ class MethodNotAllowed(PromptlyError):
     type = "invalid_request_error"
 
     def __init__(self, method: str, path: str, allowed: str) -> None:
-        super().__init__(f"{method} is not allowed for {path}; allowed: {allowed}.", code="method_not_allowed")
+        message = f"{method} is not allowed for {path}; allowed: {allowed}."
+        super().__init__(message, code="method_not_allowed")
         self.allowed = allowed
 
     @property

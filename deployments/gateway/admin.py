@@ -58,7 +58,8 @@ class Admin:
 async def _administer(cache: CacheClient, method: str, selection: Selection | None) -> dict[str, Any]:
     if method == "DELETE":
         if selection is None:
-            raise BadRequest(f"Say what to delete: one or more of {', '.join(SELECTORS)} in the query.", param="id")
+            wanted = ", ".join(SELECTORS)
+            raise BadRequest(f"Say what to delete: one or more of {wanted} in the query.", param="id")
         return {"deleted": await cache.delete(selection)}
     if selection is not None:
         entries = await cache.select(selection, LISTED_ENTRIES)
@@ -81,7 +82,8 @@ def _selection(exchange: Exchange) -> Selection | None:
     query = {name: values[-1] for name, values in parse_qs(exchange.query.decode("latin-1")).items()}
     unknown = sorted(query.keys() - set(SELECTORS))
     if unknown:
-        raise BadRequest(f"Unknown query parameter {unknown[0]!r}; known: {', '.join(SELECTORS)}.", param=unknown[0])
+        known = ", ".join(SELECTORS)
+        raise BadRequest(f"Unknown query parameter {unknown[0]!r}; known: {known}.", param=unknown[0])
     if not query:
         return None
     try:

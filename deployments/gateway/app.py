@@ -140,5 +140,3 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 
 def _never_called(_: object) -> Awaitable[None]:
     raise AssertionError("Paths only uses a route's matching")
-
-

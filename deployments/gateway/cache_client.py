@@ -10,12 +10,13 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ray.serve.handle import DeploymentHandle
 
 from serve_app.breaker import Breaker
 from serve_app.cache.controls import CacheControls
-from serve_app.cache.entry import CacheEntry, CacheStats, Hit, Lookup, Selection
+from serve_app.cache.entry import CacheEntry, CacheQuery, CacheStats, Hit, Lookup, Selection
 from serve_app.cache.exact import ExactTier
 from serve_app.cache.keys import CacheKey
 from serve_app.embedding import Embedding
@@ -53,7 +54,9 @@ class PendingWrite:
 class CacheClient:
     """Look-ups in order of cost; writes through a bounded queue, off the response path."""
 
-    def __init__(self, settings: CacheSettings, embedder: DeploymentHandle, cache: DeploymentHandle) -> None:
+    def __init__(
+        self, settings: CacheSettings, embedder: DeploymentHandle[Any], cache: DeploymentHandle[Any]
+    ) -> None:
         self._settings = settings
         self._embedder = embedder
         self._cache = cache
@@ -138,9 +141,10 @@ class CacheClient:
             with timeline.step("embed"):
                 vector = await self._embed(key.text)
         with timeline.step("search"):
-            hit: Hit | None = await self._cache.look_up.remote(
+            query = CacheQuery(
                 key.entry_id, key.partition, key.text, vector, controls.threshold, controls.max_age_s
             )
+            hit: Hit | None = await self._cache.look_up.remote(query)
         if hit is not None and hit.similarity is None:
             self._exact.put(hit.entry)
         return Lookup(hit, vector)
@@ -178,7 +182,9 @@ class CacheClient:
         was_open = self._breaker.is_open
         self._breaker.failed(time.monotonic())
         if self._breaker.is_open and not was_open:
-            logger.warning("cache %s failed (%s): the breaker is open, requests go on as misses", what, error)
+            # Ray wraps the other side's exception; its cause is the one line worth reading.
+            cause = getattr(error, "cause", None) or error
+            logger.warning("cache %s failed: %r; the breaker is open, requests go on as misses", what, cause)
 
     async def _write_forever(self) -> None:
         while True:

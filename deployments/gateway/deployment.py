@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ray.serve.handle import DeploymentHandle
 
@@ -34,13 +35,13 @@ class Gateway:
     once the constructor has run.
     """
 
-    async def __init__(
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
         self,
         settings: Settings,
         key_records: Sequence[KeyRecord] | None,
-        engines: Mapping[str, DeploymentHandle],
-        embedder: DeploymentHandle | None = None,
-        cache: DeploymentHandle | None = None,
+        engines: Mapping[str, DeploymentHandle[Any]],
+        embedder: DeploymentHandle[Any] | None = None,
+        cache: DeploymentHandle[Any] | None = None,
     ) -> None:
         fleet = FleetTable(engines)
         self._upstream = UpstreamPool()
@@ -74,6 +75,8 @@ class Gateway:
         self._services.primed = True
 
     async def __del__(self) -> None:
+        if not hasattr(self, "_priming"):
+            return  # the constructor failed; its own error says why
         self._priming.cancel()
         self._watch.stop()
         if self._services.cache is not None:
@@ -84,7 +87,7 @@ class Gateway:
 
 
 def _cache_client(
-    settings: Settings, embedder: DeploymentHandle | None, cache: DeploymentHandle | None
+    settings: Settings, embedder: DeploymentHandle[Any] | None, cache: DeploymentHandle[Any] | None
 ) -> CacheClient | None:
     if settings.cache is None or embedder is None or cache is None:
         return None

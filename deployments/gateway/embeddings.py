@@ -41,7 +41,8 @@ class EmbeddingsEndpoint:
         info: EmbedderInfo = await handle.describe.remote()
         if request.dimensions not in {None, info.dimension}:
             raise BadRequest(
-                f"`dimensions` is {request.dimensions}; {request.model} has {info.dimension}.", param="dimensions"
+                f"`dimensions` is {request.dimensions}; {request.model} has {info.dimension}.",
+                param="dimensions",
             )
         with exchange.timeline.step("embed"):
             embeddings: list[Embedding] = await handle.embed.remote(request.texts)
@@ -54,7 +55,7 @@ def _refuse_truncated(embeddings: Sequence[Embedding], info: EmbedderInfo) -> No
     for position, embedding in enumerate(embeddings):
         if embedding.truncated:
             raise BadRequest(
-                f"`input[{position}]` has {embedding.tokens} tokens; the model reads at most {info.max_tokens}.",
+                f"`input[{position}]` has {embedding.tokens} tokens; the model reads {info.max_tokens}.",
                 param=f"input[{position}]",
                 code="context_length_exceeded",
             )
@@ -77,5 +78,3 @@ def _response(request: EmbeddingRequest, embeddings: Sequence[Embedding]) -> dic
 def _encoded(vector: bytes, as_base64: bool) -> str | list[float]:
     """OpenAI's base64 is that of little-endian float32, which is what a vector already is."""
     return base64.b64encode(vector).decode() if as_base64 else np.frombuffer(vector, np.float32).tolist()
-
-

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from ray.serve.handle import DeploymentHandle
 
@@ -23,7 +24,11 @@ class FleetWatch:
     """One polling loop per model; a slow model does not delay another's."""
 
     def __init__(
-        self, handles: Mapping[str, DeploymentHandle], fleet: FleetTable, upstream: UpstreamPool, period_s: float
+        self,
+        handles: Mapping[str, DeploymentHandle[Any]],
+        fleet: FleetTable,
+        upstream: UpstreamPool,
+        period_s: float,
     ) -> None:
         self._fleet = fleet
         self._upstream = upstream
@@ -35,7 +40,7 @@ class FleetWatch:
         for task in self._loops:
             task.cancel()
 
-    async def _watch(self, model: str, handle: DeploymentHandle) -> None:
+    async def _watch(self, model: str, handle: DeploymentHandle[Any]) -> None:
         answered_at = time.monotonic()
         while True:
             try:
@@ -53,6 +58,6 @@ class FleetWatch:
         await asyncio.gather(*(self._upstream.touch(member) for member in members))
 
 
-async def _poll(handle: DeploymentHandle) -> list[EngineReport]:
-    reports: list[EngineReport] = await handle.broadcast("describe")
+async def _poll(handle: DeploymentHandle[Any]) -> list[EngineReport]:
+    reports: list[EngineReport] = await handle.broadcast("describe").results_async()
     return reports

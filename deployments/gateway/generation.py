@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,8 +22,6 @@ from serve_app.errors import DeadlineExceeded, UnknownModel
 from serve_app.openai import replay
 from serve_app.openai.answers import Answer, answer_from_json, answer_from_stream
 from serve_app.openai.requests import Endpoint, ParsedRequest, parse_generation
-
-
 
 
 @dataclass(slots=True)
@@ -140,7 +137,11 @@ class GenerationEndpoint:
         body = _with_usage(generation.request) if generation.hides_usage else generation.request.body
         limit = self._record_limit(generation)
         recorded = await self._relay.generation(
-            generation.exchange, generation.request, body, hide_usage=generation.hides_usage, record_limit=limit
+            generation.exchange,
+            generation.request,
+            body,
+            hide_usage=generation.hides_usage,
+            record_limit=limit,
         )
         if recorded is not None and generation.may_store:
             self._store(generation, recorded)
@@ -187,5 +188,3 @@ def _hit_headers(hit: Hit, exchange: Exchange) -> dict[str, str]:
     if hit.similarity is not None:
         headers["x-cache-similarity"] = f"{hit.similarity:.4f}"
     return headers | {"server-timing": exchange.timeline.server_timing()}
-
-

@@ -15,8 +15,8 @@ from deployments.telemetry import RequestTracer
 from serve_app.errors import NoReplica, PromptlyError, UpstreamFailed
 from serve_app.fleet import FleetTable, Member
 from serve_app.openai import sse
-from serve_app.openai.upstream_errors import normalise_error, upstream_error
 from serve_app.openai.requests import ParsedRequest
+from serve_app.openai.upstream_errors import normalise_error, upstream_error
 from serve_app.routing import RoutingPolicy
 
 STREAM_ERROR = b'data: {"error"'

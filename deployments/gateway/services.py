@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from ray.serve.handle import DeploymentHandle
 
@@ -24,9 +25,11 @@ class Services:
     keys: KeyRing | None
     fleet: FleetTable
     cache: CacheClient | None
-    embedder: DeploymentHandle | None
+    embedder: DeploymentHandle[Any] | None
     latency: LatencyWindows
     primed: bool = False
+    fingerprints: dict[str, str] = field(init=False)
+    uncached_models: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.fingerprints = {model.id: fingerprint(model) for model in self.settings.models}
@@ -48,6 +51,6 @@ class Services:
         """Raises: Unauthorized, Forbidden."""
         identity = self.identify(exchange)
         if self.keys is None and not identity.admin:
-            raise Forbidden("With `auth: none` nobody may administer; configure an admin key.", code="admin_only")
+            raise Forbidden("With `auth: none` nobody may administer: configure keys.", code="admin_only")
         require_admin(identity)
         return identity

@@ -58,11 +58,11 @@ class EdgeStore:
 
     def get(self, entry_id: UUID) -> CacheEntry | None:
         with _translated(self._path):
-            records = self._shard.retrieve([entry_id], with_payload=True)
+            records = self._shard.retrieve([entry_id], with_payload=True, with_vector=False)
             return _entry(entry_id, records[0].payload) if records else None
 
     def nearest(self, partition: str, vector: bytes, now: float, oldest: float) -> Match | None:
-        conditions = [
+        conditions: list[Any] = [
             _equals("partition", partition),
             qe.FieldCondition("expires_at", range=qe.RangeFloat(gt=now)),
             qe.FieldCondition("created_at", range=qe.RangeFloat(gte=oldest)),
@@ -185,4 +185,5 @@ def _equals(field: str, value: str) -> qe.FieldCondition:
 
 
 def _floats(vector: bytes) -> list[float]:
-    return np.frombuffer(vector, dtype=np.float32).tolist()
+    floats: list[float] = np.frombuffer(vector, dtype=np.float32).tolist()
+    return floats

@@ -35,7 +35,9 @@ def parse_controls(headers: Mapping[str, str]) -> CacheControls:
     return CacheControls(
         read="no-cache" not in directives and "no-store" not in directives,
         write="no-store" not in directives,
-        max_age_s=None if max_age is None else _number("cache-control", max_age, "max-age in seconds, ≥ 0", 0),
+        max_age_s=None
+        if max_age is None
+        else _number("cache-control", max_age, "max-age in seconds, ≥ 0", 0),
         threshold=_optional(headers, "x-cache-threshold", "a number from 0 to 1", 0, 1),
         ttl_s=_optional(headers, "x-cache-ttl", "seconds, > 0", 1e-3),
         tags=_tags(headers.get("x-cache-tags", "")),
@@ -60,7 +62,8 @@ def _number(name: str, value: str, expected: str, low: float, high: float = 1e9)
     except ValueError:
         number = float("nan")
     if not low <= number <= high:
-        raise BadRequest(f"Header `{name}` is {value!r}; expected {expected}.", param=name, code="invalid_header")
+        message = f"Header `{name}` is {value[:80]!r}; expected {expected}."
+        raise BadRequest(message, param=name, code="invalid_header")
     return number
 
 

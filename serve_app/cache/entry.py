@@ -46,6 +46,19 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheQuery:
+    """What a look-up needs. ``vector`` is float32 bytes, or ``None`` for the very same text only;
+    ``threshold`` and ``max_age_s`` (seconds) are the request's own, if it has any."""
+
+    entry_id: UUID
+    partition: str
+    text: str
+    vector: bytes | None = None
+    threshold: float | None = None
+    max_age_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """Which entries an administrator means; ``None`` is "any". At least one must be given."""
 

@@ -53,7 +53,11 @@ def as_stream(
     for chunk in chunks:
         yield sse.json_event(head | chunk)
     if with_usage:
-        tail = {"choices": [], "usage": _usage(answer.usage), "system_fingerprint": answer.system_fingerprint}
+        tail: dict[str, Any] = {
+            "choices": [],
+            "usage": _usage(answer.usage),
+            "system_fingerprint": answer.system_fingerprint,
+        }
         yield sse.json_event(head | tail)
     yield sse.event(sse.DONE)
 

@@ -9,5 +9,6 @@ from serve_app.fleet import Member
 
 def least_loaded(candidates: Sequence[Member]) -> list[Member]:
     return sorted(
-        candidates, key=lambda member: (member.load, member.in_flight, member.report.kv_cache_usage, member.name)
+        candidates,
+        key=lambda member: (member.load, member.in_flight, member.report.kv_cache_usage, member.name),
     )

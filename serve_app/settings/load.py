@@ -78,7 +78,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SettingsError(f"{path}: {error}") from error
     if not isinstance(document, dict):
-        raise SettingsError(f"{path}: expected a Serve config file (a mapping), got {type(document).__name__}")
+        raise SettingsError(f"{path}: expected a Serve config (a mapping), got {type(document).__name__}")
     return document
 
 
@@ -99,7 +99,7 @@ def _describe(error: ValidationError, source: str) -> Iterator[str]:
 
 
 def _is_other_branch(item: Any) -> bool:
-    """A union (``replicas``, ``auth``) reports every branch it tried: keep what fits the kind of value given."""
+    """A union (``replicas``, ``auth``) reports every branch it tried: keep what fits the value given."""
     is_mapping = isinstance(item["input"], Mapping)
     if item["type"] in {"literal_error", "int_type"}:
         return is_mapping
