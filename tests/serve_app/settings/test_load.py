@@ -1,0 +1,122 @@
+"""Wrong settings end in one message: file, key, value, expectation."""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from serve_app.errors import SettingsError
+from serve_app.settings import KeySettings, check_exposure, load_file, parse_args
+
+VALID: dict[str, Any] = {
+    "models": [{"id": "m", "source": "owner/m", "engine": {"accelerator": "cpu"}}],
+    "embedder": {"id": "e", "source": "owner/e"},
+    "cache": {},
+}
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """VALID with one value changed; integers in the path are list positions."""
+    args = deepcopy(VALID)
+    *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+    target: Any = args
+    for parent in parents:
+        target = target.setdefault(parent, {}) if isinstance(target, dict) else target[parent]
+    target[last] = value
+    return args
+
+
+def message_for(args: dict[str, Any]) -> str:
+    with pytest.raises(SettingsError) as caught:
+        parse_args(args, source="file.yaml")
+    return str(caught.value)
+
+
+def test_valid_settings_are_frozen() -> None:
+    settings = parse_args(VALID, source="file.yaml")
+    assert settings.models[0].engine.accelerator == "cpu"
+    with pytest.raises(ValueError, match="frozen"):
+        settings.auth = "none"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        ("models.0.engine.dtyp", "x", "models[0].engine.dtyp = 'x': unknown key; did you mean 'dtype'?"),
+        ("models.0.engine.max_model_len", -5, "models[0].engine.max_model_len = -5: expected: greater than"),
+        ("models.0.engine.max_num_seqs", "8", "models[0].engine.max_num_seqs = '8': expected: a valid integer"),
+        ("models.0.engine.options", {"tensor_parallel_size": 2}, "`options` may not set tensor_parallel_size"),
+        ("models.0.engine.options", {"model": "x"}, "`options` may not set model"),
+        ("models.0.engine.accelerator_type", "H100", "`accelerator_type` names a GPU"),
+        ("models.0.engine.speculation", {"method": "eagle3", "num_speculative_tokens": 3}, "needs `model`"),
+        ("models.0.replicas", 0, "models[0] = {"),
+        ("models.0.replicas", "two", "models[0].replicas = 'two': expected: a valid integer"),
+        ("models.0.replicas", {"min": 3, "max": 1}, "models[0].replicas = {'min': 3, 'max': 1}: `min` (3) is"),
+        ("models.0.replicas", {"min": 1, "mox": 1}, "models[0].replicas.mox = 1: unknown key; did you mean 'max'?"),
+        ("models", [], "`models` is empty"),
+        ("cache.threshold", 1.5, "cache.threshold = 1.5: expected: less than or equal to 1"),
+        ("cache.store", "redis", "cache.store = 'redis': expected: 'qdrant_edge'"),
+        ("gateway.routing", "random", "gateway.routing = 'random': unknown routing policy; expected one of: least_loaded"),
+        ("auth", "nope", "auth = 'nope': expected: 'none' or 'loopback'"),
+        ("auth", {}, "auth = {}: give `keys_file`, `keys_env` or both"),
+        ("embedder", None, "`cache` needs an `embedder`"),
+        ("embedder.id", "m", "model id given twice: m"),
+        ("what", 1, "what = 1: unknown key; expected one of: auth, cache, embedder, gateway, limits, models"),
+    ],
+)
+def test_a_wrong_key_is_named_with_its_value_and_what_was_expected(path: str, value: Any, expected: str) -> None:
+    message = message_for(changed(path, value))
+    assert message.startswith("file.yaml: ")
+    assert expected in message
+    assert len(message.splitlines()) == 1 or path == "models.0.replicas"
+
+
+def test_a_missing_key_is_named() -> None:
+    args = deepcopy(VALID)
+    del args["models"][0]["source"]
+    assert message_for(args) == "file.yaml: models[0].source is missing: expected a value"
+
+
+def test_every_wrong_key_is_reported_at_once() -> None:
+    args = changed("models.0.engine.dtyp", "x")
+    args["cache"]["ttl_s"] = 0
+    assert [line.split(" = ")[0] for line in message_for(args).splitlines()] == [
+        "file.yaml: models[0].engine.dtyp",
+        "file.yaml: cache.ttl_s",
+    ]
+
+
+def test_a_value_that_may_be_a_secret_is_not_shown() -> None:
+    message = message_for(changed("auth", {"keys_fil": "sk-very-secret"}))
+    assert "sk-very-secret" not in message
+    assert "auth.keys_fil = (hidden)" in message
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.1", "::"])
+def test_listening_beyond_this_machine_without_keys_is_refused(host: str) -> None:
+    with pytest.raises(SettingsError, match="auth: none"):
+        check_exposure(parse_args(VALID, source="f"), host, source="f")
+
+
+@pytest.mark.parametrize("auth", ["none", KeySettings(keys_env="KEYS")])
+def test_listening_beyond_this_machine_is_allowed_when_said_or_with_keys(auth: Any) -> None:
+    settings = parse_args(VALID, source="f").model_copy(update={"auth": auth})
+    check_exposure(settings, "0.0.0.0", source="f")
+
+
+def test_a_file_is_checked_with_its_own_http_options(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    document = {"http_options": {"host": "0.0.0.0"}, "applications": [{"args": VALID}]}
+    path.write_text(yaml.safe_dump(document))
+    with pytest.raises(SettingsError, match=str(path)):
+        load_file(path)
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "applications: []", "applications: [{}]", "a: [", "\x00"])
+def test_a_file_that_is_no_config_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(SettingsError, match="config.yaml"):
+        load_file(path)
