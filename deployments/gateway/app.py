@@ -18,13 +18,14 @@ from deployments.gateway.relay import Relay
 from deployments.gateway.services import Services
 from deployments.telemetry import RequestTracer
 from serve_app.errors import MethodNotAllowed, NotFound, OverCapacity, PromptlyError
+from serve_app.headers import require_utf8
 from serve_app.openai.requests import Endpoint
 
 logger = logging.getLogger("ray.serve")
 
 
 class Paths:
-    """Which handler answers a method and path. Starlette does the matching."""
+    """Which handler answers a method and path; the first path that fits decides."""
 
     def __init__(self) -> None:
         self._routes: list[tuple[Route, Handler]] = []
@@ -37,7 +38,7 @@ class Paths:
         allowed: set[str] = set()
         for route, handler in self._routes:
             match, _ = route.matches(scope)
-            if match is Match.FULL:
+            if match is Match.FULL and not allowed:
                 return handler
             if match is Match.PARTIAL:
                 allowed |= route.methods or set()
@@ -72,6 +73,7 @@ class GatewayApp:
 
     async def _answer(self, exchange: Exchange, scope: Scope) -> None:
         try:
+            require_utf8(scope["headers"])
             handler = self._paths.find(scope)
             self._refuse_over_capacity()
             await handler(exchange)

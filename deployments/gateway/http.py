@@ -32,7 +32,8 @@ class Exchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
-        self.path: str = scope["path"]
+        # Without the application's route prefix: what the engines know.
+        self.path: str = scope["path"].removeprefix(scope.get("root_path", ""))
         self.query: bytes = scope.get("query_string", b"")
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         self.request_id = _request_id(self.headers.get("x-request-id"))

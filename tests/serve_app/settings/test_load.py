@@ -46,19 +46,39 @@ def test_valid_settings_are_frozen() -> None:
     [
         ("models.0.engine.dtyp", "x", "models[0].engine.dtyp = 'x': unknown key; did you mean 'dtype'?"),
         ("models.0.engine.max_model_len", -5, "models[0].engine.max_model_len = -5: expected: greater than"),
-        ("models.0.engine.max_num_seqs", "8", "models[0].engine.max_num_seqs = '8': expected: a valid integer"),
-        ("models.0.engine.options", {"tensor_parallel_size": 2}, "`options` may not set tensor_parallel_size"),
+        (
+            "models.0.engine.max_num_seqs",
+            "8",
+            "models[0].engine.max_num_seqs = '8': expected: a valid integer",
+        ),
+        (
+            "models.0.engine.options",
+            {"tensor_parallel_size": 2},
+            "`options` may not set tensor_parallel_size",
+        ),
         ("models.0.engine.options", {"model": "x"}, "`options` may not set model"),
         ("models.0.engine.accelerator_type", "H100", "`accelerator_type` names a GPU"),
         ("models.0.engine.speculation", {"method": "eagle3", "num_speculative_tokens": 3}, "needs `model`"),
         ("models.0.replicas", 0, "models[0] = {"),
         ("models.0.replicas", "two", "models[0].replicas = 'two': expected: a valid integer"),
-        ("models.0.replicas", {"min": 3, "max": 1}, "models[0].replicas = {'min': 3, 'max': 1}: `min` (3) is"),
-        ("models.0.replicas", {"min": 1, "mox": 1}, "models[0].replicas.mox = 1: unknown key; did you mean 'max'?"),
+        (
+            "models.0.replicas",
+            {"min": 3, "max": 1},
+            "models[0].replicas = {'min': 3, 'max': 1}: `min` (3) is",
+        ),
+        (
+            "models.0.replicas",
+            {"min": 1, "mox": 1},
+            "models[0].replicas.mox = 1: unknown key; did you mean 'max'?",
+        ),
         ("models", [], "`models` is empty"),
         ("cache.threshold", 1.5, "cache.threshold = 1.5: expected: less than or equal to 1"),
         ("cache.store", "redis", "cache.store = 'redis': expected: 'qdrant_edge'"),
-        ("gateway.routing", "random", "gateway.routing = 'random': unknown routing policy; expected one of: least_loaded"),
+        (
+            "gateway.routing",
+            "random",
+            "gateway.routing = 'random': unknown routing policy; expected one of: least_loaded",
+        ),
         ("auth", "nope", "auth = 'nope': expected: 'none' or 'loopback'"),
         ("auth", {}, "auth = {}: give `keys_file`, `keys_env` or both"),
         ("embedder", None, "`cache` needs an `embedder`"),
@@ -66,7 +86,9 @@ def test_valid_settings_are_frozen() -> None:
         ("what", 1, "what = 1: unknown key; expected one of: auth, cache, embedder, gateway, limits, models"),
     ],
 )
-def test_a_wrong_key_is_named_with_its_value_and_what_was_expected(path: str, value: Any, expected: str) -> None:
+def test_a_wrong_key_is_named_with_its_value_and_what_was_expected(
+    path: str, value: Any, expected: str
+) -> None:
     message = message_for(changed(path, value))
     assert message.startswith("file.yaml: ")
     assert expected in message

@@ -1,0 +1,19 @@
+"""Header rules that hold for every path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from serve_app.errors import BadRequest
+
+
+def require_utf8(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Raises: BadRequest naming the first header whose value is no UTF-8."""
+    for name, value in headers:
+        try:
+            value.decode()
+        except UnicodeDecodeError:
+            shown = name.decode("latin-1")
+            raise BadRequest(
+                f"Header `{shown}` is not valid UTF-8.", param=shown, code="invalid_header"
+            ) from None
