@@ -62,7 +62,7 @@ class ChatRequest(Generation, frozen=True, kw_only=True):
 
 
 class CompletionRequest(Generation, frozen=True, kw_only=True):
-    prompt: str | list[str] | list[int] | list[list[int]] | None = None
+    prompt: str | list[Any] | None = None
     prompt_embeds: Any = None
 
 
