@@ -140,5 +140,5 @@ def test_a_file_is_checked_with_its_own_http_options(tmp_path: Path) -> None:
 def test_a_file_that_is_no_config_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text)
-    with pytest.raises(SettingsError, match="config.yaml"):
+    with pytest.raises(SettingsError, match=r"config\.yaml"):
         load_file(path)

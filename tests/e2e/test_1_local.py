@@ -1,0 +1,289 @@
+"""`config/local.yaml` with the official client: a real model, end to end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import urllib.request
+from typing import Any
+
+import aiohttp
+import openai
+import pytest
+from support.bad_input import BAD_REQUESTS, BadRequestCase, raw_request
+from support.graph import eventually
+from support.server import MODEL, Server, get_json
+
+CHAT = "/v1/chat/completions"
+FRANCE = "What is the capital of France?"
+
+
+def messages(text: str, system: str | None = None) -> list[Any]:
+    first = [] if system is None else [{"role": "system", "content": system}]
+    return [*first, {"role": "user", "content": text}]
+
+
+def ask(client: openai.OpenAI, text: str, *, system: str | None = None, **fields: Any) -> tuple[str, str]:
+    """The value of ``x-cache`` and the answer's text."""
+    headers = fields.pop("headers", None)
+    raw = client.chat.completions.with_raw_response.create(
+        model=MODEL,
+        messages=messages(text, system),
+        extra_headers=headers,
+        **{"temperature": 0, "max_tokens": 64, **fields},
+    )
+    return raw.headers["x-cache"], raw.parse().choices[0].message.content or ""
+
+
+def stream_text(client: openai.OpenAI, text: str, **fields: Any) -> str:
+    stream = client.chat.completions.create(
+        model=MODEL, messages=messages(text), temperature=0, stream=True, **{"max_tokens": 64, **fields}
+    )
+    return "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
+
+
+def raw_stream(url: str, text: str) -> tuple[str, list[dict[str, Any]], str]:
+    """``x-cache``, the decoded chunks, and the last event of a stream."""
+    body = {"model": MODEL, "messages": messages(text), "temperature": 0, "max_tokens": 64, "stream": True}
+    body["stream_options"] = {"include_usage": True}
+    request = urllib.request.Request(
+        url + CHAT, json.dumps(body).encode(), {"content-type": "application/json"}, method="POST"
+    )
+    with urllib.request.urlopen(request, timeout=60) as response:
+        *events, last = response.read().decode().strip().split("\n\n")
+        return response.headers["x-cache"], [json.loads(event[6:]) for event in events], last
+
+
+def wait_stored(server: Server, at_least: int) -> None:
+    deadline = time.monotonic() + 10
+    while get_json(f"{server.url}/admin/cache")["entries"] < at_least:
+        assert time.monotonic() < deadline, "the answer was not stored"
+        time.sleep(0.05)
+
+
+def test_the_capital_of_france_is_paris_and_then_comes_from_the_cache(
+    client: openai.OpenAI, served: Server
+) -> None:
+    status, live = ask(client, FRANCE)
+    assert (status, "Paris" in live) == ("miss", True)
+    wait_stored(served, 1)
+    assert ask(client, FRANCE) == ("exact", live)
+    assert ask(client, "Tell me the capital city of France") == ("semantic", live)
+
+
+def test_the_capital_of_spain_is_not_frances_answer(client: openai.OpenAI) -> None:
+    status, answer = ask(client, "What is the capital of Spain?")
+    assert status == "miss"
+    assert answer != ask(client, FRANCE)[1]
+
+
+def test_another_system_prompt_is_another_partition(client: openai.OpenAI) -> None:
+    assert ask(client, FRANCE, system="You are a pirate.")[0] == "miss"
+
+
+def test_a_streamed_answer_equals_one_that_is_not(client: openai.OpenAI) -> None:
+    question = "Name three colours of the rainbow."
+    no_store = {"cache-control": "no-store"}
+    streamed = stream_text(client, question, extra_headers=no_store)
+    status, whole = ask(client, question, headers=no_store)
+    assert status == "miss"
+    assert streamed == whole != ""
+
+
+def test_no_store_and_no_cache_do_what_they_say(client: openai.OpenAI) -> None:
+    question = "What colour is the sky on a clear day?"
+    assert ask(client, question, headers={"cache-control": "no-store"})[0] == "miss"
+    assert ask(client, question)[0] == "miss"
+    assert ask(client, question)[0] == "exact"
+    assert ask(client, question, headers={"cache-control": "no-cache"})[0] == "miss"
+
+
+def test_a_cached_stream_is_shaped_like_a_live_one(served: Server) -> None:
+    question = "What is the capital of Italy?"
+    live_status, live, live_last = raw_stream(served.url, question)
+    cached_status, cached, cached_last = raw_stream(served.url, question)
+    assert (live_status, cached_status) == ("miss", "exact")
+    assert live_last == cached_last == "data: [DONE]"
+    assert text_of(live) == text_of(cached) != ""
+    assert live[-1]["usage"] == cached[-1]["usage"]
+    for position in (0, 1, -2, -1):  # role, content, finish, usage
+        assert shape(live[position]) == shape(cached[position]), position
+
+
+def shape(chunk: dict[str, Any]) -> Any:
+    """Keys in order, with null, text and number told apart; what is inside differs from stream to stream."""
+    if isinstance(chunk, dict):
+        return [(key, shape(value)) for key, value in chunk.items()]
+    if isinstance(chunk, list):
+        return [shape(value) for value in chunk]
+    return type(chunk).__name__
+
+
+def text_of(chunks: list[dict[str, Any]]) -> str:
+    return "".join(choice["delta"]["content"] for chunk in chunks for choice in chunk["choices"])
+
+
+def test_a_whole_cached_answer_has_the_keys_of_a_live_one(client: openai.OpenAI) -> None:
+    question = "What is the capital of Japan?"
+    fields: dict[str, Any] = {
+        "model": MODEL,
+        "messages": messages(question),
+        "temperature": 0,
+        "max_tokens": 64,
+    }
+    live = client.chat.completions.create(**fields)
+    cached = client.chat.completions.create(**fields)
+    assert live.choices[0].message.content == cached.choices[0].message.content
+    assert live.usage == cached.usage
+    assert live.choices[0].finish_reason == cached.choices[0].finish_reason == "stop"
+
+
+def test_text_completions_stream_and_come_from_the_cache(client: openai.OpenAI) -> None:
+    fields: dict[str, Any] = {
+        "model": MODEL,
+        "prompt": "The capital of France is",
+        "stop": ["."],
+        "max_tokens": 16,
+        "temperature": 0,
+    }
+    first = client.completions.with_raw_response.create(**fields)
+    second = client.completions.with_raw_response.create(**fields)
+    assert [raw.headers["x-cache"] for raw in (first, second)] == ["miss", "exact"]
+    assert first.parse().choices[0].text == second.parse().choices[0].text
+    assert "Paris" in first.parse().choices[0].text
+    streamed = client.completions.create(**fields, stream=True)
+    assert "".join(chunk.choices[0].text for chunk in streamed) == second.parse().choices[0].text
+
+
+def test_n_logprobs_stop_tools_and_response_format_pass_through(client: openai.OpenAI) -> None:
+    create = client.chat.completions.with_raw_response.create
+    common: dict[str, Any] = {"model": MODEL, "messages": messages("Say hello."), "max_tokens": 8}
+    several = create(**common, n=2, temperature=0.5)
+    assert several.headers["x-cache"] == "bypass"
+    assert len(several.parse().choices) == 2
+    scored = create(**common, logprobs=True, top_logprobs=2, temperature=0)
+    assert scored.headers["x-cache"] == "bypass"
+    logprobs = scored.parse().choices[0].logprobs
+    assert logprobs is not None
+    assert logprobs.content
+    assert len(logprobs.content[0].top_logprobs) == 2
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    shaped = create(
+        **common | {"max_tokens": 32},
+        response_format={"type": "json_schema", "json_schema": {"name": "s", "schema": schema}},
+        temperature=0,
+    )
+    assert isinstance(json.loads(shaped.parse().choices[0].message.content or "")["ok"], bool)
+    function = {"name": "f", "parameters": {"type": "object", "properties": {}}}
+    with_tools = create(**common, tools=[{"type": "function", "function": function}], tool_choice="none")
+    assert with_tools.headers["x-cache"] == "bypass"
+    stopped = create(**common | {"messages": messages("Count: 1 2 3")}, stop=["2"], temperature=0)
+    assert "2" not in (stopped.parse().choices[0].message.content or "")
+
+
+def test_embeddings_through_the_official_client(client: openai.OpenAI) -> None:
+    answer = client.embeddings.create(model="all-MiniLM-L6-v2", input=["a cat", "a kitten"])
+    first, second = (item.embedding for item in answer.data)
+    assert len(first) == 384
+    assert 0.5 < sum(a * b for a, b in zip(first, second, strict=True)) < 1
+    assert answer.usage.total_tokens == 8
+
+
+def test_the_models_are_listed(client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == [MODEL, "all-MiniLM-L6-v2"]
+
+
+def test_usage_comes_only_when_asked_for(client: openai.OpenAI) -> None:
+    fields: dict[str, Any] = {
+        "model": MODEL,
+        "messages": messages("Say yes."),
+        "max_tokens": 4,
+        "stream": True,
+    }
+    plain = list(client.chat.completions.create(**fields))
+    assert all(chunk.usage is None and chunk.choices for chunk in plain)
+    asked = list(client.chat.completions.create(**fields, stream_options={"include_usage": True}))
+    assert asked[-1].usage is not None
+    assert asked[-1].usage.completion_tokens == 4
+
+
+def test_a_prompt_longer_than_the_context_is_a_400(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="4096"):
+        ask(client, "word " * 9000)
+    assert ask(client, FRANCE)[0] == "exact"
+
+
+@pytest.mark.parametrize("case", BAD_REQUESTS, ids=lambda case: case.name)
+def test_bad_input_gets_a_clear_error_behind_haproxy(served: Server, case: BadRequestCase) -> None:
+    headers = {"content-type": "application/json"} | case.headers
+    request = urllib.request.Request(served.url + case.path, case.body(MODEL), headers, method=case.method)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=30)
+    assert caught.value.code == case.status
+    assert json.load(caught.value)["error"]["param"] == case.param
+    assert get_json(f"{served.url}/health") == {"status": "ok"}
+
+
+@pytest.mark.parametrize(
+    "header", [b"x-strange", b"x-request-id", b"x-session-id", b"authorization", b"traceparent"]
+)
+async def test_a_header_that_is_no_utf8_is_a_400(served: Server, header: bytes) -> None:
+    status, body = await raw_request(served.url + CHAT, header + b": \xff\xfe\r\n", b"{}")
+    assert status == 400
+    assert json.loads(body)["error"]["param"] == header.decode()
+
+
+async def test_the_private_engine_port_answers_403(served: Server) -> None:
+    fleet = get_json(f"{served.url}/admin/fleet")
+    async with aiohttp.ClientSession() as http:
+        for path in ("/v1/models", "/health", "/metrics", CHAT):
+            async with http.get(fleet[MODEL][0]["url"] + path) as response:
+                assert response.status == 403
+
+
+@pytest.mark.parametrize("first_chunk_seen", [False, True])
+async def test_a_client_that_hangs_up_aborts_the_engine_within_a_second(
+    served: Server, first_chunk_seen: bool
+) -> None:
+    body = {
+        "model": MODEL,
+        "messages": messages("Tell me a very long story."),
+        "stream": True,
+        "max_tokens": 2000,
+    }
+    async with aiohttp.ClientSession() as http:
+        response = await http.post(served.url + CHAT, json=body, headers={"cache-control": "no-store"})
+        if first_chunk_seen:
+            await response.content.readany()
+        assert await eventually(lambda: running(served, 1), within_s=10)
+        response.close()
+        left = time.monotonic()
+        # The report is up to a quarter of a second old when it is read.
+        assert await eventually(lambda: running(served, 0), within_s=1.25), time.monotonic() - left
+
+
+async def running(served: Server, count: int) -> bool:
+    fleet = await asyncio.to_thread(get_json, f"{served.url}/admin/fleet")
+    return bool(fleet[MODEL][0]["running"] == count)
+
+
+def test_a_deadline_is_kept_by_the_real_engine(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.InternalServerError) as caught:
+        ask(
+            client,
+            "Tell me a very long story.",
+            max_tokens=2000,
+            headers={"x-request-timeout-ms": "300", "cache-control": "no-store"},
+        )
+    assert caught.value.status_code == 504
+
+
+def test_concurrent_streams_are_all_complete(client: openai.OpenAI) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(8) as pool:
+        texts = list(
+            pool.map(lambda n: stream_text(client, f"Count from {n} to 9.", max_tokens=16), range(8))
+        )
+    assert all(texts)

@@ -1,0 +1,110 @@
+"""What the supervisor refuses before it starts anything, and how it hears that it should stop.
+
+A whole start is in tests/e2e.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+import launch
+
+ROOT = Path(__file__).parents[2]
+CONFIG = """\
+http_options: {{host: 127.0.0.1, port: {port}}}
+applications:
+  - import_path: serve_app.app:build
+    args:
+      models: [{{id: a, source: b}}]
+      {more}
+"""
+
+
+@pytest.fixture
+def signal_handlers() -> Iterator[None]:
+    """Puts back the handlers that the test replaces."""
+    watched = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(signum) for signum in watched]
+    yield
+    for signum, handler in zip(watched, before, strict=True):
+        signal.signal(signum, handler)
+
+
+def run_launch(config: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "scripts" / "launch.py"), str(config), *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_wrong_settings_are_refused_with_their_message_alone(tmp_path: Path) -> None:
+    config = tmp_path / "wrong.yaml"
+    config.write_text(CONFIG.format(port=8000, more="cachee: {}"), encoding="utf-8")
+
+    done = run_launch(config)
+
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert all(word in done.stderr for word in ("wrong.yaml", "cachee", "did you mean 'cache'"))
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_config_is_refused_by_name(tmp_path: Path) -> None:
+    done = run_launch(tmp_path / "nowhere.yaml", "--no-check")
+
+    assert done.returncode == 1
+    assert "nowhere.yaml" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_taken_port_is_refused_with_who_has_it(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        config = tmp_path / "app.yaml"
+        config.write_text(CONFIG.format(port=port, more=""), encoding="utf-8")
+
+        done = run_launch(config, "--no-check")
+
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert f"port {port} is taken by" in done.stderr
+    assert f"(process {os.getpid()})" in done.stderr
+
+
+def test_the_first_signal_asks_to_stop_and_the_second_to_hurry(signal_handlers: None) -> None:
+    signals = launch.StopSignals()
+    assert not signals.requested
+
+    signal.raise_signal(signal.SIGTERM)
+    assert (signals.requested, signals.hurried) == (True, False)
+
+    signal.raise_signal(signal.SIGINT)
+    assert signals.hurried
+    assert signals.received == [signal.SIGTERM, signal.SIGINT]
+
+
+def test_the_ready_file_appears_whole(tmp_path: Path) -> None:
+    ready = tmp_path / "ready.json"
+    ready.write_text("of an earlier start", encoding="utf-8")
+
+    launch.write_atomically(ready, json.dumps({"url": "http://127.0.0.1:8000"}))
+
+    assert json.loads(ready.read_text(encoding="utf-8")) == {"url": "http://127.0.0.1:8000"}
+    assert list(tmp_path.iterdir()) == [ready]
+
+
+def test_options_have_bounds_by_default(tmp_path: Path) -> None:
+    options = launch.parse_options([str(tmp_path / "app.yaml")])
+
+    assert (options.timeout_s, options.drain_s) == (launch.READY_TIMEOUT_S, launch.DRAIN_S)
+    assert options.check
+    assert options.ready_file is None

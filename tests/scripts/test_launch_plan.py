@@ -1,0 +1,214 @@
+"""The values a start is made of: config, ports, folder, commands, environment."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import socket
+import stat
+import sys
+from dataclasses import astuple, replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+import launcher_plan as plan
+
+UNIX_SOCKET_PATH_BYTES = 107
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    document = {
+        "http_options": {"host": "127.0.0.1", "port": 8123},
+        "applications": [
+            {
+                "name": "promptly",
+                "route_prefix": "/",
+                "import_path": "serve_app.app:build",
+                "args": {
+                    "models": [
+                        {
+                            "id": "small",
+                            "source": "owner/small",
+                            "engine": {"speculation": {"method": "draft_model", "model": "owner/draft"}},
+                        }
+                    ],
+                    "embedder": {"id": "embed", "source": "owner/embed"},
+                },
+            }
+        ],
+    }
+    path = tmp_path / "app.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> plan.StartFolder:
+    return plan.StartFolder(tmp_path)
+
+
+def test_the_config_says_where_it_listens_and_what_it_serves(config_file: Path) -> None:
+    config = plan.read_config(config_file)
+
+    assert config.url == "http://127.0.0.1:8123"
+    assert config.model_id == "small"
+    assert set(config.model_sources) == {"owner/small", "owner/draft", "owner/embed"}
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("0.0.0.0", "http://127.0.0.1:8123"), ("::1", "http://[::1]:8123"), ("box", "http://box:8123")],
+)
+def test_the_url_is_one_that_this_machine_can_reach(config_file: Path, host: str, url: str) -> None:
+    assert replace(plan.read_config(config_file), host=host).url == url
+
+
+def test_a_config_without_http_options_listens_where_serve_does(tmp_path: Path) -> None:
+    path = tmp_path / "bare.yaml"
+    path.write_text("applications: [{import_path: a:b}]", encoding="utf-8")
+
+    config = plan.read_config(path)
+
+    assert (config.host, config.port) == ("0.0.0.0", 8000)
+    assert config.model_id is None
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("applications: []", "applications = []"),
+        ("- a list", "expected a Serve config file"),
+        ("a: [", "app.yaml"),
+    ],
+)
+def test_an_unusable_config_is_refused_with_its_name(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "app.yaml"
+    path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(plan.ConfigError, match=r"app\.yaml") as raised:
+        plan.read_config(path)
+
+    assert complaint in str(raised.value)
+
+
+def test_another_port_goes_into_a_copy_of_the_config(config_file: Path, folder: plan.StartFolder) -> None:
+    before = config_file.read_text(encoding="utf-8")
+    (folder.root / "start").mkdir()
+
+    running = plan.config_to_run(
+        plan.read_config(config_file, port=9000), plan.StartFolder(folder.root / "start")
+    )
+
+    assert running.path != config_file
+    assert plan.read_config(running.path).port == 9000
+    assert plan.read_config(running.path).model_id == "small"
+    assert config_file.read_text(encoding="utf-8") == before
+
+
+def test_the_config_itself_runs_when_the_port_is_its_own(config_file: Path, folder: plan.StartFolder) -> None:
+    assert plan.config_to_run(plan.read_config(config_file, port=8123), folder).path == config_file
+
+
+def test_a_port_is_free_until_someone_listens_on_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not plan.port_is_free("127.0.0.1", port)
+        assert not plan.port_is_free("0.0.0.0", port)
+    assert plan.port_is_free("127.0.0.1", port)
+
+
+def test_picked_ports_are_distinct_free_and_not_those_taken() -> None:
+    taken = frozenset({8265, 9101, 8404})
+
+    ports = astuple(plan.pick_ports(taken))
+
+    assert len(set(ports)) == len(ports)
+    assert not taken & set(ports)
+    assert all(plan.port_is_free("0.0.0.0", port) for port in ports)
+
+
+def test_the_folder_of_a_start_is_private_and_short_enough_for_its_sockets() -> None:
+    folder = plan.StartFolder.create()
+    try:
+        assert stat.S_IMODE(folder.root.stat().st_mode) == 0o700
+        assert len(folder.token.read_text(encoding="ascii")) >= 32
+        node, session = "f" * 56, "session_2026-01-01_00-00-00_123456_1234567"
+        haproxy_binds = folder.haproxy / node / "a.sock.1234567.tmp"
+        ray_binds = folder.ray / session / "sockets" / "plasma_store.1234567"
+        assert max(len(str(haproxy_binds)), len(str(ray_binds))) <= UNIX_SOCKET_PATH_BYTES
+    finally:
+        shutil.rmtree(folder.root)
+
+
+@pytest.mark.parametrize(("cores", "offered"), [(2, 16), (64, 64)])
+def test_ray_offers_enough_logical_cpus(folder: plan.StartFolder, cores: int, offered: int) -> None:
+    command = plan.ray_command(plan.pick_ports(), folder, cores)
+
+    assert f"--num-cpus={offered}" in command
+    assert Path(command[0]) == Path(sys.executable).parent / "ray"
+
+
+def test_ray_gets_addresses_and_a_folder_of_its_own(folder: plan.StartFolder) -> None:
+    ports = plan.pick_ports()
+
+    command = plan.ray_command(ports, folder, 2)
+
+    assert {"--block", f"--port={ports.gcs}", f"--dashboard-port={ports.dashboard}"} <= set(command)
+    assert {"--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1"} <= set(command)
+    assert f"--temp-dir={folder.ray}" in command
+
+
+def test_the_environment_names_no_other_cluster_and_keeps_what_the_user_tuned(
+    config_file: Path, folder: plan.StartFolder
+) -> None:
+    base = {
+        "PATH": "/bin",
+        "RAY_ADDRESS": "10.0.0.1:6379",
+        "RAY_AUTH_TOKEN": "theirs",
+        "RAY_SERVE_ENABLE_HA_PROXY": "0",
+    }
+
+    env = plan.ray_environment(base, folder, plan.read_config(config_file))
+
+    assert not {"RAY_ADDRESS", "RAY_AUTH_TOKEN"} & env.keys()
+    assert (env["PATH"], env["RAY_SERVE_ENABLE_HA_PROXY"]) == ("/bin", "0")
+    assert (env["RAY_AUTH_MODE"], env["RAY_AUTH_TOKEN_PATH"]) == ("token", str(folder.token))
+
+
+def test_the_hub_is_left_alone_only_when_every_model_is_here(
+    config_file: Path, folder: plan.StartFolder, tmp_path: Path
+) -> None:
+    absent = plan.read_config(config_file)
+    present = replace(absent, model_sources=(str(tmp_path),))
+
+    assert "HF_HUB_OFFLINE" not in plan.ray_environment({}, folder, absent)
+    assert plan.ray_environment({}, folder, present)["HF_HUB_OFFLINE"] == "1"
+
+
+def test_the_settings_for_other_commands_can_be_sourced(folder: plan.StartFolder) -> None:
+    ports = plan.pick_ports()
+
+    plan.write_client_settings(ports, folder)
+
+    exported = [shlex.split(line) for line in folder.settings.read_text(encoding="utf-8").splitlines()]
+    assert ["export", f"RAY_ADDRESS=127.0.0.1:{ports.gcs}"] in exported
+    assert ["export", f"RAY_AUTH_TOKEN_PATH={folder.token}"] in exported
+
+
+def test_the_commands_to_paste_are_what_a_shell_and_the_server_understand(config_file: Path) -> None:
+    config = plan.read_config(config_file)
+
+    words = [shlex.split(command) for _, command in plan.demo_commands(config)]
+    bodies = [json.loads(command[-1]) for command in words]
+
+    assert all(command[0] == "curl" and "-N" in command for command in words)
+    assert all(f"{config.url}/v1/chat/completions" in command for command in words)
+    assert {(body["model"], body["temperature"], body["stream"]) for body in bodies} == {("small", 0, True)}
+    questions = [body["messages"][0]["content"] for body in bodies]
+    assert questions[0] == questions[1] != questions[2]

@@ -1,0 +1,86 @@
+"""A fingerprint names the weights and the way they are run, not how fast or where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from serve_app.settings import EngineSettings, ModelSettings
+from serve_app.settings.fingerprint import WITHOUT_INFLUENCE, fingerprint
+
+SHAPING: dict[str, Any] = {
+    "accelerator": "cpu",
+    "tensor_parallel_size": 2,
+    "pipeline_parallel_size": 2,
+    "dtype": "bfloat16",
+    "max_model_len": 2048,
+    "max_num_batched_tokens": 512,
+    "quantization": "awq",
+    "kv_cache_dtype": "fp8",
+    "enforce_eager": True,
+    "speculation": {"method": "ngram", "num_speculative_tokens": 3},
+    "options": {"seed": 3},
+}
+"""Engine settings that may change the text of an answer, with another value than the default."""
+
+SPEED: dict[str, Any] = {
+    "accelerator_type": "H100",
+    "max_num_seqs": 64,
+    "gpu_memory_utilization": 0.5,
+    "enable_prefix_caching": False,
+    "num_cpus": 4.0,
+    "warm_up": False,
+    "env": {"OMP_NUM_THREADS": "2"},
+}
+
+
+def model(engine: dict[str, Any] | None = None, **fields: Any) -> ModelSettings:
+    known: dict[str, Any] = {"id": "m", "source": "owner/m"}
+    return ModelSettings(**(known | fields), engine=EngineSettings(**(engine or {})))
+
+
+def test_every_engine_setting_is_judged() -> None:
+    assert SHAPING.keys() | SPEED.keys() | {"cpu_kv_cache_gib"} == EngineSettings.model_fields.keys()
+    assert SPEED.keys() | {"cpu_kv_cache_gib"} == WITHOUT_INFLUENCE
+
+
+@pytest.mark.parametrize("name", SHAPING)
+def test_a_setting_that_shapes_the_text_changes_it(name: str) -> None:
+    assert fingerprint(model({name: SHAPING[name]})) != fingerprint(model())
+
+
+@pytest.mark.parametrize("name", SPEED)
+def test_a_setting_about_speed_or_place_does_not_change_it(name: str) -> None:
+    assert fingerprint(model({name: SPEED[name]})) == fingerprint(model())
+
+
+def test_the_size_of_a_cpu_engines_kv_cache_does_not_change_it() -> None:
+    cpu = {"accelerator": "cpu"}
+    assert fingerprint(model(cpu | {"cpu_kv_cache_gib": 4})) == fingerprint(model(cpu))
+
+
+@pytest.mark.parametrize("changed", [{"source": "owner/n"}, {"revision": "main"}, {"revision": "v2"}])
+def test_other_weights_change_it(changed: dict[str, str]) -> None:
+    assert fingerprint(model(**changed)) != fingerprint(model())
+
+
+@pytest.mark.parametrize("changed", [{"replicas": 3}, {"drain_timeout_s": 1.0}, {"cache": False}, {"id": "n"}])
+def test_how_a_model_is_offered_does_not_change_it(changed: dict[str, Any]) -> None:
+    assert fingerprint(model(**changed)) == fingerprint(model())
+
+
+def test_all_changes_differ_from_each_other() -> None:
+    models = [model({name: value}) for name, value in SHAPING.items()]
+    models += [model(revision="v1"), model(revision="v2"), model(source="owner/n"), model()]
+    assert len({fingerprint(each) for each in models}) == len(models)
+
+
+def test_the_order_of_options_does_not_matter() -> None:
+    one, other = {"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"d": 2, "c": 1}, "a": 1}
+    assert fingerprint(model({"options": one})) == fingerprint(model({"options": other}))
+
+
+def test_it_is_short_and_hexadecimal() -> None:
+    assert len(fingerprint(model())) == 16
+    int(fingerprint(model()), 16)

@@ -1,0 +1,38 @@
+"""``python -m serve_app.settings FILE`` says what is wrong with a file before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from serve_app.settings.__main__ import main
+
+
+def config(folder: Path, accelerator: str) -> str:
+    args = {"models": [{"id": "m", "source": "owner/m", "engine": {"accelerator": accelerator}}]}
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump({"applications": [{"args": args}]}))
+    return str(path)
+
+
+def test_a_right_file_passes_in_silence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([config(tmp_path, "cpu")]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_wrong_file_fails_with_the_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = config(tmp_path, "abacus")
+    assert main([path]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"{path}: models[0].engine.accelerator = 'abacus'")
+
+
+@pytest.mark.parametrize("arguments", [[], ["a", "b"]])
+def test_anything_but_one_file_is_wrong_usage(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert "usage:" in capsys.readouterr().err

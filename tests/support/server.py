@@ -1,0 +1,172 @@
+"""The whole application as a process of its own, started in each way that users start it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from support.ports import free_port
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+READY_TIMEOUT_S = 300.0
+STOP_TIMEOUT_S = 90.0
+MODEL = "smollm2-135m-instruct"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running application."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+
+def local_config(folder: Path, store: Path, **changes: Any) -> tuple[Path, int]:
+    """config/local.yaml on a free port, with a cache store of its own."""
+    document = yaml.safe_load((ROOT / "config" / "local.yaml").read_text())
+    port = free_port()
+    document["http_options"]["port"] = port
+    args = document["applications"][0]["args"]
+    args["cache"]["path"] = str(store)
+    args.update(changes)
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path, port
+
+
+def environment(**extra: str) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        **extra,
+    }
+
+
+@contextmanager
+def launched(folder: Path, store: Path, **changes: Any) -> Iterator[Server]:
+    """As `make serve` does: HAProxy in front, Ray and all under one supervisor."""
+    config, port = local_config(folder, store, **changes)
+    ready = folder / "ready.json"
+    command = [sys.executable, str(ROOT / "scripts" / "launch.py"), str(config), "--ready-file", str(ready)]
+    with _process(command, folder / "launch.log", environment()) as server:
+        _wait(server, ready.exists)
+        yield Server(f"http://127.0.0.1:{port}", server.process, server.log)
+
+
+@contextmanager
+def serve_run(folder: Path, store: Path) -> Iterator[Server]:
+    """A bare `serve run`: Ray's Python proxy."""
+    config, port = local_config(folder, store)
+    url = f"http://127.0.0.1:{port}"
+    command = [str(BIN / "serve"), "run", str(config)]
+    with _process(command, folder / "serve-run.log", environment(RAY_ADDRESS="local")) as server:
+        _wait(server, lambda: is_ready(url))
+        yield Server(url, server.process, server.log)
+
+
+@contextmanager
+def serve_deploy(folder: Path, store: Path) -> Iterator[Server]:
+    """`serve deploy` onto a cluster that runs already."""
+    config, port = local_config(folder, store)
+    url = f"http://127.0.0.1:{port}"
+    gcs, dashboard = free_port(), free_port()
+    head = ["start", "--head", "--block", "--num-cpus=8", "--disable-usage-stats", f"--port={gcs}"]
+    head += ["--node-ip-address=127.0.0.1", f"--dashboard-port={dashboard}", "--ray-client-server-port=0"]
+    address = f"http://127.0.0.1:{dashboard}"
+    with _process([str(BIN / "ray"), *head], folder / "ray.log", environment()) as server:
+        _wait(server, lambda: _answers(f"{address}/api/version"))
+        deploy = [str(BIN / "serve"), "deploy", "-a", address, str(config)]
+        done = subprocess.run(
+            deploy, env=environment(), capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        _wait(server, lambda: is_ready(url))
+        yield Server(url, server.process, server.log)
+
+
+class ServerSlot:
+    """At most one server at a time: two would fight for the cores and for the store."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self.current: Server | None = None
+
+    def start(self, server: AbstractContextManager[Server]) -> Server:
+        self.stop()
+        self.current = self._stack.enter_context(server)
+        return self.current
+
+    def stop(self) -> int:
+        """Ctrl-C; returns the exit status."""
+        status = 0 if self.current is None else stop(self.current.process)
+        self.current = None
+        self._stack.close()
+        return status
+
+
+@contextmanager
+def _process(command: list[str], log: Path, env: dict[str, str]) -> Iterator[Server]:
+    """The process, ended with SIGINT as Ctrl-C would, and killed if it does not end."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=env, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
+    try:
+        yield Server("", process, log)
+    finally:
+        stop(process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> int:
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    try:
+        return process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+
+
+def is_ready(url: str) -> bool:
+    return _answers(f"{url}/ready")
+
+
+def get_json(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return json.load(response)
+
+
+def _answers(url: str) -> bool:
+    """Whether something answers there; any refusal but "not ready" counts too."""
+    try:
+        with urllib.request.urlopen(url, timeout=2):
+            return True
+    except urllib.error.HTTPError as error:
+        return error.code in (401, 403)
+    except OSError:
+        return False
+
+
+def _wait(server: Server, check: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while not check():
+        tail = server.log.read_text(errors="replace")[-3000:]
+        assert server.process.poll() is None, f"ended with {server.process.returncode}:\n{tail}"
+        assert time.monotonic() < deadline, f"not ready in {READY_TIMEOUT_S} s:\n{tail}"
+        time.sleep(0.25)
