@@ -92,7 +92,7 @@ def test_a_streamed_answer_equals_one_that_is_not(client: openai.OpenAI) -> None
 
 
 def test_no_store_and_no_cache_do_what_they_say(client: openai.OpenAI) -> None:
-    question = "What colour is the sky on a clear day?"
+    question = "What is the capital of Portugal?"
     assert ask(client, question, headers={"cache-control": "no-store"})[0] == "miss"
     assert ask(client, question)[0] == "miss"
     assert ask(client, question)[0] == "exact"

@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 import ray
 from ray import serve
+from support.collector import Collector, collecting
 from support.graph import Graph
 from support.ports import free_port
 from support.scripted_engine import ScriptedEngine
@@ -33,10 +34,20 @@ def scripted_engine(model: ModelSettings) -> serve.Application:
 
 
 @pytest.fixture(scope="session")
-def serve_url(prepared_models: ModelStore) -> Iterator[str]:
+def collector() -> Iterator[Collector]:
+    with collecting() as collector:
+        yield collector
+
+
+@pytest.fixture(scope="session")
+def serve_url(prepared_models: ModelStore, collector: Collector) -> Iterator[str]:
     port = free_port()
     # Replicas import the scripted engine; Ray does not hand this process's import path on.
-    environment = {"PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = {
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+        "OTEL_BSP_SCHEDULE_DELAY": "100",  # milliseconds between exports
+    }
     ray.init(
         num_cpus=8,
         include_dashboard=False,

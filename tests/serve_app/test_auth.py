@@ -42,7 +42,9 @@ def test_case_of_the_scheme_and_spaces_around_the_key_do_not_matter(form: str) -
     assert RING.identify(form.format(KEY)).tenant == "acme"
 
 
-@pytest.mark.parametrize("header", [None, "", " ", "Bearer", "Bearer ", "Bearer    ", KEY, f"Basic {KEY}", f" {KEY}"])
+@pytest.mark.parametrize(
+    "header", [None, "", " ", "Bearer", "Bearer ", "Bearer    ", KEY, f"Basic {KEY}", f" {KEY}"]
+)
 def test_a_header_without_a_bearer_key_is_a_missing_key(header: str | None) -> None:
     assert refusal(header).code == "missing_api_key"
 
@@ -61,7 +63,16 @@ def test_no_key_with_one_other_character_is_accepted() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [KEY + "x", "x" + KEY, KEY.upper(), f"{KEY} {KEY}", f"{KEY},{ADMIN_KEY}", RECORD.hash, RECORD.id, RECORD.salt],
+    [
+        KEY + "x",
+        "x" + KEY,
+        KEY.upper(),
+        f"{KEY} {KEY}",
+        f"{KEY},{ADMIN_KEY}",
+        RECORD.hash,
+        RECORD.id,
+        RECORD.salt,
+    ],
 )
 def test_nothing_but_the_key_itself_is_accepted(wrong: str) -> None:
     assert refusal(f"Bearer {wrong}").code == "invalid_api_key"
@@ -148,7 +159,9 @@ def test_both_sources_are_used(tmp_path: Path) -> None:
     assert ring.identify("Bearer two").tenant == "beta"
 
 
-@pytest.mark.parametrize("value", ["", ",", "topsecret", "=topsecret", "a=", "a=topsecret,b", " = topsecret", "a= "])
+@pytest.mark.parametrize(
+    "value", ["", ",", "topsecret", "=topsecret", "a=", "a=topsecret,b", " = topsecret", "a= "]
+)
 def test_a_variable_that_holds_no_pairs_is_named_but_not_shown(value: str) -> None:
     with pytest.raises(SettingsError) as caught:
         from_environment(value)

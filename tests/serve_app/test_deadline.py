@@ -14,7 +14,8 @@ def test_the_default_holds_for_a_request_that_names_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "seconds"), [("1", 0.001), ("1500", 1.5), (" 250 ", 0.25), ("007", 0.007), (str(MAX_MS), 86_400.0)]
+    ("value", "seconds"),
+    [("1", 0.001), ("1500", 1.5), (" 250 ", 0.25), ("007", 0.007), (str(MAX_MS), 86_400.0)],
 )
 def test_the_header_is_in_milliseconds(value: str, seconds: float) -> None:
     assert request_timeout_s({HEADER: value}, 600.0) == seconds
@@ -22,7 +23,25 @@ def test_the_header_is_in_milliseconds(value: str, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["", " ", "0", "000", "-1", "+1", "1.5", "1e3", "0x10", "1_000", "nan", "inf", "soon", "²", "½", "10ms", "1 2"],
+    [
+        "",
+        " ",
+        "0",
+        "000",
+        "-1",
+        "+1",
+        "1.5",
+        "1e3",
+        "0x10",
+        "1_000",
+        "nan",
+        "inf",
+        "soon",
+        "²",
+        "½",
+        "10ms",
+        "1 2",
+    ],
 )
 def test_a_value_that_is_no_number_of_milliseconds_is_refused(value: str) -> None:
     with pytest.raises(BadRequest) as caught:

@@ -65,7 +65,9 @@ def test_other_weights_change_it(changed: dict[str, str]) -> None:
     assert fingerprint(model(**changed)) != fingerprint(model())
 
 
-@pytest.mark.parametrize("changed", [{"replicas": 3}, {"drain_timeout_s": 1.0}, {"cache": False}, {"id": "n"}])
+@pytest.mark.parametrize(
+    "changed", [{"replicas": 3}, {"drain_timeout_s": 1.0}, {"cache": False}, {"id": "n"}]
+)
 def test_how_a_model_is_offered_does_not_change_it(changed: dict[str, Any]) -> None:
     assert fingerprint(model(**changed)) == fingerprint(model())
 

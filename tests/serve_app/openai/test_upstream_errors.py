@@ -1,0 +1,119 @@
+"""An engine's error reaches the client in OpenAI's shape, whatever shape it came in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from serve_app.errors import UpstreamFailed
+from serve_app.openai.sse import event
+from serve_app.openai.upstream_errors import MAX_MESSAGE_CHARS, normalise_error, upstream_error
+
+SHAPELESS: dict[str, bytes] = {
+    "nothing": b"",
+    "HTML": b"<html>502 Bad Gateway</html>",
+    "invalid UTF-8": b'{"error":"\xff"}',
+    "half": b'{"error":',
+    "null": b"null",
+    "a list": b"[]",
+    "a text": b'"no"',
+    "an empty object": b"{}",
+    "an empty error": b'{"error":{}}',
+    "a null error": b'{"error":null}',
+    "an empty message": b'{"error":{"message":""}}',
+    "details as a list": b'{"detail":[{"loc":["body","messages"],"msg":"wrong"}]}',
+    "deeply nested": b"[" * 100_000,
+}
+
+
+def normalised(status: int, body: bytes) -> dict[str, Any]:
+    decoded = json.loads(normalise_error(status, body))
+    assert decoded.keys() == {"error"}
+    error: dict[str, Any] = decoded["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    return error
+
+
+def vllm_error(**fields: Any) -> bytes:
+    error = {"message": "wrong", "type": "BadRequestError", "param": None, "code": 400}
+    return json.dumps({"error": error | fields}).encode()
+
+
+def test_vllms_error_keeps_its_message_param_and_code() -> None:
+    assert normalised(400, vllm_error(param="temperature", code=400)) == {
+        "message": "wrong",
+        "type": "invalid_request_error",
+        "param": "temperature",
+        "code": 400,
+    }
+
+
+@pytest.mark.parametrize(
+    ("param", "expected"),
+    [
+        ("body.messages", "messages"),
+        ("body.messages.0.content", "messages.0.content"),
+        ("messages", "messages"),
+        ("bodyguard", "bodyguard"),
+        ("stop.body.x", "stop.body.x"),
+        (None, None),
+        (5, None),
+        (["body", "messages"], None),
+    ],
+)
+def test_a_field_is_named_as_clients_know_it(param: Any, expected: str | None) -> None:
+    assert normalised(400, vllm_error(param=param))["param"] == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "invalid_request_error"),
+        (404, "not_found_error"),
+        (405, "invalid_request_error"),
+        (422, "upstream_error"),
+        (500, "upstream_error"),
+        (503, "upstream_error"),
+    ],
+)
+def test_the_type_is_openais_for_the_status(status: int, kind: str) -> None:
+    assert normalised(status, vllm_error())["type"] == kind
+
+
+@pytest.mark.parametrize("body", [b'{"detail":"Not Found"}', b'{"message":"Not Found"}'])
+def test_a_message_in_another_place_is_found(body: bytes) -> None:
+    error = normalised(404, body)
+    assert (error["message"], error["code"]) == ("Not Found", 404)
+
+
+@pytest.mark.parametrize("body", SHAPELESS.values(), ids=SHAPELESS)
+def test_a_body_without_a_message_still_says_what_happened(body: bytes) -> None:
+    assert normalised(500, body) == {
+        "message": "The engine answered 500.",
+        "type": "upstream_error",
+        "param": None,
+        "code": 500,
+    }
+
+
+def test_a_long_message_is_cut() -> None:
+    long = "é" * 100_000
+    assert normalised(400, vllm_error(message=long))["message"] == "é" * MAX_MESSAGE_CHARS
+    assert upstream_error(event(vllm_error(message=long))).message == "é" * MAX_MESSAGE_CHARS
+
+
+def test_a_stream_that_begins_with_an_error_failed_with_its_message() -> None:
+    error = upstream_error(b": keep-alive\n\n" + event(vllm_error(message="out of memory")))
+    assert isinstance(error, UpstreamFailed)
+    assert (error.message, error.code, error.status) == ("out of memory", "upstream_failed", 502)
+
+
+@pytest.mark.parametrize("body", SHAPELESS.values(), ids=SHAPELESS)
+def test_a_stream_that_begins_with_anything_else_failed_all_the_same(body: bytes) -> None:
+    assert upstream_error(event(body)).message == "The engine failed before its first token."
+
+
+def test_a_stream_that_begins_with_nothing_failed_all_the_same() -> None:
+    assert upstream_error(b"").message == "The engine failed before its first token."
