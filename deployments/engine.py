@@ -56,7 +56,7 @@ class Engine(LLMServer):
             model=self._model.id,
             url=self._listener.url,
             secret=self._listener.secret,
-            state=self._state,
+            state=EngineState.FAILED if self._probe.failed else self._state,
             running=load.running,
             waiting=load.waiting,
             kv_cache_usage=load.kv_cache_usage,

@@ -41,6 +41,11 @@ class LoadProbe:
         waiting = min(self._waiting, unfinished)
         return EngineLoad(unfinished - waiting, waiting, self._kv_cache_usage if unfinished else 0.0)
 
+    @property
+    def failed(self) -> bool:
+        """The engine's process is gone; Serve's health check will replace the replica."""
+        return bool(self._client.errored)
+
     def record(self, scheduler_stats: Any, *args: Any, **kwargs: Any) -> None:
         if scheduler_stats is not None:
             self._waiting = scheduler_stats.num_waiting_reqs

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -22,13 +23,16 @@ DEFAULT_TENANT = "default"
 MAKE_ONE = "make one with scripts/make_key.py"
 
 
+Hexadecimal = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+
+
 class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One key as stored. ``id`` is the public part of the key; hash and salt are hexadecimal."""
+    """One key as stored. ``id`` is the public part of the key."""
 
     id: str
     tenant: str
     salt: str
-    hash: str
+    hash: Hexadecimal
     admin: bool = False
 
 
@@ -103,7 +107,7 @@ def require_admin(identity: Identity) -> None:
 def _records_in_file(path: Path) -> list[KeyRecord]:
     try:
         records = msgspec.json.decode(path.read_bytes(), type=list[KeyRecord])
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise SettingsError(f"auth.keys_file = {str(path)!r}: {error}; {MAKE_ONE}") from None
     if not records:
         raise SettingsError(f"auth.keys_file = {str(path)!r}: holds no key; {MAKE_ONE}")
@@ -118,6 +122,9 @@ def _records_in_environment(variable: str, environment: Mapping[str, str]) -> li
     pairs = [part.partition("=") for part in environment.get(variable, "").split(",") if part.strip()]
     if not pairs or any(not tenant.strip() or not key.strip() for tenant, _, key in pairs):
         raise SettingsError(f"auth.keys_env = {variable!r}: expected it to hold `tenant=key,tenant=key`")
+    # Header bytes reach the key ring as Latin-1: a key beyond ASCII could never match.
+    if not all(key.isascii() for _, _, key in pairs):
+        raise SettingsError(f"auth.keys_env = {variable!r}: a key holds characters that are not ASCII")
     stripped = [(tenant.strip(), key.strip()) for tenant, _, key in pairs]
     return [
         KeyRecord(f"env-{tenant}", tenant, tenant, hash_key(key, tenant), tenant == "admin")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from serve_app.errors import BadRequest
 
 HEADER = "x-request-timeout-ms"
+MILLISECONDS = re.compile(r"[0-9]{1,8}")
 MAX_MS = 24 * 3600 * 1000
 
 
@@ -19,7 +21,7 @@ def request_timeout_s(headers: Mapping[str, str], default_s: float) -> float:
     value = headers.get(HEADER)
     if value is None:
         return default_s
-    if not value.strip().isdecimal() or not 1 <= int(value) <= MAX_MS:
+    if not MILLISECONDS.fullmatch(value.strip()) or not 1 <= int(value) <= MAX_MS:
         raise BadRequest(
             f"Header `{HEADER}` is {value[:40]!r}; expected milliseconds from 1 to {MAX_MS}.",
             param=HEADER,

@@ -16,7 +16,7 @@ CACHE_ENV = "PROMPTLY_CACHE"
 
 def default_cache_dir() -> Path:
     """``$PROMPTLY_CACHE``, else ``~/.cache/promptly``."""
-    return Path(os.environ.get(CACHE_ENV, "~/.cache/promptly")).expanduser()
+    return Path(os.environ.get(CACHE_ENV) or "~/.cache/promptly").expanduser()
 
 
 @dataclass(frozen=True)

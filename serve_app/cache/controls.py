@@ -31,15 +31,12 @@ def parse_controls(headers: Mapping[str, str]) -> CacheControls:
         BadRequest: a value that makes no sense; ``param`` names the header.
     """
     directives = _directives(headers.get("cache-control", ""))
-    max_age = directives.get("max-age")
     return CacheControls(
         read="no-cache" not in directives and "no-store" not in directives,
         write="no-store" not in directives,
-        max_age_s=None
-        if max_age is None
-        else _number("cache-control", max_age, "max-age in seconds, ≥ 0", 0),
+        max_age_s=_optional(directives, "max-age", "seconds from 0 to 1e9", 0, header="cache-control"),
         threshold=_optional(headers, "x-cache-threshold", "a number from 0 to 1", 0, 1),
-        ttl_s=_optional(headers, "x-cache-ttl", "seconds, > 0", 1e-3),
+        ttl_s=_optional(headers, "x-cache-ttl", "seconds from 0.001 to 1e9", 1e-3),
         tags=_tags(headers.get("x-cache-tags", "")),
     )
 
@@ -50,20 +47,22 @@ def _directives(value: str) -> dict[str, str]:
 
 
 def _optional(
-    headers: Mapping[str, str], name: str, expected: str, low: float, high: float = 1e9
+    values: Mapping[str, str], name: str, expected: str, low: float, high: float = 1e9, *, header: str = ""
 ) -> float | None:
-    value = headers.get(name)
-    return None if value is None else _number(name, value, expected, low, high)
+    """The number under ``name``; ``header`` is the header it stands in, if that is not ``name`` itself."""
+    value = values.get(name)
+    return None if value is None else _number(name, header or name, value, expected, low, high)
 
 
-def _number(name: str, value: str, expected: str, low: float, high: float = 1e9) -> float:
+def _number(name: str, header: str, value: str, expected: str, low: float, high: float) -> float:
     try:
         number = float(value)
     except ValueError:
         number = float("nan")
     if not low <= number <= high:
-        message = f"Header `{name}` is {value[:80]!r}; expected {expected}."
-        raise BadRequest(message, param=name, code="invalid_header")
+        what = f"Header `{name}`" if name == header else f"`{name}` in header `{header}`"
+        message = f"{what} is {value[:80]!r}; expected {expected}."
+        raise BadRequest(message, param=header, code="invalid_header")
     return number
 
 

@@ -57,7 +57,7 @@ SHAPING_FIELDS = frozenset(
 )
 """Part of the partition. Any other field that is set makes the request bypass the cache."""
 
-IGNORED_FIELDS = frozenset({"model", "stream", "stream_options", "user", "n", "logprobs", "top_logprobs"})
+IGNORED_FIELDS = frozenset({"model", "stream", "stream_options", "user", "n", "logprobs"})
 """Judged elsewhere, or without influence on the text."""
 
 
@@ -98,12 +98,18 @@ def cache_key(request: ParsedRequest, tenant: str, model_fingerprint: str) -> Ca
         partition=partition,
         entry_id=UUID(bytes=digest[:16]),
         text=text,
-        semantic=request.endpoint is Endpoint.CHAT,
+        semantic=request.endpoint is Endpoint.CHAT and not fields.get("continue_final_message"),
     )
+
+
+def _is_text_part(part: Mapping[str, Any]) -> bool:
+    return part.keys() == {"type", "text"} and part["type"] == "text"
 
 
 def _is_single_plain_answer(fields: Mapping[str, Any]) -> bool:
     options = fields.get("stream_options") or {}
+    if options and not fields.get("stream"):
+        return False  # the engine refuses this: a hit must not hide it
     plain_options = not any(value for name, value in options.items() if name != "include_usage")
     # `logprobs: 0` asks for the log-probability of each token; only `false` asks for none.
     return fields.get("n", 1) == 1 and fields.get("logprobs", False) is False and plain_options
@@ -127,6 +133,6 @@ def _user_text(message: Mapping[str, Any]) -> str | None:
     if message.get("role") != "user":
         return None
     content = message.get("content")
-    if isinstance(content, list) and len(content) == 1 and content[0].keys() == {"type", "text"}:
+    if isinstance(content, list) and len(content) == 1 and _is_text_part(content[0]):
         content = content[0]["text"]
     return content if isinstance(content, str) else None

@@ -10,6 +10,7 @@ class EngineState(Enum):
     WARMING = "warming"
     READY = "ready"
     DRAINING = "draining"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)

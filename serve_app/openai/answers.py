@@ -14,6 +14,9 @@ import msgspec
 from serve_app.openai.requests import Endpoint
 from serve_app.openai.sse import DONE, iter_data
 
+UNREADABLE = (msgspec.DecodeError, AttributeError, KeyError, RecursionError, TypeError, ValueError)
+"""What comes of reading a response that is not shaped like one: it is not stored, nothing else."""
+
 TEXT_ONLY_MESSAGE = frozenset({"role", "content"})
 """The parts of a chat message that a replay can give back."""
 
@@ -51,7 +54,7 @@ def answer_from_json(endpoint: Endpoint, body: bytes) -> Answer | None:
         if text is None or choice["finish_reason"] != "stop":
             return None
         return _answer(response, choice, text, response["usage"])
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+    except UNREADABLE:
         return None
 
 
@@ -59,7 +62,7 @@ def answer_from_stream(endpoint: Endpoint, chunks: Iterable[bytes]) -> Answer | 
     """The answer in a complete SSE stream (``[DONE]`` seen, ``finish_reason`` stop, usage present)."""
     try:
         return _read_stream(endpoint, list(iter_data(b"".join(chunks))))
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+    except UNREADABLE:
         return None
 
 
@@ -89,11 +92,16 @@ def _text_of(endpoint: Endpoint, choice: Mapping[str, Any], part: str) -> str | 
     if choice.get("index", 0) != 0 or choice.get("logprobs") is not None:
         return None
     if endpoint is Endpoint.COMPLETIONS:
-        return str(choice["text"])
+        return _only_text(choice["text"])
     message = choice[part]
     if any(value for name, value in message.items() if name not in TEXT_ONLY_MESSAGE):
         return None
-    return message.get("content") or ""
+    content = message.get("content")
+    return "" if content is None else _only_text(content)
+
+
+def _only_text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _answer(

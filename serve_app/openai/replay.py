@@ -19,6 +19,19 @@ from serve_app.openai.requests import Endpoint
 WORD = re.compile(r"\s*\S+\s*$|\s*\S+|\s+")
 """Pieces of a replayed stream: a word with the space before it, about a token each."""
 
+UNSET_IN_RESPONSE = {
+    Endpoint.CHAT: (
+        "prompt_logprobs",
+        "prompt_token_ids",
+        "prompt_text",
+        "kv_transfer_params",
+        "ec_transfer_params",
+        "metrics",
+    ),
+    Endpoint.COMPLETIONS: ("kv_transfer_params", "ec_transfer_params", "metrics"),
+}
+"""vLLM's own fields of a whole response; null unless a request asks for them (such requests bypass)."""
+
 ID_PREFIX = {Endpoint.CHAT: "chatcmpl", Endpoint.COMPLETIONS: "cmpl"}
 
 
@@ -35,6 +48,7 @@ def as_json(answer: Answer, endpoint: Endpoint, request_id: str, created: int) -
             "system_fingerprint": answer.system_fingerprint,
             "usage": _usage(answer.usage)
             | {"prompt_tokens_details": None, "completion_tokens_details": None},
+            **dict.fromkeys(UNSET_IN_RESPONSE[endpoint]),
         }
     )
 
@@ -112,9 +126,11 @@ def _text_chunks(answer: Answer) -> Iterator[dict[str, Any]]:
 def _choice(answer: Answer, endpoint: Endpoint) -> dict[str, Any]:
     end = {"logprobs": None, "finish_reason": "stop", "stop_reason": answer.stop_reason, "token_ids": None}
     if endpoint is Endpoint.COMPLETIONS:
-        return {"index": 0, "text": answer.text, **end}
+        rest = dict.fromkeys(("prompt_logprobs", "prompt_token_ids", "routed_experts"))
+        return {"index": 0, "text": answer.text, **end, **rest}
     unused = dict.fromkeys(("refusal", "annotations", "audio", "function_call", "reasoning"))
-    return {"index": 0, "message": {"role": "assistant", "content": answer.text, **unused}, **end}
+    message = {"role": "assistant", "content": answer.text, **unused}
+    return {"index": 0, "message": message, **end, "routed_experts": None}
 
 
 def _usage(usage: Usage) -> dict[str, int]:

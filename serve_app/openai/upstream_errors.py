@@ -25,7 +25,7 @@ def normalise_error(status: int, body: bytes) -> bytes:
         "message": str(error.get("message") or f"The engine answered {status}.")[:MAX_MESSAGE_CHARS],
         "type": TYPES.get(status, DEFAULT_TYPE),
         "param": param.removeprefix("body.") if isinstance(param, str) else None,
-        "code": error.get("code", status),
+        "code": error.get("code") or status,
     }
     return msgspec.json.encode({"error": shaped})
 
@@ -40,12 +40,12 @@ def upstream_error(first_event: bytes) -> UpstreamFailed:
 def _error_object(body: bytes) -> dict[str, Any]:
     try:
         decoded = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     if not isinstance(decoded, dict):
         return {}
     error = decoded.get("error")
     if isinstance(error, dict):
         return error
-    detail = decoded.get("detail") or decoded.get("message")
+    detail = error or decoded.get("detail") or decoded.get("message")
     return {"message": detail if isinstance(detail, str) else None}

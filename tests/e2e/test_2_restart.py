@@ -42,6 +42,17 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
+def alive(pid: int) -> str | None:
+    """Name and state of a process that runs; ``None`` if it ended (a zombie has)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    name_and_state = stat.partition("(")[2].rpartition(")")
+    state = name_and_state[2].split()[0]
+    return None if state == "Z" else f"{name_and_state[0]} ({state})"
+
+
 def is_free(url: str) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -57,7 +68,7 @@ def test_ctrl_c_leaves_no_process_and_no_port(served: Server, slot: ServerSlot) 
     below = descendants(served.process.pid)
     assert len(below) > 8  # Ray, Serve, HAProxy, vLLM: there is something to leave behind
     assert slot.stop() == 0
-    assert {pid for pid in below if Path(f"/proc/{pid}").exists()} == set()
+    assert {pid: found for pid in below if (found := alive(pid)) is not None} == {}
     assert is_free(served.url)
 
 

@@ -186,6 +186,24 @@ os.kill(os.getpid(), 9)
     assert processes.wait_until(lambda: not is_alive(child), LIMIT_S)
 
 
+def test_shared_memory_that_a_killed_process_left_is_released(tmp_path: Path) -> None:
+    segment = Path("/dev/shm", f"promptly-test-{os.getpid()}")
+    body = f"import mmap, sys; f = open({str(segment)!r}, 'w+b'); f.write(bytes(65536)); f.flush(); "
+    body += "m = mmap.mmap(f.fileno(), 65536); print('mapped', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", body]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "mapped\n"
+        found = processes.shared_memory([process.pid])
+        released_while_used = processes.release_shared_memory(found)
+        process.kill()
+
+    assert found == {segment}
+    assert released_while_used == []
+    assert processes.release_shared_memory(found) == [segment]
+    assert not segment.exists()
+
+
 def test_who_listens_on_a_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

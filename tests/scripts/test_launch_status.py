@@ -141,6 +141,17 @@ def test_a_failure_names_the_deployment_and_its_message_without_colours() -> Non
     assert application.failure() == "promptly: DEPLOY_FAILED: \nEngine: Task\nValueError: no"
 
 
+def test_the_gist_of_a_message_is_what_happened() -> None:
+    def gist(message: str) -> str:
+        return status.Deployment("Engine", "UPDATING", 0, 1, message).gist
+
+    assert gist("") == ""
+    assert (
+        gist("Failed to start 1 times.\n  File x\nValueError: no such model\n") == "ValueError: no such model"
+    )
+    assert gist("More than 30 s to start.\nThis may be a slow __init__.") == "More than 30 s to start."
+
+
 def test_the_watch_says_each_change_once(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     watch = launch.DeploymentWatch(server.dashboard)
     for running, message in ((0, ""), (0, ""), (0, "trace\nOSError: first try"), (1, "")):

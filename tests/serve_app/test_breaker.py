@@ -23,11 +23,11 @@ def test_a_new_breaker_is_closed() -> None:
 @pytest.mark.parametrize("threshold", [1, 2, 5])
 def test_it_opens_at_the_threshold_and_not_before(threshold: int) -> None:
     breaker = Breaker(threshold, cooldown_s=5.0)
-    for _ in range(threshold - 1):
+    seen = []
+    for _ in range(threshold):
+        seen.append((breaker.is_open, breaker.allows(0.0)))
         breaker.failed(0.0)
-    assert not breaker.is_open
-    assert breaker.allows(0.0)
-    breaker.failed(0.0)
+    assert seen == [(False, True)] * threshold
     assert breaker.is_open
     assert not breaker.allows(0.0)
 

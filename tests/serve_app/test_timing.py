@@ -20,6 +20,11 @@ class Clock:
         self.now_ns += round(milliseconds * 1e6)
 
 
+def fail_after(clock: Clock, milliseconds: float) -> None:
+    clock.advance(milliseconds)
+    raise KeyError("x")
+
+
 def test_a_step_has_the_duration_of_its_block() -> None:
     clock = Clock()
     timeline = Timeline(clock)
@@ -34,8 +39,7 @@ def test_a_step_that_raises_is_recorded_and_raises_on() -> None:
     clock = Clock()
     timeline = Timeline(clock)
     with pytest.raises(KeyError), timeline.step("lookup"):
-        clock.advance(3)
-        raise KeyError("x")
+        fail_after(clock, 3)
     assert [(step.name, step.duration_ms) for step in timeline.steps] == [("lookup", 3.0)]
 
 

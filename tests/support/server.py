@@ -87,7 +87,11 @@ def serve_deploy(folder: Path, store: Path) -> Iterator[Server]:
     url = f"http://127.0.0.1:{port}"
     gcs, dashboard = free_port(), free_port()
     head = ["start", "--head", "--block", "--num-cpus=8", "--disable-usage-stats", f"--port={gcs}"]
-    head += ["--node-ip-address=127.0.0.1", f"--dashboard-port={dashboard}", "--ray-client-server-port=0"]
+    head += [
+        "--node-ip-address=127.0.0.1",
+        f"--dashboard-port={dashboard}",
+        f"--ray-client-server-port={free_port()}",
+    ]
     address = f"http://127.0.0.1:{dashboard}"
     with _process([str(BIN / "ray"), *head], folder / "ray.log", environment()) as server:
         _wait(server, lambda: _answers(f"{address}/api/version"))

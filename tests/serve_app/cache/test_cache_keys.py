@@ -269,8 +269,8 @@ def test_keys_stay_the_same_from_one_process_to_the_next() -> None:
     assert key == CacheKey(
         tenant="t",
         model="m",
-        partition="PARTITION",
-        entry_id=UUID("00000000-0000-0000-0000-000000000000"),
+        partition="85e5a44bf14defd5d6a61000482e5c95a7266fa3eddbe38041752641d48e6115",
+        entry_id=UUID("66efe346-aa02-a6a5-2685-7acda320fabe"),
         text="hi",
         semantic=True,
     )

@@ -58,11 +58,35 @@ NO_RESPONSES = {
     "a list": b"[1]",
     "an error": b'{"error":{"message":"broke"}}',
     "choices are null": b'{"choices":null}',
-    "choices are an object": b'{"choices":{}}',
     "a choice is null": b'{"choices":[null]}',
     "a choice is a text": b'{"choices":["x"]}',
     "a choice is empty": b'{"choices":[{}]}',
     "deeply nested": b'{"choices":' + b"[" * 100_000,
+}
+
+
+NOT_WHOLE_OR_NOT_PLAIN: dict[str, Change] = {
+    "length": lambda it: it["choices"][0].update(finish_reason="length"),
+    "tool_calls": lambda it: it["choices"][0].update(finish_reason="tool_calls"),
+    "abort": lambda it: it["choices"][0].update(finish_reason="abort"),
+    "unfinished": lambda it: it["choices"][0].update(finish_reason=None),
+    "finish_reason missing": lambda it: it["choices"][0].pop("finish_reason"),
+    "logprobs": lambda it: it["choices"][0].update(logprobs={"content": []}),
+    "another index": lambda it: it["choices"][0].update(index=1),
+    "message missing": lambda it: it["choices"][0].pop("message"),
+    "message null": lambda it: it["choices"][0].update(message=None),
+    "message a text": lambda it: it["choices"][0].update(message="hi"),
+    "content a list": lambda it: it["choices"][0]["message"].update(content=["hi"]),
+    "content a number": lambda it: it["choices"][0]["message"].update(content=5),
+    "no choice": lambda it: it["choices"].clear(),
+    "two choices": lambda it: it["choices"].append(it["choices"][0]),
+    "choices missing": lambda it: it.pop("choices"),
+    "usage missing": lambda it: it.pop("usage"),
+    "usage null": lambda it: it.update(usage=None),
+    "usage incomplete": lambda it: it["usage"].pop("completion_tokens"),
+    "usage a text": lambda it: it["usage"].update(total_tokens="many"),
+    "usage with a null": lambda it: it["usage"].update(prompt_tokens=None),
+    "model missing": lambda it: it.pop("model"),
 }
 
 
@@ -145,33 +169,7 @@ def test_a_message_that_says_more_than_text_is_not_kept(extra: dict[str, Any]) -
     assert answer_from_stream(CHAT, chat_stream({"content": "a"}, extra)) is None
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda it: it["choices"][0].update(finish_reason="length"),
-        lambda it: it["choices"][0].update(finish_reason="tool_calls"),
-        lambda it: it["choices"][0].update(finish_reason="abort"),
-        lambda it: it["choices"][0].update(finish_reason=None),
-        lambda it: it["choices"][0].pop("finish_reason"),
-        lambda it: it["choices"][0].update(logprobs={"content": []}),
-        lambda it: it["choices"][0].update(index=1),
-        lambda it: it["choices"][0].pop("message"),
-        lambda it: it["choices"][0].update(message=None),
-        lambda it: it["choices"][0].update(message="hi"),
-        lambda it: it["choices"][0]["message"].update(content=["hi"]),
-        lambda it: it["choices"][0]["message"].update(content=5),
-        lambda it: it["choices"].clear(),
-        lambda it: it["choices"].append(it["choices"][0]),
-        lambda it: it.pop("choices"),
-        lambda it: it.pop("usage"),
-        lambda it: it.update(usage=None),
-        lambda it: it["usage"].pop("completion_tokens"),
-        lambda it: it["usage"].update(total_tokens="many"),
-        lambda it: it["usage"].update(prompt_tokens=None),
-        lambda it: it.pop("model"),
-    ],
-    ids=lambda change: change.__code__.co_firstlineno,
-)
+@pytest.mark.parametrize("change", NOT_WHOLE_OR_NOT_PLAIN.values(), ids=NOT_WHOLE_OR_NOT_PLAIN)
 def test_a_response_that_is_not_a_whole_plain_answer_is_not_kept(change: Change) -> None:
     assert answer_from_json(CHAT, chat_json(change)) is None
 

@@ -170,7 +170,8 @@ def test_fields_that_only_the_engine_knows_are_left_to_it(endpoint: Endpoint) ->
 
 @pytest.mark.parametrize("endpoint", Endpoint)
 def test_a_request_keeps_its_body_as_sent(endpoint: Endpoint) -> None:
-    body = b' {"prompt" : "a", "messages":[{"role":"user","content":"\\u00e9"}],\n"model":"m", "temperature":1.0}\n'
+    both = b'"prompt" : "a", "messages":[{"role":"user","content":"\\u00e9"}]'
+    body = b" {" + both + b',\n"model":"m", "temperature":1.0}\n'
     request = parse_generation(endpoint, body)
     assert request.body == body
     assert (request.endpoint, request.model, request.generation.temperature) == (endpoint, "m", 1.0)

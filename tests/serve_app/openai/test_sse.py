@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from samples import CHAT_EVENTS, COMPLETION_EVENTS, STREAMS
+from samples import CHAT_EVENTS, STREAMS
 
 from serve_app.openai.requests import Endpoint
 from serve_app.openai.sse import DONE, UsageFilter, event, iter_data, json_event
@@ -43,11 +43,11 @@ def test_a_stream_cut_in_two_anywhere_loses_its_usage_chunk_and_nothing_else(end
         assert filtered(cut(stream, position)) == expected, position
 
 
-@pytest.mark.parametrize("events", [CHAT_EVENTS[-3:], COMPLETION_EVENTS[-2:]], ids=["chat", "completion"])
-def test_a_stream_cut_in_three_anywhere_loses_its_usage_chunk_and_nothing_else(
-    events: tuple[bytes, ...],
-) -> None:
-    """The end of the stream, which holds every kind of boundary."""
+@pytest.mark.parametrize("endpoint", Endpoint)
+def test_a_stream_cut_in_three_anywhere_loses_its_usage_chunk_and_nothing_else(endpoint: Endpoint) -> None:
+    """The end of the stream from its last words on: every kind of boundary, and few enough positions."""
+    *_, words, usage, done = STREAMS[endpoint]
+    events = (words[-24:], usage, done)
     stream, expected = b"".join(events), without_usage(events)
     for second in range(len(stream) + 1):
         for first in range(second + 1):

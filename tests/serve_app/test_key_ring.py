@@ -152,6 +152,11 @@ def test_records_from_the_environment_are_the_same_in_every_process_and_hold_no_
     assert "topsecret" not in repr(from_environment("acme=topsecret"))
 
 
+def test_one_key_of_two_tenants_is_stored_as_two_hashes() -> None:
+    one, other = from_environment("acme=same,beta=same")
+    assert one.hash != other.hash
+
+
 def test_both_sources_are_used(tmp_path: Path) -> None:
     file = keys_file(tmp_path, msgspec.json.encode([RECORD])).keys_file
     ring = KeyRing(load_records(KeySettings(keys_file=file, keys_env="KEYS"), {"KEYS": "beta=two"}))
