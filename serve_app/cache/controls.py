@@ -5,11 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from serve_app.errors import BadRequest
 
 TAG = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 MAX_TAGS = 16
+
+
+class Range(NamedTuple):
+    """What a number in a header may be."""
+
+    low: float
+    high: float
+    text: str
+
+
+AGE = Range(0, 1e9, "seconds from 0 to 1e9")
+TTL = Range(0.001, 1e9, "seconds from 0.001 to 1e9")
+THRESHOLD = Range(0, 1, "a number from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +48,9 @@ def parse_controls(headers: Mapping[str, str]) -> CacheControls:
     return CacheControls(
         read="no-cache" not in directives and "no-store" not in directives,
         write="no-store" not in directives,
-        max_age_s=_optional(directives, "max-age", "seconds from 0 to 1e9", 0, header="cache-control"),
-        threshold=_optional(headers, "x-cache-threshold", "a number from 0 to 1", 0, 1),
-        ttl_s=_optional(headers, "x-cache-ttl", "seconds from 0.001 to 1e9", 1e-3),
+        max_age_s=_number(directives, "max-age", AGE, header="cache-control"),
+        threshold=_number(headers, "x-cache-threshold", THRESHOLD),
+        ttl_s=_number(headers, "x-cache-ttl", TTL),
         tags=_tags(headers.get("x-cache-tags", "")),
     )
 
@@ -46,23 +60,19 @@ def _directives(value: str) -> dict[str, str]:
     return {name.strip(): argument.strip().strip('"') for name, _, argument in parts if name.strip()}
 
 
-def _optional(
-    values: Mapping[str, str], name: str, expected: str, low: float, high: float = 1e9, *, header: str = ""
-) -> float | None:
-    """The number under ``name``; ``header`` is the header it stands in, if that is not ``name`` itself."""
+def _number(values: Mapping[str, str], name: str, allowed: Range, *, header: str = "") -> float | None:
+    """The number under ``name``, if it is there; ``header`` names the header if that is another."""
     value = values.get(name)
-    return None if value is None else _number(name, header or name, value, expected, low, high)
-
-
-def _number(name: str, header: str, value: str, expected: str, low: float, high: float) -> float:
+    if value is None:
+        return None
     try:
         number = float(value)
     except ValueError:
-        number = float("nan")
-    if not low <= number <= high:
-        what = f"Header `{name}`" if name == header else f"`{name}` in header `{header}`"
-        message = f"{what} is {value[:80]!r}; expected {expected}."
-        raise BadRequest(message, param=header, code="invalid_header")
+        number = float("nan")  # inside no range
+    if not allowed.low <= number <= allowed.high:
+        what = f"Header `{header}`: `{name}`" if header else f"Header `{name}`"
+        message = f"{what} is {value[:80]!r}; expected {allowed.text}."
+        raise BadRequest(message, param=header or name, code="invalid_header")
     return number
 
 
