@@ -1,6 +1,6 @@
 """Make an API key: print it once, and append its salted hash to a keys file.
 
-    python scripts/make_key.py TENANT [--file config/keys.json] [--admin]
+python scripts/make_key.py TENANT [--file config/keys.json] [--admin]
 """
 
 from __future__ import annotations

@@ -111,6 +111,15 @@ def test_a_server_that_is_not_there_yet_has_no_applications() -> None:
     assert not nobody.shut_serve_down(1.0, never)
 
 
+def test_readiness_is_asked_directly_even_where_a_proxy_is_set(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+
+    assert status.answers(f"http://127.0.0.1:{server.server_port}/ready")
+    assert server.asked == [("GET", "/ready", None)]
+
+
 def test_serve_is_shut_down_by_the_request_that_its_own_command_sends(server: Server) -> None:
     server.may_answer.set()
 

@@ -1,0 +1,30 @@
+CONFIG ?= config/local.yaml
+PORT ?=
+PYTHON_BIN := .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup serve test lint check clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "  variables: CONFIG=$(CONFIG) (serve), PORT= (serve), ARGS= (serve, test)"
+
+setup: ## virtual environment, packages, models
+	@scripts/setup_env.sh
+
+serve: setup ## start the application on this machine and keep it running until Ctrl-C
+	@exec $(PYTHON_BIN) scripts/launch.py $(CONFIG) $(if $(PORT),--port $(PORT)) $(ARGS)
+
+test: setup ## all tests
+	$(PYTHON_BIN) -m pytest $(ARGS)
+
+lint: setup ## ruff and mypy
+	$(PYTHON_BIN) -m ruff check .
+	$(PYTHON_BIN) -m ruff format --check .
+	$(PYTHON_BIN) -m mypy
+
+check: lint test ## what has to pass before a change is merged
+
+clean: ## the virtual environment and everything built (prepared models stay)
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,236 @@
+"""Processes of one start: spawned, found again, and ended by their ids.
+
+The supervisor is a *child subreaper*: a process of this start whose parent dies, even one that made itself
+a daemon, becomes the supervisor's child. So everything of this start is always below it in the
+process tree, and nothing needs to be looked up by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+SHARED_MEMORY = "dev/shm/"
+LISTEN = "0A"  # a socket's state in /proc/net/tcp
+POLL_S = 0.05
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    """One line of the process table."""
+
+    pid: int
+    parent: int
+    state: str
+
+    @property
+    def is_zombie(self) -> bool:
+        return self.state == "Z"
+
+
+@dataclass(frozen=True)
+class Child:
+    """A process that the supervisor started itself; its output goes to ``log``."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def log_tail(self, lines: int = 20) -> str:
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+
+def prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}, {value}) failed")
+
+
+def become_subreaper() -> None:
+    """From now on, orphaned descendants become children of this process instead of init's."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def spawn(name: str, command: Sequence[str], env: Mapping[str, str], log: Path) -> Child:
+    """Start a child in a session of its own, where the terminal's Ctrl-C does not reach it."""
+    supervisor = os.getpid()
+
+    def follow_the_supervisor() -> None:
+        """Get SIGTERM when the supervisor is gone, however it went."""
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != supervisor:
+            os._exit(1)
+
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=follow_the_supervisor,  # noqa: PLW1509 - the supervisor has no threads
+        )
+    return Child(name, process, log)
+
+
+def process_table() -> dict[int, ProcessInfo]:
+    """Every process of the machine, by id."""
+    found = (_read_process(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return {process.pid: process for process in found if process is not None}
+
+
+def _read_process(pid: int) -> ProcessInfo | None:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None  # it ended while the table was being read
+    # The second field is the program's name in brackets; it may hold spaces and brackets itself.
+    state, parent = stat.rpartition(")")[2].split()[:2]
+    return ProcessInfo(pid, int(parent), state)
+
+
+def descendants(root: int, table: Mapping[int, ProcessInfo] | None = None) -> list[int]:
+    """The living processes below ``root``, parents before their children."""
+    table = process_table() if table is None else table
+    children: dict[int, list[ProcessInfo]] = {}
+    for process in table.values():
+        children.setdefault(process.parent, []).append(process)
+    found: list[ProcessInfo] = list(children.get(root, []))
+    for process in found:  # grows while it is walked: breadth first
+        found.extend(children.get(process.pid, []))
+    return [process.pid for process in found if not process.is_zombie]
+
+
+def describe(pid: int) -> str:
+    """``haproxy (process 123)``: for the user's eyes."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        name = "?"
+    return f"{name} (process {pid})"
+
+
+def reap_orphans(children: Sequence[Child]) -> None:
+    """Collect ended processes that this one inherited; ``children`` are left to their own handles."""
+    own = {child.process.pid for child in children}
+    for process in process_table().values():
+        if process.parent == os.getpid() and process.is_zombie and process.pid not in own:
+            os.waitpid(process.pid, os.WNOHANG)
+
+
+def wait_until(done: Callable[[], bool], limit_s: float) -> bool:
+    """Poll ``done`` for at most ``limit_s``; the last answer."""
+    deadline = time.monotonic() + limit_s
+    while not done():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+def end_descendants(children: Sequence[Child], term_s: float, kill_s: float) -> list[str]:
+    """SIGTERM to every descendant, after ``term_s`` SIGKILL; what had to be ended, described.
+
+    With ``term_s`` of 0 they are killed at once.
+    """
+    ended: dict[int, str] = {}
+    if term_s > 0 and _signal_until_gone(signal.SIGTERM, term_s, children, ended):
+        return list(ended.values())
+    _signal_until_gone(signal.SIGKILL, kill_s, children, ended)
+    return list(ended.values())
+
+
+def _signal_until_gone(
+    signum: signal.Signals, limit_s: float, children: Sequence[Child], ended: dict[int, str]
+) -> bool:
+    """Each descendant gets the signal once, also one that appears while others are ending."""
+    signalled: set[int] = set()
+
+    def all_gone() -> bool:
+        for child in children:
+            child.process.poll()
+        reap_orphans(children)
+        living = descendants(os.getpid())
+        for pid in living:
+            if pid not in signalled:
+                signalled.add(pid)
+                ended.setdefault(pid, describe(pid))
+                send_signal(pid, signum)
+        return not living
+
+    return wait_until(all_gone, limit_s)
+
+
+def send_signal(pid: int, signum: signal.Signals) -> None:
+    """To one process by id; one that has just ended is no error."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signum)
+
+
+def shared_memory(pids: Iterable[int]) -> set[Path]:
+    """Named shared memory that the processes use. A process that is killed leaves its segments behind,
+    and an engine's hold hundreds of megabytes of memory."""
+    return {path for pid in pids for path in _mapped_segments(pid)}
+
+
+def _mapped_segments(pid: int) -> Iterator[Path]:
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return  # it has just ended
+    for line in maps.splitlines():
+        path = line.partition("/")[2]
+        if path.startswith(SHARED_MEMORY) and not path.endswith(" (deleted)"):
+            yield Path("/", path)
+
+
+def release_shared_memory(segments: Iterable[Path]) -> list[Path]:
+    """Remove what is still there and used by no process; what was removed."""
+    left = {path for path in segments if path.exists()}
+    unused = sorted(left - shared_memory(process_table())) if left else []
+    for path in unused:
+        path.unlink()
+    return unused
+
+
+def listener_on(port: int) -> str | None:
+    """The process that listens on a TCP port of this machine, described; ``None`` when not to be seen."""
+    inodes = set(_listening_inodes(port))
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and inodes & set(_socket_inodes(entry)):
+            return describe(int(entry.name))
+    return None
+
+
+def _listening_inodes(port: int) -> Iterator[str]:
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        if not Path(table).exists():
+            continue
+        for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                yield fields[9]
+
+
+def _socket_inodes(process: Path) -> Iterator[str]:
+    try:
+        links = list((process / "fd").iterdir())
+    except OSError:
+        return  # another user's process, or one that has just ended
+    for link in links:
+        with contextlib.suppress(OSError):  # closed meanwhile, or not for us to see
+            target = str(link.readlink())
+            if target.startswith("socket:["):
+                yield target.removeprefix("socket:[").removesuffix("]")

