@@ -324,7 +324,14 @@ def read_checked_config(options: Options) -> plan.ServeConfig:
 def check_settings(config: Path) -> None:
     """The application's own check; its message names file, key, value and expectation."""
     command = [sys.executable, "-m", "serve_app.settings", str(config)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=CHECK_TIMEOUT_S)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=CHECK_TIMEOUT_S,
+        start_new_session=True,  # the terminal's Ctrl-C is the supervisor's to answer
+    )
     if done.returncode != 0:
         raise StartError(done.stderr.strip())
 

@@ -15,6 +15,9 @@ from serve_app.errors import SettingsError
 from serve_app.settings.root import Settings
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+DEFAULT_HTTP_HOST = "0.0.0.0"
+"""What Serve's own schema says where a config file names no host."""
+
 SHOWN_VALUE_CHARS = 80
 SECRET_WORDS = ("key", "secret", "token", "password")
 
@@ -43,14 +46,14 @@ def load_file(path: Path) -> tuple[Settings, ...]:
     applications = document.get("applications")
     if not isinstance(applications, list) or not applications:
         raise SettingsError(f"{path}: applications = {applications!r}: expected a list of applications")
-    host = (document.get("http_options") or {}).get("host")
+    host = (document.get("http_options") or {}).get("host") or DEFAULT_HTTP_HOST
     return tuple(_application(entry, path, host) for entry in applications)
 
 
 def check_exposure(settings: Settings, host: str | None, *, source: str) -> None:
     """Refuse to listen beyond this machine without keys, unless the settings say so.
 
-    ``host`` is the address that Serve's proxy listens on; ``None`` is Serve's default.
+    ``host`` is the address that Serve's proxy listens on; ``None`` means that Serve does not run.
 
     Raises:
         SettingsError: ``auth`` is ``loopback`` (or unset) and ``host`` is no loopback address.
@@ -63,7 +66,7 @@ def check_exposure(settings: Settings, host: str | None, *, source: str) -> None
         )
 
 
-def _application(entry: Any, path: Path, host: str | None) -> Settings:
+def _application(entry: Any, path: Path, host: str) -> Settings:
     args = entry.get("args") if isinstance(entry, dict) else None
     if not isinstance(args, dict):
         raise SettingsError(f"{path}: applications[].args = {args!r}: expected Promptly's settings")

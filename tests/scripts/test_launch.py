@@ -14,11 +14,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
-
 import launch
+import pytest
 
 ROOT = Path(__file__).parents[2]
 CONFIG = """\

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
-
 import launcher_haproxy as haproxy
 import launcher_plan as plan
+import pytest
 
 SERVE_CONFIG = """\
 frontend prometheus

@@ -11,12 +11,9 @@ import sys
 from dataclasses import astuple, replace
 from pathlib import Path
 
+import launcher_plan as plan
 import pytest
 import yaml
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
-
-import launcher_plan as plan
 
 UNIX_SOCKET_PATH_BYTES = 107
 

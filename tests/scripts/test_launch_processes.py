@@ -16,11 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
-
 import launcher_processes as processes
+import pytest
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 LIMIT_S = 10.0

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
-
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 import launch
 import launcher_status as status
+import pytest
 
 TOKEN = "secret"
 

@@ -128,9 +128,11 @@ def test_listening_beyond_this_machine_is_allowed_when_said_or_with_keys(auth: A
     check_exposure(settings, "0.0.0.0", source="f")
 
 
-def test_a_file_is_checked_with_its_own_http_options(tmp_path: Path) -> None:
+@pytest.mark.parametrize("http_options", [{"host": "0.0.0.0"}, {"port": 8000}, None])
+def test_a_file_is_checked_with_its_own_http_options(tmp_path: Path, http_options: Any) -> None:
+    """Serve listens on every interface where a file names no host."""
     path = tmp_path / "config.yaml"
-    document = {"http_options": {"host": "0.0.0.0"}, "applications": [{"args": VALID}]}
+    document = {"http_options": http_options, "applications": [{"args": VALID}]}
     path.write_text(yaml.safe_dump(document))
     with pytest.raises(SettingsError, match=str(path)):
         load_file(path)
