@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -94,6 +95,8 @@ def llm_config(model: ModelSettings, store: ModelStore) -> LLMConfig:
         "runtime_env": {"env_vars": engine_environment(model)},
         "deployment_config": {"ray_actor_options": {"num_cpus": engine.num_cpus}},
     }
+    if Path(source).is_dir():
+        options["callback_config"] = {"callback_class": "deployments.local_model.LocalModel"}
     if engine.accelerator_type is not None:
         options["accelerator_type"] = engine.accelerator_type
     return LLMConfig(**options)

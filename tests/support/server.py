@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -82,23 +83,20 @@ def serve_run(folder: Path, store: Path) -> Iterator[Server]:
 
 @contextmanager
 def serve_deploy(folder: Path, store: Path) -> Iterator[Server]:
-    """`serve deploy` onto a cluster that runs already."""
+    """`serve deploy` onto a cluster that runs already. Ray clusters ask for a token by default."""
     config, port = local_config(folder, store)
     url = f"http://127.0.0.1:{port}"
-    gcs, dashboard = free_port(), free_port()
-    head = ["start", "--head", "--block", "--num-cpus=8", "--disable-usage-stats", f"--port={gcs}"]
-    head += [
-        "--node-ip-address=127.0.0.1",
-        f"--dashboard-port={dashboard}",
-        f"--ray-client-server-port={free_port()}",
-    ]
+    token = folder / "token"
+    token.write_text(secrets.token_hex(32))
+    env = environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(token))
+    dashboard = free_port()
     address = f"http://127.0.0.1:{dashboard}"
-    with _process([str(BIN / "ray"), *head], folder / "ray.log", environment()) as server:
+    head = ["start", "--head", "--block", "--num-cpus=8", "--disable-usage-stats", f"--port={free_port()}"]
+    head += [f"--dashboard-port={dashboard}", f"--ray-client-server-port={free_port()}"]
+    with _process([str(BIN / "ray"), *head], folder / "ray.log", env) as server:
         _wait(server, lambda: _answers(f"{address}/api/version"))
         deploy = [str(BIN / "serve"), "deploy", "-a", address, str(config)]
-        done = subprocess.run(
-            deploy, env=environment(), capture_output=True, text=True, timeout=120, check=False
-        )
+        done = subprocess.run(deploy, env=env, capture_output=True, timeout=120, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         _wait(server, lambda: is_ready(url))
         yield Server(url, server.process, server.log)

@@ -13,7 +13,7 @@ from serve_app.settings.__main__ import main
 def config(folder: Path, accelerator: str) -> str:
     args = {"models": [{"id": "m", "source": "owner/m", "engine": {"accelerator": accelerator}}]}
     path = folder / "config.yaml"
-    path.write_text(yaml.safe_dump({"applications": [{"args": args}]}))
+    path.write_text(yaml.safe_dump({"http_options": {"host": "127.0.0.1"}, "applications": [{"args": args}]}))
     return str(path)
 
 

@@ -1,0 +1,18 @@
+"""What ``ray.serve.llm`` runs before an engine starts, for a model that is a folder on the node already.
+
+Ray would start a task on every node to download the model, which imports vLLM in one more process (eight
+seconds of a small machine's start) to find that there is nothing to download. ``LLMConfig`` names this
+class by its import path. Watch: ``CallbackBase`` is not public in Ray 2.60; its ``ctx.run_init_node`` is
+what ``LLMConfig.callback_config`` is documented to change.
+"""
+
+from __future__ import annotations
+
+from ray.llm._internal.common.callbacks.base import CallbackBase
+
+
+class LocalModel(CallbackBase):
+    """Skips the download step."""
+
+    async def on_before_node_init(self) -> None:
+        self.ctx.run_init_node = False
