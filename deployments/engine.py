@@ -47,7 +47,9 @@ class Engine(LLMServer):
         self._listener.start()
         warmed = await self._warm_up()
         self._state = EngineState.READY
-        logger.info("engine %s ready: load %.1f s, warm-up %.1f s", model.id, loaded - started, warmed)
+        phases = {"load": loaded - started, **warmed}
+        shown = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in phases.items())
+        logger.info("engine %s ready: %s", model.id, shown)
 
     async def describe(self) -> EngineReport:
         """Where this engine listens, and its load; polled by every gateway."""
@@ -78,9 +80,9 @@ class Engine(LLMServer):
         if getattr(self, "engine", None) is not None:
             await asyncio.to_thread(vllm_bridge.shut_down, self)
 
-    async def _warm_up(self) -> float:
+    async def _warm_up(self) -> dict[str, float]:
         if not self._model.engine.warm_up:
-            return 0.0
+            return {}
         return await warm_up(self._listener.url, self._listener.secret, self._model.id)
 
 
@@ -92,7 +94,7 @@ def llm_config(model: ModelSettings, store: ModelStore) -> LLMConfig:
         "model_loading_config": {"model_id": model.id, "model_source": source},
         "accelerator_config": {"kind": engine.accelerator},
         "engine_kwargs": engine_arguments(model, store),
-        "runtime_env": {"env_vars": engine_environment(model)},
+        "runtime_env": {"env_vars": engine_environment(model, store)},
         "deployment_config": {"ray_actor_options": {"num_cpus": engine.num_cpus}},
     }
     if Path(source).is_dir():
@@ -132,9 +134,16 @@ def _speculation(settings: SpeculationSettings | None, store: ModelStore) -> dic
     return values
 
 
-def engine_environment(model: ModelSettings) -> dict[str, str]:
-    """Environment variables of the engine's processes."""
-    environment = {"VLLM_NO_USAGE_STATS": "1"}
+def engine_environment(model: ModelSettings, store: ModelStore) -> dict[str, str]:
+    """Environment variables of the engine's processes; the settings' own go before all of them."""
+    environment = {
+        "VLLM_NO_USAGE_STATS": "1",
+        # What is compiled at first use is kept between starts.
+        "TORCHINDUCTOR_CACHE_DIR": str(store.cache_dir / "torchinductor"),
+    }
+    if model.engine.accelerator == "cpu" and model.engine.enforce_eager:
+        # vLLM's sampler compiles a few small functions all the same; on two cores that was 8 s of every start.
+        environment["TORCHDYNAMO_DISABLE"] = "1"
     if model.engine.cpu_kv_cache_gib is not None:
         environment["VLLM_CPU_KVCACHE_SPACE"] = str(model.engine.cpu_kv_cache_gib)
     return environment | model.engine.env

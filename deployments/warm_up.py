@@ -25,29 +25,32 @@ class WarmUpError(RuntimeError):
     """The engine did not answer a warm-up request; the message holds its status and error."""
 
 
-async def warm_up(url: str, secret: str, model: str) -> float:
-    """Send the warm-up requests to a listener; returns how long they took, in seconds.
+async def warm_up(url: str, secret: str, model: str) -> dict[str, float]:
+    """Send the warm-up requests to a listener; returns how many seconds each kind took.
 
     Raises:
         WarmUpError: an answer was no 200.
     """
-    started = time.monotonic()
+    took: dict[str, float] = {}
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     async with aiohttp.ClientSession(url, headers={SECRET_HEADER: secret}, timeout=timeout) as session:
-        for body in _singles(model):
-            await _post(session, body)
-        await asyncio.gather(*(_post(session, _chat(model, f"Count to {n}.")) for n in range(2, 2 + BATCH)))
-    return time.monotonic() - started
+        for kind, bodies in _requests(model).items():
+            started = time.monotonic()
+            await asyncio.gather(*(_post(session, body) for body in bodies))
+            took[kind] = time.monotonic() - started
+    return took
 
 
-def _singles(model: str) -> list[dict[str, Any]]:
+def _requests(model: str) -> dict[str, list[dict[str, Any]]]:
+    """By kind; the requests of one kind are sent together."""
     long_text = REPEATED * LONG_PROMPT_REPEATS
-    return [
-        _chat(model, "Hello"),
-        _chat(model, f"Repeat: {long_text}", max_tokens=16),
-        _chat(model, "Hello again", temperature=0.7),
-        _chat(model, "Say yes.", stream=False),
-    ]
+    return {
+        "first request": [_chat(model, "Hello")],
+        "long prompt": [_chat(model, f"Repeat: {long_text}", max_tokens=16)],
+        "sampling": [_chat(model, "Hello again", temperature=0.7)],
+        "whole answer": [_chat(model, "Say yes.", stream=False)],
+        "batch": [_chat(model, f"Count to {number}.") for number in range(2, 2 + BATCH)],
+    }
 
 
 def _chat(model: str, text: str, **fields: Any) -> dict[str, Any]:

@@ -75,20 +75,22 @@ def build_graph(
 
 
 def build_engine(model: ModelSettings) -> serve.Application:
-    """One vLLM engine deployment."""
+    """One vLLM engine deployment. Raises: SettingsError: an argument that Ray or vLLM does not take."""
     # Here, not at the top: importing ray.serve.llm takes seconds, and a test's graph does without.
     from ray.serve.llm import build_llm_deployment
 
     from deployments.engine import Engine, llm_config
 
-    store = ModelStore(default_cache_dir())
-    return build_llm_deployment(
-        llm_config(model, store),
-        deployment_cls=Engine,
-        name_prefix="Engine:",
-        bind_kwargs={"model": model},
-        override_serve_options=engine_options(model),
-    )
+    try:
+        return build_llm_deployment(
+            llm_config(model, ModelStore(default_cache_dir())),
+            deployment_cls=Engine,
+            name_prefix="Engine:",
+            bind_kwargs={"model": model},
+            override_serve_options=engine_options(model),
+        )
+    except ValueError as error:  # Ray and vLLM check their own arguments here, before anything loads
+        raise SettingsError(f"{SOURCE}: model {model.id!r}: engine: {error}") from error
 
 
 def engine_options(model: ModelSettings) -> dict[str, Any]:
