@@ -3,7 +3,7 @@ PORT ?=
 PYTHON_BIN := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test lint check clean
+.PHONY: help setup serve test bench lint check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ lint: setup ## ruff and mypy
 	$(PYTHON_BIN) -m ruff check .
 	$(PYTHON_BIN) -m ruff format --check .
 	$(PYTHON_BIN) -m mypy
+
+bench: setup ## figures of the start, the first request and an abort (bench/)
+	$(PYTHON_BIN) scripts/bench_start.py $(ARGS)
 
 check: lint test ## what has to pass before a change is merged
 

@@ -142,7 +142,7 @@ def engine_environment(model: ModelSettings, store: ModelStore) -> dict[str, str
         "TORCHINDUCTOR_CACHE_DIR": str(store.cache_dir / "torchinductor"),
     }
     if model.engine.accelerator == "cpu" and model.engine.enforce_eager:
-        # vLLM's sampler compiles a few small functions all the same; on two cores that was 8 s of every start.
+        # vLLM's sampler compiles a few functions all the same: on two cores, 8 s of every start.
         environment["TORCHDYNAMO_DISABLE"] = "1"
     if model.engine.cpu_kv_cache_gib is not None:
         environment["VLLM_CPU_KVCACHE_SPACE"] = str(model.engine.cpu_kv_cache_gib)

@@ -3,8 +3,9 @@
     python scripts/bench_start.py [--repeats 3] [--config config/local.yaml] [--out bench]
 
 Each repeat starts the application as `make serve` does, then sends distinct streamed requests one after
-the other (`no-store`: every one runs on the engine). It reports the seconds until the first answer, and the
-first request's TTFT over the median of those after it, each as median and spread of the repeats.
+the other (`no-store`: every one runs on the engine). It reports the seconds until the first answer, the
+first request's TTFT over the median of those after it, and how soon the engine stops when a client leaves;
+each as median and spread of the repeats.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ STOP_TIMEOUT_S = 90.0
 STEADY_REQUESTS = 15
 TARGET_START_S = 60.0
 TARGET_RATIO = 1.5
+TARGET_ABORT_MS = 1000.0
+ABORTS = 10
 
 # Of one length and sharing no beginning beyond the chat template: no request warms another's prefix.
 CITIES = [
@@ -63,6 +66,7 @@ class Start:
     first_answer_s: float
     first_ttft_ms: float
     steady_ttft_ms: float
+    abort_ms: float
 
     @property
     def ratio(self) -> float:
@@ -108,17 +112,42 @@ async def ttft_ms(http: aiohttp.ClientSession, model: str, city: str) -> float:
     return elapsed
 
 
-async def all_ttft_ms(url: str, model: str) -> list[float]:
+async def abort_ms(http: aiohttp.ClientSession, model: str) -> float:
+    """From closing a stream until the engine reports no running request (reports are 250 ms apart)."""
+    question = [{"role": "user", "content": "Tell me a very long story."}]
+    body: dict[str, Any] = {"model": model, "messages": question, "stream": True, "max_tokens": 2000}
+    response = await http.post("/v1/chat/completions", json=body, headers={"cache-control": "no-store"})
+    await response.content.readany()
+    await wait_running(http, model, 1)
+    left = time.perf_counter()
+    response.close()
+    await wait_running(http, model, 0)
+    return (time.perf_counter() - left) * 1000
+
+
+async def wait_running(http: aiohttp.ClientSession, model: str, count: int) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            async with http.get("/admin/fleet") as response:
+                fleet = await response.json()
+            if fleet[model][0]["running"] == count:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def requests(url: str, model: str) -> tuple[list[float], float]:
+    """Every TTFT in order, and the slowest abort, in milliseconds."""
     async with aiohttp.ClientSession(url) as http:
-        return [await ttft_ms(http, model, city) for city in CITIES[: 1 + STEADY_REQUESTS]]
+        ttfts = [await ttft_ms(http, model, city) for city in CITIES[: 1 + STEADY_REQUESTS]]
+        return ttfts, max([await abort_ms(http, model) for _ in range(ABORTS)])
 
 
 def measure(config: Path, model: str) -> Start:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, running(config, Path(folder)) as url:
         ready_s = time.monotonic() - started
-        first, *others = asyncio.run(all_ttft_ms(url, model))
-        return Start(ready_s, ready_s + first / 1000, first, median(others))
+        (first, *others), slowest_abort = asyncio.run(requests(url, model))
+        return Start(ready_s, ready_s + first / 1000, first, median(others), slowest_abort)
 
 
 def row(name: str, values: list[float], target: float) -> str:
@@ -133,6 +162,8 @@ def report(starts: list[Start]) -> str:
     lines.append(row("start until the first answer, s", answer, TARGET_START_S))
     ratios = [start.ratio for start in starts]
     lines.append(row("first TTFT / steady TTFT", ratios, TARGET_RATIO))
+    aborts = [start.abort_ms for start in starts]
+    lines.append(row(f"client gone until the abort, slowest of {ABORTS}, ms", aborts, TARGET_ABORT_MS))
     return "\n".join(lines)
 
 
