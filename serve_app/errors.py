@@ -7,6 +7,7 @@
     ├── UnknownModel           404  no such model (the known ones are listed)
     ├── NotFound               404  no such path, entry, …
     ├── MethodNotAllowed       405
+    ├── BodyTimeout            408  the client stopped in the middle of its body
     ├── BodyTooLarge           413
     ├── OverCapacity           429  with ``Retry-After``
     ├── UpstreamFailed         502  the engine broke before the first byte
@@ -101,6 +102,14 @@ class MethodNotAllowed(PromptlyError):
     @property
     def headers(self) -> dict[str, str]:
         return {"allow": self.allowed}
+
+
+class BodyTimeout(PromptlyError):
+    status = 408
+    type = "timeout_error"
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"The request body did not arrive within {timeout_s:g} s.", code="body_timeout")
 
 
 class BodyTooLarge(PromptlyError):

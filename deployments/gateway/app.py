@@ -21,6 +21,8 @@ from serve_app.errors import MethodNotAllowed, NotFound, OverCapacity, PromptlyE
 from serve_app.headers import require_utf8
 from serve_app.openai.requests import Endpoint
 
+ALWAYS_ANSWERED = frozenset({"/health", "/ready", "/admin/fleet", "/admin/latency"})
+
 logger = logging.getLogger("ray.serve")
 
 
@@ -75,7 +77,7 @@ class GatewayApp:
         try:
             require_utf8(scope["headers"])
             handler = self._paths.find(scope)
-            self._refuse_over_capacity()
+            self._refuse_over_capacity(exchange.path)
             await handler(exchange)
         except PromptlyError as error:
             await _respond_error(exchange, error)
@@ -85,9 +87,10 @@ class GatewayApp:
             logger.exception("request %s failed", exchange.request_id)
             await _respond_error(exchange, PromptlyError("The gateway failed.", code="internal_error"))
 
-    def _refuse_over_capacity(self) -> None:
+    def _refuse_over_capacity(self, path: str) -> None:
+        """At once, and before anything is read. Whoever asks how the gateway does is always answered."""
         limit = self._services.settings.limits.max_concurrent_requests
-        if self._active > limit:
+        if self._active > limit and path not in ALWAYS_ANSWERED:
             raise OverCapacity(f"{limit} requests are being answered (limits.max_concurrent_requests).", 1)
 
     def _record(self, exchange: Exchange) -> None:

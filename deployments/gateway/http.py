@@ -12,12 +12,13 @@ from uuid import uuid4
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
-from serve_app.errors import BodyTooLarge
+from serve_app.errors import BodyTimeout, BodyTooLarge
 from serve_app.timing import Timeline
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+BODY_TIMEOUT_S = 60.0
 DRAIN_LIMIT = 32
 """A refused body is read (and dropped) up to this many times the limit, so that the client gets to
 read the answer instead of a reset connection."""
@@ -51,9 +52,17 @@ class Exchange:
         """The whole body.
 
         Raises:
+            BodyTimeout: it did not arrive in time.
             BodyTooLarge: it is longer than ``limit`` bytes.
             ClientGone: the client left while sending it.
         """
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT_S):
+                return await self._read_body(limit)
+        except TimeoutError:
+            raise BodyTimeout(BODY_TIMEOUT_S) from None
+
+    async def _read_body(self, limit: int) -> bytes:
         parts: list[bytes] = []
         size = 0
         async for part in self._body_parts():

@@ -88,6 +88,18 @@ def deploy(serve_url: str, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
 
 
 @pytest.fixture(scope="session")
+def deploy_ready(deploy: Deploy) -> Deploy:
+    """Deploys a graph and waits until it can answer."""
+
+    def start(name: str, args: dict[str, Any]) -> Graph:
+        graph = deploy(name, args)
+        wait_ready(graph)
+        return graph
+
+    return start
+
+
+@pytest.fixture(scope="session")
 def main(deploy: Deploy, tmp_path_factory: pytest.TempPathFactory) -> Graph:
     """Everything switched on: keys of three tenants, embedder, cache."""
     cache = {"path": str(tmp_path_factory.mktemp("cache")), "lookup_budget_ms": 2000.0}

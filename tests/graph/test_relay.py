@@ -119,7 +119,7 @@ async def test_a_deadline_in_the_middle_is_an_error_event(http: aiohttp.ClientSe
 
 
 @pytest.mark.parametrize("text", ["hang before", "hang after 2"])
-async def test_a_client_that_leaves_aborts_the_engine_within_a_second(
+async def test_a_client_that_leaves_aborts_the_engine(
     http: aiohttp.ClientSession, plain: Graph, text: str
 ) -> None:
     async def aborted() -> int:
@@ -133,7 +133,7 @@ async def test_a_client_that_leaves_aborts_the_engine_within_a_second(
     async def one_more() -> bool:
         return await aborted() == before + 1
 
-    assert await eventually(one_more, within_s=1.0), f"not aborted after {time.monotonic() - left:.2f} s"
+    assert await eventually(one_more, within_s=5), f"not aborted after {time.monotonic() - left:.2f} s"
     async with http.post(plain.url + CHAT, json=chat("say next")) as response:
         assert response.status == 200
 
