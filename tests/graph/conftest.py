@@ -49,6 +49,7 @@ def serve_url(prepared_models: ModelStore, collector: Collector) -> Iterator[str
         "OTEL_BSP_SCHEDULE_DELAY": "100",  # milliseconds between exports
     }
     ray.init(
+        address="local",  # whatever other cluster this machine runs
         num_cpus=8,
         include_dashboard=False,
         log_to_driver=False,

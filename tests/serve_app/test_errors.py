@@ -18,6 +18,7 @@ EXAMPLES: tuple[PromptlyError, ...] = (
     errors.NotFound("gone"),
     errors.UnknownModel("x", ["a", "b"]),
     errors.MethodNotAllowed("GET", "/v1/chat/completions", "POST"),
+    errors.BodyTimeout(60.0),
     errors.BodyTooLarge(1024),
     errors.OverCapacity("busy", 7),
     errors.UpstreamFailed("broke"),
