@@ -6,7 +6,13 @@
 
 from __future__ import annotations
 
+from ray.exceptions import RayError
 from ray.serve.context import _get_global_client
+from ray.serve.exceptions import RayServeException
+
+CALL_ERRORS = (RayError, RayServeException, TimeoutError)
+"""What a call through a deployment handle can raise: the other side's exception (wrapped), a dead or
+unavailable replica, too slow an answer."""
 
 
 def listening_host() -> str | None:

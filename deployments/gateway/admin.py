@@ -8,11 +8,10 @@ from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
 
-from ray.exceptions import RayError
-
 from deployments.gateway.cache_client import CacheClient
 from deployments.gateway.http import Exchange
 from deployments.gateway.services import Services
+from deployments.serve_platform import CALL_ERRORS
 from serve_app.cache.entry import CacheEntry, Selection
 from serve_app.errors import BadRequest, CacheUnavailable, NotFound
 from serve_app.fleet import Member
@@ -50,7 +49,7 @@ class Admin:
         selection = _selection(exchange)
         try:
             answer = await _administer(cache, exchange.method, selection)
-        except (RayError, TimeoutError) as error:
+        except CALL_ERRORS as error:
             raise CacheUnavailable(f"The cache did not answer: {type(error).__name__}.") from error
         await exchange.respond_json(answer)
 

@@ -62,6 +62,9 @@ class GatewayApp:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
             return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1003})  # "unsupported data"
+            return
         exchange = Exchange(scope, receive, send)
         if self._tracer is not None:
             name = f"{exchange.method} {exchange.path}"
@@ -80,12 +83,12 @@ class GatewayApp:
             self._refuse_over_capacity(exchange.path)
             await handler(exchange)
         except PromptlyError as error:
-            await _respond_error(exchange, error)
+            await _end_with(exchange, error)
         except ClientGone:
             exchange.attributes["promptly.client_gone"] = 1
         except Exception:
             logger.exception("request %s failed", exchange.request_id)
-            await _respond_error(exchange, PromptlyError("The gateway failed.", code="internal_error"))
+            await _end_with(exchange, PromptlyError("The gateway failed.", code="internal_error"))
 
     def _refuse_over_capacity(self, path: str) -> None:
         """At once, and before anything is read. Whoever asks how the gateway does is always answered."""
@@ -124,14 +127,9 @@ def _paths(services: Services, relay: Relay) -> Paths:
     return paths
 
 
-async def _respond_error(exchange: Exchange, error: PromptlyError) -> None:
-    """A response that has begun cannot become another one; its own code ended it (see Relay.fail)."""
-    if exchange.started:
-        logger.warning("request %s failed after its first byte: %s", exchange.request_id, error.code)
-        return
-    exchange.response_headers |= error.headers
+async def _end_with(exchange: Exchange, error: PromptlyError) -> None:
     try:
-        await exchange.respond(error.status, error.body())
+        await exchange.fail(error)
     except ClientGone:
         exchange.attributes["promptly.client_gone"] = 1
 

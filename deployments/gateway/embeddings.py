@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +13,12 @@ import numpy as np
 from deployments.gateway.http import Exchange
 from deployments.gateway.relay import Relay
 from deployments.gateway.services import Services
+from deployments.serve_platform import CALL_ERRORS
 from serve_app.embedding import EmbedderInfo, Embedding
-from serve_app.errors import BadRequest, UnknownModel
+from serve_app.errors import BadRequest, NoReplica, UnknownModel
 from serve_app.openai.requests import EmbeddingRequest, parse_embedding, parse_json, required_string
+
+logger = logging.getLogger("ray.serve")
 
 
 class EmbeddingsEndpoint:
@@ -36,18 +41,25 @@ class EmbeddingsEndpoint:
             raise UnknownModel(model, self._services.model_ids)
 
     async def _embed(self, exchange: Exchange, request: EmbeddingRequest) -> None:
-        handle = self._services.embedder
-        assert handle is not None, "settings name an embedder, so the builder bound one"
-        info: EmbedderInfo = await handle.describe.remote()
+        info, embeddings = await self._call(exchange, request.texts)
         if request.dimensions not in {None, info.dimension}:
             raise BadRequest(
                 f"`dimensions` is {request.dimensions}; {request.model} has {info.dimension}.",
                 param="dimensions",
             )
-        with exchange.timeline.step("embed"):
-            embeddings: list[Embedding] = await handle.embed.remote(request.texts)
         _refuse_truncated(embeddings, info)
         await exchange.respond_json(_response(request, embeddings))
+
+    async def _call(self, exchange: Exchange, texts: list[str]) -> tuple[EmbedderInfo, list[Embedding]]:
+        handle = self._services.embedder
+        assert handle is not None, "settings name an embedder, so the builder bound one"
+        try:
+            with exchange.timeline.step("embed"):
+                async with asyncio.timeout(self._services.settings.limits.request_timeout_s):
+                    return await handle.describe.remote(), await handle.embed.remote(texts)
+        except CALL_ERRORS as error:
+            logger.warning("the embedder failed: %r", getattr(error, "cause", None) or error)
+            raise NoReplica("The embedder cannot answer now.", code="no_replica") from error
 
 
 def _refuse_truncated(embeddings: Sequence[Embedding], info: EmbedderInfo) -> None:

@@ -131,7 +131,7 @@ class GenerationEndpoint:
         except TimeoutError:
             message = f"No complete answer within {generation.timeout_s:g} s (x-request-timeout-ms)."
             error = DeadlineExceeded(message, param="x-request-timeout-ms", code="deadline_exceeded")
-            await self._relay.fail(generation.exchange, error)
+            await generation.exchange.fail(error)
 
     async def _relay_and_store(self, generation: Generation) -> None:
         body = _with_usage(generation.request) if generation.hides_usage else generation.request.body

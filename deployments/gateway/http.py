@@ -12,7 +12,8 @@ from uuid import uuid4
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
-from serve_app.errors import BodyTimeout, BodyTooLarge
+from serve_app.errors import BodyTimeout, BodyTooLarge, PromptlyError
+from serve_app.openai import sse
 from serve_app.timing import Timeline
 
 JSON = "application/json"
@@ -42,7 +43,8 @@ class Exchange:
         self.started = False
         self.status = 0
         self.response_headers: dict[str, str] = {}
-        self.at_event_boundary = True
+        self._is_event_stream = False
+        self._at_event_boundary = True
         self.attributes: dict[str, str | int | float] = {}
         self.span: Any = None
         self._receive = receive
@@ -88,12 +90,13 @@ class Exchange:
         """Send status and headers. What was put into ``response_headers`` goes with every response."""
         self.started = True
         self.status = status
+        self._is_event_stream = content_type.startswith("text/event-stream")
         fields = {"content-type": content_type, **self.response_headers, **(headers or {})}
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
         await self._emit({"type": "http.response.start", "status": status, "headers": raw})
 
     async def write(self, data: bytes, *, more: bool = True) -> None:
-        self.at_event_boundary = data.endswith(b"\n\n")
+        self._at_event_boundary = data.endswith(sse.END)
         await self._emit({"type": "http.response.body", "body": data, "more_body": more})
 
     async def respond(
@@ -102,6 +105,16 @@ class Exchange:
         """A whole response."""
         await self.start(status, content_type, {"content-length": str(len(body)), **(headers or {})})
         await self.write(body, more=False)
+
+    async def fail(self, error: PromptlyError) -> None:
+        """End with an error: as a response of its own, or as the last event of a stream that has begun (an
+        event that was cut in the middle is closed first)."""
+        if not self.started:
+            self.response_headers |= error.headers
+            await self.respond(error.status, error.body())
+        elif self._is_event_stream:
+            separator = b"" if self._at_event_boundary else sse.END
+            await self.write(separator + sse.event(error.body()), more=False)
 
     async def respond_json(self, value: Any, status: int = 200) -> None:
         await self.respond(status, msgspec.json.encode(value))

@@ -12,7 +12,7 @@ from typing import Any
 from deployments.gateway.http import JSON, Exchange
 from deployments.gateway.upstream import ConnectionRefused, UpstreamPool, UpstreamResponse
 from deployments.telemetry import RequestTracer
-from serve_app.errors import NoReplica, PromptlyError, UpstreamFailed
+from serve_app.errors import NoReplica, UpstreamFailed
 from serve_app.fleet import FleetTable, Member
 from serve_app.openai import sse
 from serve_app.openai.requests import ParsedRequest
@@ -64,12 +64,6 @@ class Relay:
             else:
                 whole = await response.read()
                 await exchange.respond(response.status, whole, response.content_type, _timing(exchange))
-
-    async def fail(self, exchange: Exchange, error: PromptlyError) -> None:
-        """End with an error: as HTTP while that is possible, else as the stream's last event."""
-        if not exchange.started:
-            raise error
-        await _end_with(exchange, error)
 
     @asynccontextmanager
     async def _open(self, exchange: Exchange, model: str, body: bytes) -> AsyncIterator[UpstreamResponse]:
@@ -148,16 +142,10 @@ async def _stream(
     try:
         rest = await _pass_chunks(exchange, response, hide_usage, recorder)
     except UpstreamFailed as error:
-        await _end_with(exchange, error)
+        await exchange.fail(error)
         return None
     await exchange.write(rest, more=False)
     return recorder.chunks
-
-
-async def _end_with(exchange: Exchange, error: PromptlyError) -> None:
-    """The stream's last event. An event that was cut in the middle is closed first."""
-    separator = b"" if exchange.at_event_boundary else sse.END
-    await exchange.write(separator + sse.event(error.body()), more=False)
 
 
 async def _pass_chunks(
