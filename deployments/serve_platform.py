@@ -2,13 +2,19 @@
 
 - ``ray.serve.context._get_global_client``: the running Serve instance; its HTTP options say which
   address the proxy listens on, which an application's builder is not told.
+- ``DeploymentBroadcastResponse._fetch_replica_results_async``: ``broadcast`` gives all answers or none; one
+  replica that hangs must not hide the others.
 """
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 from ray.exceptions import RayError
 from ray.serve.context import _get_global_client
 from ray.serve.exceptions import RayServeException
+from ray.serve.handle import DeploymentHandle
 
 CALL_ERRORS = (RayError, RayServeException, TimeoutError)
 """What a call through a deployment handle can raise: the other side's exception (wrapped), a dead or
@@ -19,3 +25,24 @@ def listening_host() -> str | None:
     """The address of Serve's proxy; ``None`` when Serve does not run (a builder called by a test)."""
     client = _get_global_client(raise_if_no_controller_running=False)
     return None if client is None else client.http_config.host
+
+
+async def ask_every_replica(
+    handle: DeploymentHandle[Any], method: str, timeout_s: float
+) -> tuple[list[Any], int]:
+    """The answers that came in time, and how many replicas stayed silent or failed.
+
+    Raises:
+        TimeoutError: the replicas themselves are not known in time.
+    """
+    response = handle.broadcast(method)
+    replicas = await asyncio.wait_for(response._fetch_replica_results_async(), timeout_s)
+    answers = await asyncio.gather(
+        *(_answer(replica, timeout_s) for replica in replicas), return_exceptions=True
+    )
+    good = [answer for answer in answers if not isinstance(answer, BaseException)]
+    return good, len(answers) - len(good)
+
+
+async def _answer(replica: Any, timeout_s: float) -> Any:
+    return await asyncio.wait_for(replica.get_async(), timeout_s)

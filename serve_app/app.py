@@ -70,6 +70,8 @@ def build_graph(
         name="Gateway",
         num_replicas=settings.gateway.replicas,
         max_ongoing_requests=GATEWAY_MAX_ONGOING,
+        # As long as the slowest engine: a replaced gateway lets its streams end.
+        graceful_shutdown_timeout_s=max(model.drain_timeout_s for model in settings.models) + DRAIN_MARGIN_S,
         ray_actor_options={"num_cpus": settings.gateway.num_cpus},
     ).bind(settings, key_records(settings, environment), engines, embedder, cache)
 

@@ -158,3 +158,7 @@ class CacheUnavailable(PromptlyError):
 class DeadlineExceeded(PromptlyError):
     status = 504
     type = "timeout_error"
+
+    def __init__(self, timeout_s: float) -> None:
+        message = f"No complete answer within {timeout_s:g} s (x-request-timeout-ms)."
+        super().__init__(message, param="x-request-timeout-ms", code="deadline_exceeded")

@@ -78,11 +78,15 @@ def _selection(exchange: Exchange) -> Selection | None:
     Raises:
         BadRequest: an unknown parameter, or an id that is none.
     """
-    query = {name: values[-1] for name, values in parse_qs(exchange.query.decode("latin-1")).items()}
+    pairs = parse_qs(exchange.query.decode("latin-1"), keep_blank_values=True)
+    query = {name: values[-1] for name, values in pairs.items()}
     unknown = sorted(query.keys() - set(SELECTORS))
     if unknown:
         known = ", ".join(SELECTORS)
         raise BadRequest(f"Unknown query parameter {unknown[0]!r}; known: {known}.", param=unknown[0])
+    blank = next((name for name, value in query.items() if not value.strip()), None)
+    if blank is not None:
+        raise BadRequest(f"`{blank}` is empty: an empty selector would select too much.", param=blank)
     if not query:
         return None
     try:

@@ -110,10 +110,9 @@ class CacheClient:
     async def delete(self, selection: Selection) -> int:
         """Remove entries everywhere; other gateways notice within a second."""
         async with asyncio.timeout(STORE_TIMEOUT_S):
-            await self._writes.join()
-            self._exact.remove(selection)
             deleted: int = await self._cache.delete.remote(selection)
-            return deleted
+        self._exact.remove(selection)
+        return deleted
 
     async def stats(self) -> CacheStats:
         stats: CacheStats = await self._cache.stats.remote()
@@ -130,7 +129,7 @@ class CacheClient:
             async with asyncio.timeout(self._settings.lookup_budget_ms / 1000):
                 found = await self._ask(key, controls, timeline)
         except Exception as error:  # whatever the embedder or the store raises, a request goes on
-            self._failed("look-up", error)
+            self._failed(error)
             return Lookup()
         self._breaker.succeeded()
         return found
@@ -145,7 +144,8 @@ class CacheClient:
                 key.entry_id, key.partition, key.text, vector, controls.threshold, controls.max_age_s
             )
             hit: Hit | None = await self._cache.look_up.remote(query)
-        if hit is not None and hit.similarity is None:
+        # A hit from before a purge that is known here by now must not stay in memory.
+        if hit is not None and hit.similarity is None and self._follow(hit.epoch):
             self._exact.put(hit.entry)
         return Lookup(hit, vector)
 
@@ -177,14 +177,12 @@ class CacheClient:
         else:
             self.counters.semantic += 1
 
-    def _failed(self, what: str, error: Exception) -> None:
+    def _failed(self, error: Exception) -> None:
         self.counters.failures += 1
         was_open = self._breaker.is_open
         self._breaker.failed(time.monotonic())
         if self._breaker.is_open and not was_open:
-            # Ray wraps the other side's exception; its cause is the one line worth reading.
-            cause = getattr(error, "cause", None) or error
-            logger.warning("cache %s failed: %r; the breaker is open, requests go on as misses", what, cause)
+            logger.warning("look-up failed: %r; the breaker is open, requests go on as misses", _cause(error))
 
     async def _write_forever(self) -> None:
         while True:
@@ -193,8 +191,10 @@ class CacheClient:
                 async with asyncio.timeout(STORE_TIMEOUT_S):
                     await self._write(pending)
                 self.counters.stored += 1
-            except Exception as error:  # as in a look-up: an answer that is not stored is only a miss later
-                self._failed("write", error)
+            except Exception as error:  # an answer that is not stored is only a miss later
+                # Not the breaker's business: a store that cannot be written may still answer.
+                self.counters.failures += 1
+                logger.warning("an answer was not stored: %r", _cause(error))
             finally:
                 self._writes.task_done()
 
@@ -204,14 +204,25 @@ class CacheClient:
             vector = await self._embed(pending.entry.text)
         await self._cache.put.remote(replace(pending.entry, vector=vector))
 
+    def _follow(self, epoch: int) -> bool:
+        """Take note of the store's epoch; ``False`` if it is older than what is known here."""
+        if self._epoch is not None and epoch < self._epoch:
+            return False
+        if self._epoch is not None and epoch > self._epoch:
+            self._exact.clear()
+        self._epoch = epoch
+        return True
+
     async def _follow_epoch(self) -> None:
         """Forget what is in memory when anybody purged the store."""
         while True:
             try:
-                epoch = (await self.stats()).epoch
-                if self._epoch is not None and epoch != self._epoch:
-                    self._exact.clear()
-                self._epoch = epoch
+                self._follow((await self.stats()).epoch)
             except Exception as error:  # the store is away; look-ups notice and open the breaker
                 logger.debug("cache epoch not known: %s", error)
             await asyncio.sleep(EPOCH_PERIOD_S)
+
+
+def _cause(error: Exception) -> Exception:
+    """Ray wraps the other side's exception; its cause is the one line worth reading."""
+    return getattr(error, "cause", None) or error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import logging
 from collections.abc import Sequence
@@ -30,13 +29,14 @@ class EmbeddingsEndpoint:
 
     async def __call__(self, exchange: Exchange) -> None:
         self._services.identify(exchange)
+        timeout_s = self._services.timeout_s(exchange)
         body = await exchange.read_body(self._services.settings.limits.max_body_bytes)
         model = required_string(parse_json(body), "model")
         settings = self._services.settings.embedder
         if settings is not None and model == settings.id:
-            await self._embed(exchange, parse_embedding(body))
+            await exchange.run(self._embed(exchange, parse_embedding(body)), timeout_s)
         elif model in self._services.fingerprints:
-            await exchange.run_while_connected(self._relay.verbatim(exchange, model, body))
+            await exchange.run(self._relay.verbatim(exchange, model, body), timeout_s)
         else:
             raise UnknownModel(model, self._services.model_ids)
 
@@ -55,8 +55,7 @@ class EmbeddingsEndpoint:
         assert handle is not None, "settings name an embedder, so the builder bound one"
         try:
             with exchange.timeline.step("embed"):
-                async with asyncio.timeout(self._services.settings.limits.request_timeout_s):
-                    return await handle.describe.remote(), await handle.embed.remote(texts)
+                return await handle.describe.remote(), await handle.embed.remote(texts)
         except CALL_ERRORS as error:
             logger.warning("the embedder failed: %r", getattr(error, "cause", None) or error)
             raise NoReplica("The embedder cannot answer now.", code="no_replica") from error

@@ -11,11 +11,12 @@ from typing import Any
 from ray.serve.handle import DeploymentHandle
 
 from deployments.gateway.upstream import UpstreamPool
-from serve_app.fleet import EngineReport, FleetTable, Member
+from deployments.serve_platform import ask_every_replica
+from serve_app.fleet import EngineReport, FleetTable
 
-POLL_TIMEOUT_S = 2.0
+POLL_TIMEOUT_S = 1.0
 FORGET_AFTER_S = 5.0
-"""How long a model's members are believed while polls fail (a replica hangs, the controller restarts)."""
+"""How long a member is believed that does not answer (it hangs, or the controller restarts)."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -33,31 +34,34 @@ class FleetWatch:
         self._fleet = fleet
         self._upstream = upstream
         self._period_s = period_s
+        self._touching: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
         self._loops = [loop.create_task(self._watch(model, handle)) for model, handle in handles.items()]
 
     def stop(self) -> None:
-        for task in self._loops:
+        for task in [*self._loops, *self._touching]:
             task.cancel()
 
     async def _watch(self, model: str, handle: DeploymentHandle[Any]) -> None:
         answered_at = time.monotonic()
         while True:
             try:
-                reports = await asyncio.wait_for(_poll(handle), POLL_TIMEOUT_S)
+                reports, silent = await ask_every_replica(handle, "describe", POLL_TIMEOUT_S)
                 answered_at = time.monotonic()
-                await self._welcome(self._fleet.update(model, reports, answered_at))
+                self._learn(model, reports, silent, answered_at)
             except Exception as error:  # the loop must outlive whatever a poll meets
                 logger.warning("fleet poll of %s failed: %s", model, type(error).__name__)
                 if time.monotonic() - answered_at > FORGET_AFTER_S:
                     self._fleet.update(model, [], time.monotonic())
             await asyncio.sleep(self._period_s)
 
-    async def _welcome(self, members: tuple[Member, ...]) -> None:
-        """Connect to new members, so that no user pays for the first connection."""
-        await asyncio.gather(*(self._upstream.touch(member) for member in members))
-
-
-async def _poll(handle: DeploymentHandle[Any]) -> list[EngineReport]:
-    reports: list[EngineReport] = await handle.broadcast("describe").results_async()
-    return reports
+    def _learn(self, model: str, reports: list[EngineReport], silent: int, now: float) -> None:
+        """Who does not report is gone; but while some replica is silent, it may be one of those."""
+        if silent:
+            logger.warning("%d replicas of %s did not say how they are", silent, model)
+        keep_since = now - FORGET_AFTER_S if silent else now
+        for member in self._fleet.update(model, reports, now, keep_since=keep_since):
+            # Connect ahead of the first request, beside the poll: a new member may hang.
+            task = asyncio.get_running_loop().create_task(self._upstream.touch(member))
+            self._touching.add(task)
+            task.add_done_callback(self._touching.discard)

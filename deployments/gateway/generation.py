@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,8 +16,7 @@ from serve_app.auth import Identity
 from serve_app.cache.controls import CacheControls, parse_controls
 from serve_app.cache.entry import Hit, Lookup
 from serve_app.cache.keys import CacheKey, cache_key
-from serve_app.deadline import request_timeout_s
-from serve_app.errors import DeadlineExceeded, UnknownModel
+from serve_app.errors import UnknownModel
 from serve_app.openai import replay
 from serve_app.openai.answers import Answer, answer_from_json, answer_from_stream
 from serve_app.openai.requests import Endpoint, ParsedRequest, parse_generation
@@ -72,7 +70,7 @@ class GenerationEndpoint:
         with exchange.timeline.step("admit"):
             identity = self._services.identify(exchange)
             controls = parse_controls(exchange.headers)
-            timeout_s = request_timeout_s(exchange.headers, self._services.settings.limits.request_timeout_s)
+            timeout_s = self._services.timeout_s(exchange)
             body = await exchange.read_body(self._services.settings.limits.max_body_bytes)
             request = parse_generation(self._endpoint, body)
             fingerprint = self._services.fingerprints.get(request.model)
@@ -121,17 +119,7 @@ class GenerationEndpoint:
         """Relay the engine's answer while the client stays and the deadline allows."""
         exchange = generation.exchange
         exchange.response_headers["x-cache"] = generation.cache_status
-        await exchange.run_while_connected(self._relay_in_time(generation))
-
-    async def _relay_in_time(self, generation: Generation) -> None:
-        elapsed_s = generation.exchange.timeline.elapsed_ms() / 1000
-        try:
-            async with asyncio.timeout(generation.timeout_s - elapsed_s):
-                await self._relay_and_store(generation)
-        except TimeoutError:
-            message = f"No complete answer within {generation.timeout_s:g} s (x-request-timeout-ms)."
-            error = DeadlineExceeded(message, param="x-request-timeout-ms", code="deadline_exceeded")
-            await generation.exchange.fail(error)
+        await exchange.run(self._relay_and_store(generation), generation.timeout_s)
 
     async def _relay_and_store(self, generation: Generation) -> None:
         body = _with_usage(generation.request) if generation.hides_usage else generation.request.body

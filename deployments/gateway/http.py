@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
-from serve_app.errors import BodyTimeout, BodyTooLarge, PromptlyError
+from serve_app.errors import BodyTimeout, BodyTooLarge, DeadlineExceeded, PromptlyError
 from serve_app.openai import sse
 from serve_app.timing import Timeline
 
@@ -20,6 +20,7 @@ JSON = "application/json"
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 BODY_TIMEOUT_S = 60.0
+FAIL_TIMEOUT_S = 5.0
 DRAIN_LIMIT = 32
 """A refused body is read (and dropped) up to this many times the limit, so that the client gets to
 read the answer instead of a reset connection."""
@@ -37,7 +38,7 @@ class Exchange:
         # Without the application's route prefix: what the engines know.
         self.path: str = scope["path"].removeprefix(scope.get("root_path", ""))
         self.query: bytes = scope.get("query_string", b"")
-        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.headers = _headers(scope)
         self.request_id = _request_id(self.headers.get("x-request-id"))
         self.timeline = Timeline(time.time_ns)
         self.started = False
@@ -119,6 +120,30 @@ class Exchange:
     async def respond_json(self, value: Any, status: int = 200) -> None:
         await self.respond(status, msgspec.json.encode(value))
 
+    async def run(self, work: Coroutine[Any, Any, None], timeout_s: float) -> None:
+        """Run ``work`` while the client stays and the deadline, counted from the request's start, allows.
+
+        Raises:
+            ClientGone: the client left first, or does not even read the error.
+            DeadlineExceeded: before the response began; after that it is the stream's last event.
+        """
+        await self.run_while_connected(self._in_time(work, timeout_s))
+
+    async def _in_time(self, work: Coroutine[Any, Any, None], timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s - self.timeline.elapsed_ms() / 1000):
+                await work
+        except TimeoutError:
+            await self._fail_in_time(DeadlineExceeded(timeout_s))
+
+    async def _fail_in_time(self, error: PromptlyError) -> None:
+        """A client that does not read may be why the deadline passed."""
+        try:
+            async with asyncio.timeout(FAIL_TIMEOUT_S):
+                await self.fail(error)
+        except TimeoutError:
+            raise ClientGone from None
+
     async def run_while_connected(self, work: Coroutine[Any, Any, None]) -> None:
         """Run ``work`` to its end, or cancel it as soon as the client leaves.
 
@@ -151,6 +176,15 @@ class Exchange:
 
 
 Handler = Callable[[Exchange], Coroutine[Any, Any, None]]
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """A header that comes more than once is one list (RFC 9110, section 5.3)."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
 
 
 def _request_id(given: str | None) -> str:

@@ -8,6 +8,9 @@ from deployments.gateway.services import Services
 from serve_app.errors import NotFound, UnknownModel
 from serve_app.openai.requests import parse_json, required_string
 
+DOTS = frozenset({".", ".."})
+"""A path that climbs would reach what an engine offers beside ``/v1``."""
+
 
 class PassThrough:
     """The model named in the JSON body decides where a request goes."""
@@ -18,11 +21,12 @@ class PassThrough:
 
     async def __call__(self, exchange: Exchange) -> None:
         self._services.identify(exchange)
-        if exchange.method != "POST":
+        if exchange.method != "POST" or DOTS & set(exchange.path.split("/")):
             raise NotFound(f"No such path: {exchange.method} {exchange.path}.", code="not_found")
+        timeout_s = self._services.timeout_s(exchange)
         body = await exchange.read_body(self._services.settings.limits.max_body_bytes)
         model = required_string(parse_json(body), "model")
         if model not in self._services.fingerprints:
             raise UnknownModel(model, self._services.model_ids)
         exchange.response_headers["x-cache"] = "bypass"
-        await exchange.run_while_connected(self._relay.verbatim(exchange, model, body))
+        await exchange.run(self._relay.verbatim(exchange, model, body), timeout_s)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from secrets import token_hex
 from typing import Any
+from urllib.parse import quote
 
 from deployments.gateway.http import JSON, Exchange
 from deployments.gateway.upstream import ConnectionRefused, UpstreamPool, UpstreamResponse
@@ -16,7 +17,7 @@ from serve_app.errors import NoReplica, UpstreamFailed
 from serve_app.fleet import FleetTable, Member
 from serve_app.openai import sse
 from serve_app.openai.requests import ParsedRequest
-from serve_app.openai.upstream_errors import normalise_error, upstream_error
+from serve_app.openai.upstream_errors import normalise_error, stream_error
 from serve_app.routing import RoutingPolicy
 
 STREAM_ERROR = b'data: {"error"'
@@ -90,7 +91,7 @@ class Relay:
         raise NoReplica(f"No replica of {model!r} can take the request now.", code="no_replica")
 
     def _send(self, exchange: Exchange, member: Member, body: bytes) -> Any:
-        path = exchange.path + (f"?{exchange.query.decode('latin-1')}" if exchange.query else "")
+        target = quote(exchange.path) + (f"?{exchange.query.decode('latin-1')}" if exchange.query else "")
         headers = {
             "content-type": exchange.headers.get("content-type", JSON),
             # vLLM names its own request after this; two requests with one id must not meet there.
@@ -100,7 +101,7 @@ class Relay:
             self._tracer.inject(exchange.span, headers)
         elif "traceparent" in exchange.headers:
             headers["traceparent"] = exchange.headers["traceparent"]
-        return self._upstream.request(member, exchange.method, path, body, headers)
+        return self._upstream.request(member, exchange.method, target, body, headers)
 
     async def _pass_error(self, exchange: Exchange, response: UpstreamResponse) -> None:
         """The engine's error, in OpenAI's shape whatever shape it came in."""
@@ -136,7 +137,8 @@ async def _stream(
 ) -> list[bytes] | None:
     """Pass a stream on as it comes; returns what was received if it ended well."""
     if response.first.startswith(STREAM_ERROR):
-        raise upstream_error(response.first)
+        await _answer_with_error(exchange, response.first)
+        return None
     recorder = _Recorder(record_limit)
     await exchange.start(200, response.content_type, {"cache-control": "no-cache", **_timing(exchange)})
     try:
@@ -146,6 +148,12 @@ async def _stream(
         return None
     await exchange.write(rest, more=False)
     return recorder.chunks
+
+
+async def _answer_with_error(exchange: Exchange, first_event: bytes) -> None:
+    """A stream that begins with an error is no stream: vLLM checks some values only when it starts one."""
+    status, body = stream_error(first_event)
+    await exchange.respond(status, body, JSON, _timing(exchange))
 
 
 async def _pass_chunks(

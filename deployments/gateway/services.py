@@ -10,6 +10,7 @@ from ray.serve.handle import DeploymentHandle
 from deployments.gateway.cache_client import CacheClient
 from deployments.gateway.http import Exchange
 from serve_app.auth import DEFAULT_TENANT, Identity, KeyRing, require_admin
+from serve_app.deadline import request_timeout_s
 from serve_app.errors import Forbidden
 from serve_app.fleet import FleetTable
 from serve_app.latency import LatencyWindows
@@ -40,6 +41,10 @@ class Services:
         """Every name that a client may use, the embedder's last."""
         embedder = self.settings.embedder
         return [*self.fingerprints, *([embedder.id] if embedder is not None else [])]
+
+    def timeout_s(self, exchange: Exchange) -> float:
+        """The request's deadline. Raises: BadRequest."""
+        return request_timeout_s(exchange.headers, self.settings.limits.request_timeout_s)
 
     def identify(self, exchange: Exchange) -> Identity:
         """Raises: Unauthorized."""

@@ -5,10 +5,12 @@ This is the one place that knows aiohttp.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import aiohttp
+from yarl import URL
 
 from deployments.listener import SECRET_HEADER
 from serve_app.errors import UpstreamFailed
@@ -23,7 +25,7 @@ READ_BUFFER = 1 << 16
 
 
 class ConnectionRefused(Exception):
-    """Nothing was sent: the request can safely go to another member."""
+    """No connection came about, so nothing was sent: the request can safely go to another member."""
 
 
 class UpstreamResponse:
@@ -69,16 +71,16 @@ class UpstreamPool:
 
     @asynccontextmanager
     async def request(
-        self, member: Member, method: str, path: str, body: bytes, headers: dict[str, str]
+        self, member: Member, method: str, target: str, body: bytes, headers: dict[str, str]
     ) -> AsyncIterator[UpstreamResponse]:
-        """Send a request and wait for the first bytes of the body. Leaving early closes the connection,
-        which aborts the request at the engine.
+        """Send a request and wait for the first bytes of the body. ``target`` is path and query, encoded.
+        Leaving early closes the connection, which aborts the request at the engine.
 
         Raises:
             ConnectionRefused: nobody listens there.
             UpstreamFailed: the connection broke, or what came was no HTTP.
         """
-        url = member.report.url + path
+        url = URL(member.report.url + target, encoded=True)  # as it is: no dots resolved, nothing decoded
         sent = headers | {SECRET_HEADER: member.report.secret, "accept-encoding": "identity"}
         with _translated():
             response = await self._session.request(
@@ -98,9 +100,12 @@ class UpstreamPool:
     async def touch(self, member: Member) -> None:
         """Open a connection ahead of the first request. A failure is no news: requests will notice."""
         try:
-            async with self.request(member, "GET", "/health", b"", {}) as response:
+            async with (
+                asyncio.timeout(CONNECT_TIMEOUT_S),
+                self.request(member, "GET", "/health", b"", {}) as response,
+            ):
                 await response.read()
-        except (ConnectionRefused, UpstreamFailed):
+        except (ConnectionRefused, UpstreamFailed, TimeoutError):
             return
 
     async def close(self) -> None:
@@ -111,7 +116,7 @@ class UpstreamPool:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except aiohttp.ClientConnectorError as error:
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         raise ConnectionRefused(str(error)) from error
     except (aiohttp.ClientError, OSError) as error:
         raise UpstreamFailed(f"The engine failed: {type(error).__name__}.", code="upstream_failed") from error

@@ -34,10 +34,12 @@ class CacheEntry:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An entry that answers a request; ``similarity`` is the cosine on a semantic hit."""
+    """An entry that answers a request; ``similarity`` is the cosine on a semantic hit, ``epoch`` the store's
+    when it was found."""
 
     entry: CacheEntry
     similarity: float | None = None
+    epoch: int = 0
 
     @property
     def kind(self) -> str:
@@ -66,6 +68,15 @@ class Selection:
     tenant: str | None = None
     model: str | None = None
     tag: str | None = None
+
+    def fits(self, entry: CacheEntry) -> bool:
+        """Whether every given part fits."""
+        return (
+            self.entry_id in (None, entry.entry_id)
+            and self.tenant in (None, entry.tenant)
+            and self.model in (None, entry.model)
+            and (self.tag is None or self.tag in entry.tags)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,17 +39,7 @@ class ExactTier:
 
     def remove(self, selection: Selection) -> int:
         """Drop what is selected; returns how many."""
-        doomed = [key for key, entry in self._entries.items() if matches(entry, selection)]
+        doomed = [key for key, entry in self._entries.items() if selection.fits(entry)]
         for key in doomed:
             del self._entries[key]
         return len(doomed)
-
-
-def matches(entry: CacheEntry, selection: Selection) -> bool:
-    """Whether every given part of the selection fits."""
-    return (
-        selection.entry_id in (None, entry.entry_id)
-        and selection.tenant in (None, entry.tenant)
-        and selection.model in (None, entry.model)
-        and (selection.tag is None or selection.tag in entry.tags)
-    )

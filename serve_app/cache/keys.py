@@ -61,6 +61,9 @@ IGNORED_FIELDS = frozenset({"model", "stream", "stream_options", "user", "n", "l
 """Judged elsewhere, or without influence on the text."""
 
 
+TEXT_MESSAGE_FIELDS = frozenset({"role", "content", "name"})
+
+
 @dataclass(frozen=True, slots=True)
 class CacheKey:
     """What a request is looked up by.
@@ -102,6 +105,18 @@ def cache_key(request: ParsedRequest, tenant: str, model_fingerprint: str) -> Ca
     )
 
 
+def _is_text_message(message: Mapping[str, Any]) -> bool:
+    """Text and nothing else: what stands behind an image's address can change, a tool call is no text."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    return (
+        # Clients send a model's own message back with its unset fields.
+        all(name in TEXT_MESSAGE_FIELDS or not value for name, value in message.items())
+        and isinstance(content, str | list)
+        and all(_is_text_part(part) for part in parts)
+    )
+
+
 def _is_text_part(part: Mapping[str, Any]) -> bool:
     return part.keys() == {"type", "text"} and part["type"] == "text"
 
@@ -120,7 +135,7 @@ def _split_text(request: ParsedRequest, fields: Mapping[str, Any]) -> tuple[str,
     rest = {name: value for name, value in fields.items() if name not in IGNORED_FIELDS}
     if isinstance(request.generation, ChatRequest):
         *earlier, last = rest.pop("messages")
-        text = _user_text(last)
+        text = _user_text(last) if all(_is_text_message(message) for message in earlier) else None
         rest["earlier"] = earlier
         rest["last"] = {name: value for name, value in last.items() if name != "content"}
     else:

@@ -23,13 +23,17 @@ class FleetTable:
     def members(self, model: str) -> tuple[Member, ...]:
         return tuple(self._members[model].values())
 
-    def update(self, model: str, reports: Iterable[EngineReport], now: float) -> tuple[Member, ...]:
+    def update(
+        self, model: str, reports: Iterable[EngineReport], now: float, keep_since: float | None = None
+    ) -> tuple[Member, ...]:
         """Replace what is known of ``model``'s members; returns the new ones.
 
-        A member that no longer reports is dropped; its running streams go on (they hold the member).
+        A member that does not report is dropped, unless it last did so after ``keep_since``; its running
+        streams go on either way (they hold the member).
         """
         known = self._members[model]
-        current: dict[str, Member] = {}
+        oldest = now if keep_since is None else keep_since
+        current = {name: member for name, member in known.items() if member.reported_at > oldest}
         for report in reports:
             member = known.get(report.replica_id)
             if member is None or member.report.url != report.url:

@@ -36,7 +36,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: PositiveInt | None = None
-    max_tokens: PositiveInt | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None  # 0 with `echo` is a use of its own
     max_completion_tokens: PositiveInt | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from serve_app.errors import UpstreamFailed
 from serve_app.openai.sse import iter_data
 
 TYPES = {400: "invalid_request_error", 404: "not_found_error", 405: "invalid_request_error"}
 DEFAULT_TYPE = "upstream_error"
+BAD_GATEWAY = 502
 MAX_MESSAGE_CHARS = 2000
 
 
@@ -30,11 +30,12 @@ def normalise_error(status: int, body: bytes) -> bytes:
     return msgspec.json.encode({"error": shaped})
 
 
-def upstream_error(first_event: bytes) -> UpstreamFailed:
-    """The error in a stream that begins with one."""
-    error = _error_object(next(iter_data(first_event), b""))
-    message = str(error.get("message") or "The engine failed before its first token.")
-    return UpstreamFailed(message[:MAX_MESSAGE_CHARS], code="upstream_failed")
+def stream_error(first_event: bytes) -> tuple[int, bytes]:
+    """Status and body for a stream that begins with an error: the client's (4xx) stays the client's."""
+    data = next(iter_data(first_event), b"")
+    code = _error_object(data).get("code")
+    status = code if isinstance(code, int) and 400 <= code < 500 else BAD_GATEWAY
+    return status, normalise_error(status, data)
 
 
 def _error_object(body: bytes) -> dict[str, Any]:

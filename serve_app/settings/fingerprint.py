@@ -24,8 +24,9 @@ WITHOUT_INFLUENCE = frozenset(
 
 
 def fingerprint(model: ModelSettings) -> str:
-    """Changes when the weights or the way they are run change, so that a new model never answers with an
-    old one's words."""
+    """Changes when other weights are named (``source``, ``revision``) or they are run in another way, so
+    that a new model never answers with an old one's words. Weights replaced under the same name are not
+    noticed: give each state a ``revision``, or purge the model's entries."""
     engine = model.engine.model_dump(exclude=set(WITHOUT_INFLUENCE))
     value = {"source": model.source, "revision": model.revision, "engine": engine}
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:16]

@@ -83,7 +83,12 @@ async def test_the_admin_sees_fleet_and_latencies(http: aiohttp.ClientSession, m
 
 @pytest.mark.parametrize(
     ("method", "query", "param"),
-    [("GET", "?colour=red", "colour"), ("GET", "?id=x", "id"), ("DELETE", "", "id")],
+    [
+        ("GET", "?colour=red", "colour"),
+        ("GET", "?id=x", "id"),
+        ("DELETE", "", "id"),
+        ("DELETE", "?tenant=&model=scripted", "tenant"),
+    ],
 )
 async def test_a_wrong_admin_query_names_its_parameter(
     http: aiohttp.ClientSession, main: Graph, method: str, query: str, param: str

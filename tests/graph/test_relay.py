@@ -8,6 +8,7 @@ import time
 
 import aiohttp
 import pytest
+from support.bad_input import raw_request
 from support.graph import CHAT, Graph, chat, eventually
 from support.scripted_engine import chat_events
 
@@ -161,3 +162,14 @@ async def test_the_private_listener_answers_403_without_the_secret(
         async with http.post(url + CHAT, json=chat("say hi"), headers=headers) as response:
             assert response.status == 403
             assert (await response.json())["error"]["code"] == "private_listener"
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/../metrics", "/v1/%2e%2e/metrics", "/v1/a/%2E%2E/%2e%2e/metrics", "/v1/."]
+)
+async def test_a_path_that_climbs_reaches_no_engine(plain: Graph, path: str) -> None:
+    body = json.dumps({"model": "scripted", "messages": []}).encode()
+    status, _ = await raw_request(plain.url + path, b"", body)
+    assert status == 404
+    replicas = await plain.engine().broadcast("seen").results_async()
+    assert not [seen for replica in replicas for seen in replica if "metrics" in seen["path"]]

@@ -24,7 +24,7 @@ EXAMPLES: tuple[PromptlyError, ...] = (
     errors.UpstreamFailed("broke"),
     errors.NoReplica("none"),
     errors.CacheUnavailable("down"),
-    errors.DeadlineExceeded("late"),
+    errors.DeadlineExceeded(1.5),
 )
 
 

@@ -164,14 +164,31 @@ def test_what_was_said_before_the_last_text_separates() -> None:
         [user("Be brief.", name="ann"), last],
         [user("a"), {"role": "assistant", "content": "b"}, last],
         [user("b"), {"role": "assistant", "content": "a"}, last],
-        [user("a"), {"role": "assistant", "content": "b", "tool_calls": [{"id": "1"}]}, last],
         [user("ab"), {"role": "assistant", "content": ""}, last],
-        [user([IMAGE]), last],
         [last, last],
         [user("hi", name="ann")],
         [user("hi", name="bob")],
     ]
     assert_all_apart([key_of(chat_request(messages=messages)) for messages in conversations])
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        [user([IMAGE])],
+        [user("a"), {"role": "assistant", "content": "b", "tool_calls": [{"id": "1"}]}],
+        [user("a"), {"role": "assistant", "content": None}],
+        [user("a"), {"role": "assistant", "content": "b", "audio": {"id": "1"}}],
+        [user([{"type": "text", "text": "a"}, IMAGE])],
+    ],
+)
+def test_an_earlier_message_that_is_not_only_text_bypasses_the_cache(earlier: list[dict[str, Any]]) -> None:
+    assert is_bypassed(chat_request(messages=[*earlier, user("hi")]))
+
+
+def test_unset_fields_of_an_earlier_message_do_no_harm() -> None:
+    answer = {"role": "assistant", "content": "b", "refusal": None, "tool_calls": [], "annotations": None}
+    assert key_of(chat_request(messages=[user("a"), answer, user("hi")])) is not None
 
 
 def test_text_cannot_move_from_the_last_message_into_the_rest() -> None:

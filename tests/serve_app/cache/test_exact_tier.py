@@ -10,7 +10,7 @@ import pytest
 from samples import make_entry
 
 from serve_app.cache.entry import CacheEntry, Selection
-from serve_app.cache.exact import ExactTier, matches
+from serve_app.cache.exact import ExactTier
 
 
 def tier_of(*entries: CacheEntry, capacity: int = 10) -> ExactTier:
@@ -117,4 +117,4 @@ def test_remove_drops_what_fits_every_part_of_the_selection(selection: Selection
 
 
 def test_a_selection_of_nothing_in_particular_fits_everything() -> None:
-    assert all(matches(entry, Selection()) for entry in ENTRIES)
+    assert all(Selection().fits(entry) for entry in ENTRIES)

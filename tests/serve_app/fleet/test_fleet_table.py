@@ -41,6 +41,14 @@ def test_a_member_that_no_longer_reports_is_dropped() -> None:
     assert table.members("m") == ()
 
 
+def test_a_silent_member_is_believed_for_a_while_only_when_some_replica_was_silent() -> None:
+    table = table_of("good", "bad")
+    table.update("m", [make_report("good")], 3.0, keep_since=-2.0)
+    assert names(table.members("m")) == ["good", "bad"]
+    table.update("m", [make_report("good")], 6.0, keep_since=1.0)
+    assert names(table.members("m")) == ["good"]
+
+
 def test_a_member_that_reports_again_is_kept_with_its_count_and_gets_the_new_report() -> None:
     table = table_of("a")
     (member,) = table.members("m")

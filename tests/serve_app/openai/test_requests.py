@@ -115,7 +115,7 @@ def test_a_name_given_twice_has_its_last_value_as_at_the_engine() -> None:
         ("n", 1.5, "n"),
         ("n", True, "n"),
         ("n", "1", "n"),
-        ("max_tokens", 0, "max_tokens"),
+        ("max_tokens", -1, "max_tokens"),
         ("max_tokens", -5, "max_tokens"),
         ("max_tokens", 1e30, "max_tokens"),
         ("max_tokens", "8", "max_tokens"),

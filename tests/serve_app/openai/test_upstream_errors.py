@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from serve_app.errors import UpstreamFailed
 from serve_app.openai.sse import event
-from serve_app.openai.upstream_errors import MAX_MESSAGE_CHARS, normalise_error, upstream_error
+from serve_app.openai.upstream_errors import MAX_MESSAGE_CHARS, normalise_error, stream_error
 
 SHAPELESS: dict[str, bytes] = {
     "nothing": b"",
@@ -101,19 +100,25 @@ def test_a_body_without_a_message_still_says_what_happened(body: bytes) -> None:
 def test_a_long_message_is_cut() -> None:
     long = "é" * 100_000
     assert normalised(400, vllm_error(message=long))["message"] == "é" * MAX_MESSAGE_CHARS
-    assert upstream_error(event(vllm_error(message=long))).message == "é" * MAX_MESSAGE_CHARS
+    _, body = stream_error(event(vllm_error(message=long)))
+    assert json.loads(body)["error"]["message"] == "é" * MAX_MESSAGE_CHARS
 
 
-def test_a_stream_that_begins_with_an_error_failed_with_its_message() -> None:
-    error = upstream_error(b": keep-alive\n\n" + event(vllm_error(message="out of memory")))
-    assert isinstance(error, UpstreamFailed)
-    assert (error.message, error.code, error.status) == ("out of memory", "upstream_failed", 502)
+def test_a_stream_that_begins_with_the_engines_error_is_a_502_with_its_message() -> None:
+    status, body = stream_error(b": keep-alive\n\n" + event(vllm_error(message="out of memory", code=500)))
+    assert status == 502
+    assert json.loads(body)["error"]["message"] == "out of memory"
 
 
-@pytest.mark.parametrize("body", SHAPELESS.values(), ids=SHAPELESS)
-def test_a_stream_that_begins_with_anything_else_failed_all_the_same(body: bytes) -> None:
-    assert upstream_error(event(body)).message == "The engine failed before its first token."
+@pytest.mark.parametrize("code", [400, 404, 422, 499])
+def test_a_stream_that_begins_with_the_clients_error_keeps_its_status(code: int) -> None:
+    status, body = stream_error(event(vllm_error(message="bad grammar", param="body.structured", code=code)))
+    assert status == code
+    assert json.loads(body)["error"]["param"] == "structured"
 
 
-def test_a_stream_that_begins_with_nothing_failed_all_the_same() -> None:
-    assert upstream_error(b"").message == "The engine failed before its first token."
+@pytest.mark.parametrize("data", [b"", *map(event, SHAPELESS.values())])
+def test_a_stream_that_begins_with_anything_else_is_a_502(data: bytes) -> None:
+    status, body = stream_error(data)
+    assert status == 502
+    assert json.loads(body)["error"]["message"]
