@@ -2,6 +2,7 @@
 
 - ``ray.serve.context._get_global_client``: the running Serve instance; its HTTP options say which
   address the proxy listens on, which an application's builder is not told.
+- ``ray._private.state.jobs``: a builder is not told its file either; the driver's command line is known here.
 - ``DeploymentBroadcastResponse._fetch_replica_results_async``: ``broadcast`` gives all answers or none; one
   replica that hangs must not hide the others.
 """
@@ -9,8 +10,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import yaml
+from ray._private.state import jobs
 from ray.exceptions import RayError
 from ray.serve.context import _get_global_client
 from ray.serve.exceptions import RayServeException
@@ -25,6 +30,27 @@ def listening_host() -> str | None:
     """The address of Serve's proxy; ``None`` when Serve does not run (a builder called by a test)."""
     client = _get_global_client(raise_if_no_controller_running=False)
     return None if client is None else client.http_config.host
+
+
+def config_file(args: Mapping[str, Any]) -> str | None:
+    """The file that holds ``args``, if a running ``serve run FILE`` on this machine names it.
+
+    Only a file that really holds these arguments is believed; ``serve deploy`` leaves no trace of its own.
+    """
+    for job in jobs():  # type: ignore[no-untyped-call]
+        folder = Path(f"/proc/{job.get('DriverPid')}/cwd")
+        for word in str(job.get("Entrypoint", "")).split():
+            if word.endswith((".yaml", ".yml")) and _holds(folder / word, args):
+                return word
+    return None
+
+
+def _holds(path: Path, args: Mapping[str, Any]) -> bool:
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return any(application.get("args") == args for application in document["applications"])
+    except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError, AttributeError):
+        return False
 
 
 async def ask_every_replica(

@@ -20,13 +20,14 @@ from ray.serve.schema import LoggingConfig
 from deployments.embedder import Embedder
 from deployments.gateway import Gateway
 from deployments.semantic_cache import SemanticCache
-from deployments.serve_platform import listening_host
+from deployments.serve_platform import config_file, listening_host
 from serve_app.auth import KeyRecord, load_records
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import KeySettings, ModelSettings, Settings, check_exposure, parse_args
 
-SOURCE = "applications[].args"
+UNKNOWN_FILE = "applications[].args"
+"""Where settings come from when nobody says: `serve deploy` sends the arguments alone."""
 
 GATEWAY_MAX_ONGOING = 10_000
 """Serve must never be the one to queue: the gateway has its own bound (limits.max_concurrent_requests),
@@ -50,12 +51,13 @@ def build(args: dict[str, Any]) -> serve.Application:
     Raises:
         RayServeException: wrong settings; Serve shows the one message and starts nothing.
     """
+    source = config_file(args) or UNKNOWN_FILE
     try:
-        settings = parse_args(args, source=SOURCE)
-        check_exposure(settings, listening_host(), source=SOURCE)
+        settings = parse_args(args, source=source)
+        check_exposure(settings, listening_host(), source=source)
         return build_graph(settings, os.environ, engine=build_engine)
     except SettingsError as error:
-        raise RayServeException(f"Wrong settings:\n{error}") from None
+        raise RayServeException(f"Wrong settings: {error}") from None
 
 
 def build_graph(
@@ -92,7 +94,7 @@ def build_engine(model: ModelSettings) -> serve.Application:
             override_serve_options=engine_options(model),
         )
     except ValueError as error:  # Ray and vLLM check their own arguments here, before anything loads
-        raise SettingsError(f"{SOURCE}: model {model.id!r}: engine: {error}") from error
+        raise SettingsError(f"model {model.id!r}: engine: {error}") from error
 
 
 def engine_options(model: ModelSettings) -> dict[str, Any]:
