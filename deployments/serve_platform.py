@@ -26,6 +26,11 @@ CALL_ERRORS = (RayError, RayServeException, TimeoutError)
 unavailable replica, too slow an answer."""
 
 
+def cause_of(error: BaseException) -> BaseException:
+    """Ray wraps the other side's exception; its cause is the one line worth reading."""
+    return getattr(error, "cause", None) or error
+
+
 def listening_host() -> str | None:
     """The address of Serve's proxy; ``None`` when Serve does not run (a builder called by a test)."""
     client = _get_global_client(raise_if_no_controller_running=False)

@@ -14,6 +14,7 @@ from typing import Any
 
 from ray.serve.handle import DeploymentHandle
 
+from deployments.serve_platform import cause_of
 from serve_app.breaker import Breaker
 from serve_app.cache.controls import CacheControls
 from serve_app.cache.entry import CacheEntry, CacheQuery, CacheStats, Hit, Lookup, Selection
@@ -83,9 +84,10 @@ class CacheClient:
 
     async def look_up(self, key: CacheKey, controls: CacheControls, timeline: Timeline) -> Lookup:
         """The first tier that has an answer; never raises, never takes longer than the budget."""
+        now = time.time()
         with timeline.step("exact"):
-            entry = self._exact.get(key.entry_id, time.time())
-        if entry is not None and entry.is_fresh(time.time(), controls.max_age_s):
+            entry = self._exact.get(key.entry_id, now)
+        if entry is not None and entry.is_fresh(now, controls.max_age_s):
             self.counters.exact += 1
             return Lookup(Hit(entry))
         found = await self._look_further(key, controls, timeline)
@@ -182,7 +184,9 @@ class CacheClient:
         was_open = self._breaker.is_open
         self._breaker.failed(time.monotonic())
         if self._breaker.is_open and not was_open:
-            logger.warning("look-up failed: %r; the breaker is open, requests go on as misses", _cause(error))
+            logger.warning(
+                "look-up failed: %r; the breaker is open, requests go on as misses", cause_of(error)
+            )
 
     async def _write_forever(self) -> None:
         while True:
@@ -194,9 +198,7 @@ class CacheClient:
             except Exception as error:  # an answer that is not stored is only a miss later
                 # Not the breaker's business: a store that cannot be written may still answer.
                 self.counters.failures += 1
-                logger.warning("an answer was not stored: %r", _cause(error))
-            finally:
-                self._writes.task_done()
+                logger.warning("an answer was not stored: %r", cause_of(error))
 
     async def _write(self, pending: PendingWrite) -> None:
         vector = pending.vector
@@ -221,8 +223,3 @@ class CacheClient:
             except Exception as error:  # the store is away; look-ups notice and open the breaker
                 logger.debug("cache epoch not known: %s", error)
             await asyncio.sleep(EPOCH_PERIOD_S)
-
-
-def _cause(error: Exception) -> Exception:
-    """Ray wraps the other side's exception; its cause is the one line worth reading."""
-    return getattr(error, "cause", None) or error

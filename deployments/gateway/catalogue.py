@@ -25,7 +25,7 @@ class Catalogue:
         now = time.monotonic()
         fleet = self._services.fleet
         models = {model: len(fleet.candidates(model, now)) for model in fleet.models}
-        ready = self._services.primed and all(models.values())
+        ready = self._services.primed and fleet.is_ready(now)
         body = {"status": "ready" if ready else "starting", "ready_replicas": models}
         await exchange.respond_json(body, status=200 if ready else 503)
 

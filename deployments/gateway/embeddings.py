@@ -12,10 +12,10 @@ import numpy as np
 from deployments.gateway.http import Exchange
 from deployments.gateway.relay import Relay
 from deployments.gateway.services import Services
-from deployments.serve_platform import CALL_ERRORS
+from deployments.serve_platform import CALL_ERRORS, cause_of
 from serve_app.embedding import EmbedderInfo, Embedding
-from serve_app.errors import BadRequest, NoReplica, UnknownModel
-from serve_app.openai.requests import EmbeddingRequest, parse_embedding, parse_json, required_string
+from serve_app.errors import BadRequest, NoReplica
+from serve_app.openai.requests import EmbeddingRequest, embedding_request, parse_json, required_string
 
 logger = logging.getLogger("ray.serve")
 
@@ -31,14 +31,14 @@ class EmbeddingsEndpoint:
         self._services.identify(exchange)
         timeout_s = self._services.timeout_s(exchange)
         body = await exchange.read_body(self._services.settings.limits.max_body_bytes)
-        model = required_string(parse_json(body), "model")
+        fields = parse_json(body)
+        model = required_string(fields, "model")
         settings = self._services.settings.embedder
         if settings is not None and model == settings.id:
-            await exchange.run(self._embed(exchange, parse_embedding(body)), timeout_s)
-        elif model in self._services.fingerprints:
-            await exchange.run(self._relay.verbatim(exchange, model, body), timeout_s)
-        else:
-            raise UnknownModel(model, self._services.model_ids)
+            await exchange.run(self._embed(exchange, embedding_request(fields)), timeout_s)
+            return
+        self._services.fingerprint(model)  # refuses an unknown one
+        await exchange.run(self._relay.verbatim(exchange, model, body), timeout_s)
 
     async def _embed(self, exchange: Exchange, request: EmbeddingRequest) -> None:
         info, embeddings = await self._call(exchange, request.texts)
@@ -57,7 +57,7 @@ class EmbeddingsEndpoint:
             with exchange.timeline.step("embed"):
                 return await handle.describe.remote(), await handle.embed.remote(texts)
         except CALL_ERRORS as error:
-            logger.warning("the embedder failed: %r", getattr(error, "cause", None) or error)
+            logger.warning("the embedder failed: %r", cause_of(error))
             raise NoReplica("The embedder cannot answer now.", code="no_replica") from error
 
 

@@ -16,7 +16,6 @@ from serve_app.auth import Identity
 from serve_app.cache.controls import CacheControls, parse_controls
 from serve_app.cache.entry import Hit, Lookup
 from serve_app.cache.keys import CacheKey, cache_key
-from serve_app.errors import UnknownModel
 from serve_app.openai import replay
 from serve_app.openai.answers import Answer, answer_from_json, answer_from_stream
 from serve_app.openai.requests import Endpoint, ParsedRequest, parse_generation
@@ -73,9 +72,7 @@ class GenerationEndpoint:
             timeout_s = self._services.timeout_s(exchange)
             body = await exchange.read_body(self._services.settings.limits.max_body_bytes)
             request = parse_generation(self._endpoint, body)
-            fingerprint = self._services.fingerprints.get(request.model)
-            if fingerprint is None:
-                raise UnknownModel(request.model, self._services.model_ids)
+            fingerprint = self._services.fingerprint(request.model)
             key = self._cache_key(request, identity, fingerprint)
             return Generation(exchange, identity, request, key, controls, timeout_s)
 

@@ -121,11 +121,11 @@ class Exchange:
         await self.respond(status, msgspec.json.encode(value))
 
     async def run(self, work: Coroutine[Any, Any, None], timeout_s: float) -> None:
-        """Run ``work`` while the client stays and the deadline, counted from the request's start, allows.
+        """Run ``work`` while the client stays and the deadline, counted from the request's start, allows; a
+        deadline that passes is answered like any other failure (see :meth:`fail`).
 
         Raises:
             ClientGone: the client left first, or does not even read the error.
-            DeadlineExceeded: before the response began; after that it is the stream's last event.
         """
         await self.run_while_connected(self._in_time(work, timeout_s))
 

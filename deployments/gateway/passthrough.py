@@ -5,7 +5,7 @@ from __future__ import annotations
 from deployments.gateway.http import Exchange
 from deployments.gateway.relay import Relay
 from deployments.gateway.services import Services
-from serve_app.errors import NotFound, UnknownModel
+from serve_app.errors import NotFound
 from serve_app.openai.requests import parse_json, required_string
 
 DOTS = frozenset({".", ".."})
@@ -26,7 +26,6 @@ class PassThrough:
         timeout_s = self._services.timeout_s(exchange)
         body = await exchange.read_body(self._services.settings.limits.max_body_bytes)
         model = required_string(parse_json(body), "model")
-        if model not in self._services.fingerprints:
-            raise UnknownModel(model, self._services.model_ids)
+        self._services.fingerprint(model)  # refuses an unknown one
         exchange.response_headers["x-cache"] = "bypass"
         await exchange.run(self._relay.verbatim(exchange, model, body), timeout_s)

@@ -11,7 +11,7 @@ from deployments.gateway.cache_client import CacheClient
 from deployments.gateway.http import Exchange
 from serve_app.auth import DEFAULT_TENANT, Identity, KeyRing, require_admin
 from serve_app.deadline import request_timeout_s
-from serve_app.errors import Forbidden
+from serve_app.errors import Forbidden, UnknownModel
 from serve_app.fleet import FleetTable
 from serve_app.latency import LatencyWindows
 from serve_app.settings import Settings
@@ -41,6 +41,13 @@ class Services:
         """Every name that a client may use, the embedder's last."""
         embedder = self.settings.embedder
         return [*self.fingerprints, *([embedder.id] if embedder is not None else [])]
+
+    def fingerprint(self, model: str) -> str:
+        """Names the weights and settings behind an engine's model. Raises: UnknownModel."""
+        try:
+            return self.fingerprints[model]
+        except KeyError:
+            raise UnknownModel(model, self.model_ids) from None
 
     def timeout_s(self, exchange: Exchange) -> float:
         """The request's deadline. Raises: BadRequest."""

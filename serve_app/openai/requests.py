@@ -123,13 +123,14 @@ def parse_generation(endpoint: Endpoint, body: bytes) -> ParsedRequest:
     return ParsedRequest(endpoint, request, fields, body)
 
 
-def parse_embedding(body: bytes) -> EmbeddingRequest:
-    """An embedding request. Token ids as input are refused: they belong to another tokenizer.
+def embedding_request(fields: Mapping[str, Any]) -> EmbeddingRequest:
+    """An embedding request from a decoded body. Token ids as input are refused: they belong to another
+    tokenizer.
 
     Raises:
         BadRequest: as :func:`parse_generation`.
     """
-    request = convert(parse_json(body), EmbeddingRequest)
+    request = convert(fields, EmbeddingRequest)
     if any(not text for text in request.texts):
         raise BadRequest("`input` must not be an empty text.", param="input")
     if request.encoding_format not in {None, "float", "base64"}:

@@ -42,6 +42,21 @@ class Client:
         return Exchange(scope, self.receive, self.send)
 
 
+class EndlessWork:
+    """Goes on until it is cancelled."""
+
+    def __init__(self) -> None:
+        self.started = asyncio.Event()
+        self.cleaned_up = asyncio.Event()
+
+    async def run(self) -> None:
+        self.started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cleaned_up.set()
+
+
 async def test_the_path_is_the_one_below_the_route_prefix() -> None:
     assert Client().exchange().path == "/v1/x"
 
@@ -119,36 +134,20 @@ async def test_work_that_fails_says_so() -> None:
 
 async def test_work_is_cancelled_and_over_when_the_client_leaves() -> None:
     client = Client()
-    started, cleaned_up = asyncio.Event(), asyncio.Event()
-
-    async def work() -> None:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cleaned_up.set()
-
-    running = asyncio.create_task(client.exchange().run_while_connected(work()))
-    await started.wait()
+    endless = EndlessWork()
+    running = asyncio.create_task(client.exchange().run_while_connected(endless.run()))
+    await endless.started.wait()
     client.gone.set()
     with pytest.raises(ClientGone):
         await asyncio.wait_for(running, 5)
-    assert cleaned_up.is_set()
+    assert endless.cleaned_up.is_set()
 
 
 async def test_work_is_over_when_the_server_cancels_the_request() -> None:
-    started, cleaned_up = asyncio.Event(), asyncio.Event()
-
-    async def work() -> None:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cleaned_up.set()
-
-    running = asyncio.create_task(Client().exchange().run_while_connected(work()))
-    await started.wait()
+    endless = EndlessWork()
+    running = asyncio.create_task(Client().exchange().run_while_connected(endless.run()))
+    await endless.started.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert cleaned_up.is_set()
+    assert endless.cleaned_up.is_set()

@@ -14,7 +14,7 @@ from serve_app.openai.requests import (
     CompletionRequest,
     Endpoint,
     ParsedRequest,
-    parse_embedding,
+    embedding_request,
     parse_generation,
     parse_json,
     required_string,
@@ -66,7 +66,7 @@ def refused_field(endpoint: Endpoint, **fields: Any) -> BadRequest:
 
 def refused_embedding(body: bytes) -> BadRequest:
     with pytest.raises(BadRequest) as caught:
-        parse_embedding(body)
+        embedding_request(parse_json(body))
     return caught.value
 
 
@@ -297,7 +297,7 @@ def test_embeddings_take_the_place_of_a_prompt() -> None:
     ("given", "texts"), [("hi", ["hi"]), (["a", "b"], ["a", "b"]), (" ", [" "]), ("東京", ["東京"])]
 )
 def test_the_input_of_an_embedding_is_one_text_or_several(given: Any, texts: list[str]) -> None:
-    assert parse_embedding(body_of(EMBEDDING | {"input": given})).texts == texts
+    assert embedding_request(parse_json(body_of(EMBEDDING | {"input": given}))).texts == texts
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_a_missing_field_of_an_embedding_is_named(name: str) -> None:
 @pytest.mark.parametrize("encoding_format", [None, "float", "base64"])
 def test_openais_encoding_formats_are_accepted(encoding_format: str | None) -> None:
     body = body_of(EMBEDDING | {"encoding_format": encoding_format, "dimensions": 8, "user": "x"})
-    request = parse_embedding(body)
+    request = embedding_request(parse_json(body))
     assert (request.encoding_format, request.dimensions) == (encoding_format, 8)
 
 
