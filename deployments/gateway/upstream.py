@@ -63,7 +63,7 @@ class UpstreamPool:
 
     def __init__(self) -> None:
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S)
-        # No total timeout: a request's own deadline bounds it (see lifecycle).
+        # No total timeout: a request's own deadline bounds it (see Exchange.run).
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
         self._session = aiohttp.ClientSession(
             connector=connector, timeout=timeout, auto_decompress=False, read_bufsize=READ_BUFFER
