@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support.ports import free_port
-from support.server import BIN, ROOT, ServerSlot, environment, stop
+from support.server import BIN, ROOT, ServerSlot, environment, heed_sigint, stop
 
 MESSAGE = "config.yaml: models[0].engine.dtyp = 'bfloat16': unknown key; did you mean 'dtype'?"
 
@@ -48,6 +48,7 @@ def test_serve_run_says_it_and_loads_nothing(wrong_config: Path) -> None:
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
+            preexec_fn=heed_sigint,
         )
     try:
         deadline = time.monotonic() + 120

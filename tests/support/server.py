@@ -127,12 +127,23 @@ def _process(command: list[str], log: Path, env: dict[str, str]) -> Iterator[Ser
     """The process, ended with SIGINT as Ctrl-C would, and killed if it does not end."""
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, cwd=ROOT, env=env, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+            command,
+            cwd=ROOT,
+            env=env,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=heed_sigint,
         )
     try:
         yield Server("", process, log)
     finally:
         stop(process)
+
+
+def heed_sigint() -> None:
+    """A shell's background job ignores SIGINT, and so would everything that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def stop(process: subprocess.Popen[bytes]) -> int:
