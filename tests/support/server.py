@@ -133,7 +133,7 @@ def _process(command: list[str], log: Path, env: dict[str, str]) -> Iterator[Ser
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            preexec_fn=heed_sigint,
+            preexec_fn=heed_sigint,  # noqa: PLW1509  # one call, no locks
         )
     try:
         yield Server("", process, log)
