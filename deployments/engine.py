@@ -18,7 +18,7 @@ from ray.serve.llm import LLMConfig
 from ray.serve.llm.deployment import LLMServer
 
 from deployments import vllm_bridge
-from deployments.listener import PrivateListener
+from deployments.listener import SECRET_HEADER, PrivateListener
 from deployments.warm_up import warm_up
 from serve_app.fleet import EngineReport, EngineState
 from serve_app.model_store import ModelStore
@@ -42,6 +42,7 @@ class Engine(LLMServer):
         loaded = time.monotonic()
         self._probe = vllm_bridge.load_probe(self)
         self._capacity = vllm_bridge.max_num_seqs(self)
+        self._kv_cache_tokens = vllm_bridge.kv_cache_tokens(self)
         app = await vllm_bridge.build_asgi_app(self)
         self._listener = PrivateListener(app, str(ray.util.get_node_ip_address()))  # type: ignore[no-untyped-call]
         self._listener.start()
@@ -58,12 +59,13 @@ class Engine(LLMServer):
             replica_id=serve.get_replica_context().replica_id.unique_id,
             model=self._model.id,
             url=self._listener.url,
-            secret=self._listener.secret,
+            headers={SECRET_HEADER: self._listener.secret},
             state=EngineState.FAILED if self._probe.failed else self._state,
             running=load.running,
             waiting=load.waiting,
             kv_cache_usage=load.kv_cache_usage,
             capacity=self._capacity,
+            kv_cache_tokens=self._kv_cache_tokens,
         )
 
     def record_autoscaling_stats(self) -> dict[str, float]:
@@ -81,15 +83,15 @@ class Engine(LLMServer):
             await asyncio.to_thread(vllm_bridge.shut_down, self)
 
     async def _warm_up(self) -> dict[str, float]:
-        if not self._model.engine.warm_up:
+        if not self._model.managed_engine.warm_up:
             return {}
         return await warm_up(self._listener.url, self._listener.secret, self._model.id)
 
 
 def llm_config(model: ModelSettings, store: ModelStore) -> LLMConfig:
     """``ray.serve.llm``'s configuration of a model; prepared folders in ``store`` go before the hub."""
-    engine = model.engine
-    source = store.resolve(model.source)
+    engine = model.managed_engine
+    source = store.resolve(model.managed_source)
     options: dict[str, Any] = {
         "model_loading_config": {"model_id": model.id, "model_source": source},
         "accelerator_config": {"kind": engine.accelerator},
@@ -106,7 +108,7 @@ def llm_config(model: ModelSettings, store: ModelStore) -> LLMConfig:
 
 def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
     """vLLM's engine arguments; what is not set stays vLLM's default."""
-    engine = model.engine
+    engine = model.managed_engine
     named = {
         "revision": model.revision,
         "tensor_parallel_size": engine.tensor_parallel_size,
@@ -141,9 +143,9 @@ def engine_environment(model: ModelSettings, store: ModelStore) -> dict[str, str
         # What is compiled at first use is kept between starts.
         "TORCHINDUCTOR_CACHE_DIR": str(store.cache_dir / "torchinductor"),
     }
-    if model.engine.accelerator == "cpu" and model.engine.enforce_eager:
+    if model.managed_engine.accelerator == "cpu" and model.managed_engine.enforce_eager:
         # vLLM's sampler compiles a few functions all the same: on two cores, 8 s of every start.
         environment["TORCHDYNAMO_DISABLE"] = "1"
-    if model.engine.cpu_kv_cache_gib is not None:
-        environment["VLLM_CPU_KVCACHE_SPACE"] = str(model.engine.cpu_kv_cache_gib)
-    return environment | model.engine.env
+    if model.managed_engine.cpu_kv_cache_gib is not None:
+        environment["VLLM_CPU_KVCACHE_SPACE"] = str(model.managed_engine.cpu_kv_cache_gib)
+    return environment | model.managed_engine.env

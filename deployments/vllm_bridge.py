@@ -71,6 +71,12 @@ def max_num_seqs(server: Any) -> int:
     return int(server.engine._engine_client.vllm_config.scheduler_config.max_num_seqs)
 
 
+def kv_cache_tokens(server: Any) -> int:
+    """How many tokens the KV cache holds; 0 if the engine does not say."""
+    cache = server.engine._engine_client.vllm_config.cache_config
+    return int((cache.num_gpu_blocks or 0) * (cache.block_size or 0))
+
+
 async def build_asgi_app(server: Any) -> ASGIApp:
     """vLLM's own FastAPI app on the engine of a started ``LLMServer``."""
     app: ASGIApp = await server.engine.build_asgi_app()

@@ -2,7 +2,8 @@
 
     client ─► Gateway ─┬─► Embedder ◄── SemanticCache (asks for its dimension)
                        ├─► SemanticCache ─► Qdrant, embedded
-                       └─► Engine × replicas, one deployment per model (HTTP; Ray only for control)
+                       ├─► Engine × replicas, one deployment per model (HTTP; Ray only for control)
+                       └─► external upstreams (HTTP)
 
 ``serve run config.yaml`` calls :func:`build` with the application's ``args``.
 """
@@ -19,6 +20,7 @@ from ray.serve.schema import LoggingConfig
 
 from deployments.embedder import Embedder
 from deployments.gateway import Gateway
+from deployments.gateway.external import external_upstreams
 from deployments.semantic_cache import SemanticCache
 from deployments.serve_platform import config_file, listening_host
 from serve_app.auth import KeyRecord, load_records
@@ -64,7 +66,7 @@ def build_graph(
     settings: Settings, environment: Mapping[str, str], *, engine: EngineBuilder
 ) -> serve.Application:
     """Wire the deployments. ``engine`` makes a model's engine deployment: tests give another one here."""
-    engines = {model.id: engine(model) for model in settings.models}
+    engines = {model.id: engine(model) for model in settings.models if model.engine is not None}
     embedder = _embedder(settings)
     cache = _semantic_cache(settings, embedder)
     return _deployment(
@@ -75,7 +77,14 @@ def build_graph(
         # As long as the slowest engine: a replaced gateway lets its streams end.
         graceful_shutdown_timeout_s=max(model.drain_timeout_s for model in settings.models) + DRAIN_MARGIN_S,
         ray_actor_options={"num_cpus": settings.gateway.num_cpus},
-    ).bind(settings, key_records(settings, environment), engines, embedder, cache)
+    ).bind(
+        settings,
+        key_records(settings, environment),
+        engines,
+        external=external_upstreams(settings, environment),
+        embedder=embedder,
+        cache=cache,
+    )
 
 
 def build_engine(model: ModelSettings) -> serve.Application:

@@ -10,9 +10,12 @@
     ├── BodyTimeout            408  the client stopped in the middle of its body
     ├── BodyTooLarge           413
     ├── OverCapacity           429  with ``Retry-After``
-    ├── UpstreamFailed         502  the engine broke before the first byte
+    ├── SlowReader             408  the client does not read its stream
+    ├── UpstreamRefused        4xx  the engine's own refusal, passed on with its status
+    ├── UpstreamFailed         502  the engine broke
     ├── NoReplica              503  no engine replica can take the request now
     ├── CacheUnavailable       503  only /admin/cache: a request never fails for the cache
+    ├── UpstreamTimeout        504  the engine did not begin in time
     └── DeadlineExceeded       504
 
 ``SettingsError`` is raised at start-up and never answers a request.
@@ -20,7 +23,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -36,7 +39,7 @@ class PromptlyError(Exception):
     ``param`` names the field, header or setting that was wrong; ``code`` is the machine-readable reason.
     """
 
-    status: ClassVar[int] = 500
+    status: int = 500
     type: ClassVar[str] = "internal_error"
 
     def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
@@ -136,9 +139,50 @@ class OverCapacity(PromptlyError):
         return {"retry-after": str(self.retry_after_s)}
 
 
+class SlowReader(PromptlyError):
+    status = 408
+    type = "timeout_error"
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(
+            f"The stream is {limit_bytes} bytes ahead of its reader (limits.max_stream_buffer_bytes).",
+            code="slow_reader",
+        )
+
+
+class UpstreamRefused(PromptlyError):
+    """An engine's own 4xx. ``content`` is its error in OpenAI's shape."""
+
+    type = "invalid_request_error"
+
+    def __init__(self, status: int, content: bytes, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(f"The engine answered {status}.", code="upstream_refused")
+        self.status = status
+        self._content = content
+        self._headers = dict(headers or {})
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return self._headers
+
+    def body(self) -> bytes:
+        return self._content
+
+
 class UpstreamFailed(PromptlyError):
     status = 502
     type = "upstream_error"
+
+
+class EngineError(UpstreamFailed):
+    """An engine's own 5xx. ``content`` is its error in OpenAI's shape."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__("The engine failed.", code="upstream_failed")
+        self._content = content
+
+    def body(self) -> bytes:
+        return self._content
 
 
 class NoReplica(PromptlyError):
@@ -153,6 +197,15 @@ class NoReplica(PromptlyError):
 class CacheUnavailable(PromptlyError):
     status = 503
     type = "unavailable_error"
+
+
+class UpstreamTimeout(PromptlyError):
+    status = 504
+    type = "timeout_error"
+
+    def __init__(self, timeout_s: float) -> None:
+        message = f"The engine did not begin to answer within {timeout_s:g} s (limits.first_token_timeout_s)."
+        super().__init__(message, code="first_token_timeout")
 
 
 class DeadlineExceeded(PromptlyError):

@@ -40,6 +40,11 @@ class Admin:
             {name: asdict(window) for name, window in self._services.latency.summary().items()}
         )
 
+    async def traffic(self, exchange: Exchange) -> None:
+        """What became of the requests of this gateway, since it started."""
+        self._services.identify_admin(exchange)
+        await exchange.respond_json(asdict(self._services.traffic))
+
     async def cache(self, exchange: Exchange) -> None:
         """``GET``: statistics, or the entries that fit the query. ``DELETE``: remove what fits."""
         self._services.identify_admin(exchange)
@@ -120,6 +125,9 @@ def _member(member: Member, now: float) -> dict[str, Any]:
         "waiting": report.waiting,
         "kv_cache_usage": round(report.kv_cache_usage, 4),
         "capacity": report.capacity,
+        "limit": member.limit,
+        "priority": report.priority,
         "in_flight": member.in_flight,
+        "service_s": round(member.pace.service_s, 4) if member.pace.ends else None,
         "reported_ago_s": round(now - member.reported_at, 3),
     }

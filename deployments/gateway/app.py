@@ -10,18 +10,20 @@ from starlette.types import Receive, Scope, Send
 
 from deployments.gateway.admin import Admin
 from deployments.gateway.catalogue import Catalogue
+from deployments.gateway.dispatch import Dispatcher
 from deployments.gateway.embeddings import EmbeddingsEndpoint
+from deployments.gateway.flights import Flights
 from deployments.gateway.generation import GenerationEndpoint
 from deployments.gateway.http import ClientGone, Exchange, Handler
 from deployments.gateway.passthrough import PassThrough
-from deployments.gateway.relay import Relay
 from deployments.gateway.services import Services
+from deployments.gateway.verbatim import Verbatim
 from deployments.telemetry import RequestTracer
 from serve_app.errors import MethodNotAllowed, NotFound, OverCapacity, PromptlyError
 from serve_app.headers import require_utf8
 from serve_app.openai.requests import Endpoint
 
-ALWAYS_ANSWERED = frozenset({"/health", "/ready", "/admin/fleet", "/admin/latency"})
+ALWAYS_ANSWERED = frozenset({"/health", "/ready", "/admin/fleet", "/admin/latency", "/admin/traffic"})
 
 logger = logging.getLogger("ray.serve")
 
@@ -52,10 +54,10 @@ class Paths:
 class GatewayApp:
     """Counts, times and traces every request, and turns errors into OpenAI-shaped responses."""
 
-    def __init__(self, services: Services, relay: Relay, tracer: RequestTracer | None) -> None:
+    def __init__(self, services: Services, dispatcher: Dispatcher, tracer: RequestTracer | None) -> None:
         self._services = services
         self._tracer = tracer
-        self._paths = _paths(services, relay)
+        self._paths = _paths(services, dispatcher, tracer)
         self._active = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -108,13 +110,15 @@ class GatewayApp:
             self._tracer.finish(exchange.span, timeline, attributes)
 
 
-def _paths(services: Services, relay: Relay) -> Paths:
-    catalogue, admin = Catalogue(services), Admin(services)
-    other = PassThrough(services, relay)
+def _paths(services: Services, dispatcher: Dispatcher, tracer: RequestTracer | None) -> Paths:
+    catalogue, admin, flights = Catalogue(services), Admin(services), Flights()
+    verbatim = Verbatim(dispatcher, tracer)
+    other = PassThrough(services, verbatim)
     paths = Paths()
     for endpoint in Endpoint:
-        paths.add(endpoint.value, ("POST",), GenerationEndpoint(endpoint, services, relay))
-    paths.add("/v1/embeddings", ("POST",), EmbeddingsEndpoint(services, relay))
+        generation = GenerationEndpoint(endpoint, services, dispatcher, flights, tracer)
+        paths.add(endpoint.value, ("POST",), generation)
+    paths.add("/v1/embeddings", ("POST",), EmbeddingsEndpoint(services, verbatim))
     paths.add("/v1/models", ("GET",), catalogue.list_models)
     paths.add("/v1/models/{model:path}", ("GET",), catalogue.one_model)
     paths.add("/health", ("GET",), catalogue.health)
@@ -122,6 +126,7 @@ def _paths(services: Services, relay: Relay) -> Paths:
     paths.add("/admin/cache", ("GET", "DELETE"), admin.cache)
     paths.add("/admin/fleet", ("GET",), admin.fleet)
     paths.add("/admin/latency", ("GET",), admin.latency)
+    paths.add("/admin/traffic", ("GET",), admin.traffic)
     for path in ("/v1/{rest:path}", "/tokenize", "/detokenize"):
         paths.add(path, ("POST", "GET", "DELETE", "PUT", "PATCH"), other)
     return paths

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from ray.serve.handle import DeploymentHandle
 from deployments.serve_platform import cause_of
 from serve_app.breaker import Breaker
 from serve_app.cache.controls import CacheControls
-from serve_app.cache.entry import CacheEntry, CacheQuery, CacheStats, Hit, Lookup, Selection
+from serve_app.cache.entry import CacheEntry, CacheQuery, CacheStats, Hit, Selection
 from serve_app.cache.exact import ExactTier
 from serve_app.cache.keys import CacheKey
 from serve_app.embedding import Embedding
@@ -82,17 +83,27 @@ class CacheClient:
     def queued_writes(self) -> int:
         return self._writes.qsize()
 
-    async def look_up(self, key: CacheKey, controls: CacheControls, timeline: Timeline) -> Lookup:
-        """The first tier that has an answer; never raises, never takes longer than the budget."""
+    def exact(self, key: CacheKey, controls: CacheControls, timeline: Timeline) -> Hit | None:
+        """The very same request's answer, if this gateway holds it in memory."""
         now = time.time()
         with timeline.step("exact"):
             entry = self._exact.get(key.entry_id, now)
-        if entry is not None and entry.is_fresh(now, controls.max_age_s):
-            self.counters.exact += 1
-            return Lookup(Hit(entry))
-        found = await self._look_further(key, controls, timeline)
-        self._count(found.hit)
-        return found
+        if entry is None or not entry.is_fresh(now, controls.max_age_s):
+            return None
+        self.counters.exact += 1
+        return Hit(entry)
+
+    async def look_up(
+        self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Callable[[bytes], None]
+    ) -> Hit | None:
+        """What the store has; never raises, never takes longer than the budget. ``keep`` is given the text's
+        vector as soon as it is made, so that a look-up that is cancelled later was not for nothing."""
+        hit = None
+        try:
+            hit = await self._look_further(key, controls, timeline, keep)
+        finally:
+            self._count(hit)
+        return hit
 
     def store(self, key: CacheKey, controls: CacheControls, answer: Answer, vector: bytes | None) -> None:
         """Queue a complete answer. A full queue drops it: the next miss will bring it again."""
@@ -124,23 +135,29 @@ class CacheClient:
         for task in self._tasks:
             task.cancel()
 
-    async def _look_further(self, key: CacheKey, controls: CacheControls, timeline: Timeline) -> Lookup:
+    async def _look_further(
+        self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Callable[[bytes], None]
+    ) -> Hit | None:
         if not self._breaker.allows(time.monotonic()):
-            return Lookup()
+            return None
         try:
             async with asyncio.timeout(self._settings.lookup_budget_ms / 1000):
-                found = await self._ask(key, controls, timeline)
+                hit = await self._ask(key, controls, timeline, keep)
         except Exception as error:  # whatever the embedder or the store raises, a request goes on
             self._failed(error)
-            return Lookup()
+            return None
         self._breaker.succeeded()
-        return found
+        return hit
 
-    async def _ask(self, key: CacheKey, controls: CacheControls, timeline: Timeline) -> Lookup:
+    async def _ask(
+        self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Callable[[bytes], None]
+    ) -> Hit | None:
         vector = None
         if key.semantic:
             with timeline.step("embed"):
                 vector = await self._embed(key.text)
+            if vector is not None:
+                keep(vector)
         with timeline.step("search"):
             query = CacheQuery(
                 key.entry_id, key.partition, key.text, vector, controls.threshold, controls.max_age_s
@@ -149,7 +166,7 @@ class CacheClient:
         # A hit from before a purge that is known here by now must not stay in memory.
         if hit is not None and hit.similarity is None and self._follow(hit.epoch):
             self._exact.put(hit.entry)
-        return Lookup(hit, vector)
+        return hit
 
     async def _embed(self, text: str) -> bytes | None:
         """``None`` for a text that the embedder cannot read whole: its vector would stand for its

@@ -10,18 +10,22 @@ from typing import Any
 
 from ray.serve.handle import DeploymentHandle
 
+from deployments.gateway.admission import Admission
 from deployments.gateway.app import GatewayApp
 from deployments.gateway.cache_client import CacheClient
+from deployments.gateway.dispatch import Dispatcher
+from deployments.gateway.external import ExternalUpstream
 from deployments.gateway.fleet_watch import FleetWatch
-from deployments.gateway.relay import Relay
 from deployments.gateway.services import Services
 from deployments.gateway.upstream import UpstreamPool
 from deployments.telemetry import tracer_from_environment
 from serve_app.auth import KeyRecord, KeyRing
 from serve_app.fleet import FleetTable
+from serve_app.hedging import Hedge
 from serve_app.latency import LatencyWindows
-from serve_app.routing import POLICIES
+from serve_app.routing import POLICIES, Router
 from serve_app.settings import Settings
+from serve_app.traffic import Traffic
 
 PRIME_RETRY_S = 0.5
 
@@ -40,13 +44,14 @@ class Gateway:
         settings: Settings,
         key_records: Sequence[KeyRecord] | None,
         engines: Mapping[str, DeploymentHandle[Any]],
+        *,
+        external: Sequence[ExternalUpstream] = (),
         embedder: DeploymentHandle[Any] | None = None,
         cache: DeploymentHandle[Any] | None = None,
     ) -> None:
-        fleet = FleetTable(engines)
+        fleet = FleetTable({model.id: model.max_requests_per_replica for model in settings.models})
         self._upstream = UpstreamPool()
         self._tracer = tracer_from_environment(os.environ)
-        self._watch = FleetWatch(engines, fleet, self._upstream, settings.gateway.fleet_poll_s)
         self._services = Services(
             settings=settings,
             keys=None if key_records is None else KeyRing(key_records),
@@ -54,13 +59,40 @@ class Gateway:
             cache=_cache_client(settings, embedder, cache),
             embedder=embedder,
             latency=LatencyWindows(),
+            routers=_routers(settings),
+            traffic=Traffic(),
         )
-        policy = POLICIES[settings.gateway.routing]
-        self._relay = Relay(fleet, policy, self._upstream, self._tracer)
+        self._admissions = {
+            model: Admission(model, fleet, router, settings.limits, self._services.traffic)
+            for model, router in self._services.routers.items()
+        }
+        self._watch = FleetWatch(
+            engines=engines,
+            external=external,
+            fleet=fleet,
+            upstream=self._upstream,
+            period_s=settings.gateway.fleet_poll_s,
+            changed=self._fleet_changed,
+        )
+        self._dispatcher = Dispatcher(
+            admissions=self._admissions,
+            hedges=_hedges(settings),
+            fleet=fleet,
+            upstream=self._upstream,
+            limits=settings.limits,
+            max_attempts=settings.gateway.max_attempts,
+            traffic=self._services.traffic,
+        )
         self._priming = asyncio.get_running_loop().create_task(self._prime())
 
     async def __serve_build_asgi_app__(self) -> GatewayApp:
-        return GatewayApp(self._services, self._relay, self._tracer)
+        return GatewayApp(self._services, self._dispatcher, self._tracer)
+
+    def _fleet_changed(self, model: str) -> None:
+        """Members that are gone are forgotten; room that has come is given to those in line."""
+        names = [member.name for member in self._services.fleet.members(model)]
+        self._services.routers[model].keep(names)
+        self._admissions[model].wake()
 
     async def _prime(self) -> None:
         """Go every way once that a request will go; until then ``/ready`` says no."""
@@ -92,3 +124,16 @@ def _cache_client(
     if settings.cache is None or embedder is None or cache is None:
         return None
     return CacheClient(settings.cache, embedder, cache)
+
+
+def _routers(settings: Settings) -> dict[str, Router]:
+    default = settings.gateway.routing
+    return {model.id: Router(POLICIES[model.routing or default]) for model in settings.models}
+
+
+def _hedges(settings: Settings) -> dict[str, Hedge]:
+    return {
+        model.id: Hedge(model.hedge.max_share, model.hedge.quantile)
+        for model in settings.models
+        if model.hedge is not None
+    }

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from deployments.gateway.http import Exchange
-from deployments.gateway.relay import Relay
 from deployments.gateway.services import Services
+from deployments.gateway.verbatim import Verbatim
 from deployments.serve_platform import CALL_ERRORS, cause_of
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.errors import BadRequest, NoReplica
@@ -23,9 +23,9 @@ logger = logging.getLogger("ray.serve")
 class EmbeddingsEndpoint:
     """The embedder's own model is answered here; an engine's model (a pooling model) is relayed to."""
 
-    def __init__(self, services: Services, relay: Relay) -> None:
+    def __init__(self, services: Services, verbatim: Verbatim) -> None:
         self._services = services
-        self._relay = relay
+        self._verbatim = verbatim
 
     async def __call__(self, exchange: Exchange) -> None:
         self._services.identify(exchange)
@@ -38,7 +38,7 @@ class EmbeddingsEndpoint:
             await exchange.run(self._embed(exchange, embedding_request(fields)), timeout_s)
             return
         self._services.fingerprint(model)  # refuses an unknown one
-        await exchange.run(self._relay.verbatim(exchange, model, body), timeout_s)
+        await self._verbatim.relay(exchange, model, body, fields, timeout_s)
 
     async def _embed(self, exchange: Exchange, request: EmbeddingRequest) -> None:
         info, embeddings = await self._call(exchange, request.texts)

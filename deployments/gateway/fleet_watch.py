@@ -1,42 +1,54 @@
-"""Keeps the fleet table current: asks every engine for its load a few times a second."""
+"""Keeps the fleet table current: asks every engine for its load a few times a second, and every external
+upstream for its health every few seconds."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ray.serve.handle import DeploymentHandle
 
+from deployments.gateway.external import ExternalUpstream
 from deployments.gateway.upstream import UpstreamPool
 from deployments.serve_platform import ask_every_replica
-from serve_app.fleet import EngineReport, FleetTable
+from serve_app.fleet import EngineReport, EngineState, FleetTable
 
 POLL_TIMEOUT_S = 1.0
 FORGET_AFTER_S = 5.0
 """How long a member is believed that does not answer (it hangs, or the controller restarts)."""
 
+HEALTH_PATH = "/health"
+
 logger = logging.getLogger("ray.serve")
+
+Changed = Callable[[str], None]
+"""Told the model whose members were looked at."""
 
 
 class FleetWatch:
-    """One polling loop per model; a slow model does not delay another's."""
+    """One loop per model and per external upstream; a slow one does not delay another."""
 
     def __init__(
         self,
-        handles: Mapping[str, DeploymentHandle[Any]],
+        *,
+        engines: Mapping[str, DeploymentHandle[Any]],
+        external: Sequence[ExternalUpstream],
         fleet: FleetTable,
         upstream: UpstreamPool,
         period_s: float,
+        changed: Changed,
     ) -> None:
         self._fleet = fleet
         self._upstream = upstream
         self._period_s = period_s
-        self._touching: set[asyncio.Task[None]] = set()
-        loop = asyncio.get_running_loop()
-        self._loops = [loop.create_task(self._watch(model, handle)) for model, handle in handles.items()]
+        self._changed = changed
+        self._touching: set[asyncio.Task[bool]] = set()
+        self._loops = [_task(self._watch(model, handle)) for model, handle in engines.items()]
+        self._loops += [_task(self._watch_external(each)) for each in external]
 
     def stop(self) -> None:
         for task in [*self._loops, *self._touching]:
@@ -53,6 +65,7 @@ class FleetWatch:
                 logger.warning("fleet poll of %s failed: %s", model, type(error).__name__)
                 if time.monotonic() - answered_at > FORGET_AFTER_S:
                     self._fleet.update(model, [], time.monotonic())
+            self._changed(model)
             await asyncio.sleep(self._period_s)
 
     def _learn(self, model: str, reports: list[EngineReport], silent: int, now: float) -> None:
@@ -62,6 +75,22 @@ class FleetWatch:
         keep_since = now - FORGET_AFTER_S if silent else now
         for member in self._fleet.update(model, reports, now, keep_since=keep_since):
             # Connect ahead of the first request, beside the poll: a new member may hang.
-            task = asyncio.get_running_loop().create_task(self._upstream.touch(member))
+            task = _task(self._upstream.is_healthy(member.report, HEALTH_PATH))
             self._touching.add(task)
             task.add_done_callback(self._touching.discard)
+
+    async def _watch_external(self, external: ExternalUpstream) -> None:
+        report = external.report
+        while True:
+            healthy = await self._upstream.is_healthy(report, external.health_target)
+            state = EngineState.READY if healthy else EngineState.FAILED
+            if state is not report.state:
+                logger.warning("upstream %s of %s: %s", report.replica_id, report.model, state.value)
+            report = replace(report, state=state)
+            self._fleet.learn(report, time.monotonic())
+            self._changed(report.model)
+            await asyncio.sleep(external.health_period_s)
+
+
+def _task(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    return asyncio.get_running_loop().create_task(work)

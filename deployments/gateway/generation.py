@@ -1,21 +1,27 @@
-"""Chat and text completions: decide (admit, look up, route), execute (replay or relay), record."""
+"""Chat and text completions: decide (admit, look up, join, start), execute (replay or relay), record."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from dataclasses import dataclass, field
-from typing import Any
-
-import msgspec
+from dataclasses import dataclass
+from functools import partial
 
 from deployments.gateway.cache_client import CacheClient
+from deployments.gateway.call import Call, deadline_of, forwarded_headers, target_of
+from deployments.gateway.dispatch import Dispatcher
+from deployments.gateway.flights import FlightKey, Flights, Reader
 from deployments.gateway.http import EVENT_STREAM, Exchange
-from deployments.gateway.relay import Relay
+from deployments.gateway.live_answer import LiveAnswer
+from deployments.gateway.relay import relay
 from deployments.gateway.services import Services
+from deployments.telemetry import RequestTracer
+from serve_app.admission import request_priority
 from serve_app.auth import Identity
 from serve_app.cache.controls import CacheControls, parse_controls
-from serve_app.cache.entry import Hit, Lookup
+from serve_app.cache.entry import Hit
 from serve_app.cache.keys import CacheKey, cache_key
+from serve_app.failover import wants_failover
 from serve_app.openai import replay
 from serve_app.openai.answers import Answer, answer_from_json, answer_from_stream
 from serve_app.openai.requests import Endpoint, ParsedRequest, parse_generation
@@ -23,74 +29,192 @@ from serve_app.openai.requests import Endpoint, ParsedRequest, parse_generation
 
 @dataclass(slots=True)
 class Generation:
-    """One generating request from admission to its record."""
+    """One generating request from admission to its record. ``vector`` is the text's embedding once a look-up
+    has made it, kept for storing the answer."""
 
     exchange: Exchange
     identity: Identity
     request: ParsedRequest
     key: CacheKey | None
     controls: CacheControls
+    priority: int
+    failover: bool
     timeout_s: float
     cache_status: str = "bypass"
-    lookup: Lookup = field(default_factory=Lookup)
+    vector: bytes | None = None
 
     @property
     def may_store(self) -> bool:
         return self.key is not None and self.controls.write
 
     @property
+    def flight_key(self) -> FlightKey | None:
+        """``None`` for an answer of this request alone: it is not cacheable, or wants a fresh one."""
+        if self.key is None or not (self.controls.read and self.controls.write):
+            return None
+        return self.key.entry_id, self.request.generation.wants_stream
+
+    @property
+    def asks_for_usage(self) -> bool:
+        """The engine is asked for usage on every stream that may be stored: an entry needs it."""
+        return self.may_store and self.request.generation.wants_stream
+
+    @property
     def hides_usage(self) -> bool:
-        """The engine is asked for usage that the client did not ask for (see ``UsageFilter``)."""
-        generation = self.request.generation
-        return self.may_store and generation.wants_stream and not generation.wants_usage
+        """The client did not ask for the usage that the engine was asked for (see ``UsageFilter``)."""
+        return self.asks_for_usage and not self.request.generation.wants_usage
 
 
 class GenerationEndpoint:
     """``POST`` on one of the two generating endpoints."""
 
-    def __init__(self, endpoint: Endpoint, services: Services, relay: Relay) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        services: Services,
+        dispatcher: Dispatcher,
+        flights: Flights,
+        tracer: RequestTracer | None,
+    ) -> None:
         self._endpoint = endpoint
         self._services = services
-        self._relay = relay
+        self._dispatcher = dispatcher
+        self._flights = flights
+        self._tracer = tracer
 
     async def __call__(self, exchange: Exchange) -> None:
         generation = await self._admit(exchange)
         try:
-            hit = await self._look_up(generation)
-            if hit is not None:
-                await self._replay(generation, hit)
-            else:
-                await self._generate(generation)
+            await exchange.run(self._answer(generation), generation.timeout_s)
         finally:
             self._record(generation)
 
     async def _admit(self, exchange: Exchange) -> Generation:
         """Authenticate, read and parse once. Raises what the client did wrong."""
         with exchange.timeline.step("admit"):
-            identity = self._services.identify(exchange)
+            services = self._services
+            identity = services.identify(exchange)
             controls = parse_controls(exchange.headers)
-            timeout_s = self._services.timeout_s(exchange)
-            body = await exchange.read_body(self._services.settings.limits.max_body_bytes)
+            priority = request_priority(exchange.headers)
+            failover = wants_failover(exchange.headers, services.settings.gateway.failover)
+            timeout_s = services.timeout_s(exchange)
+            body = await exchange.read_body(services.settings.limits.max_body_bytes)
             request = parse_generation(self._endpoint, body)
-            fingerprint = self._services.fingerprint(request.model)
+            fingerprint = services.fingerprint(request.model)
             key = self._cache_key(request, identity, fingerprint)
-            return Generation(exchange, identity, request, key, controls, timeout_s)
+            return Generation(exchange, identity, request, key, controls, priority, failover, timeout_s)
 
     def _cache_key(self, request: ParsedRequest, identity: Identity, fingerprint: str) -> CacheKey | None:
         if self._services.cache is None or request.model in self._services.uncached_models:
             return None
         return cache_key(request, identity.tenant, fingerprint)
 
-    async def _look_up(self, generation: Generation) -> Hit | None:
-        cache = self._services.cache
-        if cache is None or generation.key is None:
-            return None
+    async def _answer(self, generation: Generation) -> None:
+        """Decide what answers, and let it."""
+        found = await self._decide(generation)
+        if isinstance(found, Hit):
+            await self._replay(generation, found)
+        else:
+            await self._relay(generation, found)
+
+    async def _decide(self, generation: Generation) -> Hit | Reader:
+        """The first tier that can answer: memory, an identical request in flight, the store, an engine.
+
+        The look-up goes beside the engine while the fleet has room, before it otherwise.
+        """
+        cache, key = self._services.cache, generation.key
+        if cache is None or key is None:
+            return self._start(generation)
         generation.cache_status = "miss"
         if not generation.controls.read:
-            return None
-        timeline = generation.exchange.timeline
-        generation.lookup = await cache.look_up(generation.key, generation.controls, timeline)
-        return generation.lookup.hit
+            return self._start(generation)
+        hit = cache.exact(key, generation.controls, generation.exchange.timeline)
+        if hit is not None:
+            return hit
+        joined = self._join(generation)
+        if joined is not None:
+            return joined
+        if self._services.settings.cache_races and self._dispatcher.has_room(generation.request.model):
+            return await self._race(generation, cache, key)
+        hit = await self._look_up(generation, cache, key)
+        return hit or self._join(generation) or self._start(generation)
+
+    def _join(self, generation: Generation) -> Reader | None:
+        """A place in the stream of an identical request."""
+        key = generation.flight_key
+        reader = self._flights.join(key) if key is not None else None
+        if reader is not None:
+            generation.cache_status = "joined"
+            self._services.traffic.joined += 1
+        return reader
+
+    async def _look_up(self, generation: Generation, cache: CacheClient, key: CacheKey) -> Hit | None:
+        def keep(vector: bytes) -> None:
+            generation.vector = vector
+
+        return await cache.look_up(key, generation.controls, generation.exchange.timeline, keep)
+
+    async def _race(self, generation: Generation, cache: CacheClient, key: CacheKey) -> Hit | Reader:
+        """Look-up and engine at once; the first with something to say wins, the other is cancelled."""
+        self._services.traffic.raced += 1
+        reader = self._start(generation)
+        lookup = asyncio.ensure_future(self._look_up(generation, cache, key))
+        begun = asyncio.ensure_future(reader.begun())
+        try:
+            await asyncio.wait({lookup, begun}, return_when=asyncio.FIRST_COMPLETED)
+            if begun.done() and begun.exception() is None:
+                return reader
+            hit = await lookup
+            if hit is None:
+                return reader
+            self._services.traffic.race_hits += 1
+            reader.leave()
+            return hit
+        except BaseException:
+            reader.leave()
+            raise
+        finally:
+            lookup.cancel()
+            begun.cancel()
+            await asyncio.gather(lookup, begun, return_exceptions=True)
+
+    def _start(self, generation: Generation) -> Reader:
+        """Ask an engine. Others may join where an identical request could be answered alike."""
+        settings = self._services.settings
+        key = generation.flight_key if settings.cache_joins else None
+        keep = settings.limits.max_stream_buffer_bytes if generation.may_store else 0
+        opening = self._dispatcher.open(self._call(generation))
+        landed = partial(self._store, generation) if generation.may_store else None
+        return self._flights.start(key, opening, keep, landed)
+
+    def _call(self, generation: Generation) -> Call:
+        exchange, request = generation.exchange, generation.request
+        session = exchange.headers.get(self._services.settings.gateway.session_header)
+        return Call(
+            model=request.model,
+            method=exchange.method,
+            target=target_of(exchange),
+            body=request.body,
+            fields=request.fields,
+            headers=forwarded_headers(exchange, self._tracer),
+            routing=self._services.routers[request.model].describe(request, session),
+            priority=generation.priority,
+            deadline=deadline_of(exchange, generation.timeout_s),
+            timeline=exchange.timeline,
+            request=request,
+            failover=generation.failover,
+            include_usage=generation.hides_usage,
+        )
+
+    async def _relay(self, generation: Generation, reader: Reader) -> None:
+        exchange = generation.exchange
+        exchange.response_headers["x-cache"] = generation.cache_status
+        try:
+            answer = await reader.begun()
+            cut = await relay(exchange, answer, reader, hide_usage=generation.hides_usage)
+            self._services.traffic.cut += cut is not None
+        finally:
+            reader.leave()
 
     async def _replay(self, generation: Generation, hit: Hit) -> None:
         """Answer from the cache, in the shape that was asked for."""
@@ -112,37 +236,16 @@ class GenerationEndpoint:
         await exchange.start(200, EVENT_STREAM)
         await exchange.write(b"".join(events), more=False)
 
-    async def _generate(self, generation: Generation) -> None:
-        """Relay the engine's answer while the client stays and the deadline allows."""
-        exchange = generation.exchange
-        exchange.response_headers["x-cache"] = generation.cache_status
-        await exchange.run(self._relay_and_store(generation), generation.timeout_s)
-
-    async def _relay_and_store(self, generation: Generation) -> None:
-        body = _with_usage(generation.request) if generation.hides_usage else generation.request.body
-        limit = self._record_limit(generation)
-        recorded = await self._relay.generation(
-            generation.exchange,
-            generation.request,
-            body,
-            hide_usage=generation.hides_usage,
-            record_limit=limit,
-        )
-        if recorded is not None and generation.may_store:
-            self._store(generation, recorded)
-
-    def _record_limit(self, generation: Generation) -> int:
-        """Bytes of a response worth keeping: JSON and SSE framing around an entry's own limit."""
-        cache = self._services.settings.cache
-        return 64 * cache.max_entry_bytes if cache is not None and generation.may_store else 0
-
-    def _store(self, generation: Generation, recorded: list[bytes]) -> None:
-        answer = _read_answer(generation.request, recorded)
-        cache: CacheClient | None = self._services.cache
-        if answer is None or cache is None or generation.key is None:
+    def _store(self, generation: Generation, answer: LiveAnswer, recorded: list[bytes]) -> None:
+        """Queue a complete answer for the store, also when the client that asked first has left."""
+        cache, key = self._services.cache, generation.key
+        if cache is None or key is None or answer.status != 200:
+            return
+        read = _read_answer(generation.request, recorded)
+        if read is None:
             return
         start_ns = time.time_ns()
-        cache.store(generation.key, generation.controls, answer, generation.lookup.vector)
+        cache.store(key, generation.controls, read, generation.vector)
         generation.exchange.timeline.add("store", start_ns)
 
     def _record(self, generation: Generation) -> None:
@@ -158,13 +261,6 @@ def _read_answer(request: ParsedRequest, recorded: list[bytes]) -> Answer | None
     if request.generation.wants_stream:
         return answer_from_stream(request.endpoint, recorded)
     return answer_from_json(request.endpoint, b"".join(recorded))
-
-
-def _with_usage(request: ParsedRequest) -> bytes:
-    """The body with ``stream_options.include_usage`` set."""
-    fields: dict[str, Any] = dict(request.fields)
-    fields["stream_options"] = {**(fields.get("stream_options") or {}), "include_usage": True}
-    return msgspec.json.encode(fields)
 
 
 def _hit_headers(hit: Hit, exchange: Exchange) -> dict[str, str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from deployments.gateway.http import Exchange
-from deployments.gateway.relay import Relay
 from deployments.gateway.services import Services
+from deployments.gateway.verbatim import Verbatim
 from serve_app.errors import NotFound
 from serve_app.openai.requests import parse_json, required_string
 
@@ -15,9 +15,9 @@ DOTS = frozenset({".", ".."})
 class PassThrough:
     """The model named in the JSON body decides where a request goes."""
 
-    def __init__(self, services: Services, relay: Relay) -> None:
+    def __init__(self, services: Services, verbatim: Verbatim) -> None:
         self._services = services
-        self._relay = relay
+        self._verbatim = verbatim
 
     async def __call__(self, exchange: Exchange) -> None:
         self._services.identify(exchange)
@@ -25,7 +25,8 @@ class PassThrough:
             raise NotFound(f"No such path: {exchange.method} {exchange.path}.", code="not_found")
         timeout_s = self._services.timeout_s(exchange)
         body = await exchange.read_body(self._services.settings.limits.max_body_bytes)
-        model = required_string(parse_json(body), "model")
+        fields = parse_json(body)
+        model = required_string(fields, "model")
         self._services.fingerprint(model)  # refuses an unknown one
         exchange.response_headers["x-cache"] = "bypass"
-        await exchange.run(self._relay.verbatim(exchange, model, body), timeout_s)
+        await self._verbatim.relay(exchange, model, body, fields, timeout_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +15,10 @@ from serve_app.deadline import request_timeout_s
 from serve_app.errors import Forbidden, UnknownModel
 from serve_app.fleet import FleetTable
 from serve_app.latency import LatencyWindows
+from serve_app.routing import Router
 from serve_app.settings import Settings
 from serve_app.settings.fingerprint import fingerprint
+from serve_app.traffic import Traffic
 
 
 @dataclass(slots=True)
@@ -28,6 +31,8 @@ class Services:
     cache: CacheClient | None
     embedder: DeploymentHandle[Any] | None
     latency: LatencyWindows
+    routers: Mapping[str, Router]
+    traffic: Traffic
     primed: bool = False
     fingerprints: dict[str, str] = field(init=False)
     uncached_models: frozenset[str] = field(init=False)

@@ -6,15 +6,14 @@ This is the one place that knows aiohttp.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import aiohttp
 from yarl import URL
 
-from deployments.listener import SECRET_HEADER
 from serve_app.errors import UpstreamFailed
-from serve_app.fleet import Member
+from serve_app.fleet import EngineReport
 
 CONNECT_TIMEOUT_S = 2.0
 IDLE_CONNECTION_S = 60.0
@@ -24,7 +23,7 @@ READ_BUFFER = 1 << 16
 """Bytes read ahead of a slow client; beyond twice this the engine's socket is not read (back-pressure)."""
 
 
-class ConnectionRefused(Exception):
+class ConnectionRefused(UpstreamFailed):
     """No connection came about, so nothing was sent: the request can safely go to another member."""
 
 
@@ -33,29 +32,44 @@ class UpstreamResponse:
 
     def __init__(self, response: aiohttp.ClientResponse, first: bytes) -> None:
         self._response = response
+        self._first: bytes | None = first
         self.first = first
         self.status = response.status
+        self.headers = response.headers
         self.content_type = response.headers.get("content-type", "application/json")
 
     @property
     def is_stream(self) -> bool:
         return self.content_type.startswith("text/event-stream")
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The body, the first bytes included, as it arrives.
+    async def read_some(self) -> bytes:
+        """The next bytes of the body, the first ones included; ``b""`` at its end. May be cancelled without
+        losing anything.
 
         Raises:
             UpstreamFailed: the connection broke before the end.
         """
+        if self._first is not None:
+            first, self._first = self._first, None
+            if first:
+                return first
         with _translated():
-            chunk = self.first
-            while chunk:
-                yield chunk
-                chunk = await self._response.content.readany()
+            return await self._response.content.readany()
 
     async def read(self) -> bytes:
-        """The whole body."""
-        return b"".join([chunk async for chunk in self.chunks()])
+        """The rest of the body."""
+        parts: list[bytes] = []
+        while part := await self.read_some():
+            parts.append(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Gives the connection back if the body was read to its end; else closes it, which aborts the request
+        at the engine."""
+        if self._response.content.at_eof():
+            self._response.release()
+        else:
+            self._response.close()
 
 
 class UpstreamPool:
@@ -63,25 +77,24 @@ class UpstreamPool:
 
     def __init__(self) -> None:
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S)
-        # No total timeout: a request's own deadline bounds it (see Exchange.run).
+        # No total timeout: phases and a request's own deadline bound it (see Dispatcher and Exchange.run).
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
         self._session = aiohttp.ClientSession(
             connector=connector, timeout=timeout, auto_decompress=False, read_bufsize=READ_BUFFER
         )
 
-    @asynccontextmanager
-    async def request(
-        self, member: Member, method: str, target: str, body: bytes, headers: dict[str, str]
-    ) -> AsyncIterator[UpstreamResponse]:
+    async def open(
+        self, report: EngineReport, method: str, target: str, body: bytes, headers: dict[str, str]
+    ) -> UpstreamResponse:
         """Send a request and wait for the first bytes of the body. ``target`` is path and query, encoded.
-        Leaving early closes the connection, which aborts the request at the engine.
+        The caller closes the response; a wait that is cancelled closes it here.
 
         Raises:
             ConnectionRefused: nobody listens there.
             UpstreamFailed: the connection broke, or what came was no HTTP.
         """
-        url = URL(member.report.url + target, encoded=True)  # as it is: no dots resolved, nothing decoded
-        sent = headers | {SECRET_HEADER: member.report.secret, "accept-encoding": "identity"}
+        url = URL(report.url + _target(report, target), encoded=True)  # no dots resolved, nothing decoded
+        sent = headers | dict(report.headers) | {"accept-encoding": "identity"}
         with _translated():
             response = await self._session.request(
                 method, url, data=body or None, headers=sent, allow_redirects=False
@@ -89,27 +102,33 @@ class UpstreamPool:
         try:
             with _translated():
                 first = await response.content.readany()
-            yield UpstreamResponse(response, first)
-        finally:
-            # Returns the connection to the pool if the body was read to its end, else closes it.
-            if response.content.at_eof():
-                response.release()
-            else:
-                response.close()
+        except BaseException:
+            response.close()
+            raise
+        return UpstreamResponse(response, first)
 
-    async def touch(self, member: Member) -> None:
-        """Open a connection ahead of the first request. A failure is no news: requests will notice."""
+    async def is_healthy(self, report: EngineReport, target: str) -> bool:
+        """Whether ``GET target`` answers 200 in time; also opens a connection ahead of the first request."""
         try:
-            async with (
-                asyncio.timeout(CONNECT_TIMEOUT_S),
-                self.request(member, "GET", "/health", b"", {}) as response,
-            ):
-                await response.read()
-        except (ConnectionRefused, UpstreamFailed, TimeoutError):
-            return
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                response = await self.open(report, "GET", target, b"", {})
+                try:
+                    await response.read()
+                finally:
+                    response.close()
+        except (UpstreamFailed, TimeoutError):
+            return False
+        return response.status == 200
 
     async def close(self) -> None:
         await self._session.close()
+
+
+def _target(report: EngineReport, target: str) -> str:
+    """Paths under ``/v1`` lie under the member's own prefix."""
+    if report.api_prefix != "/v1" and target.startswith("/v1/"):
+        return report.api_prefix + target.removeprefix("/v1")
+    return target
 
 
 @contextmanager
@@ -117,6 +136,8 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise ConnectionRefused(str(error)) from error
+        raise ConnectionRefused(
+            f"No connection: {type(error).__name__}.", code="connection_refused"
+        ) from error
     except (aiohttp.ClientError, OSError) as error:
         raise UpstreamFailed(f"The engine failed: {type(error).__name__}.", code="upstream_failed") from error

@@ -87,11 +87,3 @@ class CacheStats:
     epoch: int
     path: str
     error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """What a look-up found: a hit, or at least the text's vector (kept for storing the answer)."""
-
-    hit: Hit | None = None
-    vector: bytes | None = None

@@ -1,6 +1,6 @@
-"""What a gateway knows of the engines: members, their state and load."""
+"""What a gateway knows of the engines: members, their state, load and pace."""
 
 from serve_app.fleet.members import EngineReport, EngineState, Member
-from serve_app.fleet.table import FleetTable
+from serve_app.fleet.table import Dispatch, FleetTable
 
-__all__ = ["EngineReport", "EngineState", "FleetTable", "Member"]
+__all__ = ["Dispatch", "EngineReport", "EngineState", "FleetTable", "Member"]

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from serve_app.fleet.members import EngineReport, Member
+from serve_app.fleet.pace import Pace
 
 UNREACHABLE_S = 1.0
 """A member that refused a connection is left alone this long, unless it reports again as a new one."""
 
 
-class FleetTable:
-    """Members by model; each member's in-flight count is raised by ``acquire`` and lowered by ``release``."""
+@dataclass(slots=True)
+class Dispatch:
+    """One request at one member. ``tokens`` is the estimate of its uncached prompt, ``tokens_ahead`` that
+    and what this gateway had sent before it; ``queued``: the member had no free place. Times are monotonic
+    seconds; ``placed_at`` is when it got its place, if that can be told."""
 
-    def __init__(self, models: Iterable[str]) -> None:
-        self._members: dict[str, dict[str, Member]] = {model: {} for model in models}
+    member: Member
+    tokens: float
+    tokens_ahead: float
+    queued: bool
+    sent_at: float
+    first_byte_at: float | None = None
+    placed_at: float | None = None
+
+
+class FleetTable:
+    """Members by model. ``send``, ``first_byte`` and ``end`` follow each request.
+
+    ``limits`` bounds what one member is given at once, by model; ``None`` is the member's own capacity.
+    """
+
+    def __init__(self, limits: Mapping[str, int | None]) -> None:
+        self._limits = dict(limits)
+        self._members: dict[str, dict[str, Member]] = {model: {} for model in limits}
+        self._turns = dict.fromkeys(limits, 0.0)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -28,31 +50,83 @@ class FleetTable:
     ) -> tuple[Member, ...]:
         """Replace what is known of ``model``'s members; returns the new ones.
 
-        A member that does not report is dropped, unless it last did so after ``keep_since``; its running
-        streams go on either way (they hold the member).
+        A member that does not report is dropped, unless it is static or last did so after ``keep_since``; its
+        running streams go on either way (they hold the member).
         """
         known = self._members[model]
         oldest = now if keep_since is None else keep_since
-        current = {name: member for name, member in known.items() if member.reported_at > oldest}
+        current = {
+            name: member
+            for name, member in known.items()
+            if member.report.is_static or member.reported_at > oldest
+        }
         for report in reports:
-            member = known.get(report.replica_id)
-            if member is None or member.report.url != report.url:
-                member = Member(report)
-            member.report = report
-            member.reported_at = now
-            current[report.replica_id] = member
+            current[report.replica_id] = self._learn(known, report, now)
         self._members[model] = current
         return tuple(member for name, member in current.items() if known.get(name) is not member)
+
+    def learn(self, report: EngineReport, now: float) -> None:
+        """What one member says; the others stay as they are."""
+        known = self._members[report.model]
+        known[report.replica_id] = self._learn(known, report, now)
+
+    def _learn(self, known: Mapping[str, Member], report: EngineReport, now: float) -> Member:
+        member = known.get(report.replica_id)
+        if member is None or member.report.url != report.url:
+            paces = [other.pace for other in known.values()]
+            member = Member(report, limit=0, pace=Pace.typical_of(paces))
+        member.report = report
+        member.limit = self._limits[report.model] or max(1, report.capacity)
+        member.in_flight_at_report = member.in_flight
+        member.reported_at = now
+        return member
 
     def candidates(self, model: str, now: float) -> tuple[Member, ...]:
         """The members that can take a request of ``model`` now."""
         return tuple(member for member in self._members[model].values() if member.can_serve(now))
 
-    def acquire(self, member: Member) -> None:
+    def send(self, member: Member, tokens: float, now: float) -> Dispatch:
+        """A request with an estimated ``tokens`` of uncached prompt goes to ``member``."""
+        queued = member.load >= member.report.capacity
+        dispatch = Dispatch(member, tokens, member.pending_tokens + tokens, queued, now)
         member.in_flight += 1
+        member.unanswered += 1
+        member.pending_tokens += tokens
+        self._advance_turn(member)
+        return dispatch
 
-    def release(self, member: Member) -> None:
-        member.in_flight -= 1
+    def _advance_turn(self, member: Member) -> None:
+        """Start-time fair queueing (Goyal et al. 1996): a turn begins no earlier than the one before it,
+        so that a member that was away, or is new, has saved up no turns."""
+        model = member.report.model
+        begin = self._turns[model] = max(self._turns[model], member.turn)
+        member.turn = begin + 1.0 / member.report.weight
+
+    def first_byte(self, dispatch: Dispatch, now: float, *, streamed: bool = True) -> None:
+        """The member began to answer. Only a stream that found a free place says how long a prompt takes:
+        any other answer had to wait for an end, another request's or its own."""
+        pace = dispatch.member.pace
+        dispatch.first_byte_at = now
+        self._answered(dispatch)
+        if streamed and not dispatch.queued:
+            pace.saw_first_byte(now - dispatch.sent_at, dispatch.tokens_ahead, dispatch.tokens)
+        if streamed:
+            dispatch.placed_at = max(dispatch.sent_at, now - dispatch.tokens * pace.prefill_s_per_token)
+        elif not dispatch.queued:
+            dispatch.placed_at = dispatch.sent_at
+
+    def end(self, dispatch: Dispatch, now: float, *, complete: bool) -> None:
+        """The request is over; only a ``complete`` answer says something of the member's pace, from its
+        place on: counting what it waited before would make a long queue look like a slow member."""
+        dispatch.member.in_flight -= 1
+        if dispatch.first_byte_at is None:
+            self._answered(dispatch)
+        elif complete and dispatch.placed_at is not None:
+            dispatch.member.pace.saw_end(now - dispatch.placed_at)
+
+    def _answered(self, dispatch: Dispatch) -> None:
+        dispatch.member.unanswered -= 1
+        dispatch.member.pending_tokens -= dispatch.tokens
 
     def mark_unreachable(self, member: Member, now: float) -> None:
         """Leave a member alone that refused a connection."""

@@ -1,6 +1,7 @@
-"""Routing policies: pure functions from the candidates to an order of preference."""
+"""Routing: pure functions from a request and the candidates to an order of preference."""
 
-from serve_app.routing.base import RoutingPolicy
+from serve_app.routing.base import RegisteredPolicy, RoutingPolicy, RoutingRequest
 from serve_app.routing.registry import POLICIES
+from serve_app.routing.router import Router
 
-__all__ = ["POLICIES", "RoutingPolicy"]
+__all__ = ["POLICIES", "RegisteredPolicy", "Router", "RoutingPolicy", "RoutingRequest"]

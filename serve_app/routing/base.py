@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from serve_app.fleet import Member
 
 
-class RoutingPolicy(Protocol):
-    """Orders the candidates of one request, best first. Must not change them and must not block."""
+@dataclass(frozen=True, slots=True)
+class RoutingRequest:
+    """What routing knows of a request.
 
-    def __call__(self, candidates: Sequence[Member]) -> list[Member]: ...
+    ``prompt_tokens`` is an estimate from the text's length; ``blocks`` are chained hashes of the prompt's
+    text, one for each full block (empty where the policy does not ask for them); ``session`` is the value
+    of the session header; ``cached_tokens`` says, by member name, how much of the prompt a member is
+    believed to hold already (the router fills it in for policies that ask for blocks).
+    """
+
+    prompt_tokens: float
+    blocks: tuple[int, ...] = ()
+    session: str | None = None
+    cached_tokens: Mapping[str, float] = field(default_factory=dict)
+
+    def uncached_tokens(self, member: Member) -> float:
+        return max(0.0, self.prompt_tokens - self.cached_tokens.get(member.name, 0.0))
+
+
+class RoutingPolicy(Protocol):
+    """Orders the candidates of one request, best first. A pure function: it must not change them, must not
+    block, and returns every candidate once."""
+
+    def __call__(self, request: RoutingRequest, candidates: Sequence[Member]) -> list[Member]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredPolicy:
+    """A policy and what it has to be told: ``needs_blocks``, to know who holds a prompt's beginning."""
+
+    order: RoutingPolicy
+    needs_blocks: bool = False

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from serve_app.routing.base import RoutingPolicy
-from serve_app.routing.least_loaded import least_loaded
+from serve_app.routing.base import RegisteredPolicy
+from serve_app.routing.least_wait import least_wait
+from serve_app.routing.prefix import prefix
+from serve_app.routing.round_robin import round_robin
+from serve_app.routing.session import session
 
-POLICIES: dict[str, RoutingPolicy] = {"least_loaded": least_loaded}
+POLICIES: dict[str, RegisteredPolicy] = {
+    "least_wait": RegisteredPolicy(least_wait),
+    "prefix": RegisteredPolicy(prefix, needs_blocks=True),
+    "round_robin": RegisteredPolicy(round_robin),
+    "session": RegisteredPolicy(session),
+}

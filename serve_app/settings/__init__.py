@@ -4,8 +4,9 @@ Typed and frozen; read once at the edge and passed on as values. An unknown key 
 """
 
 from serve_app.settings.cache import CacheSettings
-from serve_app.settings.engine import AutoscalingSettings, EngineSettings, ModelSettings, SpeculationSettings
+from serve_app.settings.engine import AutoscalingSettings, EngineSettings, SpeculationSettings
 from serve_app.settings.load import check_exposure, load_file, parse_args
+from serve_app.settings.model import HedgeSettings, ModelSettings
 from serve_app.settings.root import (
     EmbedderSettings,
     GatewaySettings,
@@ -13,6 +14,7 @@ from serve_app.settings.root import (
     LimitSettings,
     Settings,
 )
+from serve_app.settings.upstream import UpstreamSettings
 
 __all__ = [
     "AutoscalingSettings",
@@ -20,11 +22,13 @@ __all__ = [
     "EmbedderSettings",
     "EngineSettings",
     "GatewaySettings",
+    "HedgeSettings",
     "KeySettings",
     "LimitSettings",
     "ModelSettings",
     "Settings",
     "SpeculationSettings",
+    "UpstreamSettings",
     "check_exposure",
     "load_file",
     "parse_args",

@@ -27,6 +27,11 @@ class CacheSettings(Frozen):
     max_entry_bytes: int = Field(default=262_144, ge=1024)
     exact_entries: int = Field(default=4096, ge=1, description="Entries each gateway keeps in memory.")
     lookup_budget_ms: float = Field(default=250.0, gt=0, description="A slower look-up counts as a miss.")
+    race: bool = Field(
+        default=True,
+        description="Look-up and engine start together while the fleet has room; the first to answer wins.",
+    )
+    join: bool = Field(default=True, description="Identical requests in flight share one stream.")
     breaker_failures: int = Field(default=5, ge=1)
     breaker_cooldown_s: float = Field(default=5.0, gt=0)
     write_queue: int = Field(default=256, ge=1, description="Answers waiting to be stored, per gateway.")

@@ -1,4 +1,4 @@
-"""Settings of a model and of the vLLM engine that serves it."""
+"""Settings of a vLLM engine and its replicas."""
 
 from __future__ import annotations
 
@@ -88,21 +88,3 @@ class EngineSettings(Frozen):
     @property
     def num_devices(self) -> int:
         return self.tensor_parallel_size * self.pipeline_parallel_size
-
-
-class ModelSettings(Frozen):
-    """One model that clients can name, and the replicas that serve it."""
-
-    id: str = Field(min_length=1, description="The name clients use in `model`.")
-    source: str = Field(min_length=1, description="Hub id or folder of the weights.")
-    revision: str | None = None
-    engine: EngineSettings
-    replicas: int | AutoscalingSettings = 1
-    drain_timeout_s: float = Field(default=120.0, ge=0, description="For running answers at shutdown.")
-    cache: bool = Field(default=True, description="Whether answers of this model are cached.")
-
-    @model_validator(mode="after")
-    def _has_replicas(self) -> Self:
-        if isinstance(self.replicas, int) and self.replicas < 1:
-            raise ValueError("`replicas` must be at least 1")
-        return self

@@ -6,7 +6,7 @@ import hashlib
 
 import msgspec
 
-from serve_app.settings.engine import ModelSettings
+from serve_app.settings.model import ModelSettings
 
 WITHOUT_INFLUENCE = frozenset(
     {
@@ -27,6 +27,8 @@ def fingerprint(model: ModelSettings) -> str:
     """Changes when other weights are named (``source``, ``revision``) or they are run in another way, so
     that a new model never answers with an old one's words. Weights replaced under the same name are not
     noticed: give each state a ``revision``, or purge the model's entries."""
-    engine = model.engine.model_dump(exclude=set(WITHOUT_INFLUENCE))
-    value = {"source": model.source, "revision": model.revision, "engine": engine}
+    engine = None if model.engine is None else model.engine.model_dump(exclude=set(WITHOUT_INFLUENCE))
+    value: dict[str, object] = {"source": model.source, "revision": model.revision, "engine": engine}
+    if model.upstreams:
+        value["upstreams"] = [[upstream.url, upstream.model] for upstream in model.upstreams]
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:16]

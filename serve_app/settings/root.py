@@ -6,10 +6,10 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from serve_app.routing import POLICIES
 from serve_app.settings.base import Frozen
 from serve_app.settings.cache import CacheSettings
-from serve_app.settings.engine import ModelSettings
+from serve_app.settings.model import ModelSettings
+from serve_app.settings.policies import known_policy
 
 
 class KeySettings(Frozen):
@@ -31,22 +31,45 @@ class GatewaySettings(Frozen):
     replicas: int = Field(default=1, ge=1)
     num_cpus: float = Field(default=0.1, ge=0)
     fleet_poll_s: float = Field(default=0.25, gt=0, description="How often engines are asked for their load.")
-    routing: str = Field(default="least_loaded", description="Routing policy.")
+    routing: str = Field(default="least_wait", description="Routing policy.")
+    session_header: str = Field(
+        default="x-session-id",
+        pattern=r"^[a-z0-9-]{1,64}$",
+        description="Header that the `session` policy keeps together, in lower case.",
+    )
+    failover: bool = Field(
+        default=True,
+        description="Another replica takes over when one fails, also in mid-stream (or `x-failover: off`).",
+    )
+    max_attempts: int = Field(default=3, ge=1, description="Members that one request may be sent to in all.")
 
     @field_validator("routing")
     @classmethod
     def _known_policy(cls, name: str) -> str:
-        if name not in POLICIES:
-            raise ValueError(f"unknown routing policy; expected one of: {', '.join(sorted(POLICIES))}")
-        return name
+        return known_policy(name)
 
 
 class LimitSettings(Frozen):
-    """Bounds per gateway replica."""
+    """Bounds per gateway replica; times are seconds."""
 
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
-    max_concurrent_requests: int = Field(default=512, ge=1)
+    max_concurrent_requests: int = Field(default=2048, ge=1, description="Waiting and running, all models.")
+    max_queued_requests: int = Field(
+        default=512, ge=0, description="Requests that may wait for room ahead of one, per model."
+    )
+    max_queue_wait_s: float = Field(
+        default=10.0, gt=0, description="A request that would wait longer is refused at once."
+    )
     request_timeout_s: float = Field(default=600.0, gt=0, description="Deadline when a request names none.")
+    first_token_timeout_s: float = Field(
+        default=120.0, gt=0, description="An engine that has not begun by then is given up."
+    )
+    between_tokens_timeout_s: float = Field(
+        default=60.0, gt=0, description="A stream that pauses longer is taken for dead."
+    )
+    max_stream_buffer_bytes: int = Field(
+        default=4_194_304, ge=65_536, description="Of a shared stream: kept for joiners and slow readers."
+    )
 
 
 class EmbedderSettings(Frozen):
@@ -86,3 +109,11 @@ class Settings(Frozen):
         if self.cache is not None and self.embedder is None:
             raise ValueError("`cache` needs an `embedder`")
         return self
+
+    @property
+    def cache_races(self) -> bool:
+        return self.cache is not None and self.cache.race
+
+    @property
+    def cache_joins(self) -> bool:
+        return self.cache is not None and self.cache.join

@@ -103,7 +103,8 @@ def deploy_ready(deploy: Deploy) -> Deploy:
 @pytest.fixture(scope="session")
 def main(deploy: Deploy, tmp_path_factory: pytest.TempPathFactory) -> Graph:
     """Everything switched on: keys of three tenants, embedder, cache."""
-    cache = {"path": str(tmp_path_factory.mktemp("cache")), "lookup_budget_ms": 2000.0}
+    # The scripted engine answers in milliseconds: no look-up could win a race.
+    cache = {"path": str(tmp_path_factory.mktemp("cache")), "lookup_budget_ms": 2000.0, "race": False}
     limits = {"max_body_bytes": 100_000}
     graph = deploy("main", {"embedder": EMBEDDER, "cache": cache, "limits": limits}, ("a", "b", "admin"))
     wait_ready(graph)
@@ -123,7 +124,7 @@ def broken_cache(deploy: Deploy, tmp_path_factory: pytest.TempPathFactory) -> Gr
     """A store that cannot be opened: its folder is a file."""
     folder = tmp_path_factory.mktemp("broken") / "file"
     folder.write_text("not a folder")
-    graph = deploy("broken", {"embedder": EMBEDDER, "cache": {"path": str(folder)}})
+    graph = deploy("broken", {"embedder": EMBEDDER, "cache": {"path": str(folder), "race": False}})
     wait_ready(graph)
     return graph
 

@@ -123,7 +123,7 @@ def make_report(name: str = "a", **fields: Any) -> EngineReport:
         "replica_id": name,
         "model": "m",
         "url": f"http://127.0.0.1/{name}",
-        "secret": "s3cr3t",
+        "headers": {"x-promptly-secret": "s3cr3t"},
         "state": EngineState.READY,
     }
     return EngineReport(**(known | fields))

@@ -22,7 +22,7 @@ from typing import Any
 
 from ray import serve
 
-from deployments.listener import PrivateListener
+from deployments.listener import SECRET_HEADER, PrivateListener
 from serve_app.fleet import EngineReport, EngineState
 from serve_app.settings import ModelSettings
 
@@ -50,7 +50,7 @@ class ScriptedEngine:
             replica_id=serve.get_replica_context().replica_id.unique_id,
             model=self._model.id,
             url=self._listener.url,
-            secret=self._listener.secret,
+            headers={SECRET_HEADER: self._listener.secret},
             state=EngineState.READY,
             running=self._running,
             capacity=8,

@@ -1,0 +1,86 @@
+"""What is asked of an engine, whichever one answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from secrets import token_hex
+from urllib.parse import quote
+
+import msgspec
+
+from deployments.gateway.http import JSON, Exchange
+from deployments.telemetry import RequestTracer
+from serve_app.fleet import EngineReport
+from serve_app.openai.requests import ParsedRequest
+from serve_app.routing import RoutingRequest
+from serve_app.timing import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request on its way to an engine. It outlives its client where others have joined.
+
+    ``target`` is path and query, encoded. ``request`` is given for generating requests, which may be sent
+    again; anything else is sent at most once. ``failover``: another member may take over. ``tracks_tokens``:
+    a member that can is asked for token ids; ``continues``: the rest of an answer, for such members only.
+    ``deadline`` is in monotonic seconds.
+    """
+
+    model: str
+    method: str
+    target: str
+    body: bytes
+    fields: Mapping[str, object]
+    headers: Mapping[str, str]
+    routing: RoutingRequest
+    priority: int
+    deadline: float
+    timeline: Timeline
+    request: ParsedRequest | None = None
+    failover: bool = True
+    include_usage: bool = False
+    tracks_tokens: bool = False
+    continues: bool = False
+
+    def headers_for_engine(self) -> dict[str, str]:
+        """vLLM names its own request after ``x-request-id``; two requests with one id must not meet there."""
+        return {**self.headers, "x-request-id": f"{self.headers['x-request-id']}-{token_hex(4)}"}
+
+    def body_for(self, report: EngineReport) -> bytes:
+        """The very bytes that the client sent, unless the gateway wants more or the member has another name
+        for the model."""
+        changed: dict[str, object] = {}
+        if self.tracks_tokens and report.gives_token_ids:
+            changed["return_token_ids"] = True
+        if report.served_as is not None:
+            changed["model"] = report.served_as
+        if self.include_usage:
+            options = self.fields.get("stream_options")
+            known = options if isinstance(options, dict) else {}
+            changed["stream_options"] = {**known, "include_usage": True}
+        return msgspec.json.encode({**self.fields, **changed}) if changed else self.body
+
+
+def forwarded_headers(exchange: Exchange, tracer: RequestTracer | None) -> dict[str, str]:
+    """What an engine is told of the client's headers: never keys."""
+    headers = {
+        "content-type": exchange.headers.get("content-type", JSON),
+        "x-request-id": exchange.request_id,
+    }
+    if tracer is not None and exchange.span is not None:
+        tracer.inject(exchange.span, headers)
+    elif "traceparent" in exchange.headers:
+        headers["traceparent"] = exchange.headers["traceparent"]
+    return headers
+
+
+def target_of(exchange: Exchange) -> str:
+    query = f"?{exchange.query.decode('latin-1')}" if exchange.query else ""
+    return quote(exchange.path) + query
+
+
+def deadline_of(exchange: Exchange, timeout_s: float) -> float:
+    """Monotonic seconds; the time-out counts from the request's start."""
+    return time.monotonic() + timeout_s - exchange.timeline.elapsed_ms() / 1000

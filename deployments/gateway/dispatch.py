@@ -1,0 +1,193 @@
+"""Sends a call to a member, to another one if that fails before the first byte, to two if it is slow."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping
+
+from deployments.gateway.admission import Admission
+from deployments.gateway.call import Call
+from deployments.gateway.live_answer import Leg, LiveAnswer, PlainAnswer
+from deployments.gateway.upstream import ConnectionRefused, UpstreamPool, UpstreamResponse
+from serve_app.errors import EngineError, PromptlyError, UpstreamFailed, UpstreamRefused, UpstreamTimeout
+from serve_app.fleet import Dispatch, FleetTable
+from serve_app.hedging import Hedge
+from serve_app.openai.upstream_errors import normalise_error, stream_error
+from serve_app.settings import LimitSettings
+from serve_app.traffic import Traffic
+
+STREAM_ERROR = b'data: {"error"'
+TOO_MANY_REQUESTS = 429
+
+
+class Dispatcher:
+    """One gateway's way to every member of every model."""
+
+    def __init__(
+        self,
+        *,
+        admissions: Mapping[str, Admission],
+        hedges: Mapping[str, Hedge],
+        fleet: FleetTable,
+        upstream: UpstreamPool,
+        limits: LimitSettings,
+        max_attempts: int,
+        traffic: Traffic,
+    ) -> None:
+        self._admissions = admissions
+        self._hedges = hedges
+        self._fleet = fleet
+        self._upstream = upstream
+        self._limits = limits
+        self._max_attempts = max_attempts
+        self._traffic = traffic
+
+    def has_room(self, model: str) -> bool:
+        """A request would go to a member at once."""
+        return self._admissions[model].has_room()
+
+    async def open(self, call: Call) -> LiveAnswer:
+        """The answer of the first member that gives one; its first bytes have arrived.
+
+        Raises:
+            UpstreamRefused: an engine refuses the request itself; no other would take it.
+            OverCapacity, NoReplica, UpstreamFailed, UpstreamTimeout: nobody answered.
+        """
+        self._traffic.requests += 1
+        leg = await self.begin(call, set())
+        if call.request is None:
+            return PlainAnswer(leg, ends_with_done=False)
+        return PlainAnswer(leg, ends_with_done=True)
+
+    async def begin(self, call: Call, tried: set[str], body: bytes | None = None) -> Leg:
+        """A member's first bytes. Members that fail are added to ``tried`` and never asked again."""
+        admission = self._admissions[call.model]
+        while True:
+            dispatch = await admission.place(call, tried)
+            try:
+                return await self._first_bytes(call, dispatch, tried)
+            except PromptlyError as error:
+                tried.add(dispatch.member.name)
+                if len(tried) >= self._max_attempts or not _another_may_answer(call, error):
+                    raise
+                if not self._has_other(call.model, tried):
+                    raise
+                self._traffic.failovers += 1
+
+    def _has_other(self, model: str, tried: Collection[str]) -> bool:
+        members = self._fleet.candidates(model, time.monotonic())
+        return any(member.name not in tried for member in members)
+
+    async def _first_bytes(self, call: Call, dispatch: Dispatch, tried: set[str]) -> Leg:
+        hedge = self._hedges.get(call.model) if call.request is not None else None
+        after_s = None if hedge is None else hedge.begin()
+        if hedge is None or after_s is None:
+            return await self._send(call, dispatch)
+        return await self._hedged(call, dispatch, tried, hedge, after_s)
+
+    async def _hedged(
+        self, call: Call, dispatch: Dispatch, tried: set[str], hedge: Hedge, after_s: float
+    ) -> Leg:
+        """The first of two to answer; the other one is cancelled, which aborts it at its engine."""
+        legs: set[asyncio.Future[Leg]] = {asyncio.ensure_future(self._send(call, dispatch))}
+        try:
+            done, _ = await asyncio.wait(legs, timeout=after_s)
+            if not done:
+                legs |= self._second(call, {*tried, dispatch.member.name}, hedge)
+            return await self._first_success(legs, dispatch)
+        finally:
+            for leg in legs:
+                _abandon(leg)
+
+    def _second(self, call: Call, tried: set[str], hedge: Hedge) -> set[asyncio.Future[Leg]]:
+        if not self._has_other(call.model, tried) or not hedge.may_hedge():
+            return set()
+        dispatch = self._admissions[call.model].place_now(call, tried)
+        if dispatch is None:
+            return set()
+        self._traffic.hedged += 1
+        return {asyncio.ensure_future(self._send(call, dispatch))}
+
+    async def _first_success(self, legs: set[asyncio.Future[Leg]], first: Dispatch) -> Leg:
+        pending = set(legs)
+        while True:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            good = next((leg for leg in done if leg.exception() is None), None)
+            if good is not None:
+                legs.discard(good)
+                won = good.result()
+                self._traffic.hedge_wins += won.dispatch is not first
+                return won
+            if not pending:
+                return next(iter(done)).result()  # raises
+
+    async def _send(self, call: Call, dispatch: Dispatch) -> Leg:
+        """One member's first bytes, or why there are none."""
+        admission, started_ns = self._admissions[call.model], time.time_ns()
+        try:
+            response = await self._request(call, dispatch)
+        except BaseException as error:
+            if isinstance(error, ConnectionRefused):
+                self._fleet.mark_unreachable(dispatch.member, time.monotonic())
+            admission.end(dispatch, complete=False)
+            raise
+        self._fleet.first_byte(dispatch, time.monotonic(), streamed=response.is_stream)
+        call.timeline.add("upstream-ttft", started_ns)
+        hedge = self._hedges.get(call.model)
+        if hedge is not None:
+            hedge.saw_first_byte((time.time_ns() - started_ns) / 1e9)
+        return Leg(call, dispatch, response, admission, self._limits.between_tokens_timeout_s)
+
+    async def _request(self, call: Call, dispatch: Dispatch) -> UpstreamResponse:
+        report = dispatch.member.report
+        limit_s = self._limits.first_token_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                response = await self._upstream.open(
+                    report, call.method, call.target, call.body_for(report), call.headers_for_engine()
+                )
+                if response.status >= 400 or response.first.startswith(STREAM_ERROR):
+                    raise await _refusal(response)
+                return response
+        except TimeoutError:
+            raise UpstreamTimeout(limit_s) from None
+
+
+def _another_may_answer(call: Call, error: PromptlyError) -> bool:
+    """Whether the failure is the member's and not the request's, and the request may be sent again."""
+    if isinstance(error, ConnectionRefused):
+        return True
+    if call.request is None or not call.failover:
+        return False
+    if isinstance(error, UpstreamRefused):
+        return error.status == TOO_MANY_REQUESTS
+    return isinstance(error, UpstreamFailed | UpstreamTimeout)
+
+
+async def _refusal(response: UpstreamResponse) -> PromptlyError:
+    """The engine's error, in OpenAI's shape whatever shape it came in."""
+    try:
+        if response.status < 400:
+            # A stream that begins with an error is none: vLLM checks some values only when it starts one.
+            status, content = stream_error(response.first)
+        else:
+            status = response.status
+            content = normalise_error(min(status, 502), await response.read())
+    finally:
+        response.close()
+    if status >= 500:
+        return EngineError(content)
+    retry = response.headers.get("retry-after")
+    return UpstreamRefused(status, content, {} if retry is None else {"retry-after": retry})
+
+
+def _abandon(leg: asyncio.Future[Leg]) -> None:
+    """Cancel a leg that nobody waits for; close it if it came all the same."""
+
+    def close(done: asyncio.Future[Leg]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            done.result().close()
+
+    leg.cancel()
+    leg.add_done_callback(close)

@@ -1,0 +1,116 @@
+"""An engine's answer while it comes: read by whoever is furthest ahead, ended exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+from deployments.gateway.admission import Admission
+from deployments.gateway.call import Call
+from deployments.gateway.upstream import UpstreamResponse
+from serve_app.errors import UpstreamFailed
+from serve_app.fleet import Dispatch
+from serve_app.openai import sse
+
+TAIL = len(sse.DONE) + 8
+"""Bytes at a stream's end in which its ``[DONE]`` must stand."""
+
+
+class Leg:
+    """One member's part of an answer. ``read`` may be cancelled without losing bytes."""
+
+    def __init__(
+        self, call: Call, dispatch: Dispatch, response: UpstreamResponse, admission: Admission, stall_s: float
+    ) -> None:
+        self._call = call
+        self.dispatch = dispatch
+        self.response = response
+        self._admission = admission
+        self._stall_s = stall_s
+        self._started_ns = time.time_ns()
+        self._complete = False
+        self._open = True
+
+    @property
+    def member(self) -> str:
+        return self.dispatch.member.name
+
+    async def read(self) -> bytes:
+        """The next bytes; ``b""`` at the end.
+
+        Raises:
+            UpstreamFailed: the connection broke, or nothing came for ``stall_s`` seconds.
+        """
+        try:
+            async with asyncio.timeout(self._stall_s):
+                chunk = await self.response.read_some()
+        except TimeoutError:
+            raise UpstreamFailed(
+                f"The engine sent nothing for {self._stall_s:g} s (limits.between_tokens_timeout_s).",
+                code="upstream_stalled",
+            ) from None
+        if not chunk:
+            self._complete = True
+        return chunk
+
+    def close(self) -> None:
+        """Ends the request at the engine if it still runs. May be called again."""
+        if self._open:
+            self._open = False
+            self.response.close()
+            self._admission.end(self.dispatch, complete=self._complete)
+            self._call.timeline.add("upstream", self._started_ns)
+
+
+class LiveAnswer(Protocol):
+    """What clients are served from."""
+
+    content_type: str
+    served_by: str
+
+    @property
+    def is_stream(self) -> bool: ...
+
+    @property
+    def status(self) -> int: ...
+
+    async def read(self) -> bytes:
+        """The next bytes; ``b""`` at the end. May be cancelled without losing any.
+
+        Raises:
+            UpstreamFailed: it ended too early, and nobody could continue it.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class PlainAnswer:
+    """One leg from begin to end. ``ends_with_done``: a stream that does not is one that was cut."""
+
+    def __init__(self, leg: Leg, *, ends_with_done: bool) -> None:
+        self._leg = leg
+        self._ends_with_done = ends_with_done and leg.response.is_stream
+        self._tail = b""
+        self.content_type = leg.response.content_type
+        self.served_by = leg.member
+
+    @property
+    def is_stream(self) -> bool:
+        return self._leg.response.is_stream
+
+    @property
+    def status(self) -> int:
+        return self._leg.response.status
+
+    async def read(self) -> bytes:
+        chunk = await self._leg.read()
+        if self._ends_with_done:
+            if not chunk and sse.DONE not in self._tail:
+                raise UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
+            self._tail = (self._tail + chunk)[-TAIL:]
+        return chunk
+
+    def close(self) -> None:
+        self._leg.close()

@@ -1,0 +1,48 @@
+"""The line of requests that wait for room: by priority, then by age."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Ticket(Generic[T]):
+    """A place in the line. ``number`` grows with every ticket, so that age decides among equals."""
+
+    priority: int
+    number: int
+    request: T = field(compare=False)
+
+
+class WaitingLine(Generic[T]):
+    """Sorted at all times; a line is at most some thousand tickets long."""
+
+    def __init__(self) -> None:
+        self._line: list[Ticket[T]] = []
+        self._issued = 0
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    def __iter__(self) -> Iterator[Ticket[T]]:
+        """First to be served first; a copy, so that tickets may leave meanwhile."""
+        return iter(tuple(self._line))
+
+    def enter(self, priority: int, request: T) -> Ticket[T]:
+        self._issued += 1
+        ticket = Ticket(priority, self._issued, request)
+        insort(self._line, ticket)
+        return ticket
+
+    def leave(self, ticket: Ticket[T]) -> None:
+        """Served, timed out or given up."""
+        self._line.remove(ticket)
+
+    def ahead_of(self, priority: int) -> int:
+        """How many would be served before a new ticket of ``priority``."""
+        return bisect_right(self._line, priority, key=lambda ticket: ticket.priority)

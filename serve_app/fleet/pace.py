@@ -1,0 +1,70 @@
+"""How fast a member is, learned from what it answers: exponentially weighted means."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Self
+
+SMOOTHING = 0.1
+"""Weight of the newest sample: about the last twenty requests count."""
+
+PRIOR_PREFILL_S_PER_TOKEN = 1e-4
+"""10,000 prompt tokens a second, an 8B model on one recent GPU; only until the first answer is seen."""
+
+PRIOR_SERVICE_S = 5.0
+"""A typical chat answer: some hundred tokens at 20 ms; only until the first answer is seen."""
+
+LEAST_TOKENS = 64.0
+"""A first byte counts as at least this much prompt: a prompt that is cached whole still costs a step, and
+must not make a token seem to cost as much."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """``prefill_s_per_token``: first byte per prompt token ahead; ``service_s``: how long a request
+    keeps its place; ``prompt_tokens``: uncached tokens that a request brings."""
+
+    prefill_s_per_token: float = PRIOR_PREFILL_S_PER_TOKEN
+    service_s: float = PRIOR_SERVICE_S
+    prompt_tokens: float = LEAST_TOKENS
+    first_bytes: int = 0
+    ends: int = 0
+    _elapsed_s: float = 0.0
+    _tokens_ahead: float = 0.0
+
+    @classmethod
+    def typical_of(cls, known: Collection[Pace]) -> Self:
+        """Where a new member starts: the mean of its siblings that have answered, else the priors."""
+        learned = [pace for pace in known if pace.first_bytes]
+        if not learned:
+            return cls()
+        return cls(
+            fmean(pace.prefill_s_per_token for pace in learned),
+            fmean(pace.service_s for pace in learned),
+            fmean(pace.prompt_tokens for pace in learned),
+        )
+
+    def saw_first_byte(self, elapsed_s: float, tokens_ahead: float, tokens: float) -> None:
+        """The first byte of a prompt of ``tokens`` came ``elapsed_s`` after sending; ``tokens_ahead`` of
+        prompt, its own included.
+
+        The pace is a ratio of means, not the mean of ratios: a short prompt, whose time is all overhead,
+        then weighs as little as it is long.
+        """
+        self._elapsed_s = _mean(self._elapsed_s, elapsed_s, self.first_bytes)
+        self._tokens_ahead = _mean(self._tokens_ahead, max(LEAST_TOKENS, tokens_ahead), self.first_bytes)
+        self.prefill_s_per_token = self._elapsed_s / self._tokens_ahead
+        self.prompt_tokens = _mean(self.prompt_tokens, tokens, self.first_bytes)
+        self.first_bytes += 1
+
+    def saw_end(self, elapsed_s: float) -> None:
+        """A request ended after it had kept its place for ``elapsed_s``."""
+        self.service_s = _mean(self.service_s, elapsed_s, self.ends)
+        self.ends += 1
+
+
+def _mean(known: float, sample: float, samples: int) -> float:
+    """The plain mean of the first samples, so that none of them weighs more than it should."""
+    return known + max(SMOOTHING, 1 / (samples + 1)) * (sample - known)

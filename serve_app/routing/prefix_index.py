@@ -1,0 +1,112 @@
+"""Which member is believed to hold which block of prompt text: what was sent there last."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+
+from serve_app.routing.prompt import TOKENS_PER_BLOCK
+
+DEFAULT_CACHE_TOKENS = 262_144
+"""For a member that does not say how large its cache is: about what one 80 GB GPU keeps beside an 8B
+model of 16-bit weights."""
+
+MOST_CACHE_TOKENS = 4_194_304
+"""Whatever a member reports: 32,768 blocks, some 6 MB of this process's memory."""
+
+
+def blocks_in_cache(cache_tokens: int) -> int:
+    """Blocks to remember of a member with a cache of that size (0: not known)."""
+    tokens = min(cache_tokens or DEFAULT_CACHE_TOKENS, MOST_CACHE_TOKENS)
+    return max(1, int(tokens / TOKENS_PER_BLOCK))
+
+
+class PrefixIndex:
+    """Blocks by member, least recently used first, and, inverted, members by block.
+
+    Members are bits of a mask, so that one walk along a prompt's chain answers for all of them. Blocks are
+    chained hashes: one is worth something only to a member that also holds those before it.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, OrderedDict[int, None]] = {}
+        self._bits: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._holders: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        """Blocks remembered, over all members."""
+        return sum(len(held) for held in self._held.values())
+
+    @property
+    def names(self) -> Collection[str]:
+        return self._held.keys()
+
+    def cached_tokens(self, blocks: Sequence[int]) -> dict[str, float]:
+        """Tokens of the prompt's beginning that each member holds; members that hold none are left out."""
+        found: dict[str, float] = {}
+        holding = self._holders.get(blocks[0], 0) if blocks else 0
+        depth = 1
+        while holding:
+            still = holding & self._holders.get(blocks[depth], 0) if depth < len(blocks) else 0
+            self._note(holding ^ still, depth * TOKENS_PER_BLOCK, found)
+            holding = still
+            depth += 1
+        return found
+
+    def _note(self, members: int, tokens: float, found: dict[str, float]) -> None:
+        while members:
+            bit = members & -members
+            found[self._names[bit]] = tokens
+            members ^= bit
+
+    def record(self, name: str, blocks: Sequence[int], most_blocks: int) -> None:
+        """A prompt of ``blocks`` was sent to the member, which keeps ``most_blocks``.
+
+        The last block is touched first: a chain is forgotten from its end, as vLLM frees it, because
+        without its beginning the rest is of no use.
+        """
+        held = self._held.get(name)
+        if held is None:
+            held = self._add(name)
+        bit, holders = self._bits[name], self._holders
+        for block in reversed(blocks[:most_blocks]):
+            if block in held:
+                held.move_to_end(block)
+            else:
+                held[block] = None
+                holders[block] = holders.get(block, 0) | bit
+        while len(held) > most_blocks:
+            self._drop(held.popitem(last=False)[0], bit)
+
+    def _add(self, name: str) -> OrderedDict[int, None]:
+        bit = 1
+        while bit in self._names:
+            bit <<= 1
+        self._bits[name], self._names[bit] = bit, name
+        return self._held.setdefault(name, OrderedDict())
+
+    def forget(self, name: str) -> None:
+        """The member is gone, and its cache with it."""
+        if name not in self._held:
+            return
+        bit = self._bits.pop(name)
+        del self._names[bit]
+        for block in self._held.pop(name):
+            self._drop(block, bit)
+
+    def _drop(self, block: int, bit: int) -> None:
+        left = self._holders[block] & ~bit
+        if left:
+            self._holders[block] = left
+        else:
+            del self._holders[block]
+
+    def check_integrity(self) -> None:
+        """The two directions say the same."""
+        inverted: dict[int, int] = {}
+        for name, held in self._held.items():
+            for block in held:
+                inverted[block] = inverted.get(block, 0) | self._bits[name]
+        assert inverted == self._holders
+        assert {bit: name for name, bit in self._bits.items()} == self._names

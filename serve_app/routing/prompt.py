@@ -1,0 +1,107 @@
+"""A request's prompt as blocks of text: what two prompts begin with in common, found by their hashes.
+
+The text stands for the tokens that an engine will see: it is in the order in which chat templates put it
+(tools, then the messages), so that prompts which share a beginning here share one there.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from serve_app.openai.requests import ChatRequest, Message, ParsedRequest
+
+BYTES_PER_TOKEN = 4
+"""OpenAI's rule of thumb for English text, https://platform.openai.com/tokenizer; only an estimate."""
+
+BLOCK_BYTES = 512
+"""128 tokens, eight of vLLM's blocks: finer costs memory and time, coarser forgets a longer end."""
+
+TOKENS_PER_BLOCK = BLOCK_BYTES / BYTES_PER_TOKEN
+
+IMAGE_TOKENS = 576
+"""A 336 × 336 image in patches of 14 (LLaVA 1.5); models differ by some factor both ways."""
+
+TEXT_PARTS = frozenset({"text", "input_text", "refusal"})
+
+
+def prompt_text(request: ParsedRequest) -> bytes:
+    """The prompt as bytes, ``BYTES_PER_TOKEN`` for each estimated token. Never raises: what is wrong with a
+    prompt is the engine's to say."""
+    generation = request.generation
+    if isinstance(generation, ChatRequest):
+        tools = request.fields.get("tools")
+        texts = [_json(tools)] if tools else []
+        texts.extend(text for message in generation.messages for text in _message(message))
+        return _utf8("".join(texts))
+    return _completion_prompt(generation.prompt)
+
+
+def prompt_blocks(request: ParsedRequest) -> tuple[int, ...]:
+    return blocks_of(prompt_text(request))
+
+
+def estimated_tokens(request: ParsedRequest) -> float:
+    return len(prompt_text(request)) / BYTES_PER_TOKEN
+
+
+def blocks_of(text: bytes) -> tuple[int, ...]:
+    """Chained hashes of the full blocks: equal ones mean that all text up to there is equal.
+
+    Python's own hash: seeded per process, so that nobody can make two texts collide; its values must
+    therefore not leave the process.
+    """
+    blocks, chain = [], 0
+    for end in range(BLOCK_BYTES, len(text) + 1, BLOCK_BYTES):
+        chain = hash((chain, text[end - BLOCK_BYTES : end]))
+        blocks.append(chain)
+    return tuple(blocks)
+
+
+def _message(message: Message) -> Iterator[str]:
+    yield f"\n{message.role}\n"
+    if isinstance(message.content, str):
+        yield message.content
+    elif message.content:
+        yield from map(_part, message.content)
+
+
+def _part(part: dict[str, Any]) -> str:
+    """Text as it is; an image or other data as a mark of its own that takes as much room as its tokens."""
+    kind = part.get("type")
+    text = part.get("text" if kind != "refusal" else "refusal")
+    if kind in TEXT_PARTS and isinstance(text, str):
+        return text
+    mark = f"{hash(_json(part)) & 0xFFFFFFFFFFFFFFFF:016x}"
+    return mark * (IMAGE_TOKENS * BYTES_PER_TOKEN // len(mark))
+
+
+def _completion_prompt(prompt: str | list[Any] | None) -> bytes:
+    """Text, token ids, or a batch of either, one after the other."""
+    if not isinstance(prompt, list):
+        return _one_prompt(prompt)
+    is_batch = bool(prompt) and isinstance(prompt[0], list | str)
+    return b"\0".join(map(_one_prompt, prompt)) if is_batch else _one_prompt(prompt)
+
+
+def _one_prompt(prompt: Any) -> bytes:
+    if isinstance(prompt, str):
+        return _utf8(prompt)
+    try:
+        return array("I", prompt).tobytes()  # token ids: four bytes each
+    except (TypeError, OverflowError):
+        return _utf8(_json(prompt))
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except RecursionError:  # decoded with fewer frames on the stack than there are now
+        return ""
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,13 @@
+"""Each member in turn, as often as its weight says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from serve_app.fleet import Member
+from serve_app.routing.base import RoutingRequest
+
+
+def round_robin(_request: RoutingRequest, candidates: Sequence[Member]) -> list[Member]:
+    """By virtual time, which the fleet table advances by 1 / weight with every request sent."""
+    return sorted(candidates, key=lambda member: (member.turn, member.name))

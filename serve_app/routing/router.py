@@ -1,0 +1,48 @@
+"""One model's routing: what its policy is told, and the tiers within which it decides."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from serve_app.fleet import Member
+from serve_app.openai.requests import ParsedRequest
+from serve_app.routing.base import RegisteredPolicy, RoutingRequest
+from serve_app.routing.prefix_index import PrefixIndex, blocks_in_cache
+from serve_app.routing.prompt import BYTES_PER_TOKEN, blocks_of, prompt_text
+
+
+class Router:
+    """Decides with a policy, and remembers what it sent where if the policy needs to know."""
+
+    def __init__(self, policy: RegisteredPolicy) -> None:
+        self._policy = policy
+        self._index = PrefixIndex()
+
+    def describe(self, parsed: ParsedRequest, session: str | None) -> RoutingRequest:
+        """What routing knows of a request now; to be called when it is to be sent, not before a queue."""
+        text = prompt_text(parsed)
+        tokens = len(text) / BYTES_PER_TOKEN
+        if not self._policy.needs_blocks:
+            return RoutingRequest(tokens, session=session)
+        blocks = blocks_of(text)
+        return RoutingRequest(tokens, blocks, session, self._index.cached_tokens(blocks))
+
+    def order(self, request: RoutingRequest, candidates: Sequence[Member]) -> list[Member]:
+        """Every candidate once, best first: lower priorities first, by the policy among equals. A member
+        without room comes behind all that have some: own replicas first, a vendor when they are full."""
+        tiers: dict[tuple[bool, int], list[Member]] = defaultdict(list)
+        for member in candidates:
+            tiers[not member.has_room, member.report.priority].append(member)
+        return [member for tier in sorted(tiers) for member in self._policy.order(request, tiers[tier])]
+
+    def sent(self, request: RoutingRequest, member: Member) -> None:
+        """The request went to ``member``, which will hold its prompt."""
+        if request.blocks:
+            most = blocks_in_cache(member.report.kv_cache_tokens)
+            self._index.record(member.name, request.blocks, most)
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Forget every member but these."""
+        for gone in set(self._index.names).difference(names):
+            self._index.forget(gone)

@@ -1,0 +1,34 @@
+"""All of a session at one member, whichever gateway routes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from serve_app.fleet import Member
+from serve_app.routing.base import RoutingRequest
+from serve_app.routing.least_wait import least_wait
+
+_DIGEST_BYTES = 8
+_DIGESTS = 2.0 ** (8 * _DIGEST_BYTES)
+
+
+def session(request: RoutingRequest, candidates: Sequence[Member]) -> list[Member]:
+    """Weighted rendezvous hashing (Thaler and Ravishankar 1998; the logarithm for weights: Schindelhauer
+    and Schomaker 2005): a member that joins or leaves moves only the sessions that it gets or had.
+
+    A request without a session goes where it waits least.
+    """
+    if request.session is None:
+        return least_wait(request, candidates)
+    seed = blake2b(request.session.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES)
+
+    def key(member: Member) -> tuple[float, str]:
+        """Smaller is better: an exponential variable of the rate ``weight``."""
+        digest = seed.copy()
+        digest.update(member.name.encode())
+        share = (int.from_bytes(digest.digest()) + 1) / _DIGESTS
+        return -math.log(share) / member.report.weight, member.name
+
+    return sorted(candidates, key=key)

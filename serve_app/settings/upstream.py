@@ -1,0 +1,64 @@
+"""Settings of an external OpenAI-compatible server."""
+
+from __future__ import annotations
+
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from serve_app.settings.base import Frozen
+
+HEALTH_PATHS = {"vllm": "/health", "openai": "/v1/models"}
+"""vLLM, SGLang and TGI have a health path; what every OpenAI-compatible server has is its list of models."""
+
+
+class UpstreamSettings(Frozen):
+    """A server that is not ours (vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp, a vendor), a member beside the
+    managed replicas."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.:-]{1,64}$", description="Its name in `x-served-by` and logs.")
+    url: str = Field(description="Base URL as an OpenAI client takes it, such as `http://host:8000/v1`.")
+    kind: Literal["openai", "vllm"] = Field(
+        default="openai",
+        description="`vllm` gives token ids: answers that it cuts are continued, and it continues others'.",
+    )
+    key_env: str | None = Field(default=None, description="Variable that holds its API key.")
+    model: str | None = Field(default=None, description="Its own name of the model; default: `id`.")
+    priority: int = Field(
+        default=0, ge=0, description="Managed replicas have 0; higher numbers serve when lower ones are full."
+    )
+    weight: float = Field(default=1.0, gt=0, description="Share of the requests among equals.")
+    max_requests: int = Field(default=64, ge=1, description="Most requests at once, per gateway.")
+    health_path: str | None = Field(
+        default=None, pattern=r"^/", description="Default: `/health` (vllm), `/v1/models` (openai)."
+    )
+    health_period_s: float = Field(default=5.0, gt=0)
+
+    @field_validator("url")
+    @classmethod
+    def _is_base_url(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("expected a base URL such as `http://host:8000/v1`")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("a URL holds no key: name a variable in `key_env`")
+        return url.rstrip("/")
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @property
+    def api_prefix(self) -> str:
+        """What stands in place of `/v1` in a path; `/v1` when the URL has no path."""
+        return urlsplit(self.url).path or "/v1"
+
+    @property
+    def health_target(self) -> str:
+        """The path that tells whether it is alive; the default one lies under its own prefix."""
+        if self.health_path is not None:
+            return self.health_path
+        return HEALTH_PATHS[self.kind].replace("/v1", self.api_prefix, 1)

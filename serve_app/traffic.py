@@ -1,0 +1,23 @@
+"""What became of requests: counters of one gateway since its start, for ``/admin/traffic``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Traffic:
+    """``failovers``: another member was asked before the first byte; ``continued``: after it. ``cut``: a
+    stream ended with an error event. ``raced``: look-ups beside the engine; ``race_hits``: those that won."""
+
+    requests: int = 0
+    queued: int = 0
+    refused: int = 0
+    joined: int = 0
+    failovers: int = 0
+    continued: int = 0
+    cut: int = 0
+    hedged: int = 0
+    hedge_wins: int = 0
+    raced: int = 0
+    race_hits: int = 0
