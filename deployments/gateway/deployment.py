@@ -1,35 +1,17 @@
-"""The Gateway deployment: makes the parts, hands them to the app, ends them."""
+"""The Gateway deployment: a gateway in a Serve replica."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ray.serve.handle import DeploymentHandle
 
-from deployments.gateway.admission import Admission
 from deployments.gateway.app import GatewayApp
-from deployments.gateway.cache_client import CacheClient
-from deployments.gateway.dispatch import Dispatcher
 from deployments.gateway.external import ExternalUpstream
-from deployments.gateway.fleet_watch import FleetWatch
-from deployments.gateway.services import Services
-from deployments.gateway.upstream import UpstreamPool
-from deployments.telemetry import tracer_from_environment
-from serve_app.auth import KeyRecord, KeyRing
-from serve_app.fleet import FleetTable
-from serve_app.hedging import Hedge
-from serve_app.latency import LatencyWindows
-from serve_app.routing import POLICIES, Router
+from deployments.gateway.runtime import GatewayRuntime
+from serve_app.auth import KeyRecord
 from serve_app.settings import Settings
-from serve_app.traffic import Traffic
-
-PRIME_RETRY_S = 0.5
-
-logger = logging.getLogger("ray.serve")
 
 
 class Gateway:
@@ -49,91 +31,13 @@ class Gateway:
         embedder: DeploymentHandle[Any] | None = None,
         cache: DeploymentHandle[Any] | None = None,
     ) -> None:
-        fleet = FleetTable({model.id: model.max_requests_per_replica for model in settings.models})
-        self._upstream = UpstreamPool()
-        self._tracer = tracer_from_environment(os.environ)
-        self._services = Services(
-            settings=settings,
-            keys=None if key_records is None else KeyRing(key_records),
-            fleet=fleet,
-            cache=_cache_client(settings, embedder, cache),
-            embedder=embedder,
-            latency=LatencyWindows(),
-            routers=_routers(settings),
-            traffic=Traffic(),
+        self._runtime = GatewayRuntime(
+            settings, key_records, engines, external=external, embedder=embedder, cache=cache
         )
-        self._admissions = {
-            model: Admission(model, fleet, router, settings.limits, self._services.traffic)
-            for model, router in self._services.routers.items()
-        }
-        self._watch = FleetWatch(
-            engines=engines,
-            external=external,
-            fleet=fleet,
-            upstream=self._upstream,
-            period_s=settings.gateway.fleet_poll_s,
-            changed=self._fleet_changed,
-        )
-        self._dispatcher = Dispatcher(
-            admissions=self._admissions,
-            hedges=_hedges(settings),
-            fleet=fleet,
-            upstream=self._upstream,
-            limits=settings.limits,
-            max_attempts=settings.gateway.max_attempts,
-            traffic=self._services.traffic,
-        )
-        self._priming = asyncio.get_running_loop().create_task(self._prime())
 
     async def __serve_build_asgi_app__(self) -> GatewayApp:
-        return GatewayApp(self._services, self._dispatcher, self._tracer)
-
-    def _fleet_changed(self, model: str) -> None:
-        """Members that are gone are forgotten; room that has come is given to those in line."""
-        names = [member.name for member in self._services.fleet.members(model)]
-        self._services.routers[model].keep(names)
-        self._admissions[model].wake()
-
-    async def _prime(self) -> None:
-        """Go every way once that a request will go; until then ``/ready`` says no."""
-        cache = self._services.cache
-        while cache is not None and not self._services.primed:
-            try:
-                await cache.prime()
-                break
-            except Exception as error:  # the embedder or the store is still starting
-                logger.info("waiting for embedder and cache: %s", type(error).__name__)
-                await asyncio.sleep(PRIME_RETRY_S)
-        self._services.primed = True
+        return self._runtime.app
 
     async def __del__(self) -> None:
-        if not hasattr(self, "_priming"):
-            return  # the constructor failed; its own error says why
-        self._priming.cancel()
-        self._watch.stop()
-        if self._services.cache is not None:
-            self._services.cache.stop()
-        await self._upstream.close()
-        if self._tracer is not None:
-            await asyncio.to_thread(self._tracer.shut_down)
-
-
-def _cache_client(
-    settings: Settings, embedder: DeploymentHandle[Any] | None, cache: DeploymentHandle[Any] | None
-) -> CacheClient | None:
-    if settings.cache is None or embedder is None or cache is None:
-        return None
-    return CacheClient(settings.cache, embedder, cache)
-
-
-def _routers(settings: Settings) -> dict[str, Router]:
-    default = settings.gateway.routing
-    return {model.id: Router(POLICIES[model.routing or default]) for model in settings.models}
-
-
-def _hedges(settings: Settings) -> dict[str, Hedge]:
-    return {
-        model.id: Hedge(model.hedge.max_share, model.hedge.quantile)
-        for model in settings.models
-        if model.hedge is not None
-    }
+        if hasattr(self, "_runtime"):  # else the constructor failed; its own error says why
+            await self._runtime.close()

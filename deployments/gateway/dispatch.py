@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 
 from deployments.gateway.admission import Admission
 from deployments.gateway.call import Call
+from deployments.gateway.continuing import ContinuedAnswer
 from deployments.gateway.live_answer import Leg, LiveAnswer, PlainAnswer
 from deployments.gateway.upstream import ConnectionRefused, UpstreamPool, UpstreamResponse
 from serve_app.errors import EngineError, PromptlyError, UpstreamFailed, UpstreamRefused, UpstreamTimeout
@@ -58,9 +59,11 @@ class Dispatcher:
         leg = await self.begin(call, set())
         if call.request is None:
             return PlainAnswer(leg, ends_with_done=False)
+        if call.tracks_tokens and leg.response.is_stream and leg.dispatch.member.report.gives_token_ids:
+            return ContinuedAnswer(call, call.request, leg, self.begin, self._traffic)
         return PlainAnswer(leg, ends_with_done=True)
 
-    async def begin(self, call: Call, tried: set[str], body: bytes | None = None) -> Leg:
+    async def begin(self, call: Call, tried: set[str]) -> Leg:
         """A member's first bytes. Members that fail are added to ``tried`` and never asked again."""
         admission = self._admissions[call.model]
         while True:

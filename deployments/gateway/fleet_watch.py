@@ -16,12 +16,15 @@ from deployments.gateway.external import ExternalUpstream
 from deployments.gateway.upstream import UpstreamPool
 from deployments.serve_platform import ask_every_replica
 from serve_app.fleet import EngineReport, EngineState, FleetTable
+from serve_app.openai.continuation import TokenLimits
+from serve_app.openai.models import context_tokens
 
 POLL_TIMEOUT_S = 1.0
 FORGET_AFTER_S = 5.0
 """How long a member is believed that does not answer (it hangs, or the controller restarts)."""
 
 HEALTH_PATH = "/health"
+MODELS_PATH = "/v1/models"
 
 logger = logging.getLogger("ray.serve")
 
@@ -46,7 +49,7 @@ class FleetWatch:
         self._upstream = upstream
         self._period_s = period_s
         self._changed = changed
-        self._touching: set[asyncio.Task[bool]] = set()
+        self._touching: set[asyncio.Task[bytes | None]] = set()
         self._loops = [_task(self._watch(model, handle)) for model, handle in engines.items()]
         self._loops += [_task(self._watch_external(each)) for each in external]
 
@@ -75,21 +78,26 @@ class FleetWatch:
         keep_since = now - FORGET_AFTER_S if silent else now
         for member in self._fleet.update(model, reports, now, keep_since=keep_since):
             # Connect ahead of the first request, beside the poll: a new member may hang.
-            task = _task(self._upstream.is_healthy(member.report, HEALTH_PATH))
+            task = _task(self._upstream.fetch(member.report, HEALTH_PATH))
             self._touching.add(task)
             task.add_done_callback(self._touching.discard)
 
     async def _watch_external(self, external: ExternalUpstream) -> None:
         report = external.report
         while True:
-            healthy = await self._upstream.is_healthy(report, external.health_target)
+            healthy = await self._upstream.fetch(report, external.health_target) is not None
             state = EngineState.READY if healthy else EngineState.FAILED
             if state is not report.state:
-                logger.warning("upstream %s of %s: %s", report.replica_id, report.model, state.value)
-            report = replace(report, state=state)
+                logger.info("upstream %s of %s: %s", report.replica_id, report.model, state.value)
+                report = replace(report, state=state, token_limits=await self._token_limits(report))
             self._fleet.learn(report, time.monotonic())
             self._changed(report.model)
             await asyncio.sleep(external.health_period_s)
+
+    async def _token_limits(self, report: EngineReport) -> TokenLimits:
+        """vLLM lists its context length beside the model; a continuation needs to know it."""
+        models = await self._upstream.fetch(report, MODELS_PATH) if report.gives_token_ids else None
+        return TokenLimits(context=context_tokens(models or b"", report.served_as or report.model))
 
 
 def _task(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

@@ -24,6 +24,7 @@ from serve_app.cache.keys import CacheKey, cache_key
 from serve_app.failover import wants_failover
 from serve_app.openai import replay
 from serve_app.openai.answers import Answer, answer_from_json, answer_from_stream
+from serve_app.openai.continuation import obstacle
 from serve_app.openai.requests import Endpoint, ParsedRequest, parse_generation
 
 
@@ -203,7 +204,8 @@ class GenerationEndpoint:
             timeline=exchange.timeline,
             request=request,
             failover=generation.failover,
-            include_usage=generation.hides_usage,
+            include_usage=generation.asks_for_usage,
+            tracks_tokens=generation.failover and obstacle(request) is None,
         )
 
     async def _relay(self, generation: Generation, reader: Reader) -> None:

@@ -107,18 +107,19 @@ class UpstreamPool:
             raise
         return UpstreamResponse(response, first)
 
-    async def is_healthy(self, report: EngineReport, target: str) -> bool:
-        """Whether ``GET target`` answers 200 in time; also opens a connection ahead of the first request."""
+    async def fetch(self, report: EngineReport, target: str) -> bytes | None:
+        """The body of ``GET target``; ``None`` unless it is answered with 200 in time. It also opens a
+        connection ahead of the first request."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 response = await self.open(report, "GET", target, b"", {})
                 try:
-                    await response.read()
+                    body = await response.read()
                 finally:
                     response.close()
         except (UpstreamFailed, TimeoutError):
-            return False
-        return response.status == 200
+            return None
+        return body if response.status == 200 else None
 
     async def close(self) -> None:
         await self._session.close()

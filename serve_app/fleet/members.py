@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from serve_app.fleet.pace import Pace
+from serve_app.openai.continuation import TokenLimits
 
 
 class EngineState(Enum):
@@ -39,6 +40,7 @@ class EngineReport:
     kv_cache_usage: float = 0.0
     kv_cache_tokens: int = 0
     capacity: int = 1
+    token_limits: TokenLimits = TokenLimits()
     served_as: str | None = None
     api_prefix: str = "/v1"
     gives_token_ids: bool = True

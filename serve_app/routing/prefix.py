@@ -8,7 +8,7 @@ from serve_app.fleet import Member
 from serve_app.routing.base import RoutingRequest
 
 LOCALITY = 1.0
-BOUND = 1.25
+BOUND = 2.0
 
 
 def prefix(request: RoutingRequest, candidates: Sequence[Member]) -> list[Member]:

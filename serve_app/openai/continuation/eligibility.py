@@ -1,0 +1,141 @@
+"""Which requests have answers that another engine can continue as if nothing had happened.
+
+Everything that an engine remembers of the answer beside its tokens would be forgotten, and everything
+that a text completion does not say would be lost. So only what is known to be neither is let through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from serve_app.openai.requests import ChatRequest, CompletionRequest, Endpoint, ParsedRequest
+
+KEPT_FIELDS = frozenset(
+    {
+        "model",
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "repetition_penalty",  # counts the prompt's tokens like the answer's
+        "logit_bias",
+        "allowed_token_ids",
+        "seed",
+        "stop",
+        "stop_token_ids",
+        "include_stop_str_in_output",
+        "ignore_eos",
+        "skip_special_tokens",
+        "priority",
+        "cache_salt",
+        "stream_interval",
+    }
+)
+"""Mean the same for the rest of an answer as for the whole of it."""
+
+SPENT_FIELDS = frozenset(
+    {
+        "messages",
+        "prompt",
+        "tools",
+        "reasoning_effort",
+        "documents",
+        "chat_template",
+        "chat_template_kwargs",
+        "add_generation_prompt",
+        "continue_final_message",
+        "add_special_tokens",
+        "truncate_prompt_tokens",
+        "truncation_side",
+        "request_id",
+        "parallel_tool_calls",
+        "length_penalty",  # of beam search only
+        "user",
+    }
+)
+"""Shaped the prompt, whose tokens are known by now, or nothing at all."""
+
+COUNTED_FIELDS = frozenset({"stream", "stream_options", "max_tokens", "max_completion_tokens", "min_tokens"})
+"""Written anew for what is left of the answer."""
+
+PLAIN_VALUES: Mapping[str, Any] = {
+    "n": 1,
+    "best_of": 1,
+    "use_beam_search": False,
+    "echo": False,
+    "top_logprobs": 0,
+    "presence_penalty": 0,  # this and the next count the answer's tokens only: a new engine sees none
+    "frequency_penalty": 0,
+    "response_format": {"type": "text"},
+    "tool_choice": "none",
+    "include_reasoning": True,
+    "spaces_between_special_tokens": True,  # else the text of a token depends on the one before it
+    "return_token_ids": False,
+    "return_prompt_text": False,
+}
+"""Fields that are no obstacle with this value only."""
+
+
+def obstacle(request: ParsedRequest) -> str | None:
+    """Why a cut answer of this request could not be continued faithfully; ``None`` if it could be."""
+    fields = {name: value for name, value in request.fields.items() if value not in (None, [])}
+    if not request.generation.wants_stream:
+        return "not streamed: nothing is sent before the whole answer is there"
+    return (
+        _unknown_field(request.endpoint, fields)
+        or _forgetful_sampling(fields)
+        or _lagging_text(request.generation.stop)
+        or _more_than_text(request.generation, fields)
+    )
+
+
+def _unknown_field(endpoint: Endpoint, fields: Mapping[str, Any]) -> str | None:
+    plain = PLAIN_VALUES
+    if endpoint is Endpoint.CHAT:
+        # For a text completion `false` is the number 0, which asks for the log-probability of each token.
+        plain = {**PLAIN_VALUES, "logprobs": False}
+    for name, value in fields.items():
+        if name in plain:
+            if value != plain[name]:
+                return f"`{name}` is set"
+        elif name not in KEPT_FIELDS | SPENT_FIELDS | COUNTED_FIELDS:
+            return f"`{name}` is set"
+    options = fields.get("stream_options") or {}
+    other = next((name for name, value in options.items() if value and name != "include_usage"), None)
+    return f"`stream_options.{other}` is set" if other else None
+
+
+def _forgetful_sampling(fields: Mapping[str, Any]) -> str | None:
+    """A seed promises the same text again; a new engine would begin its random numbers anew."""
+    if "seed" in fields and fields.get("temperature") != 0:
+        return "sampled with a seed"
+    return None
+
+
+def _lagging_text(stop: str | list[str] | None) -> str | None:
+    """vLLM looks for stop texts in new text only, and sends none before it cannot be the begin of one: the
+    text is behind the tokens by a length that only a tokenizer knows. One character cannot be cut in two."""
+    stops = [stop] if isinstance(stop, str) else stop or []
+    return "`stop` is longer than a character" if any(len(text) > 1 for text in stops) else None
+
+
+def _more_than_text(generation: ChatRequest | CompletionRequest, fields: Mapping[str, Any]) -> str | None:
+    if isinstance(generation, CompletionRequest):
+        # A list of prompts makes a list of answers; embeddings have no tokens.
+        return None if _is_one_prompt(generation.prompt) else "`prompt` is not one text"
+    if "tools" in fields and fields.get("tool_choice") != "none":
+        return "`tools` is set"
+    # Images and sounds are in the prompt as placeholders: its tokens are not all of it.
+    if not all(_is_text(message.content) for message in generation.messages):
+        return "`messages` holds more than text"
+    return None
+
+
+def _is_one_prompt(prompt: str | list[Any] | None) -> bool:
+    return isinstance(prompt, str) or (bool(prompt) and all(isinstance(token, int) for token in prompt or []))
+
+
+def _is_text(content: str | list[dict[str, Any]] | None) -> bool:
+    parts = content if isinstance(content, list) else []
+    return all(part.get("type") == "text" and isinstance(part.get("text"), str) for part in parts)

@@ -1,0 +1,118 @@
+"""The events of vLLM 0.29's streams as bytes: read by exact layout, written in the same.
+
+vLLM writes compact JSON whose keys have a fixed order, so one regular expression per kind tells a plain
+chunk from anything else and takes its parts out without decoding them: a text stays the very bytes that the
+engine wrote. An event that does not match to its last byte says something that is not understood here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from serve_app.openai import sse
+from serve_app.openai.requests import Endpoint
+
+ERROR_START = b'data: {"error"'
+COMMENT_START = b":"
+DONE_EVENT = sse.event(sse.DONE)
+NO_TEXT = b'""'
+NULL = b"null"
+
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_HEAD = rf'(?P<head>data: \{{"id":{_STRING},"object":{_STRING},"created":\d++,"model":{_STRING},"choices":\[)'
+_FINISH = r'(?P<finish>"\w++")'
+_STOP = rf'"stop_reason":(?P<stop>null|\d++|{_STRING})'
+_PROMPT_IDS = r'"prompt_token_ids":(?:\[(?P<prompt>[\d,]*+)\]|null)'
+_TOKEN_IDS = r'"token_ids":(?:\[(?P<ids>[\d,]*+)\]|null)'
+_FINGERPRINT = rf'(?P<tail>(?:,"system_fingerprint":{_STRING})?)'
+
+
+def _compiled(pattern: str) -> re.Pattern[bytes]:
+    return re.compile(pattern.encode())
+
+
+TOKENS = {
+    Endpoint.CHAT: _compiled(
+        rf'{_HEAD}\{{"index":0,"delta":\{{(?:"content":(?P<text>{_STRING}))?\}},"logprobs":null,'
+        rf'"finish_reason":(?:null|{_FINISH},{_STOP}),{_TOKEN_IDS}\}}\]{_FINGERPRINT}\}}\n\n'
+    ),
+    Endpoint.COMPLETIONS: _compiled(
+        rf'{_HEAD}\{{"index":0,"text":(?P<text>{_STRING}),"logprobs":null,'
+        rf'"finish_reason":(?:null|{_FINISH}),{_STOP},{_PROMPT_IDS},{_TOKEN_IDS}\}}\]{_FINGERPRINT}\}}\n\n'
+    ),
+}
+"""A chunk of one plain answer. ``text`` is missing where a parser of the engine has kept it back, ``finish``
+before the end; ``tail`` is what follows the choice."""
+
+ROLE = _compiled(
+    rf'{_HEAD}(?P<choice>\{{"index":0,"delta":\{{"role":{_STRING},"content":""\}},"logprobs":null,'
+    rf'"finish_reason":null\}})\],{_PROMPT_IDS},"prompt_text":null\}}\n\n'
+)
+"""The first event of a chat."""
+
+USAGE = _compiled(rf'{_HEAD}\],"usage":\{{.*\}}{_FINGERPRINT}(?:,"metrics":.*)?\}}\n\n')
+"""The last event before ``[DONE]``, if usage was asked for."""
+
+
+class Chunk(NamedTuple):
+    """What a chunk of text says, in JSON."""
+
+    text: bytes | None
+    finish: bytes | None = None
+    stop: bytes | None = None
+    tail: bytes = b""
+
+
+def chat_event(head: bytes, chunk: Chunk) -> bytes:
+    """``chunk`` as vLLM writes it where no token ids were asked for."""
+    text, finish, stop, tail = chunk
+    delta = b"{}" if text is None else b'{"content":%b}' % text
+    reason = NULL if finish is None else b'%b,"stop_reason":%b' % (finish, stop or NULL)
+    return b'%b{"index":0,"delta":%b,"logprobs":null,"finish_reason":%b,"token_ids":null}]%b}\n\n' % (
+        head,
+        delta,
+        reason,
+        tail,
+    )
+
+
+def text_event(head: bytes, chunk: Chunk) -> bytes:
+    """As :func:`chat_event`, of a text completion."""
+    text, finish, stop, tail = chunk
+    return (
+        b'%b{"index":0,"text":%b,"logprobs":null,"finish_reason":%b,"stop_reason":%b,'
+        b'"prompt_token_ids":null,"token_ids":null}]%b}\n\n'
+        % (head, text or NO_TEXT, finish or NULL, stop or NULL, tail)
+    )
+
+
+TOKEN_EVENT = {Endpoint.CHAT: chat_event, Endpoint.COMPLETIONS: text_event}
+
+
+def role_event(head: bytes, choice: bytes) -> bytes:
+    return b'%b%b],"prompt_token_ids":null,"prompt_text":null}\n\n' % (head, choice)
+
+
+def usage_event(head: bytes, prompt_tokens: int, completion_tokens: int, tail: bytes) -> bytes:
+    usage = {
+        "prompt_tokens": prompt_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "completion_tokens": completion_tokens,
+    }
+    return b'%b],"usage":%b%b}\n\n' % (head, msgspec.json.encode(usage), tail)
+
+
+def without_token_ids(event: bytes) -> bytes:
+    """An event of another layout as it would have come had no token ids been asked for; empty if it would
+    not have come at all."""
+    if b'token_ids":[' not in event:
+        return event
+    value = msgspec.json.decode(event.removeprefix(b"data: "))
+    for part in (value, *value["choices"]):
+        part |= {name: None for name in ("prompt_token_ids", "token_ids") if name in part}
+    if all(choice.get("delta") == {} and not choice.get("finish_reason") for choice in value["choices"]):
+        return b""
+    return sse.json_event(value)

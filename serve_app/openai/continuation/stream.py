@@ -1,0 +1,189 @@
+"""One client's stream, whichever engines it comes from."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from serve_app.openai import sse
+from serve_app.openai.continuation import layout
+from serve_app.openai.continuation.eligibility import KEPT_FIELDS
+from serve_app.openai.continuation.plan import Ending, EngineRequest, TokenLimits
+from serve_app.openai.continuation.tokens import AnswerTokens, decode_ids
+from serve_app.openai.requests import Endpoint, ParsedRequest
+
+BROKEN_OFF = frozenset({b'"abort"', b'"error"'})
+"""Reasons to finish that an engine gives when it ends, not the answer."""
+
+
+class ResumableStream:
+    """Passes a stream on, remembers its tokens, and says how to go on when it ends too early.
+
+    Send ``opening``, feed what the engine answers and pass on what ``feed`` returns. When the bytes end, or
+    ``failure`` is set, before ``done``: settle what is ``unsettled``, do what ``resume`` says, and feed on.
+    """
+
+    def __init__(self, request: ParsedRequest, *, include_usage: bool = False) -> None:
+        """``request`` has no ``obstacle``; ``include_usage`` asks for usage even if the client did not."""
+        self.done = False
+        """``[DONE]`` was passed on: nothing is missing."""
+        self.failure: bytes | None = None
+        """What the engine said of its own failure (JSON); not passed on, nor is anything after it."""
+
+        self._request = request
+        self._wants_usage = include_usage or request.generation.wants_usage
+        self._match = layout.TOKENS[request.endpoint].match
+        self._write = layout.TOKEN_EVENT[request.endpoint]
+        self._partial = b""
+        self._head = b""  # the begin of every event; empty until one was passed on
+        self._prompt_ids = b""  # as in JSON, without the brackets
+        self._tokens = AnswerTokens()
+        self._repeated_chunks = 0  # chunks without text that the client has and that will come again
+        self._understood = True
+        self._continuing = False
+        self._finished = False
+        self._usage_sent = False
+
+    @property
+    def opening(self) -> EngineRequest:
+        """The client's own request, with its tokens asked for."""
+        fields: dict[str, Any] = {**self._request.fields, "return_token_ids": True}
+        if self._wants_usage:
+            fields["stream_options"] = {**(fields.get("stream_options") or {}), "include_usage": True}
+        return EngineRequest(self._request.endpoint, fields)
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take in bytes of the engine; returns whole events for the client, as if no tokens had been asked
+        for and one engine had sent them all."""
+        data = self._partial + chunk if self._partial else chunk
+        passed: list[bytes] = []
+        position = 0
+        while position < len(data) and self.failure is None:
+            match = self._match(data, position)
+            if match is not None:
+                passed.append(self._pass_tokens(match))
+                position = match.end()
+                continue
+            end = data.find(sse.END, position)
+            if end < 0:
+                break
+            passed.append(self._pass_other(data[position : end + len(sse.END)]))
+            position = end + len(sse.END)
+        self._partial = data[position:]
+        return b"".join(passed)
+
+    @property
+    def unsettled(self) -> list[int]:
+        """Tokens of which the last may not be shown. An engine's ``/detokenize`` knows their text; hand it to
+        ``settle`` until none is left, else the stream cannot be resumed."""
+        return self._tokens.unsettled
+
+    def settle(self, text: str) -> None:
+        """Take in the text of what is ``unsettled``."""
+        self._tokens.settle(text)
+
+    def resume(self, limits: TokenLimits) -> EngineRequest | Ending | None:
+        """How to go on after the engine was lost: what to ask another one for, or what is left to say;
+        ``None`` if the stream cannot be continued. Asked again before anything came, it answers the same.
+
+        A stream of which nothing was passed on begins anew.
+        """
+        if not self._understood:
+            return None
+        if not self._head:
+            return self._begin(self.opening)
+        if self._finished:
+            return Ending(self._rest())
+        allowed = limits.answer_tokens(self._request, self._prompt_tokens)
+        if allowed is None or not self._prompt_ids or self._tokens.unsettled:
+            return None
+        self._repeated_chunks += self._tokens.textless_chunks
+        self._tokens.forget_what_is_not_shown()
+        if self._tokens.count >= allowed:
+            last = self._write(self._head, layout.Chunk(layout.NO_TEXT, finish=b'"length"'))
+            return Ending(last + self._rest())
+        self._continuing = True
+        self._match = layout.TOKENS[Endpoint.COMPLETIONS].match
+        return self._begin(self._continuation(allowed - self._tokens.count))
+
+    def _begin(self, request: EngineRequest) -> EngineRequest:
+        """Nothing of the lost engine's may mix with what the next one sends."""
+        self.failure = None
+        self._partial = b""
+        return request
+
+    def _continuation(self, max_tokens: int) -> EngineRequest:
+        """A text completion that goes on from the tokens shown."""
+        asked = self._request.fields
+        fields = {name: value for name, value in asked.items() if name in KEPT_FIELDS}
+        fields["prompt"] = decode_ids(self._prompt_ids) + self._tokens.ids()
+        fields["max_tokens"] = max_tokens
+        fields["min_tokens"] = max(0, (asked.get("min_tokens") or 0) - self._tokens.count)
+        fields |= {"stream": True, "return_token_ids": True}
+        if self._wants_usage:
+            fields["stream_options"] = {"include_usage": True}
+        return EngineRequest(Endpoint.COMPLETIONS, fields)
+
+    def _pass_tokens(self, match: re.Match[bytes]) -> bytes:
+        """An event with text: what every token goes through."""
+        text, finish, stop, tail, ids = match.group("text", "finish", "stop", "tail", "ids")
+        if finish in BROKEN_OFF:
+            return self._fail(match.group())
+        if not self._head:
+            self._head, self._prompt_ids = match["head"], match.groupdict().get("prompt") or b""
+        has_text = text is not None and text != layout.NO_TEXT
+        if ids:
+            self._tokens.add(ids, has_text)
+        elif has_text or ids is None:
+            self._understood = False  # text whose tokens are not known
+        if finish is not None:
+            self._finished = True
+        elif not has_text and self._is_superfluous(text):
+            return b""
+        return self._write(self._head, layout.Chunk(text, finish, stop, tail))
+
+    def _is_superfluous(self, text: bytes | None) -> bool:
+        """Whether a chunk without text is one that an undisturbed stream does not have."""
+        if text is None:
+            self._understood = False  # a parser of the engine took it: its text is not what is shown
+            return True
+        if self._repeated_chunks:
+            self._repeated_chunks -= 1
+            return True
+        return False
+
+    def _pass_other(self, event: bytes) -> bytes:
+        """Any other event: the first of a chat, the last ones of every stream, and what engines add."""
+        if event.startswith(layout.COMMENT_START):
+            return event
+        if event.startswith(layout.ERROR_START):
+            return self._fail(event)
+        if event == layout.DONE_EVENT:
+            self.done = True
+            return event
+        if self._finished and (usage := layout.USAGE.fullmatch(event)):
+            self._usage_sent = True
+            return self._usage(usage["tail"]) if self._continuing else event
+        if not self._head and (role := layout.ROLE.fullmatch(event)):
+            self._head, self._prompt_ids = role["head"], role["prompt"] or b""
+            return layout.role_event(self._head, role["choice"])
+        self._understood = False
+        return self._fail(event) if self._continuing else layout.without_token_ids(event)
+
+    def _fail(self, event: bytes) -> bytes:
+        self.failure = event.removeprefix(b"data:").strip()
+        return b""
+
+    def _rest(self) -> bytes:
+        """What follows the last token."""
+        usage = self._usage(b"") if self._wants_usage and not self._usage_sent else b""
+        self.done = self._usage_sent = True
+        return usage + layout.DONE_EVENT
+
+    def _usage(self, tail: bytes) -> bytes:
+        """The whole answer's usage; details would tell of a continuation's prompt."""
+        return layout.usage_event(self._head, self._prompt_tokens, self._tokens.count, tail)
+
+    @property
+    def _prompt_tokens(self) -> int:
+        return self._prompt_ids.count(b",") + 1 if self._prompt_ids else 0

@@ -1,0 +1,67 @@
+"""The tokens of an answer, and which of them the client has as text."""
+
+from __future__ import annotations
+
+import msgspec
+
+INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
+"""What the begin of a character decodes to: vLLM keeps tokens that end so back until the rest is there."""
+
+
+class AnswerTokens:
+    """Tokens in the order in which they came, and how far their text was passed on (*shown*).
+
+        | shown for certain | shown, perhaps | not shown |
+        0                 _sure           _shown       count
+
+    vLLM keeps the bytes of an unfinished character back. After a chunk of one token and some text that token
+    is shown; of several, the last may have been kept back, which only a tokenizer can tell. A prompt must
+    never end inside a character: the engine would send the whole prompt's text as its answer.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.textless_chunks = 0
+        """Chunks without text since the last one with text."""
+        self._ids: list[bytes] = []  # of each chunk, as in JSON without the brackets
+        self._sure = 0
+        self._shown = 0
+
+    def add(self, ids: bytes, has_text: bool) -> None:
+        """Take in a chunk. Decoding waits until it is needed: most streams end well."""
+        new = ids.count(b",") + 1
+        self.count += new
+        self._ids.append(ids)
+        if not has_text:
+            self.textless_chunks += 1
+            return
+        self.textless_chunks = 0
+        self._shown = self.count
+        if new == 1:
+            self._sure = self._shown
+
+    @property
+    def unsettled(self) -> list[int]:
+        """Tokens of which the last may not be shown; it begins where a character begins."""
+        return self.ids()[self._sure : self._shown]
+
+    def settle(self, text: str) -> None:
+        """Take in the text of what is ``unsettled``: if it ends inside a character, the last token is not
+        shown, and the ones before it are still to be settled."""
+        if text.endswith(INCOMPLETE):
+            self._shown -= 1
+        else:
+            self._sure = self._shown
+
+    def forget_what_is_not_shown(self) -> None:
+        shown = self.ids()[: self._shown]
+        self._ids = [b",".join(b"%d" % token for token in shown)] if shown else []
+        self.count = len(shown)
+        self.textless_chunks = 0
+
+    def ids(self) -> list[int]:
+        return decode_ids(b",".join(self._ids))
+
+
+def decode_ids(ids: bytes) -> list[int]:
+    return msgspec.json.decode(b"[%b]" % ids, type=list[int])
