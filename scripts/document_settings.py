@@ -6,6 +6,7 @@ python scripts/document_settings.py [--check]
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
 import typing
 from collections.abc import Iterator
@@ -77,7 +78,7 @@ def bounds(info: FieldInfo) -> str:
 
 
 def section(path: str, model: type[BaseModel]) -> str:
-    about = (model.__doc__ or "").strip().replace("``", "`")
+    about = inspect.cleandoc(model.__doc__ or "").replace("``", "`")
     lines = [f"## `{path or 'args'}`", "", about, "", "| key | value | default | |", "|---|---|---|---|"]
     for name, info in model.model_fields.items():
         kind = type_name(info.annotation) + bounds(info)

@@ -44,6 +44,13 @@ DRAIN_MARGIN_S = 15.0
 QUIET = LoggingConfig(enable_access_log=False)
 """A log line per request costs more than the gateway's own work; traces and /admin/latency say more."""
 
+ONE_LOOP = {
+    "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
+    "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
+}
+"""A gateway's HTTP server, its own code and its calls to other deployments share one event loop (uvloop): by
+default every chunk crosses from Serve's thread to a second one (see docs/performance.md)."""
+
 EngineBuilder = Callable[[ModelSettings], serve.Application]
 
 
@@ -76,7 +83,7 @@ def build_graph(
         max_ongoing_requests=GATEWAY_MAX_ONGOING,
         # As long as the slowest engine: a replaced gateway lets its streams end.
         graceful_shutdown_timeout_s=max(model.drain_timeout_s for model in settings.models) + DRAIN_MARGIN_S,
-        ray_actor_options={"num_cpus": settings.gateway.num_cpus},
+        ray_actor_options={"num_cpus": settings.gateway.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
     ).bind(
         settings,
         key_records(settings, environment),

@@ -8,11 +8,12 @@
     ├── NotFound               404  no such path, entry, …
     ├── MethodNotAllowed       405
     ├── BodyTimeout            408  the client stopped in the middle of its body
+    ├── SlowReader             408  the client does not read its stream
     ├── BodyTooLarge           413
     ├── OverCapacity           429  with ``Retry-After``
-    ├── SlowReader             408  the client does not read its stream
     ├── UpstreamRefused        4xx  the engine's own refusal, passed on with its status
     ├── UpstreamFailed         502  the engine broke
+    ├── EngineError            502  the engine's own error, passed on
     ├── NoReplica              503  no engine replica can take the request now
     ├── CacheUnavailable       503  only /admin/cache: a request never fails for the cache
     ├── UpstreamTimeout        504  the engine did not begin in time

@@ -101,6 +101,7 @@ class Admission:
 
     async def _wait(self, waiter: Waiter, priority: int) -> Dispatch:
         self._traffic.queued += 1
+        self._drain.waits(time.monotonic())
         ticket = self._line.enter(priority, waiter)
         bound = min(self._limits.max_queue_wait_s, waiter.call.deadline - time.monotonic())
         started_ns = waiter.call.timeline.clock()
@@ -129,7 +130,7 @@ class Admission:
         place = ticket.request.place
         if place.done() and not place.cancelled():
             self.end(place.result(), complete=False)
-        elif ticket in set(self._line):
+        elif ticket in self._line:
             self._line.leave(ticket)
 
     def _refuse_if_hopeless(self, call: Call, priority: int) -> None:

@@ -83,11 +83,16 @@ class Dispatcher:
         return any(member.name not in tried for member in members)
 
     async def _first_bytes(self, call: Call, dispatch: Dispatch, tried: set[str]) -> Leg:
-        hedge = self._hedges.get(call.model) if call.request is not None else None
+        hedge = self._hedge(call)
         after_s = None if hedge is None else hedge.begin()
         if hedge is None or after_s is None:
             return await self._send(call, dispatch)
         return await self._hedged(call, dispatch, tried, hedge, after_s)
+
+    def _hedge(self, call: Call) -> Hedge | None:
+        """Only streams are hedged: any other answer's first byte says how long the answer is."""
+        is_stream = call.request is not None and call.request.generation.wants_stream
+        return self._hedges.get(call.model) if is_stream else None
 
     async def _hedged(
         self, call: Call, dispatch: Dispatch, tried: set[str], hedge: Hedge, after_s: float
@@ -109,6 +114,7 @@ class Dispatcher:
         dispatch = self._admissions[call.model].place_now(call, tried)
         if dispatch is None:
             return set()
+        hedge.hedged()
         self._traffic.hedged += 1
         return {asyncio.ensure_future(self._send(call, dispatch))}
 
@@ -127,19 +133,20 @@ class Dispatcher:
 
     async def _send(self, call: Call, dispatch: Dispatch) -> Leg:
         """One member's first bytes, or why there are none."""
-        admission, started_ns = self._admissions[call.model], time.time_ns()
+        admission, hedge, started_ns = self._admissions[call.model], self._hedge(call), time.time_ns()
         try:
             response = await self._request(call, dispatch)
         except BaseException as error:
             if isinstance(error, ConnectionRefused):
                 self._fleet.mark_unreachable(dispatch.member, time.monotonic())
+            if hedge is not None and isinstance(error, asyncio.CancelledError | UpstreamTimeout):
+                hedge.saw_silence(time.monotonic() - dispatch.sent_at)
             admission.end(dispatch, complete=False)
             raise
         self._fleet.first_byte(dispatch, time.monotonic(), streamed=response.is_stream)
         call.timeline.add("upstream-ttft", started_ns)
-        hedge = self._hedges.get(call.model)
         if hedge is not None:
-            hedge.saw_first_byte((time.time_ns() - started_ns) / 1e9)
+            hedge.saw_first_byte(time.monotonic() - dispatch.sent_at)
         return Leg(call, dispatch, response, admission, self._limits.between_tokens_timeout_s)
 
     async def _request(self, call: Call, dispatch: Dispatch) -> UpstreamResponse:

@@ -63,6 +63,10 @@ class UpstreamResponse:
             parts.append(part)
         return b"".join(parts)
 
+    def abort(self) -> None:
+        """Closes the connection; whoever reads is told so."""
+        self._response.close()
+
     def close(self) -> None:
         """Gives the connection back if the body was read to its end; else closes it, which aborts the request
         at the engine."""

@@ -5,28 +5,42 @@ from __future__ import annotations
 from collections import deque
 
 WINDOW = 64
-"""Departures that are remembered: at any rate, the newest history."""
+"""Departures that are remembered at any rate."""
+
+HORIZON_S = 10.0
+"""And those of so many seconds: a batch that ends as one must not fill the whole memory, or a hundred ends
+within a millisecond would pass for the rate."""
 
 ENOUGH = 8
 """Fewer departures than this say nothing: the capacity's estimate is used instead."""
 
 
 class DrainRate:
-    """Departures per second, measured only while somebody waits: without a line, departures follow arrivals
-    and say nothing of what the fleet could do."""
+    """Departures per second while the fleet is full: from when somebody began to wait until a departure
+    finds nobody waiting. At any other time departures follow arrivals and say nothing of what the fleet
+    could do."""
 
     def __init__(self) -> None:
-        self._departures: deque[float] = deque(maxlen=WINDOW)
+        self._since: float | None = None
+        self._departures: deque[float] = deque()
+
+    def waits(self, now: float) -> None:
+        """Somebody begins to wait at ``now`` (monotonic seconds)."""
+        if self._since is None:
+            self._since = now
 
     def departed(self, now: float, *, line_is_empty: bool) -> None:
-        """A request left its engine at ``now`` (monotonic seconds)."""
+        """A request left its engine."""
         if line_is_empty:
+            self._since = None
             self._departures.clear()
+            return
         self._departures.append(now)
+        while len(self._departures) > WINDOW and self._departures[0] < now - HORIZON_S:
+            self._since = self._departures.popleft()
 
     def per_second(self, now: float) -> float | None:
         """``None`` while too little was seen. Silence since the last departure slows the rate."""
-        if len(self._departures) < ENOUGH:
+        if self._since is None or len(self._departures) < ENOUGH or now <= self._since:
             return None
-        elapsed = max(now, self._departures[-1]) - self._departures[0]
-        return (len(self._departures) - 1) / elapsed if elapsed > 0 else None
+        return len(self._departures) / (now - self._since)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -33,6 +33,10 @@ class WaitingLine(Generic[T]):
         """First to be served first; a copy, so that tickets may leave meanwhile."""
         return iter(tuple(self._line))
 
+    def __contains__(self, ticket: Ticket[T]) -> bool:
+        place = self._place_of(ticket)
+        return self._line[place : place + 1] == [ticket]
+
     def enter(self, priority: int, request: T) -> Ticket[T]:
         self._issued += 1
         ticket = Ticket(priority, self._issued, request)
@@ -40,9 +44,18 @@ class WaitingLine(Generic[T]):
         return ticket
 
     def leave(self, ticket: Ticket[T]) -> None:
-        """Served, timed out or given up."""
-        self._line.remove(ticket)
+        """Served, timed out or given up.
+
+        Raises:
+            ValueError: it has left already.
+        """
+        if ticket not in self:
+            raise ValueError(f"ticket {ticket.number} is not in line")
+        del self._line[self._place_of(ticket)]
 
     def ahead_of(self, priority: int) -> int:
         """How many would be served before a new ticket of ``priority``."""
         return bisect_right(self._line, priority, key=lambda ticket: ticket.priority)
+
+    def _place_of(self, ticket: Ticket[T]) -> int:
+        return bisect_left(self._line, ticket)

@@ -54,15 +54,15 @@ class Member:
     """One engine in the table: its newest report, and what this gateway knows beyond it.
 
     ``limit`` is the most requests that it is given at once, ``turn`` a virtual time that advances by
-    1 / weight with every request (so that the lowest turn is whose turn it is). ``unanswered`` counts
-    the requests that this gateway sent and that no first byte has answered yet, ``pending_tokens`` their
-    estimated uncached prompts.
+    1 / weight with every request (so that the lowest turn is whose turn it is). ``in_flight`` counts this
+    gateway's requests there, ``others`` those that the report counts beyond them. ``unanswered`` are this
+    gateway's that no first byte has answered yet, ``pending_tokens`` their estimated uncached prompts.
     """
 
     report: EngineReport
     limit: int
     in_flight: int = 0
-    in_flight_at_report: int = 0
+    others: int = 0
     unreachable_until: float = 0.0
     reported_at: float = 0.0
     turn: float = 0.0
@@ -80,34 +80,29 @@ class Member:
 
     @property
     def load(self) -> int:
-        """Requests at the engine now: the report, up to one poll old, corrected by what this gateway has
-        sent and ended since; never less than what is in flight from here."""
-        since = self.in_flight - self.in_flight_at_report
-        return max(self.report.running + self.report.waiting + since, self.in_flight)
+        """Requests at the engine now, as far as a report of up to one poll ago can tell."""
+        return self.in_flight + self.others
 
     @property
     def has_room(self) -> bool:
         """It may be given another request."""
-        return self.load < self.limit
-
-    @property
-    def backlog_s(self) -> float:
-        """Seconds that a request sent now waits before its own prompt is begun.
-
-        A full engine first has to end ``load + 1 - capacity`` requests, at ``capacity`` per service time
-        (the M/D/c approximation). Then the prompts ahead are prefilled one after the other: this
-        gateway's, and those that wait there for others (the report knows how many, not how long).
-        """
-        report, pace = self.report, self.pace
-        tokens = self.pending_tokens
-        if report.waiting > self.unanswered:
-            tokens += (report.waiting - self.unanswered) * pace.prompt_tokens
-        seconds = tokens * pace.prefill_s_per_token
-        to_end = self.load + 1 - report.capacity
-        if to_end > 0:
-            seconds += to_end * pace.service_s / max(1, report.capacity)
-        return seconds
+        return self.in_flight + self.others < self.limit
 
     def expected_wait_s(self, new_tokens: float) -> float:
-        """Seconds until the first token of a request that brings ``new_tokens`` of uncached prompt."""
-        return self.backlog_s + new_tokens * self.pace.prefill_s_per_token
+        """Seconds until the first token of a request that brings ``new_tokens`` of uncached prompt.
+
+        First the prompts ahead are prefilled, one after the other: this gateway's, and those that wait
+        there for others (the report knows how many, not how long). What runs takes part in every step of
+        that: a full member is taken to be half as fast, which also keeps running answers in balance where
+        no prompt waits. A member beyond its capacity has to end ``load + 1 - capacity`` requests before,
+        at ``capacity`` per service time (the M/D/c approximation).
+        """
+        report, pace, load = self.report, self.pace, self.load
+        capacity = report.capacity or 1
+        tokens = self.pending_tokens + new_tokens
+        if report.waiting > self.unanswered:
+            tokens += (report.waiting - self.unanswered) * pace.prompt_tokens
+        wait_s = tokens * pace.prefill_s_per_token * (1.0 + load / (capacity * report.weight))
+        if load >= capacity:
+            wait_s += (load + 1 - capacity) * pace.service_s / capacity
+        return wait_s

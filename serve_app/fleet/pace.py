@@ -16,6 +16,10 @@ PRIOR_PREFILL_S_PER_TOKEN = 1e-4
 PRIOR_SERVICE_S = 5.0
 """A typical chat answer: some hundred tokens at 20 ms; only until the first answer is seen."""
 
+RECOVERY_S = 10.0
+"""Half as slow as it seemed after seven seconds without work: found out to be well again within a minute,
+while a member that is slow for good is tried only a few times a minute."""
+
 LEAST_TOKENS = 64.0
 """A first byte counts as at least this much prompt: a prompt that is cached whole still costs a step, and
 must not make a token seem to cost as much."""
@@ -58,6 +62,14 @@ class Pace:
         self.prefill_s_per_token = self._elapsed_s / self._tokens_ahead
         self.prompt_tokens = _mean(self.prompt_tokens, tokens, self.first_bytes)
         self.first_bytes += 1
+
+    def recover(self, fastest: float, elapsed_s: float) -> None:
+        """Nothing was sent here for a while: what made the member slow may be over, and nobody would find
+        out if it still seemed so. Its prefill drifts to the ``fastest`` of its siblings."""
+        if self.prefill_s_per_token > fastest:
+            share = min(1.0, elapsed_s / RECOVERY_S)
+            self.prefill_s_per_token += share * (fastest - self.prefill_s_per_token)
+            self._elapsed_s = self.prefill_s_per_token * self._tokens_ahead
 
     def saw_end(self, elapsed_s: float) -> None:
         """A request ended after it had kept its place for ``elapsed_s``."""

@@ -37,6 +37,7 @@ class FleetTable:
         self._limits = dict(limits)
         self._members: dict[str, dict[str, Member]] = {model: {} for model in limits}
         self._turns = dict.fromkeys(limits, 0.0)
+        self._recovered_at: dict[str, float] = {}
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -63,12 +64,14 @@ class FleetTable:
         for report in reports:
             current[report.replica_id] = self._learn(known, report, now)
         self._members[model] = current
+        self._recover_idle(model, now)
         return tuple(member for name, member in current.items() if known.get(name) is not member)
 
     def learn(self, report: EngineReport, now: float) -> None:
         """What one member says; the others stay as they are."""
         known = self._members[report.model]
         known[report.replica_id] = self._learn(known, report, now)
+        self._recover_idle(report.model, now)
 
     def _learn(self, known: Mapping[str, Member], report: EngineReport, now: float) -> Member:
         member = known.get(report.replica_id)
@@ -77,9 +80,18 @@ class FleetTable:
             member = Member(report, limit=0, pace=Pace.typical_of(paces))
         member.report = report
         member.limit = self._limits[report.model] or max(1, report.capacity)
-        member.in_flight_at_report = member.in_flight
+        member.others = max(0, report.running + report.waiting - member.in_flight)
         member.reported_at = now
         return member
+
+    def _recover_idle(self, model: str, now: float) -> None:
+        members = self._members[model].values()
+        paces = [member.pace.prefill_s_per_token for member in members if member.pace.first_bytes]
+        elapsed_s = now - self._recovered_at.get(model, now)
+        self._recovered_at[model] = now
+        for member in members if paces else ():
+            if member.in_flight == 0:
+                member.pace.recover(min(paces), elapsed_s)
 
     def candidates(self, model: str, now: float) -> tuple[Member, ...]:
         """The members that can take a request of ``model`` now."""

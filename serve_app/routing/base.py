@@ -25,7 +25,7 @@ class RoutingRequest:
     cached_tokens: Mapping[str, float] = field(default_factory=dict)
 
     def uncached_tokens(self, member: Member) -> float:
-        return max(0.0, self.prompt_tokens - self.cached_tokens.get(member.name, 0.0))
+        return self.prompt_tokens - self.cached_tokens.get(member.report.replica_id, 0.0)
 
 
 class RoutingPolicy(Protocol):

@@ -24,11 +24,11 @@ def session(request: RoutingRequest, candidates: Sequence[Member]) -> list[Membe
         return least_wait(request, candidates)
     seed = blake2b(request.session.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES)
 
-    def key(member: Member) -> tuple[float, str]:
+    def key(member: Member) -> float:
         """Smaller is better: an exponential variable of the rate ``weight``."""
         digest = seed.copy()
         digest.update(member.name.encode())
         share = (int.from_bytes(digest.digest()) + 1) / _DIGESTS
-        return -math.log(share) / member.report.weight, member.name
+        return -math.log(share) / member.report.weight
 
     return sorted(candidates, key=key)

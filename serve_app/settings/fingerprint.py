@@ -30,5 +30,5 @@ def fingerprint(model: ModelSettings) -> str:
     engine = None if model.engine is None else model.engine.model_dump(exclude=set(WITHOUT_INFLUENCE))
     value: dict[str, object] = {"source": model.source, "revision": model.revision, "engine": engine}
     if model.upstreams:
-        value["upstreams"] = [[upstream.url, upstream.model] for upstream in model.upstreams]
+        value["upstreams"] = sorted({(each.url, each.model or model.id) for each in model.upstreams})
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:16]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,7 +20,9 @@ DEFAULT_HTTP_HOST = "0.0.0.0"
 """What Serve's own schema says where a config file names no host."""
 
 SHOWN_VALUE_CHARS = 80
-SECRET_WORDS = ("key", "secret", "token", "password")
+SECRET_WORDS = ("key", "secret", "token", "password", "authorization")
+HIDDEN = "(hidden)"
+USER_IN_URL = re.compile(r"//[^/\s]*@")
 
 
 def parse_args(args: Mapping[str, Any], *, source: str) -> Settings:
@@ -135,10 +138,19 @@ def _is_branch(part: str) -> bool:
 
 def _shown(key: str, value: Any) -> str:
     """The value as the message shows it: short, and never a secret or a whole tree."""
-    if any(word in key.rsplit(".", 1)[-1].lower() for word in SECRET_WORDS) and isinstance(value, str):
-        return "(hidden)"
-    text = repr(value)
+    masked = _masked(key.rsplit(".", 1)[-1], value)
+    text = HIDDEN if masked == HIDDEN else repr(masked)
     return text if len(text) <= SHOWN_VALUE_CHARS else text[:SHOWN_VALUE_CHARS] + "…"
+
+
+def _masked(name: str, value: Any) -> Any:
+    """The value without what may be a secret: by its name, or a user in a URL."""
+    if isinstance(value, str):
+        is_secret = any(word in name.lower() for word in SECRET_WORDS)
+        return HIDDEN if is_secret else USER_IN_URL.sub(f"//{HIDDEN}@", value)
+    if isinstance(value, Mapping):
+        return {key: _masked(str(key), inner) for key, inner in value.items()}
+    return [_masked(name, inner) for inner in value] if isinstance(value, list) else value
 
 
 def _known_keys(loc: tuple[int | str, ...]) -> str:

@@ -11,11 +11,14 @@ from serve_app.settings.engine import AutoscalingSettings, EngineSettings
 from serve_app.settings.policies import known_policy
 from serve_app.settings.upstream import UpstreamSettings
 
+MANAGED_ONLY = frozenset({"replicas", "revision"})
+"""Of no use to a model that only external upstreams serve."""
+
 
 class HedgeSettings(Frozen):
-    """Ask a second member when the first one is slow to begin; the first to answer wins."""
+    """Ask a second member when the first one is slow to begin a stream; the first to answer wins."""
 
-    max_share: float = Field(gt=0, le=0.5, description="At most this share of the requests is hedged.")
+    max_share: float = Field(gt=0, le=0.5, description="At most this share of the streams is hedged.")
     quantile: float = Field(
         default=0.95,
         ge=0.5,
@@ -56,6 +59,9 @@ class ModelSettings(Frozen):
             raise ValueError(f"`{missing}` is missing: managed replicas need `source` and `engine`")
         if self.engine is None and not self.upstreams:
             raise ValueError("nothing serves this model: give `source` and `engine`, or `upstreams`")
+        unused = sorted(self.model_fields_set & MANAGED_ONLY) if self.engine is None else []
+        if unused:
+            raise ValueError(f"`{unused[0]}` is for managed replicas, but there is no `engine`")
         if isinstance(self.replicas, int) and self.replicas < 1:
             raise ValueError("`replicas` must be at least 1")
         names = [upstream.name for upstream in self.upstreams]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -11,6 +12,8 @@ from serve_app.settings.base import Frozen
 
 HEALTH_PATHS = {"vllm": "/health", "openai": "/v1/models"}
 """vLLM, SGLang and TGI have a health path; what every OpenAI-compatible server has is its list of models."""
+
+SPACE = re.compile(r"\s")
 
 
 class UpstreamSettings(Frozen):
@@ -23,7 +26,9 @@ class UpstreamSettings(Frozen):
         default="openai",
         description="`vllm` gives token ids: answers that it cuts are continued, and it continues others'.",
     )
-    key_env: str | None = Field(default=None, description="Variable that holds its API key.")
+    key_env: str | None = Field(
+        default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Variable that holds its API key."
+    )
     model: str | None = Field(default=None, description="Its own name of the model; default: `id`.")
     priority: int = Field(
         default=0, ge=0, description="Managed replicas have 0; higher numbers serve when lower ones are full."
@@ -39,7 +44,8 @@ class UpstreamSettings(Frozen):
     @classmethod
     def _is_base_url(cls, url: str) -> str:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        is_server = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        if not is_server or parts.query or parts.fragment or SPACE.search(url):
             raise ValueError("expected a base URL such as `http://host:8000/v1`")
         if parts.username is not None or parts.password is not None:
             raise ValueError("a URL holds no key: name a variable in `key_env`")

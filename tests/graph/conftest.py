@@ -18,18 +18,18 @@ from support.graph import Graph
 from support.ports import free_port
 from support.scripted_engine import ScriptedEngine
 
-from serve_app.app import build_graph
+from serve_app.app import build_graph, engine_options
 from serve_app.auth import make_key
 from serve_app.model_store import ModelStore
 from serve_app.settings import ModelSettings, parse_args
 
 START_TIMEOUT_S = 120
 EMBEDDER = {"id": "minilm", "source": "sentence-transformers/all-MiniLM-L6-v2", "threads": 1}
-MODEL = {"id": "scripted", "source": "scripted", "engine": {"accelerator": "cpu"}}
+MODEL = {"id": "scripted", "source": "scripted", "engine": {"accelerator": "cpu"}, "drain_timeout_s": 0.0}
 
 
 def scripted_engine(model: ModelSettings) -> serve.Application:
-    options = {"num_replicas": model.replicas, "ray_actor_options": {"num_cpus": 0.1}}
+    options = engine_options(model) | {"ray_actor_options": {"num_cpus": 0.1}}
     return serve.deployment(ScriptedEngine, name=f"Engine:{model.id}", **options).bind(model)
 
 

@@ -1,5 +1,6 @@
 """docs/settings.md is what the settings classes say."""
 
+import pytest
 from document_settings import TARGET, page
 
 
@@ -15,5 +16,19 @@ def test_every_setting_is_on_the_page() -> None:
         "keys_file",
         "lookup_budget_ms",
         "target_ongoing_requests",
+        "health_period_s",
+        "max_share",
     ):
         assert f"| `{key}` |" in text
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["args", "models[]", "models[].engine.speculation", "models[].upstreams[]", "models[].hedge", "limits"],
+)
+def test_every_class_has_a_section_named_by_its_path(path: str) -> None:
+    assert page().splitlines().count(f"## `{path}`") == 1
+
+
+def test_no_line_is_indented_which_markdown_would_show_as_code() -> None:
+    assert [line for line in page().splitlines() if line.startswith(" ")] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -125,9 +126,18 @@ def make_report(name: str = "a", **fields: Any) -> EngineReport:
         "url": f"http://127.0.0.1/{name}",
         "headers": {"x-promptly-secret": "s3cr3t"},
         "state": EngineState.READY,
+        "capacity": 64,
     }
     return EngineReport(**(known | fields))
 
 
+MEMBER_FIELDS = frozenset(field.name for field in dataclass_fields(Member))
+
+
 def make_member(name: str = "a", in_flight: int = 0, **fields: Any) -> Member:
-    return Member(make_report(name, **fields), in_flight=in_flight)
+    """``fields`` are the member's or its report's; the report is taken to count what is in flight."""
+    own = {key: fields.pop(key) for key in MEMBER_FIELDS & fields.keys()}
+    report = make_report(name, **fields)
+    others = max(0, report.running + report.waiting - in_flight)
+    known: dict[str, Any] = {"limit": report.capacity, "in_flight": in_flight, "others": others}
+    return Member(report, **(known | own))

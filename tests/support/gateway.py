@@ -3,88 +3,266 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
 import uvicorn
 from sim_engine import Faults, SimEngine, SimSettings
+from support.graph import CHAT, eventually
 
 from deployments.gateway.external import external_upstreams
 from deployments.gateway.runtime import GatewayRuntime
+from serve_app.auth import KeyRecord, make_key
 from serve_app.settings import parse_args
 
 MODEL = "sim"
 FAST = SimSettings(itl_ms=2.0, tokens=20)
+COMPLETIONS = "/v1/completions"
+ADMIN = "admin"
+DONE = b"[DONE]"
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A whole response."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """Of an error response."""
+        error: dict[str, Any] = self.json["error"]
+        return error
+
+    @property
+    def events(self) -> list[bytes]:
+        """The data of a stream's events, which must be nothing but whole ``data:`` lines."""
+        *events, rest = self.body.split(b"\n\n")
+        assert rest == b"", f"the stream ends inside an event: {rest!r}"
+        assert all(event.startswith(b"data: ") for event in events), events
+        return [event.removeprefix(b"data: ") for event in events]
+
+    @property
+    def chunks(self) -> list[dict[str, Any]]:
+        """The events of a stream that ended well, without its ``[DONE]``."""
+        assert self.status == 200, self.body
+        *events, done = self.events
+        assert done == DONE, self.events[-3:]
+        return [json.loads(event) for event in events]
+
+    @property
+    def text(self) -> str:
+        """What an answer says, streamed or not. Raises AssertionError for anything but a complete answer."""
+        assert self.status == 200, self.body
+        if not self.headers["content-type"].startswith("text/event-stream"):
+            return text_of([self.json])
+        assert not any("error" in chunk for chunk in self.chunks), self.events[-1]
+        return text_of(self.chunks)
+
+    @property
+    def cut(self) -> dict[str, Any]:
+        """The error that ended a stream, which must be its last event and its only one of that kind."""
+        assert self.status == 200, self.body
+        *before, last = self.events
+        assert DONE not in before
+        assert not any(event.startswith(b'{"error"') for event in before), self.events
+        error: dict[str, Any] = json.loads(last)["error"]
+        return error
+
+
+class Stream:
+    """A streamed response while it comes."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.response = response
+        self._received = b""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.response.headers
+
+    async def event(self) -> bytes:
+        """The data of the next event."""
+        async with asyncio.timeout(10):
+            while b"\n\n" not in self._received:
+                part = await self.response.content.readany()
+                assert part, f"the stream ended: {self._received!r}"
+                self._received += part
+        data, _, self._received = self._received.partition(b"\n\n")
+        return data.removeprefix(b"data: ")
+
+    async def rest(self) -> Answered:
+        async with asyncio.timeout(20):
+            body = self._received + await self.response.read()
+        return Answered(self.response.status, self.response.headers, body)
+
+    def leave(self) -> None:
+        """Close the connection."""
+        self.response.close()
 
 
 @dataclass(frozen=True)
 class Running:
-    """A gateway, the engines behind it, and a client's session whose base URL it is."""
+    """A gateway, the engines behind it, and a client's session whose base URL it is.
+
+    ``keys`` are those of the tenants, if there are any.
+    """
 
     http: aiohttp.ClientSession
     engines: tuple[SimEngine, ...]
     url: str
+    keys: Mapping[str, str] = field(default_factory=dict)
 
-    async def post(self, text: str, headers: dict[str, str] | None = None, **fields: Any) -> Answered:
+    def headers(self, tenant: str) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.keys[tenant]}"}
+
+    async def send(
+        self, body: dict[str, Any], path: str = CHAT, headers: Mapping[str, str] | None = None
+    ) -> Answered:
         """A whole answer, streamed or not."""
-        body = chat(text, **fields)
-        async with self.http.post("/v1/chat/completions", json=body, headers=headers) as response:
-            return Answered(response.status, dict(response.headers), await response.read())
+        async with self.http.post(path, json=body, headers=headers) as response:
+            return Answered(response.status, response.headers, await response.read())
+
+    async def post(self, text: str, headers: Mapping[str, str] | None = None, **fields: Any) -> Answered:
+        """A whole answer to a chat, streamed or not."""
+        return await self.send(chat(text, **fields), headers=headers)
+
+    async def complete(self, prompt: str, headers: Mapping[str, str] | None = None, **fields: Any) -> Answered:
+        """A whole text completion, streamed or not."""
+        return await self.send({"model": MODEL, "prompt": prompt, **fields}, COMPLETIONS, headers)
+
+    @asynccontextmanager
+    async def stream(
+        self, text: str, headers: Mapping[str, str] | None = None, **fields: Any
+    ) -> AsyncIterator[Stream]:
+        """A streamed chat whose headers are there; the connection is closed at the end."""
+        body = chat(text, stream=True, **fields)
+        async with self.http.post(CHAT, json=body, headers=headers) as response:
+            yield Stream(response)
+            response.close()
 
     async def get(self, path: str) -> Any:
-        async with self.http.get(path) as response:
+        headers = self.headers(ADMIN) if self.keys else None
+        async with self.http.get(path, headers=headers) as response:
             return await response.json()
 
     async def traffic(self) -> dict[str, int]:
         counted: dict[str, int] = await self.get("/admin/traffic")
         return counted
 
+    async def member(self, number: int = 0) -> dict[str, Any]:
+        """What the gateway knows of an engine."""
+        members = (await self.get("/admin/fleet"))[MODEL]
+        return next(member for member in members if member["replica"] == f"e{number}")
 
-@dataclass(frozen=True)
-class Answered:
-    status: int
-    headers: dict[str, str]
-    body: bytes
+    async def in_flight(self) -> int:
+        """Requests that the gateway takes to be at its members."""
+        return sum(member["in_flight"] for member in (await self.get("/admin/fleet"))[MODEL])
+
+    async def until_idle(self) -> None:
+        """Every place at every member is free again."""
+
+        async def idle() -> bool:
+            return await self.in_flight() == 0
+
+        assert await eventually(idle, within_s=5), await self.get("/admin/fleet")
+
+    async def until_traffic(self, check: Callable[[dict[str, int]], bool]) -> None:
+        """The counters are so."""
+
+        async def so() -> bool:
+            return check(await self.traffic())
+
+        assert await eventually(so, within_s=5), await self.traffic()
+
+    async def until_serving(self, number: int, serving: bool) -> None:
+        """The gateway takes an engine for one that can serve, or for one that cannot."""
+
+        async def so() -> bool:
+            return bool((await self.member(number))["can_serve"]) is serving
+
+        assert await eventually(so, within_s=5), await self.member(number)
+
+    def requests(self) -> list[int]:
+        """How many each engine was sent."""
+        return [engine.stats().requests for engine in self.engines]
 
 
 def chat(text: str, **fields: Any) -> dict[str, Any]:
     return {"model": MODEL, "messages": [{"role": "user", "content": text}], **fields}
 
 
+def text_of(chunks: Sequence[Mapping[str, Any]]) -> str:
+    """Of a chat or a text completion, streamed or not."""
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    parts = [choice.get("text") or choice.get("delta") or choice.get("message") or "" for choice in choices]
+    return "".join(part if isinstance(part, str) else part.get("content") or "" for part in parts)
+
+
 @asynccontextmanager
 async def gateway(
     *settings: SimSettings,
-    upstream: dict[str, Any] | None = None,
-    model: dict[str, Any] | None = None,
-    handles: dict[str, Any] | None = None,
+    upstream: Mapping[str, Any] | None = None,
+    upstreams: Sequence[Mapping[str, Any]] = (),
+    others: Sequence[Mapping[str, Any]] = (),
+    model: Mapping[str, Any] | None = None,
+    handles: Mapping[str, Any] | None = None,
+    tenants: Sequence[str] = (),
+    ready: bool = True,
     **args: Any,
 ) -> AsyncIterator[Running]:
-    """One engine for each of ``settings``; ``upstream`` and ``model`` change their settings, ``args`` the
-    application's; ``handles`` are what stands for the embedder and the cache."""
+    """One engine for each of ``settings``, named ``e0``, ``e1``, …
+
+    ``upstream`` changes the settings of all, ``upstreams`` those of each; ``others`` are upstreams that run
+    already, ``model`` and ``args`` the settings of the model and of the application. ``handles`` stand for
+    the embedder and the cache. With ``tenants`` (and an administrator) keys are asked for. ``ready``: wait
+    until every member can serve.
+    """
     async with AsyncExitStack() as stack:
         engines, members = [], []
-        for number, each in enumerate(settings or (FAST,)):
+        for number, each in enumerate(settings or (() if others else (FAST,))):
             engine = SimEngine(each)
             url = await engine.start()
             stack.push_async_callback(engine.stop)
             engines.append(engine)
-            known = {"name": f"e{number}", "url": f"{url}/v1", "kind": "vllm", "health_period_s": 0.05}
-            members.append(known | (upstream or {}))
+            own = upstreams[number] if upstreams else {}
+            members.append(_upstream(f"e{number}", url) | dict(upstream or {}) | dict(own))
+        members += [_upstream("other", "") | dict(other) for other in others]
+        keys, records = _keys(tenants)
         models = [{"id": MODEL, "upstreams": members, **(model or {})}]
         parsed = parse_args({"models": models, **args}, source="test")
         external = external_upstreams(parsed, os.environ)
-        runtime = GatewayRuntime(parsed, None, {}, external=external, **(handles or {}))
+        runtime = GatewayRuntime(parsed, records, {}, external=external, **(handles or {}))
         stack.push_async_callback(runtime.close)
         url = await stack.enter_async_context(serving(runtime.app))
         http = await stack.enter_async_context(aiohttp.ClientSession(url))
-        running = Running(http, tuple(engines), url)
-        await _until_ready(running)
+        running = Running(http, tuple(engines), url, keys)
+        if ready:
+            await _until_ready(running, len(members))
         yield running
+
+
+def _upstream(name: str, url: str) -> dict[str, Any]:
+    return {"name": name, "url": f"{url}/v1", "kind": "vllm", "health_period_s": 0.05}
+
+
+def _keys(tenants: Sequence[str]) -> tuple[dict[str, str], list[KeyRecord] | None]:
+    if not tenants:
+        return {}, None
+    made = {tenant: make_key(tenant, admin=tenant == ADMIN) for tenant in (*tenants, ADMIN)}
+    return {tenant: key for tenant, (key, _) in made.items()}, [record for _, record in made.values()]
 
 
 @asynccontextmanager
@@ -95,24 +273,37 @@ async def serving(app: Any) -> AsyncIterator[str]:
         listener.listen()  # from now on a connection waits instead of being refused
         server = Embedded(uvicorn.Config(app, lifespan="off", log_config=None))
         task = asyncio.ensure_future(server.serve(sockets=[listener]))
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.should_exit = True
-        server.force_exit = True
-        await task
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.force_exit = True
+            server.stopping.set()
+            await task
 
 
-async def _until_ready(running: Running) -> None:
+async def _until_ready(running: Running, members: int) -> None:
     async with asyncio.timeout(10):
         while True:
             async with running.http.get("/ready") as response:
-                if response.status == 200:
+                known = (await response.json())["ready_replicas"][MODEL]
+                if response.status == 200 and known == members:
                     return
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.005)
 
 
 class Embedded(uvicorn.Server):
+    """Ends when it is told to, not at its next look at the clock; leaves signals to the test runner."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.stopping = asyncio.Event()
+
     def capture_signals(self) -> Any:
         return nullcontext()
 
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self.stopping.wait()
 
-__all__ = ["FAST", "Answered", "Faults", "Running", "chat", "gateway"]
+
+__all__ = ["COMPLETIONS", "FAST", "MODEL", "Answered", "Faults", "Running", "Stream", "chat", "gateway"]

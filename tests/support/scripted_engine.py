@@ -63,7 +63,7 @@ class ScriptedEngine:
         return self._aborted
 
     async def __del__(self) -> None:
-        await self._listener.stop(0.0)
+        await self._listener.stop(self._model.drain_timeout_s)
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
         body = await _body(receive)

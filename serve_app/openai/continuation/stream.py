@@ -175,7 +175,9 @@ class ResumableStream:
         return b""
 
     def _rest(self) -> bytes:
-        """What follows the last token."""
+        """What follows the last token and was not passed on yet."""
+        if self.done:
+            return b""
         usage = self._usage(b"") if self._wants_usage and not self._usage_sent else b""
         self.done = self._usage_sent = True
         return usage + layout.DONE_EVENT

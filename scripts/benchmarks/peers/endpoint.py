@@ -1,0 +1,84 @@
+"""A running peer, and the checks that every peer passes before it is measured."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import launcher_plan as plan
+
+ROOT = Path(__file__).parents[3]
+SCRIPTS = ROOT / "scripts"
+ANSWER_TIMEOUT_S = 30.0
+POLL_S = 0.1
+
+
+class PeerError(RuntimeError):
+    """A peer could not be installed, started or stopped; the message says why."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A running OpenAI-compatible server.
+
+    ``url`` has no path (``http://127.0.0.1:20001``). ``pids`` are the roots of its process trees: every
+    process of the serving side is one of them or below one, and nothing else is.
+    """
+
+    name: str
+    url: str
+    model: str
+    pids: tuple[int, ...]
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nothing listens on, outside the system's own ranges."""
+    candidates = random.sample(plan.FREE_PORT_RANGE, len(plan.FREE_PORT_RANGE))
+    return next(port for port in candidates if plan.port_is_free(plan.LOOPBACK, port))
+
+
+def local_url(port: int) -> str:
+    return f"http://{plan.LOOPBACK}:{port}"
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """This process's environment for a peer, which neither reports usage nor asks the model hub."""
+    path = os.pathsep.join(filter(None, [str(SCRIPTS), os.environ.get("PYTHONPATH", "")]))
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+    return {**os.environ, **quiet, "PYTHONPATH": path, **extra}
+
+
+def wait_for(done: Callable[[], bool], limit_s: float, what: str) -> None:
+    """Poll ``done``.
+
+    Raises:
+        PeerError: not done within ``limit_s`` seconds.
+    """
+    deadline = time.monotonic() + limit_s
+    while not done():
+        if time.monotonic() > deadline:
+            raise PeerError(f"{what}: not there after {limit_s:.0f} s")
+        time.sleep(POLL_S)
+
+
+def answers_chat(url: str, model: str) -> bool:
+    """Whether a streamed answer of one token comes back whole. Asked directly, whatever proxy is set."""
+    question = [{"role": "user", "content": "Ready?"}]
+    body = json.dumps({"model": model, "messages": question, "stream": True, "max_tokens": 1})
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=ANSWER_TIMEOUT_S)
+    try:
+        connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        return b"data: [DONE]" in response.read() and response.status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

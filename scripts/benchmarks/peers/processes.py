@@ -1,0 +1,123 @@
+"""A peer's process: started in a session of its own, watched while it starts, and ended by its id."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import launcher_processes as processes
+
+from benchmarks.peers.endpoint import Endpoint, PeerError, answers_chat, environment, wait_for
+
+READY_TIMEOUT_S = 300.0
+STOP_TIMEOUT_S = 90.0
+KILL_TIMEOUT_S = 10.0
+LEFTOVERS_EXIT_S = 5.0
+LOG_TAIL_CHARS = 4000
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """For a peer's config and log; gone with the peer. Short: Ray puts sockets below such paths."""
+    with tempfile.TemporaryDirectory(prefix="bench-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def running(
+    name: str,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    log: Path,
+    ready: Callable[[], bool],
+    limit_s: float,
+) -> Iterator[int]:
+    """The id of the process, once ``ready``; on the way out it and everything below it are ended.
+
+    Raises:
+        PeerError: it ended by itself, or was not ready within ``limit_s`` seconds; with the log's end.
+    """
+    process = spawn(command, env, log)
+
+    def is_ready() -> bool:
+        if process.poll() is not None:
+            raise PeerError(f"ended by itself (exit code {process.returncode})")
+        return ready()
+
+    try:
+        try:
+            wait_for(is_ready, limit_s, "readiness")
+        except PeerError as error:
+            raise PeerError(f"{name}: {error}\n{log_tail(log)}") from error
+        yield process.pid
+    finally:
+        end(process)
+
+
+@contextmanager
+def server(
+    name: str, command: Sequence[str], env: Mapping[str, str], url: str, model: str
+) -> Iterator[Endpoint]:
+    """A server that is one process with its children, ready when it has answered a chat request."""
+    with (
+        scratch_folder() as folder,
+        running(
+            name,
+            command,
+            environment(**env),
+            log=folder / "log",
+            ready=lambda: answers_chat(url, model),
+            limit_s=READY_TIMEOUT_S,
+        ) as pid,
+    ):
+        yield Endpoint(name, url, model, (pid,))
+
+
+def spawn(command: Sequence[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+    """It gets SIGTERM when the thread that calls this is gone, however that went."""
+    setpriv = shutil.which("setpriv")
+    follow = [setpriv, "--pdeathsig", "TERM"] if setpriv else []
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            [*follow, *command],
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # the terminal's Ctrl-C reaches the benchmark alone
+        )
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, and SIGKILL to what is left of it after that."""
+    below = processes.descendants(process.pid)
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        below += processes.descendants(process.pid)
+        process.kill()
+        process.wait(KILL_TIMEOUT_S)
+    if not processes.wait_until(lambda: not living(below), LEFTOVERS_EXIT_S):
+        kill(below)
+
+
+def kill(pids: Sequence[int]) -> None:
+    for pid in living(pids):
+        processes.send_signal(pid, signal.SIGKILL)
+    processes.wait_until(lambda: not living(pids), KILL_TIMEOUT_S)
+
+
+def living(pids: Sequence[int]) -> list[int]:
+    table = processes.process_table()
+    return [pid for pid in pids if pid in table and not table[pid].is_zombie]
+
+
+def log_tail(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")[-LOG_TAIL_CHARS:]

@@ -1,0 +1,106 @@
+"""``ray.serve.llm``'s own application (``build_openai_app``), with a scripted engine or a real one.
+
+Watch, in Ray 2.60: the variable ``RAYLLM_VLLM_ENGINE_CLS`` (the engine's class, meant for tests), and
+``RAY_SERVE_LLM_ENABLE_DIRECT_STREAMING`` (experimental; one model per application, needs HAProxy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.endpoint import Endpoint, answers_chat, environment, free_port, local_url, wait_for
+from benchmarks.peers.supervised import PEER_LAUNCHER, serve_config, supervised
+from benchmarks.peers.vllm_server import ENGINE_ARGUMENTS, ENGINE_ENVIRONMENT
+
+IMPORT_PATH = "ray.serve.llm:build_openai_app"
+SCRIPTED_ENGINE = "benchmarks.peers.scripted_engine.ScriptedEngine"
+SCRIPT_KEY = "script"  # in ``LLMConfig.experimental_configs``, where it reaches the engine
+ANSWER_LIMIT_S = 60.0
+
+# The supervisor's own choices that Ray would not make. (It also runs replicas at niceness 0 where Ray says
+# 15; that stays: beside a busy load generator the peer would starve.)
+PLAIN_RAY = {"RAY_SERVE_ENABLE_HA_PROXY": "0", "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": ""}
+HAPROXY = {**PLAIN_RAY, "RAY_SERVE_ENABLE_HA_PROXY": "1"}
+DIRECT_STREAMING = {**HAPROXY, "RAY_SERVE_LLM_ENABLE_DIRECT_STREAMING": "1"}
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a scripted engine answers: ``tokens`` tokens (or the request's ``max_tokens``), the first at once
+    and each of the others ``itl_ms`` milliseconds after the one before."""
+
+    tokens: int = 50
+    itl_ms: float = 20.0
+
+
+@contextmanager
+def ray_serve_llm_default(
+    model: str, script: Script | None = None, *, haproxy: bool = False, batching_ms: float | None = None
+) -> Iterator[Endpoint]:
+    """As Ray does it when nothing is said: its Python proxy, and tokens sent in batches of 50 ms.
+
+    ``haproxy`` puts HAProxy in the proxy's place; ``batching_ms`` replaces the 50 ms, and 0 sends every
+    token by itself.
+    """
+    config = scripted_llm_config(model, script or Script(), batching_ms)
+    env = HAPROXY if haproxy else PLAIN_RAY
+    with _application("ray.serve.llm", config, env) as endpoint:
+        yield endpoint
+
+
+@contextmanager
+def ray_serve_llm_direct(model: str, script: Script | None = None) -> Iterator[Endpoint]:
+    """Direct streaming: HAProxy asks a router which replica to use, and passes the engine's own bytes."""
+    config = scripted_llm_config(model, script or Script(), None)
+    with _application("ray.serve.llm, direct streaming", config, DIRECT_STREAMING) as endpoint:
+        yield endpoint
+
+
+@contextmanager
+def ray_serve_llm_real(model: str, model_folder: Path) -> Iterator[Endpoint]:
+    """As `ray_serve_llm_default`, with a vLLM engine on this machine's CPUs."""
+    config = real_llm_config(model, model_folder)
+    with _application("ray.serve.llm, vLLM", config, PLAIN_RAY) as endpoint:
+        yield endpoint
+
+
+@contextmanager
+def _application(name: str, llm_config: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[Endpoint]:
+    model = llm_config["model_loading_config"]["model_id"]
+    port = free_port()
+    url = local_url(port)
+    config = serve_config("peer", IMPORT_PATH, {"llm_configs": [llm_config]}, port)
+    with supervised(name, PEER_LAUNCHER, config, environment(**env)) as pid:
+        wait_for(lambda: answers_chat(url, model), ANSWER_LIMIT_S, f"{name}: a first answer")
+        yield Endpoint(name, url, model, (pid,))
+
+
+def scripted_llm_config(model: str, script: Script, batching_ms: float | None) -> dict[str, Any]:
+    """An ``LLMConfig`` whose engine follows ``script``; no weights are loaded."""
+    experimental: dict[str, Any] = {SCRIPT_KEY: asdict(script)}
+    if batching_ms is not None:
+        experimental["stream_batching_interval_ms"] = batching_ms
+    return {
+        "model_loading_config": {"model_id": model},
+        "accelerator_config": {"kind": "cpu"},
+        "runtime_env": {"env_vars": {"RAYLLM_VLLM_ENGINE_CLS": SCRIPTED_ENGINE}},
+        "experimental_configs": experimental,
+    }
+
+
+def real_llm_config(model: str, model_folder: Path) -> dict[str, Any]:
+    """An ``LLMConfig`` with the engine of config/local.yaml, without speculation."""
+    return {
+        "model_loading_config": {"model_id": model, "model_source": str(model_folder)},
+        "accelerator_config": {"kind": "cpu"},
+        "engine_kwargs": dict(ENGINE_ARGUMENTS),
+        "runtime_env": {"env_vars": dict(ENGINE_ENVIRONMENT)},
+        # Bookkeeping, but Ray derives OMP_NUM_THREADS from it: as in config/local.yaml.
+        "deployment_config": {"ray_actor_options": {"num_cpus": 0}},
+        # There is nothing to download.
+        "callback_config": {"callback_class": "deployments.local_model.LocalModel"},
+    }

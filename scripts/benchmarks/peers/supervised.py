@@ -1,0 +1,46 @@
+"""An application on a Ray of its own, run by the supervisor of ``make serve``.
+
+The supervisor gives every start its own ports, folder and token, keeps it on the loopback interface, and
+ends all of its processes, HAProxy included. Promptly and the peers on Ray are started in the same way.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import launcher_plan as plan
+import yaml
+
+from benchmarks.peers.endpoint import SCRIPTS
+from benchmarks.peers.processes import running, scratch_folder
+
+READY_TIMEOUT_S = 300.0
+PROMPTLY_LAUNCHER = [str(SCRIPTS / "launch.py")]
+PEER_LAUNCHER = ["-m", "benchmarks.peers.launch_peer", "--no-check"]
+
+
+def serve_config(name: str, import_path: str, args: Mapping[str, Any], port: int) -> dict[str, Any]:
+    """A Serve config file of one application on the loopback interface."""
+    application = {"name": name, "route_prefix": "/", "import_path": import_path, "args": dict(args)}
+    return {
+        "proxy_location": "HeadOnly",
+        "http_options": {"host": plan.LOOPBACK, "port": port},
+        "applications": [application],
+    }
+
+
+@contextmanager
+def supervised(
+    name: str, launcher: Sequence[str], config: Mapping[str, Any], env: Mapping[str, str]
+) -> Iterator[int]:
+    """The supervisor's process id, once the application is ready; Ray and all the rest are below it."""
+    with scratch_folder() as folder:
+        file, ready = folder / "config.yaml", folder / "ready.json"
+        file.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+        command = [sys.executable, *launcher, str(file), "--ready-file", str(ready)]
+        log = folder / "log"
+        with running(name, command, env, log=log, ready=ready.exists, limit_s=READY_TIMEOUT_S) as pid:
+            yield pid

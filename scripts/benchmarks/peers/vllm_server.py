@@ -1,0 +1,53 @@
+"""vLLM's own server, and the engine that every peer with a real model runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import launcher_plan as plan
+
+from benchmarks.peers.endpoint import Endpoint, free_port, local_url
+from benchmarks.peers.processes import server
+
+# The engine of config/local.yaml, without speculation.
+ENGINE_ARGUMENTS: Mapping[str, Any] = {
+    "dtype": "bfloat16",
+    "max_model_len": 4096,
+    "max_num_seqs": 16,
+    "enable_prefix_caching": True,
+    "enforce_eager": True,
+}
+ENGINE_ENVIRONMENT: Mapping[str, str] = {
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+    "TORCHDYNAMO_DISABLE": "1",
+}
+
+
+@contextmanager
+def bare_vllm(model: str, model_folder: Path) -> Iterator[Endpoint]:
+    """vLLM's OpenAI server with nothing in front of it."""
+    port = free_port()
+    command = server_command(model, model_folder, port)
+    with server("vLLM", command, ENGINE_ENVIRONMENT, local_url(port), model) as endpoint:
+        yield endpoint
+
+
+def server_command(model: str, model_folder: Path, port: int) -> list[str]:
+    """The module and not the command ``vllm``: the CPU build has no distribution of that name."""
+    return [
+        *[sys.executable, "-m", "vllm.entrypoints.openai.api_server"],
+        *["--host", plan.LOOPBACK, "--port", str(port)],
+        *["--model", str(model_folder), "--served-model-name", model],
+        *(argument for name, value in ENGINE_ARGUMENTS.items() for argument in option(name, value)),
+    ]
+
+
+def option(name: str, value: Any) -> list[str]:
+    """``max_num_seqs=16`` as vLLM's command line has it; ``True`` is a flag without a value."""
+    flag = f"--{name.replace('_', '-')}"
+    return [flag] if value is True else [flag, str(value)]
