@@ -23,8 +23,8 @@ lint: setup ## ruff and mypy
 	$(PYTHON_BIN) -m ruff format --check .
 	$(PYTHON_BIN) -m mypy
 
-bench: setup ## figures of the start, the first request and an abort (bench/)
-	$(PYTHON_BIN) scripts/bench_start.py $(ARGS)
+bench: setup ## every figure, about an hour (bench/); ARGS="--only layer", "--quick", "--litellm"
+	cd scripts && ../$(PYTHON_BIN) -m benchmarks $(ARGS)
 
 check: lint test ## what has to pass before a change is merged
 

@@ -43,6 +43,7 @@ class Engine(LLMServer):
         self._probe = vllm_bridge.load_probe(self)
         self._capacity = vllm_bridge.max_num_seqs(self)
         self._kv_cache_tokens = vllm_bridge.kv_cache_tokens(self)
+        self._token_limits = vllm_bridge.token_limits(self)
         app = await vllm_bridge.build_asgi_app(self)
         self._listener = PrivateListener(app, str(ray.util.get_node_ip_address()))  # type: ignore[no-untyped-call]
         self._listener.start()
@@ -66,6 +67,9 @@ class Engine(LLMServer):
             kv_cache_usage=load.kv_cache_usage,
             capacity=self._capacity,
             kv_cache_tokens=self._kv_cache_tokens,
+            token_limits=self._token_limits,
+            # A reasoning parser keeps text back in a buffer of its own: tokens would run ahead of it.
+            gives_token_ids="reasoning_parser" not in self._model.managed_engine.options,
         )
 
     def record_autoscaling_stats(self) -> dict[str, float]:

@@ -15,6 +15,8 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
+from serve_app.openai.continuation import TokenLimits
+
 
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
@@ -75,6 +77,15 @@ def kv_cache_tokens(server: Any) -> int:
     """How many tokens the KV cache holds; 0 if the engine does not say."""
     cache = server.engine._engine_client.vllm_config.cache_config
     return int((cache.num_gpu_blocks or 0) * (cache.block_size or 0))
+
+
+def token_limits(server: Any) -> TokenLimits:
+    """The bounds of an answer whose request names none, as vLLM's ``get_max_tokens`` and its callers have it."""
+    model = server.engine._engine_client.vllm_config.model_config
+    default = model.get_diff_sampling_param().get("max_tokens")
+    named = model.generation_config not in ("auto", "vllm")
+    cap = default if named else model.override_generation_config.get("max_new_tokens")
+    return TokenLimits(context=int(model.max_model_len), default=default, cap=cap)
 
 
 async def build_asgi_app(server: Any) -> ASGIApp:

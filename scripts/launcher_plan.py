@@ -158,12 +158,12 @@ def load_document(path: Path) -> dict[str, Any]:
 
 
 def model_sources(value: Any) -> Iterator[str]:
-    """Every model that the application's arguments name: `source`, and `model` of a draft."""
+    """Every model that is loaded here: `source`, and `model` of a draft. What an upstream serves is not."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if key in {"source", "model"} and isinstance(inner, str):
                 yield inner
-            else:
+            elif key != "upstreams":
                 yield from model_sources(inner)
     elif isinstance(value, list):
         for inner in value:

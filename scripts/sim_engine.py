@@ -145,6 +145,8 @@ class SimSettings:
     """For 1,000 prompt tokens that the prefix cache does not have. One request is prefilled at a time."""
     cache_tokens: int = 65536
     """Prompt and answer tokens that the prefix cache keeps, least recently used out first."""
+    first_token_ms: float = 0.0
+    """From the prefill's end to the first token: a step that prompts need not wait for one another in."""
     itl_ms: float = 20.0
     itl_growth: float = 0.0
     """A token takes ``itl_ms * (1 + itl_growth * (running - 1) / slots)``."""
@@ -530,10 +532,13 @@ class Answer:
             self._client.start_stream()
         self._scheduler.enqueue(self)
 
-    def begin(self, now: float) -> None:
-        """The prompt is prefilled: the first token is there."""
-        self._due_s = now
-        self._step()
+    def begin(self, due_s: float) -> None:
+        """The prompt is prefilled: the first token comes at ``due_s``."""
+        self._due_s = due_s
+        if due_s > time.monotonic():
+            self._scheduler.wheel.at(due_s, self._step)
+        else:
+            self._step()
 
     def _step(self) -> None:
         """One token."""
@@ -674,7 +679,7 @@ class Scheduler:
 
     def _begin(self, answer: Answer) -> None:
         self._cache.keep(answer.request.prompt)
-        answer.begin(self._prefilled_s)
+        answer.begin(self._prefilled_s + self._settings.first_token_ms / 1000)
 
 
 class SimEngine:

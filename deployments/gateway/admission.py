@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
+from statistics import mean
 
 from deployments.gateway.call import Call
 from serve_app.admission import DrainRate, Ticket, WaitingLine
@@ -60,35 +61,43 @@ class Admission:
             NoReplica: no member can serve.
         """
         priority = AGAIN if tried else call.priority
-        if not self._line.ahead_of(priority):
+        ahead = self._line.ahead_of(priority)
+        if not ahead:
             dispatch = self.place_now(call, tried)
             if dispatch is not None:
                 return dispatch
-        self._refuse_if_hopeless(call, priority)
-        return await self._wait(Waiter(call, frozenset(tried), _future()), priority)
+        waiter = Waiter(call, frozenset(tried), asyncio.get_running_loop().create_future())
+        ticket = self._line.enter(priority, waiter)
+        self.wake()  # those ahead may avoid the very members that have room
+        if not waiter.place.done() and not tried:
+            self._refuse_if_hopeless(ticket, ahead)
+        return await self._wait(ticket)
 
     def place_now(self, call: Call, tried: Collection[str] = ()) -> Dispatch | None:
         """A place at the best member with room; ``None`` if there is none now."""
-        now = time.monotonic()
-        with call.timeline.step("route"):
-            members = [m for m in self._fleet.candidates(self._model, now) if _may_take(m, call, tried)]
-            best = next((member for member in self._order(call, members) if member.has_room), None)
+        now, started_ns = time.monotonic(), call.timeline.clock()
+        members = [m for m in self._fleet.candidates(self._model, now) if _may_take(m, call, tried)]
+        best = next((member for member in self._order(call, members) if member.has_room), None)
         if best is None:
             return None
         self._router.sent(call.routing, best)
+        call.timeline.add("route", started_ns)
         return self._fleet.send(best, call.routing.uncached_tokens(best), now)
 
     def end(self, dispatch: Dispatch, *, complete: bool) -> None:
         """A place is free again: the next one goes."""
         now = time.monotonic()
         self._fleet.end(dispatch, now, complete=complete)
-        self._drain.departed(now, line_is_empty=not self._line)
+        if dispatch.first_byte_at is not None:  # else it failed: that says nothing of how fast answers end
+            self._drain.departed(now, line_is_empty=not self._line)
         self.wake()
 
     def wake(self) -> None:
         """Give places to those in line while there is room."""
         for ticket in self._line:
             waiter = ticket.request
+            if waiter.place.done():
+                continue  # it has a place, or has just given up and not left yet
             dispatch = self.place_now(waiter.call, waiter.tried)
             if dispatch is not None:
                 self._line.leave(ticket)
@@ -99,31 +108,24 @@ class Admission:
     def _order(self, call: Call, members: list[Member]) -> list[Member]:
         return members if len(members) == 1 else self._router.order(call.routing, members)
 
-    async def _wait(self, waiter: Waiter, priority: int) -> Dispatch:
+    async def _wait(self, ticket: Ticket[Waiter]) -> Dispatch:
+        waiter = ticket.request
+        if waiter.place.done():
+            return waiter.place.result()
         self._traffic.queued += 1
         self._drain.waits(time.monotonic())
-        ticket = self._line.enter(priority, waiter)
-        bound = min(self._limits.max_queue_wait_s, waiter.call.deadline - time.monotonic())
-        started_ns = waiter.call.timeline.clock()
+        bound, started_ns = self._patience_s(waiter.call), waiter.call.timeline.clock()
         try:
             async with asyncio.timeout(bound):
                 return await waiter.place
         except TimeoutError:
-            raise self._give_up(ticket, bound) from None
+            self._withdraw(ticket)
+            raise self._too_late(ticket, bound) from None
         except asyncio.CancelledError:
             self._withdraw(ticket)
             raise
         finally:
             waiter.call.timeline.add("queue", started_ns)
-
-    def _give_up(self, ticket: Ticket[Waiter], waited_s: float) -> PromptlyError:
-        self._withdraw(ticket)
-        if not self._fleet.candidates(self._model, time.monotonic()):
-            return NoReplica(f"No replica of {self._model!r} can take the request now.", code="no_replica")
-        self._traffic.refused += 1
-        return OverCapacity(
-            f"No replica had room within {waited_s:g} s.", self._retry_after_s(len(self._line))
-        )
 
     def _withdraw(self, ticket: Ticket[Waiter]) -> None:
         """Leave the line; a place that came at the same moment is given back."""
@@ -133,19 +135,30 @@ class Admission:
         elif ticket in self._line:
             self._line.leave(ticket)
 
-    def _refuse_if_hopeless(self, call: Call, priority: int) -> None:
+    def _too_late(self, ticket: Ticket[Waiter], waited_s: float) -> PromptlyError:
+        if not self._fleet.candidates(self._model, time.monotonic()):
+            return NoReplica(f"No replica of {self._model!r} can take the request now.", code="no_replica")
+        self._traffic.refused += 1
+        ahead = self._line.ahead_of(ticket.priority)
+        return OverCapacity(f"No replica had room within {waited_s:.1f} s.", self._retry_after_s(ahead))
+
+    def _refuse_if_hopeless(self, ticket: Ticket[Waiter], ahead: int) -> None:
         """At once, so that a client can go elsewhere: it could not be served in time.
 
         Raises: OverCapacity.
         """
-        ahead = self._line.ahead_of(priority)
         wait_s = self._expected_wait_s(ahead)
-        bound = min(self._limits.max_queue_wait_s, call.deadline - time.monotonic())
-        if ahead >= self._limits.max_queued_requests or (wait_s is not None and wait_s > bound):
-            self._traffic.refused += 1
-            raise OverCapacity(
-                f"{ahead} requests wait ahead; expected wait {wait_s or 0:.1f} s.", self._retry_after_s(ahead)
-            )
+        too_many = ahead >= self._limits.max_queued_requests
+        if not too_many and (wait_s is None or wait_s <= self._patience_s(ticket.request.call)):
+            return
+        self._line.leave(ticket)
+        self._traffic.refused += 1
+        expected = "" if wait_s is None else f"; expected wait {wait_s:.1f} s"
+        raise OverCapacity(f"{ahead} requests wait ahead{expected}.", self._retry_after_s(ahead))
+
+    def _patience_s(self, call: Call) -> float:
+        """The longest that a request may wait: the settings' bound, or what is left of its deadline."""
+        return min(self._limits.max_queue_wait_s, call.deadline - time.monotonic())
 
     def _expected_wait_s(self, ahead: int) -> float | None:
         """Until ``ahead`` requests and one more have left; ``None`` while the rate is not known."""
@@ -153,13 +166,15 @@ class Admission:
         return None if rate is None else (ahead + 1) / rate
 
     def _rate(self) -> float | None:
-        """Departures per second: as measured, else what the members' pace says."""
+        """Departures per second: as measured; else by Little's law, from what this gateway has in flight and
+        how long a request takes where that is known."""
         now = time.monotonic()
         measured = self._drain.per_second(now)
         if measured is not None:
             return measured
-        paced = [m for m in self._fleet.candidates(self._model, now) if m.pace.ends]
-        return sum(m.limit / m.pace.service_s for m in paced) or None
+        members = self._fleet.candidates(self._model, now)
+        known = [member.pace.service_s for member in members if member.pace.ends]
+        return sum(member.in_flight for member in members) / mean(known) or None if known else None
 
     def _retry_after_s(self, ahead: int) -> int:
         """When those ahead now will be gone; at least a second, which is the header's unit."""
@@ -169,7 +184,3 @@ class Admission:
 def _may_take(member: Member, call: Call, tried: Collection[str]) -> bool:
     """It has not failed this call, and understands it: only some can go on from tokens."""
     return member.name not in tried and (member.report.gives_token_ids or not call.continues)
-
-
-def _future() -> asyncio.Future[Dispatch]:
-    return asyncio.get_running_loop().create_future()

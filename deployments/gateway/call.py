@@ -48,6 +48,12 @@ class Call:
         """vLLM names its own request after ``x-request-id``; two requests with one id must not meet there."""
         return {**self.headers, "x-request-id": f"{self.headers['x-request-id']}-{token_hex(4)}"}
 
+    def target_for(self, report: EngineReport) -> str:
+        """Paths under ``/v1`` lie under the member's own prefix."""
+        if report.api_prefix != "/v1" and self.target.startswith("/v1/"):
+            return report.api_prefix + self.target.removeprefix("/v1")
+        return self.target
+
     def body_for(self, report: EngineReport) -> bytes:
         """The very bytes that the client sent, unless the gateway wants more or the member has another name
         for the model."""

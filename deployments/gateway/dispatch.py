@@ -11,7 +11,14 @@ from deployments.gateway.call import Call
 from deployments.gateway.continuing import ContinuedAnswer
 from deployments.gateway.live_answer import Leg, LiveAnswer, PlainAnswer
 from deployments.gateway.upstream import ConnectionRefused, UpstreamPool, UpstreamResponse
-from serve_app.errors import EngineError, PromptlyError, UpstreamFailed, UpstreamRefused, UpstreamTimeout
+from serve_app.errors import (
+    EngineError,
+    NoReplica,
+    PromptlyError,
+    UpstreamFailed,
+    UpstreamRefused,
+    UpstreamTimeout,
+)
 from serve_app.fleet import Dispatch, FleetTable
 from serve_app.hedging import Hedge
 from serve_app.openai.upstream_errors import normalise_error, stream_error
@@ -67,6 +74,8 @@ class Dispatcher:
         """A member's first bytes. Members that fail are added to ``tried`` and never asked again."""
         admission = self._admissions[call.model]
         while True:
+            if len(tried) >= self._max_attempts:
+                raise NoReplica(f"{len(tried)} replicas have failed this request.", code="no_replica")
             dispatch = await admission.place(call, tried)
             try:
                 return await self._first_bytes(call, dispatch, tried)
@@ -155,7 +164,11 @@ class Dispatcher:
         try:
             async with asyncio.timeout(limit_s):
                 response = await self._upstream.open(
-                    report, call.method, call.target, call.body_for(report), call.headers_for_engine()
+                    report,
+                    call.method,
+                    call.target_for(report),
+                    call.body_for(report),
+                    call.headers_for_engine(),
                 )
                 if response.status >= 400 or response.first.startswith(STREAM_ERROR):
                     raise await _refusal(response)

@@ -24,7 +24,6 @@ FORGET_AFTER_S = 5.0
 """How long a member is believed that does not answer (it hangs, or the controller restarts)."""
 
 HEALTH_PATH = "/health"
-MODELS_PATH = "/v1/models"
 
 logger = logging.getLogger("ray.serve")
 
@@ -96,7 +95,9 @@ class FleetWatch:
 
     async def _token_limits(self, report: EngineReport) -> TokenLimits:
         """vLLM lists its context length beside the model; a continuation needs to know it."""
-        models = await self._upstream.fetch(report, MODELS_PATH) if report.gives_token_ids else None
+        if not report.gives_token_ids:
+            return TokenLimits()
+        models = await self._upstream.fetch(report, f"{report.api_prefix}/models")
         return TokenLimits(context=context_tokens(models or b"", report.served_as or report.model))
 
 

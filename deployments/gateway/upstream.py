@@ -90,14 +90,14 @@ class UpstreamPool:
     async def open(
         self, report: EngineReport, method: str, target: str, body: bytes, headers: dict[str, str]
     ) -> UpstreamResponse:
-        """Send a request and wait for the first bytes of the body. ``target`` is path and query, encoded.
-        The caller closes the response; a wait that is cancelled closes it here.
+        """Send a request and wait for the first bytes of the body. ``target`` is path and query, encoded, as
+        it stands at the member. The caller closes the response; a wait that is cancelled closes it here.
 
         Raises:
             ConnectionRefused: nobody listens there.
             UpstreamFailed: the connection broke, or what came was no HTTP.
         """
-        url = URL(report.url + _target(report, target), encoded=True)  # no dots resolved, nothing decoded
+        url = URL(report.url + target, encoded=True)  # no dots resolved, nothing decoded
         sent = headers | dict(report.headers) | {"accept-encoding": "identity"}
         with _translated():
             response = await self._session.request(
@@ -127,13 +127,6 @@ class UpstreamPool:
 
     async def close(self) -> None:
         await self._session.close()
-
-
-def _target(report: EngineReport, target: str) -> str:
-    """Paths under ``/v1`` lie under the member's own prefix."""
-    if report.api_prefix != "/v1" and target.startswith("/v1/"):
-        return report.api_prefix + target.removeprefix("/v1")
-    return target
 
 
 @contextmanager

@@ -23,10 +23,12 @@ from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 from launcher_processes import descendants, process_table
+
+T = TypeVar("T")
 
 CONNECT_S = 5.0
 LIMIT_S = 120.0
@@ -515,10 +517,10 @@ async def measure(options: argparse.Namespace) -> list[Sample]:
     return await open_loop(options.url, poisson(requests, options.rate), limit_s=options.limit_s)
 
 
-def run_fast(main: Awaitable[list[Sample]]) -> list[Sample]:
+def run_fast(main: Awaitable[T]) -> T:
     """On uvloop where it is installed."""
 
-    async def awaited() -> list[Sample]:
+    async def awaited() -> T:
         return await main
 
     try:

@@ -1,34 +1,33 @@
 """Mooncake's conversation trace as requests that can be sent: arrival times, prompts that share beginnings
 where the trace's do, and answer lengths.
 
-The trace (kvcache-ai/Mooncake, FAST'25) names each 512-token block of a prompt by an id and holds no text. Here
-every id becomes one fixed text of a block's length, so that prompts share exactly what they shared there.
+The trace (kvcache-ai/Mooncake, FAST'25) names each 512-token block of a prompt by an id and holds no text.
+Here every id becomes one fixed text of a block's length: prompts share exactly what they shared there.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from hashlib import shake_128
 from pathlib import Path
-from typing import Any
 
-import msgspec
+from benchmarks.load import Request, chat_request
 
-ROOT = Path(__file__).parents[2]
-TRACE = ROOT.parent / "shared" / "data" / "traces" / "mooncake_conversation.jsonl"
+TRACE = Path(__file__).parents[3] / "shared" / "data" / "traces" / "mooncake_conversation.jsonl"
 TRACE_BLOCK = 512
 TICK_S = 3.0
 """The trace's times are rounded to this; what happened within is lost and is drawn evenly here."""
 CHARS_PER_TOKEN = 4
+SESSION_HEADER = "x-session-id"
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """How the trace is cut down: every length (prompts, blocks, answers) is divided by ``length_scale``, and time
-    runs ``speed`` times as fast. ``seed`` draws the jitter within a tick."""
+    """How the trace is cut down: every length (prompts, blocks, answers) is divided by ``length_scale``, and
+    time runs ``speed`` times as fast. ``seed`` draws the jitter within a tick."""
 
     length_scale: int = 16
     speed: float = 20.0
@@ -36,8 +35,8 @@ class Replay:
 
     def __str__(self) -> str:
         return (
-            f"lengths divided by {self.length_scale}, time {self.speed:g} times as fast, each request moved "
-            f"evenly within its {TICK_S:g} s tick (seed {self.seed})"
+            f"lengths divided by {self.length_scale}, time {self.speed:g} times as fast, "
+            f"each request moved evenly within its {TICK_S:g} s tick"
         )
 
 
@@ -55,18 +54,15 @@ class Arrival:
 
     @property
     def session(self) -> str:
-        """The trace names no sessions. The first block opens every prompt, so the second says which
-        conversation this is; a prompt of one block is a session of its own."""
+        """The trace names no sessions. The first block opens every prompt, so the second one says which
+        conversation this is; a prompt of one block belongs with all others of one block."""
         return str(self.blocks[min(1, len(self.blocks) - 1)][0])
 
-    def text(self) -> str:
-        return "".join(block_text(block, tokens) for block, tokens in self.blocks)
-
-    def body(self, model: str) -> bytes:
-        """A streamed chat request whose answer has the given length."""
-        fields: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": self.text()}]}
-        fields |= {"stream": True, "max_tokens": self.output_tokens, "ignore_eos": True}
-        return msgspec.json.encode(fields)
+    def request(self, model: str) -> Request:
+        """A streamed chat with an answer of the given length."""
+        text = "".join(block_text(block, tokens) for block, tokens in self.blocks)
+        chat = chat_request(model, text, self.output_tokens, ignore_eos=True)
+        return replace(chat, headers={SESSION_HEADER: self.session})
 
 
 def block_text(block: int, tokens: int) -> str:
@@ -75,15 +71,15 @@ def block_text(block: int, tokens: int) -> str:
 
 
 def arrivals(replay: Replay, path: Path = TRACE) -> list[Arrival]:
-    """The trace's requests in order of arrival, the first at 0.
-
-    Raises:
-        FileNotFoundError: the trace is not on this machine.
-    """
+    """The trace's requests in order of arrival, the first at 0."""
     rng = random.Random(replay.seed)
     found = sorted(_read(replay, path, rng), key=lambda arrival: arrival.at_s)
-    first_s = found[0].at_s
-    return [Arrival(one.at_s - first_s, one.blocks, one.output_tokens) for one in found]
+    return [replace(arrival, at_s=arrival.at_s - found[0].at_s) for arrival in found]
+
+
+def tokens_per_s(requests: Sequence[Arrival]) -> float:
+    """Prompt tokens that arrive per second, on the whole."""
+    return sum(request.prompt_tokens for request in requests) / requests[-1].at_s
 
 
 def _read(replay: Replay, path: Path, rng: random.Random) -> Iterator[Arrival]:

@@ -9,6 +9,8 @@ from enum import Enum
 from serve_app.fleet.pace import Pace
 from serve_app.openai.continuation import TokenLimits
 
+UNKNOWN_LIMITS = TokenLimits()
+
 
 class EngineState(Enum):
     WARMING = "warming"
@@ -40,7 +42,7 @@ class EngineReport:
     kv_cache_usage: float = 0.0
     kv_cache_tokens: int = 0
     capacity: int = 1
-    token_limits: TokenLimits = TokenLimits()
+    token_limits: TokenLimits = UNKNOWN_LIMITS
     served_as: str | None = None
     api_prefix: str = "/v1"
     gives_token_ids: bool = True
@@ -55,14 +57,16 @@ class Member:
 
     ``limit`` is the most requests that it is given at once, ``turn`` a virtual time that advances by
     1 / weight with every request (so that the lowest turn is whose turn it is). ``in_flight`` counts this
-    gateway's requests there, ``others`` those that the report counts beyond them. ``unanswered`` are this
-    gateway's that no first byte has answered yet, ``pending_tokens`` their estimated uncached prompts.
+    gateway's requests there; ``unanswered`` are those of them that no first byte has answered yet,
+    ``pending_tokens`` their estimated uncached prompts. ``others`` are requests that the newest report
+    counted beyond these, ``others_waiting`` those of them that had not begun.
     """
 
     report: EngineReport
     limit: int
     in_flight: int = 0
     others: int = 0
+    others_waiting: int = 0
     unreachable_until: float = 0.0
     reported_at: float = 0.0
     turn: float = 0.0
@@ -99,9 +103,7 @@ class Member:
         """
         report, pace, load = self.report, self.pace, self.load
         capacity = report.capacity or 1
-        tokens = self.pending_tokens + new_tokens
-        if report.waiting > self.unanswered:
-            tokens += (report.waiting - self.unanswered) * pace.prompt_tokens
+        tokens = self.pending_tokens + self.others_waiting * pace.prompt_tokens + new_tokens
         wait_s = tokens * pace.prefill_s_per_token * (1.0 + load / (capacity * report.weight))
         if load >= capacity:
             wait_s += (load + 1 - capacity) * pace.service_s / capacity

@@ -30,7 +30,8 @@ class Dispatch:
 class FleetTable:
     """Members by model. ``send``, ``first_byte`` and ``end`` follow each request.
 
-    ``limits`` bounds what one member is given at once, by model; ``None`` is the member's own capacity.
+    ``limits`` bounds what one managed replica is given at once, by model; ``None`` is its own capacity, which
+    is what an external upstream always has.
     """
 
     def __init__(self, limits: Mapping[str, int | None]) -> None:
@@ -79,8 +80,10 @@ class FleetTable:
             paces = [other.pace for other in known.values()]
             member = Member(report, limit=0, pace=Pace.typical_of(paces))
         member.report = report
-        member.limit = self._limits[report.model] or max(1, report.capacity)
+        named = None if report.is_static else self._limits[report.model]
+        member.limit = named or max(1, report.capacity)
         member.others = max(0, report.running + report.waiting - member.in_flight)
+        member.others_waiting = max(0, report.waiting - member.unanswered)
         member.reported_at = now
         return member
 

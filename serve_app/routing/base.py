@@ -32,7 +32,7 @@ class RoutingPolicy(Protocol):
     """Orders the candidates of one request, best first. A pure function: it must not change them, must not
     block, and returns every candidate once."""
 
-    def __call__(self, request: RoutingRequest, candidates: Sequence[Member]) -> list[Member]: ...
+    def __call__(self, request: RoutingRequest, candidates: Sequence[Member], /) -> list[Member]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from serve_app.routing.base import RoutingRequest
 from serve_app.routing.least_wait import wait_rank
 
 LOAD_BOUND = 2.0
-"""Times the mean load that a member may have before locality stops to count: measured with
-scripts/benchmarks/routing.py, where 1.25 cost a third of what prefixes gain and more than 2 gained nothing."""
+"""Times the mean load that a member may have before locality stops to count. Measured with
+scripts/benchmarks/routing.py: 1.25 lost two thirds of what prefixes gain, 3 gained nothing."""
 
 FREE_LOAD = 8.0
 """Requests that run beside each other at hardly any cost: a member with no more is never beyond the bound."""

@@ -22,7 +22,7 @@ def session(request: RoutingRequest, candidates: Sequence[Member]) -> list[Membe
     """
     if request.session is None:
         return least_wait(request, candidates)
-    seed = blake2b(request.session.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES)
+    seed = blake2b(request.session.encode(), digest_size=_DIGEST_BYTES)
 
     def key(member: Member) -> float:
         """Smaller is better: an exponential variable of the rate ``weight``."""

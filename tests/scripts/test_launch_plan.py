@@ -58,6 +58,13 @@ def test_the_config_says_where_it_listens_and_what_it_serves(config_file: Path) 
     assert set(config.model_sources) == {"owner/small", "owner/draft", "owner/embed"}
 
 
+def test_a_servers_own_name_for_a_model_is_nothing_to_load_here() -> None:
+    upstream = {"name": "a", "url": "http://10.0.0.1/v1", "model": "owner/theirs"}
+    args = {"models": [{"id": "m", "upstreams": [upstream]}], "embedder": {"source": "owner/embed"}}
+
+    assert list(plan.model_sources(args)) == ["owner/embed"]
+
+
 @pytest.mark.parametrize(
     ("host", "url"),
     [("0.0.0.0", "http://127.0.0.1:8123"), ("::1", "http://[::1]:8123"), ("box", "http://box:8123")],

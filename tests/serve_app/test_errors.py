@@ -11,6 +11,8 @@ import pytest
 from serve_app import errors
 from serve_app.errors import PromptlyError
 
+ENGINES_OWN = b'{"error":{"message":"no","type":"invalid_request_error","param":"n","code":"x"}}'
+
 EXAMPLES: tuple[PromptlyError, ...] = (
     errors.BadRequest("wrong", param="n", code="invalid_value"),
     errors.Unauthorized("who?", code="missing_api_key"),
@@ -19,13 +21,21 @@ EXAMPLES: tuple[PromptlyError, ...] = (
     errors.UnknownModel("x", ["a", "b"]),
     errors.MethodNotAllowed("GET", "/v1/chat/completions", "POST"),
     errors.BodyTimeout(60.0),
+    errors.SlowReader(65_536),
     errors.BodyTooLarge(1024),
     errors.OverCapacity("busy", 7),
     errors.UpstreamFailed("broke"),
     errors.NoReplica("none"),
     errors.CacheUnavailable("down"),
+    errors.UpstreamTimeout(120.0),
     errors.DeadlineExceeded(1.5),
 )
+
+PASSED_ON: tuple[PromptlyError, ...] = (
+    errors.UpstreamRefused(429, ENGINES_OWN, {"retry-after": "3"}),
+    errors.EngineError(ENGINES_OWN),
+)
+"""Errors whose body is the engine's own."""
 
 
 def subclasses(kind: type[PromptlyError]) -> Iterator[type[PromptlyError]]:
@@ -35,18 +45,18 @@ def subclasses(kind: type[PromptlyError]) -> Iterator[type[PromptlyError]]:
             yield from subclasses(child)
 
 
-def drawn_statuses() -> dict[str, int]:
+def drawn_statuses() -> dict[str, str]:
     """Name and status of every leaf in the docstring's tree."""
-    tree = re.findall(r"[├└]── (\w+) +(\d{3})\b", errors.__doc__ or "")
-    return {name: int(status) for name, status in tree}
+    return dict(re.findall(r"[├└]── (\w+) +(\d{3}|4xx)\b", errors.__doc__ or ""))
 
 
 def test_the_drawn_tree_is_the_tree_of_classes() -> None:
-    assert drawn_statuses() == {kind.__name__: kind.status for kind in subclasses(PromptlyError)}
+    statuses = {kind.__name__: str(kind.status) for kind in subclasses(PromptlyError)}
+    assert drawn_statuses() == statuses | {"UpstreamRefused": "4xx"}
 
 
-def test_every_error_has_an_example_below() -> None:
-    assert {type(example) for example in EXAMPLES} == set(subclasses(PromptlyError))
+def test_every_error_has_an_example_above() -> None:
+    assert {type(example) for example in EXAMPLES + PASSED_ON} == set(subclasses(PromptlyError))
 
 
 def test_an_error_without_a_class_of_its_own_is_an_internal_error() -> None:
@@ -68,6 +78,26 @@ def test_a_body_has_openais_shape(example: PromptlyError) -> None:
     assert example.type.endswith("_error")
 
 
+@pytest.mark.parametrize("example", PASSED_ON, ids=lambda example: type(example).__name__)
+def test_an_engines_own_error_is_passed_on_as_it_is(example: PromptlyError) -> None:
+    assert example.body() == ENGINES_OWN
+    assert str(example)
+
+
+@pytest.mark.parametrize("status", [400, 404, 422, 429])
+def test_a_refusal_keeps_the_engines_status(status: int) -> None:
+    refusal = errors.UpstreamRefused(status, ENGINES_OWN)
+    assert refusal.status == status
+    assert str(status) in refusal.message
+    assert errors.UpstreamRefused(418, ENGINES_OWN).status != refusal.status
+
+
+def test_an_engines_failure_is_one_of_the_upstreams() -> None:
+    """Whoever catches that also has the engines' own 5xx."""
+    assert isinstance(errors.EngineError(ENGINES_OWN), errors.UpstreamFailed)
+    assert errors.EngineError(ENGINES_OWN).status == 502
+
+
 @pytest.mark.parametrize("message", ['say "hi"', "back\\slash", "two\nlines", "Größe 東京 👍", "\x00"])
 def test_any_message_survives_the_body(message: str) -> None:
     assert json.loads(errors.BadRequest(message).body())["error"]["message"] == message
@@ -80,6 +110,9 @@ def test_any_message_survives_the_body(message: str) -> None:
         (errors.MethodNotAllowed("GET", "/x", "DELETE, POST"), {"allow": "DELETE, POST"}),
         (errors.OverCapacity("busy", 7), {"retry-after": "7"}),
         (errors.NoReplica("none"), {"retry-after": "1"}),
+        (errors.UpstreamRefused(429, ENGINES_OWN, {"retry-after": "3"}), {"retry-after": "3"}),
+        (errors.UpstreamRefused(400, ENGINES_OWN), {}),
+        (errors.EngineError(ENGINES_OWN), {}),
         (errors.BadRequest("wrong"), {}),
     ],
     ids=lambda value: type(value).__name__,
@@ -98,8 +131,20 @@ def test_an_unknown_model_says_so_where_none_is_known() -> None:
     assert errors.UnknownModel("x", []).message.endswith("Known models: none.")
 
 
-def test_a_body_that_is_too_large_names_the_limit_and_its_setting() -> None:
-    assert "1024 bytes (limits.max_body_bytes)" in errors.BodyTooLarge(1024).message
+@pytest.mark.parametrize(
+    ("example", "limit"),
+    [
+        (errors.BodyTooLarge(1024), "1024 bytes (limits.max_body_bytes)"),
+        (errors.SlowReader(65_536), "65536 bytes ahead of its reader (limits.max_stream_buffer_bytes)"),
+        (errors.UpstreamTimeout(120.0), "within 120 s (limits.first_token_timeout_s)"),
+        (errors.UpstreamTimeout(0.05), "within 0.05 s (limits.first_token_timeout_s)"),
+        (errors.DeadlineExceeded(1.5), "within 1.5 s (x-request-timeout-ms)"),
+        (errors.BodyTimeout(60.0), "within 60 s"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_limit_that_was_passed_is_named_with_its_setting(example: PromptlyError, limit: str) -> None:
+    assert limit in example.message
 
 
 def test_a_settings_error_never_answers_a_request() -> None:

@@ -6,10 +6,10 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import uvicorn
@@ -20,6 +20,8 @@ from deployments.gateway.external import external_upstreams
 from deployments.gateway.runtime import GatewayRuntime
 from serve_app.auth import KeyRecord, make_key
 from serve_app.settings import parse_args
+
+T = TypeVar("T")
 
 MODEL = "sim"
 FAST = SimSettings(itl_ms=2.0, tokens=20)
@@ -200,6 +202,17 @@ class Running:
         return [engine.stats().requests for engine in self.engines]
 
 
+@asynccontextmanager
+async def meanwhile(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
+    """``work`` as a task, which does not outlive the block."""
+    task = asyncio.ensure_future(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 def chat(text: str, **fields: Any) -> dict[str, Any]:
     return {"model": MODEL, "messages": [{"role": "user", "content": text}], **fields}
 
@@ -268,7 +281,8 @@ def _keys(tenants: Sequence[str]) -> tuple[dict[str, str], list[KeyRecord] | Non
 @asynccontextmanager
 async def serving(app: Any) -> AsyncIterator[str]:
     """The app's URL while uvicorn serves it."""
-    with socket.socket() as listener:
+    # Named, the protocol tells asyncio to send small writes at once: without, each waits for the last one's ACK.
+    with socket.socket(proto=socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()  # from now on a connection waits instead of being refused
         server = Embedded(uvicorn.Config(app, lifespan="off", log_config=None))
@@ -306,4 +320,19 @@ class Embedded(uvicorn.Server):
         await self.stopping.wait()
 
 
-__all__ = ["COMPLETIONS", "FAST", "MODEL", "Answered", "Faults", "Running", "Stream", "chat", "gateway"]
+__all__ = [
+    "ADMIN",
+    "COMPLETIONS",
+    "DONE",
+    "FAST",
+    "MODEL",
+    "Answered",
+    "Faults",
+    "Running",
+    "SimSettings",
+    "Stream",
+    "chat",
+    "gateway",
+    "meanwhile",
+    "text_of",
+]

@@ -49,9 +49,9 @@ def local_url(port: int) -> str:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """This process's environment for a peer, which neither reports usage nor asks the model hub."""
+    """This process's environment for a peer, which imports this package and reports no usage."""
     path = os.pathsep.join(filter(None, [str(SCRIPTS), os.environ.get("PYTHONPATH", "")]))
-    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "VLLM_NO_USAGE_STATS": "1"}
     return {**os.environ, **quiet, "PYTHONPATH": path, **extra}
 
 

@@ -28,6 +28,7 @@ QUIET = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it fetches a price list from the network
     "LITELLM_LOG": "ERROR",
     "LITELLM_MODE": "PRODUCTION",  # else it reads a .env file
+    "HF_HUB_OFFLINE": "1",
 }
 
 

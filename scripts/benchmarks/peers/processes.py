@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import signal
 import subprocess
@@ -105,13 +107,11 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.kill()
         process.wait(KILL_TIMEOUT_S)
     if not processes.wait_until(lambda: not living(below), LEFTOVERS_EXIT_S):
-        kill(below)
-
-
-def kill(pids: Sequence[int]) -> None:
-    for pid in living(pids):
-        processes.send_signal(pid, signal.SIGKILL)
-    processes.wait_until(lambda: not living(pids), KILL_TIMEOUT_S)
+        for pid in living(below):
+            processes.send_signal(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):  # as it should be: nobody is left of its group
+        os.killpg(process.pid, signal.SIGKILL)  # children of a process that ended by itself
+    processes.wait_until(lambda: not living(below), KILL_TIMEOUT_S)
 
 
 def living(pids: Sequence[int]) -> list[int]:

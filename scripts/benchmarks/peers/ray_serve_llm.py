@@ -23,7 +23,11 @@ ANSWER_LIMIT_S = 60.0
 
 # The supervisor's own choices that Ray would not make. (It also runs replicas at niceness 0 where Ray says
 # 15; that stays: beside a busy load generator the peer would starve.)
-PLAIN_RAY = {"RAY_SERVE_ENABLE_HA_PROXY": "0", "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": ""}
+PLAIN_RAY = {
+    "RAY_SERVE_ENABLE_HA_PROXY": "0",
+    "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "",
+    "HF_HUB_OFFLINE": "1",
+}
 HAPROXY = {**PLAIN_RAY, "RAY_SERVE_ENABLE_HA_PROXY": "1"}
 DIRECT_STREAMING = {**HAPROXY, "RAY_SERVE_LLM_ENABLE_DIRECT_STREAMING": "1"}
 

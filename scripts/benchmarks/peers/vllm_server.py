@@ -22,7 +22,7 @@ ENGINE_ARGUMENTS: Mapping[str, Any] = {
     "enforce_eager": True,
 }
 ENGINE_ENVIRONMENT: Mapping[str, str] = {
-    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
     "TORCHDYNAMO_DISABLE": "1",
 }

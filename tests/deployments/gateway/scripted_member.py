@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -87,7 +87,7 @@ async def cut(request: web.Request) -> None:
     await stall()
 
 
-async def stall() -> None:
+async def stall(_: web.Request | None = None) -> None:
     """Nothing more, until the other side closes the connection."""
     await asyncio.Event().wait()
 
@@ -154,7 +154,3 @@ class Meddler:
 
 def _type(answer: aiohttp.ClientResponse) -> dict[str, str]:
     return {"content-type": answer.headers["content-type"]}
-
-
-def events_of(parts: Iterable[bytes]) -> bytes:
-    return b"".join(b"data: " + part + b"\n\n" for part in parts)

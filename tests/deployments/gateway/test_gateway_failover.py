@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from scripted_member import Answer, Member, answers, chunk, cut, listening, says, stall
-from support.gateway import MODEL, Faults, Running, SimSettings, gateway
+from aiohttp import web
+from scripted_member import Answer, Member, answers, cut, listening, says, stall
+from support.gateway import MODEL, Faults, Running, SimSettings, Stream, gateway, meanwhile
 
 from serve_app.errors import SettingsError
+from serve_app.settings import parse_args
 
 QUICK = SimSettings(itl_ms=0, tokens=4)
 ONE_AFTER_THE_OTHER = [{"priority": number} for number in range(4)]
@@ -46,7 +50,9 @@ def in_order(*engines: SimSettings, **args: Any) -> Any:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
 async def test_a_member_that_fails_before_its_first_byte_is_replaced(faults: Faults, stream: bool) -> None:
-    async with in_order(QUICK, QUICK, limits={"first_token_timeout_s": 0.2}) as running:
+    hangs = faults.hang_before or faults.hang_after is not None
+    limits = {"first_token_timeout_s": 0.5} if hangs else {}
+    async with in_order(QUICK, QUICK, limits=limits) as running:
         expected = (await running.post("hi", stream=stream)).text
         ill, well = running.engines
         await ill.set_faults(faults)
@@ -96,15 +102,13 @@ async def test_every_attempt_has_an_id_of_its_own() -> None:
 async def test_a_whole_answer_that_breaks_off_is_asked_for_again(stream: bool) -> None:
     """Nothing of it was sent to the client: it does not matter how much of it had come."""
 
-    async def half(request: Any) -> Any:
+    async def half(request: web.Request) -> web.StreamResponse:
         response = await begin_json(request)
         await response.write(b'{"choices": [')
         await cut(request)
+        return response
 
-    async def no_event(request: Any) -> Any:
-        return await says(then=cut)(request)
-
-    member = Member(no_event if stream else half)
+    member = Member(says(then=cut) if stream else half)
     async with listening(member):
         others = [member.upstream(**RARELY_LOOKED_AT)]
         async with gateway(QUICK, upstreams=[{"priority": 1}], others=others) as running:
@@ -114,9 +118,7 @@ async def test_a_whole_answer_that_breaks_off_is_asked_for_again(stream: bool) -
             assert (len(member.seen), running.requests()) == (1, [1])
 
 
-async def begin_json(request: Any) -> Any:
-    from aiohttp import web
-
+async def begin_json(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"content-type": "application/json"})
     response.content_length = 1000
     await response.prepare(request)
@@ -232,7 +234,8 @@ async def test_what_may_have_had_an_effect_is_never_sent_twice(path: str, broken
     first, second = Member(BROKEN[broken]), Member(answers(200, {}))
     async with listening(first, second):
         others = [first.upstream(name="a"), second.upstream(name="b", priority=1)]
-        async with gateway(others=others, limits={"first_token_timeout_s": 0.1}) as running:
+        limits = {"first_token_timeout_s": 0.2} if broken == "no byte" else {}
+        async with gateway(others=others, limits=limits) as running:
             answer = await running.send({"model": MODEL, "prompt": "x", "input": "x"}, path)
             expected = {"429": 429, "no byte": 504}.get(broken, 502)
             assert (answer.status, bool(answer.error["message"])) == (expected, True)
@@ -265,24 +268,18 @@ async def test_who_waits_for_another_member_does_not_hold_up_those_that_the_free
             first.leave()
             await running.engines[0].until(lambda stats: stats.running == 0)
             await running.engines[0].set_faults(Faults(status=500, times=1))
-            waits = asyncio.create_task(running.post("one that fails at e0"))
-            await running.until_traffic(lambda traffic: traffic["queued"] == 1)
-            async with asyncio.timeout(3), running.stream("one that e0 can take") as stream:
-                assert stream.headers["x-served-by"] == "e0"
-            waits.cancel()
+            async with meanwhile(running.post("one that fails at e0")):
+                await running.until_traffic(lambda traffic: traffic["queued"] == 1)
+                async with asyncio.timeout(3), running.stream("one that e0 can take") as stream:
+                    assert stream.headers["x-served-by"] == "e0"
 
 
-def holding_both(running: Running) -> Any:
+@asynccontextmanager
+async def holding_both(running: Running) -> AsyncIterator[Stream]:
     """Two streams, one at each engine; gives the first one."""
-    from contextlib import asynccontextmanager
-
-    @asynccontextmanager
-    async def held() -> Any:
-        async with running.stream("a") as first, running.stream("b") as second:
-            assert [first.headers["x-served-by"], second.headers["x-served-by"]] == ["e0", "e1"]
-            yield first
-
-    return held()
+    async with running.stream("a") as first, running.stream("b") as second:
+        assert [first.headers["x-served-by"], second.headers["x-served-by"]] == ["e0", "e1"]
+        yield first
 
 
 async def test_a_client_that_leaves_during_a_failover_leaves_nothing_behind() -> None:
@@ -308,10 +305,5 @@ async def test_a_stream_that_is_no_json_ends_with_an_error_event() -> None:
 
 
 def test_max_attempts_of_zero_is_refused() -> None:
-    from serve_app.settings import parse_args
-
     with pytest.raises(SettingsError, match="gateway.max_attempts = 0"):
         parse_args({"models": [], "gateway": {"max_attempts": 0}}, source="f")
-
-
-__all__ = ["chunk"]

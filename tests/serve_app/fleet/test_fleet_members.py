@@ -36,7 +36,9 @@ def test_the_load_is_what_this_gateway_sent_and_what_others_did() -> None:
     assert make_member(in_flight=3, others=4).load == 7
 
 
-@pytest.mark.parametrize(("load", "limit", "has_room"), [(0, 1, True), (1, 1, False), (7, 8, True), (9, 8, False)])
+@pytest.mark.parametrize(
+    ("load", "limit", "has_room"), [(0, 1, True), (1, 1, False), (7, 8, True), (9, 8, False)]
+)
 def test_there_is_room_below_the_limit(load: int, limit: int, has_room: bool) -> None:
     assert make_member(in_flight=load, limit=limit).has_room is has_room
 
@@ -52,7 +54,7 @@ def test_prompts_that_are_not_answered_yet_come_first() -> None:
 
 
 def test_others_that_wait_at_the_engine_are_taken_for_typical_ones() -> None:
-    member = make_member(pace=PACE, running=5, waiting=3, in_flight=1, unanswered=1, capacity=10**6)
+    member = make_member(pace=PACE, others=7, others_waiting=2, capacity=10**6)
     assert member.expected_wait_s(0) == pytest.approx(2 * 500 * 0.001, rel=1e-4)
 
 

@@ -124,6 +124,17 @@ def test_the_load_is_the_larger_of_what_is_reported_and_what_was_sent(
     assert member.load == load
 
 
+def test_what_waits_at_the_engine_beyond_this_gateways_own_is_others() -> None:
+    table = table_of("a")
+    (member,) = table.members("m")
+    table.first_byte(table.send(member, 10, 0.0), 0.5)
+    mine = table.send(member, 10, 0.6)
+    table.update("m", [make_report("a", running=2, waiting=4)], 1.0)
+    assert (member.others, member.others_waiting) == (4, 3)
+    table.first_byte(mine, 1.1)
+    assert member.others_waiting == 3
+
+
 def test_what_happens_after_a_report_corrects_it() -> None:
     table = table_of("a")
     (member,) = table.members("m")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from serve_app.settings import EngineSettings, ModelSettings
+from serve_app.settings import EngineSettings, ModelSettings, UpstreamSettings
 from serve_app.settings.fingerprint import WITHOUT_INFLUENCE, fingerprint
 
 SHAPING: dict[str, Any] = {
@@ -81,6 +81,65 @@ def test_all_changes_differ_from_each_other() -> None:
 def test_the_order_of_options_does_not_matter() -> None:
     one, other = {"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"d": 2, "c": 1}, "a": 1}
     assert fingerprint(model({"options": one})) == fingerprint(model({"options": other}))
+
+
+HERE: dict[str, Any] = {"name": "a", "url": "http://10.0.0.1:8000/v1"}
+THERE: dict[str, Any] = {"name": "b", "url": "https://vendor.example/v1", "model": "theirs"}
+
+
+def upstreams(*each: dict[str, Any], **fields: Any) -> str:
+    """The fingerprint of a model that only external upstreams serve."""
+    return fingerprint(ModelSettings(**({"id": "m"} | fields), upstreams=each))
+
+
+def test_a_model_without_an_engine_has_one() -> None:
+    assert len(upstreams(HERE)) == 16
+    assert upstreams(HERE) == upstreams(dict(HERE))
+
+
+@pytest.mark.parametrize(
+    "changed", [{"url": "http://10.0.0.2:8000/v1"}, {"url": "http://10.0.0.1:8000/v2"}, {"model": "other"}]
+)
+def test_another_server_or_another_model_there_changes_it(changed: dict[str, Any]) -> None:
+    assert upstreams(HERE | changed) != upstreams(HERE)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"name": "c"},
+        {"kind": "vllm"},
+        {"key_env": "KEY"},
+        {"priority": 3},
+        {"weight": 2.0},
+        {"max_requests": 1},
+        {"health_path": "/up"},
+        {"health_period_s": 1.0},
+    ],
+)
+def test_how_a_server_is_used_does_not_change_it(changed: dict[str, Any]) -> None:
+    assert upstreams(HERE | changed) == upstreams(HERE)
+
+
+def test_every_upstream_setting_is_judged() -> None:
+    used = {"name", "kind", "key_env", "priority", "weight", "max_requests", "health_path", "health_period_s"}
+    assert UpstreamSettings.model_fields.keys() == used | {"url", "model"}
+
+
+def test_a_server_more_or_less_changes_it() -> None:
+    assert len({upstreams(HERE), upstreams(THERE), upstreams(HERE, THERE)}) == 3
+
+
+def test_the_order_of_servers_does_not_matter() -> None:
+    assert upstreams(HERE, THERE) == upstreams(THERE, HERE)
+
+
+def test_a_servers_own_name_for_the_model_is_the_models_unless_it_is_given() -> None:
+    assert upstreams(HERE | {"model": "m"}) == upstreams(HERE)
+
+
+def test_servers_beside_an_engine_change_it() -> None:
+    assert len({fingerprint(model()), fingerprint(model(upstreams=[HERE])), upstreams(HERE)}) == 3
 
 
 def test_it_is_short_and_hexadecimal() -> None:

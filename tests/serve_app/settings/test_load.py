@@ -77,7 +77,7 @@ def test_valid_settings_are_frozen() -> None:
         (
             "gateway.routing",
             "random",
-            "gateway.routing = 'random': unknown routing policy; expected one of: least_loaded",
+            "gateway.routing = 'random': unknown routing policy; expected one of: least_wait, prefix,",
         ),
         ("auth", "nope", "auth = 'nope': expected: 'none' or 'loopback'"),
         ("auth", {}, "auth = {}: give `keys_file`, `keys_env` or both"),
@@ -97,8 +97,8 @@ def test_a_wrong_key_is_named_with_its_value_and_what_was_expected(
 
 def test_a_missing_key_is_named() -> None:
     args = deepcopy(VALID)
-    del args["models"][0]["source"]
-    assert message_for(args) == "file.yaml: models[0].source is missing: expected a value"
+    del args["models"][0]["id"]
+    assert message_for(args) == "file.yaml: models[0].id is missing: expected a value"
 
 
 def test_every_wrong_key_is_reported_at_once() -> None:
@@ -114,6 +114,23 @@ def test_a_value_that_may_be_a_secret_is_not_shown() -> None:
     message = message_for(changed("auth", {"keys_fil": "sk-very-secret"}))
     assert "sk-very-secret" not in message
     assert "auth.keys_fil = (hidden)" in message
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("models.0.engine.api_key", "sk-very-secret"),
+        ("models.0.headers", {"Authorization": "Bearer sk-very-secret"}),
+        ("models.0.login", [{"password": "sk-very-secret"}]),
+        ("models.0", {"id": "m", "engine": {"env": {"HF_TOKEN": "sk-very-secret"}}}),
+        ("models.0.proxy", "https://user:sk-very-secret@host/v1"),
+        ("models.0.proxies", ["https://sk-very-secret@host"]),
+    ],
+)
+def test_a_secret_is_hidden_wherever_it_stands_in_a_wrong_value(path: str, value: Any) -> None:
+    message = message_for(changed(path, value))
+    assert "sk-very" not in message
+    assert "(hidden)" in message
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.1", "::"])

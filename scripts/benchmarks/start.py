@@ -1,7 +1,5 @@
 """How long a start takes, and whether the first user notices that it was one.
 
-    python scripts/bench_start.py [--repeats 3] [--config config/local.yaml] [--out bench]
-
 Each repeat starts the application as `make serve` does, then sends distinct streamed requests one after
 the other (`no-store`: every one runs on the engine). It reports the seconds until the first answer, the
 first request's TTFT over the median of those after it, and how soon the engine stops when a client leaves;
@@ -10,7 +8,6 @@ each as median and spread of the repeats.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import signal
@@ -18,9 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,7 +25,11 @@ from typing import Any
 import aiohttp
 import yaml
 
-ROOT = Path(__file__).parents[1]
+from benchmarks.options import Options
+from benchmarks.table import Figure, at_most, write_report
+
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "config" / "local.yaml"
 READY_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 90.0
 STEADY_REQUESTS = 15
@@ -150,43 +151,29 @@ def measure(config: Path, model: str) -> Start:
         return Start(ready_s, ready_s + first / 1000, first, median(others), slowest_abort)
 
 
-def row(name: str, values: list[float], target: float) -> str:
-    met = "met" if median(values) <= target else "**not met**"
-    spread = f"{min(values):.2f}–{max(values):.2f}"
-    return f"| {name} | {median(values):.2f} | {spread} | ≤ {target:g} | {met} |"
+def all_figures(starts: Sequence[Start]) -> list[Figure]:
+    return [
+        Figure(
+            "start until the first answer",
+            "s",
+            tuple(start.first_answer_s for start in starts),
+            at_most(TARGET_START_S),
+        ),
+        Figure(
+            "first TTFT / steady TTFT", "×", tuple(start.ratio for start in starts), at_most(TARGET_RATIO)
+        ),
+        Figure(
+            f"client gone until the abort, slowest of {ABORTS}",
+            "ms",
+            tuple(start.abort_ms for start in starts),
+            at_most(TARGET_ABORT_MS),
+        ),
+    ]
 
 
-def report(starts: list[Start]) -> str:
-    lines = ["| figure | median | spread | target | |", "|---|---|---|---|---|"]
-    answer = [start.first_answer_s for start in starts]
-    lines.append(row("start until the first answer, s", answer, TARGET_START_S))
-    ratios = [start.ratio for start in starts]
-    lines.append(row("first TTFT / steady TTFT", ratios, TARGET_RATIO))
-    aborts = [start.abort_ms for start in starts]
-    lines.append(row(f"client gone until the abort, slowest of {ABORTS}, ms", aborts, TARGET_ABORT_MS))
-    return "\n".join(lines)
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--config", type=Path, default=ROOT / "config" / "local.yaml")
-    parser.add_argument("--out", type=Path, default=ROOT / "bench")
-    return parser.parse_args()
-
-
-def main() -> None:
-    options = arguments()
-    document: dict[str, Any] = yaml.safe_load(options.config.read_text())
+def run(options: Options) -> list[Figure]:
+    document: dict[str, Any] = yaml.safe_load(CONFIG.read_text())
     model = document["applications"][0]["args"]["models"][0]["id"]
-    starts = [measure(options.config, model) for _ in range(options.repeats)]
-    table = report(starts)
-    print(table)
-    options.out.mkdir(exist_ok=True)
-    (options.out / "start.md").write_text(table + "\n")
-    figures = [asdict(start) | {"ratio": start.ratio} for start in starts]
-    (options.out / "start.json").write_text(json.dumps(figures, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    figures = all_figures([measure(CONFIG, model) for _ in range(options.repeats)])
+    write_report(options.out, "start", figures, about={"config": CONFIG.name})
+    return figures

@@ -1,0 +1,62 @@
+"""Every benchmark, one command: `make bench`, or from `scripts/`: `python -m benchmarks --only layer --quick`.
+
+Writes a Markdown table, JSON and plots of each into `bench/`, and all targets together into `bench/README.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import failover, idle, layer, overload, routing, start, vllm_load
+from benchmarks.options import Options
+from benchmarks.table import Figure, write_report
+
+ROOT = Path(__file__).parents[2]
+
+Benchmark = Callable[[Options], list[Figure]]
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "layer": layer.run,
+    "vllm": vllm_load.run,
+    "routing": routing.run,
+    "overload": overload.run,
+    "failover": failover.run,
+    "idle": idle.run,
+    "start": start.run,
+}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="one short repeat, to see that everything works")
+    parser.add_argument("--litellm", action="store_true", help="install LiteLLM beside and measure it too")
+    parser.add_argument("--out", type=Path, default=ROOT / "bench")
+    return parser.parse_args()
+
+
+def main() -> None:
+    chosen = arguments()
+    repeats = 1 if chosen.quick else chosen.repeats
+    options = Options(chosen.out, repeats, chosen.quick, chosen.litellm)
+    began = time.monotonic()
+    figures: list[Figure] = []
+    for name in chosen.only:
+        print(f"{name} ...", flush=True)
+        figures += [figure for figure in BENCHMARKS[name](options) if figure.target is not None]
+    about = {
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.python_version()}",
+        "repeats": str(repeats),
+        "took": f"{(time.monotonic() - began) / 60:.0f} min",
+    }
+    print(write_report(options.out, "README", figures, about=about))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Engines die and come back while forty clients read: none of them notices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+
+from sim_engine import SimEngine
+from support.gateway import Running, SimSettings, gateway
+
+ENGINES = 4
+CLIENTS = 40
+KILLS = 8
+BETWEEN_KILLS = CLIENTS
+"""Streams that end between two kills: a stream lives through two of them at most."""
+
+SETTINGS = SimSettings(itl_ms=3, tokens=60, stop_share=0.01)
+QUESTIONS = [f"question {number}" for number in range(32)]
+"""Their answers differ in length, so that the clients do not keep step."""
+
+
+class Clients:
+    """Ask one question after the other, each client on its own, until told to stop."""
+
+    def __init__(self, running: Running, expected: dict[str, str]) -> None:
+        self._running = running
+        self._expected = expected
+        self._numbers = count()
+        self._ended = asyncio.Condition()
+        self.answered = 0
+        self.stopping = False
+        self.wrong: list[str] = []
+
+    async def ask(self) -> None:
+        while not self.stopping:
+            question = QUESTIONS[next(self._numbers) % len(QUESTIONS)]
+            answer = await self._running.post(question, stream=True, temperature=0)
+            try:
+                if answer.text != self._expected[question]:
+                    self.wrong.append(f"{question}: {answer.text!r}")
+            except AssertionError:
+                self.wrong.append(f"{question}: {answer.status} {answer.body[-300:]!r}")
+            self.answered += 1
+            async with self._ended:
+                self._ended.notify_all()
+
+    async def more(self, answers: int) -> None:
+        """Wait until so many more questions are answered."""
+        wanted = self.answered + answers
+        async with self._ended:
+            await self._ended.wait_for(lambda: self.answered >= wanted)
+
+
+async def test_no_client_notices_that_engines_die_and_come_back() -> None:
+    async with gateway(*[SETTINGS] * ENGINES, gateway={"max_attempts": ENGINES}) as running:
+        answers = await asyncio.gather(*(running.post(question) for question in QUESTIONS))
+        expected = {question: answer.text for question, answer in zip(QUESTIONS, answers, strict=True)}
+        clients = Clients(running, expected)
+        async with asyncio.timeout(30), replaceable(running) as engines, asyncio.TaskGroup() as tasks:
+            for _ in range(CLIENTS):
+                tasks.create_task(clients.ask())
+            await clients.more(BETWEEN_KILLS)
+            for kill in range(KILLS):
+                number = kill % ENGINES
+                await engines[number].until(lambda stats: stats.running > 2)
+                await replace(running, engines, number)
+                await clients.more(BETWEEN_KILLS)
+            clients.stopping = True
+            for number in range(ENGINES):
+                await running.until_serving(number, True)
+        assert clients.wrong == []
+        traffic = await running.traffic()
+        assert traffic["continued"] >= KILLS
+        assert (traffic["cut"], traffic["refused"]) == (0, 0)
+        assert traffic["requests"] == clients.answered + len(QUESTIONS)
+        await running.until_idle()
+
+
+@asynccontextmanager
+async def replaceable(running: Running) -> AsyncIterator[list[SimEngine]]:
+    engines = list(running.engines)
+    try:
+        yield engines
+    finally:
+        for engine in engines:
+            await engine.stop()
+
+
+async def replace(running: Running, engines: list[SimEngine], number: int) -> None:
+    """Kill an engine, and start another one at its address."""
+    port = int((await running.member(number))["url"].rpartition(":")[2])
+    await engines[number].kill()
+    engines[number] = SimEngine(SETTINGS)
+    await engines[number].start(port=port)

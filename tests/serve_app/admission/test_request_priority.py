@@ -1,0 +1,39 @@
+"""`x-priority` is a digit; without it a request is of middling urgency."""
+
+from __future__ import annotations
+
+import pytest
+
+from serve_app.admission import PRIORITY_HEADER, request_priority
+from serve_app.errors import BadRequest
+
+
+def test_a_request_that_says_nothing_is_in_the_middle() -> None:
+    assert request_priority({}) == 5
+
+
+@pytest.mark.parametrize("digit", range(10))
+def test_a_digit_is_the_priority(digit: int) -> None:
+    assert request_priority({PRIORITY_HEADER: str(digit)}) == digit
+
+
+@pytest.mark.parametrize("value", [" 3", "3 ", "\t3 "])
+def test_blanks_around_it_do_not_matter(value: str) -> None:
+    assert request_priority({PRIORITY_HEADER: value}) == 3
+
+
+@pytest.mark.parametrize(
+    "value", ["", " ", "10", "-1", "+1", "5.0", "1e0", "high", "0x1", "1 2", "1,2", "３", "٣"]
+)
+def test_anything_else_is_refused_by_name(value: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        request_priority({PRIORITY_HEADER: value})
+    assert repr(value) in caught.value.message
+    assert "a digit from 0 (first) to 9 (last)" in caught.value.message
+    assert (caught.value.param, caught.value.code) == ("x-priority", "invalid_header")
+
+
+def test_a_long_value_is_shown_in_part() -> None:
+    with pytest.raises(BadRequest) as caught:
+        request_priority({PRIORITY_HEADER: "9" * 1000})
+    assert len(caught.value.message) < 150

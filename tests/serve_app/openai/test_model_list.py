@@ -1,0 +1,70 @@
+"""A list of models gives a context length where it has one, and is never trusted to be well formed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from serve_app.openai.models import context_tokens
+
+VLLM = (
+    b'{"object":"list","data":[{"id":"small","object":"model","created":1795238815,"owned_by":"vllm",'
+    b'"root":"owner/small","parent":null,"max_model_len":4096,"permission":[{"id":"modelperm-1"}]},'
+    b'{"id":"adapter","object":"model","created":1795238815,"owned_by":"vllm","root":"/adapter",'
+    b'"parent":"small","max_model_len":null,"permission":[]}]}'
+)
+
+
+def listed(*cards: Any) -> bytes:
+    return json.dumps({"object": "list", "data": cards}).encode()
+
+
+def test_vllms_list_says_how_long_a_context_is() -> None:
+    assert context_tokens(VLLM, "small") == 4096
+
+
+def test_the_model_of_that_name_is_meant() -> None:
+    cards = {"id": "a", "max_model_len": 1}, {"id": "b", "max_model_len": 2}
+    assert [context_tokens(listed(*cards), name) for name in ("a", "b", "c")] == [1, 2, None]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        VLLM.replace(b"small", b"other"),
+        listed({"id": "small", "object": "model", "owned_by": "vendor"}),
+        listed({"id": "small", "max_model_len": None}),
+        listed(),
+    ],
+)
+def test_a_list_that_does_not_say_is_no_answer(body: bytes) -> None:
+    assert context_tokens(body, "small") is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"data":null}',
+        b'{"data":{}}',
+        b'{"data":[1]}',
+        b'{"data":[{}]}',
+        b'{"data":[{"id":7}]}',
+        VLLM[:-1],
+        VLLM + b"}",
+        b"\xff",
+        b'{"data":[{"id":"\xff"}]}',
+        b'{"data":[{"id":"\\ud800"}]}',
+        listed({"id": "small", "max_model_len": "4096"}),
+        listed({"id": "small", "max_model_len": 4096.5}),
+        listed({"id": "small", "max_model_len": True}),
+    ],
+)
+def test_anything_but_a_list_of_models_is_no_answer(body: bytes) -> None:
+    assert context_tokens(body, "small") is None

@@ -1,0 +1,109 @@
+"""The index remembers who was sent what, within its bound, and forgets the end of a chain first."""
+
+from __future__ import annotations
+
+import random
+
+from serve_app.routing.prefix_index import (
+    DEFAULT_CACHE_TOKENS,
+    MOST_CACHE_TOKENS,
+    PrefixIndex,
+    blocks_in_cache,
+)
+from serve_app.routing.prompt import TOKENS_PER_BLOCK
+
+
+def tokens(blocks: int) -> float:
+    return blocks * TOKENS_PER_BLOCK
+
+
+def test_an_empty_index_knows_nothing() -> None:
+    index = PrefixIndex()
+    assert index.cached_tokens([1, 2, 3]) == index.cached_tokens([]) == {}
+    assert len(index) == 0
+
+
+def test_each_member_holds_as_much_as_it_was_sent_from_the_beginning_on() -> None:
+    index = PrefixIndex()
+    index.record("a", [1, 2, 3, 4], 100)
+    index.record("b", [1, 2, 9], 100)
+    assert index.cached_tokens([1, 2, 3]) == {"a": tokens(3), "b": tokens(2)}
+    assert index.cached_tokens([1, 2, 3, 4, 5]) == {"a": tokens(4), "b": tokens(2)}
+    assert index.cached_tokens([1, 8]) == {"a": tokens(1), "b": tokens(1)}
+    assert index.cached_tokens([7]) == {}
+
+
+def test_what_is_held_twice_counts_once() -> None:
+    index = PrefixIndex()
+    for _ in range(3):
+        index.record("a", [1, 2], 100)
+    assert len(index) == 2
+    index.check_integrity()
+
+
+def test_the_oldest_prompt_is_forgotten_first_and_from_its_end() -> None:
+    index = PrefixIndex()
+    index.record("a", [1, 2, 3], 5)
+    index.record("a", [11, 12, 13], 5)
+    assert index.cached_tokens([1, 2, 3]) == {"a": tokens(2)}
+    assert index.cached_tokens([11, 12, 13]) == {"a": tokens(3)}
+
+
+def test_a_prompt_that_is_used_again_is_kept() -> None:
+    index = PrefixIndex()
+    for chain in ([1, 2], [11, 12], [1, 2], [21, 22]):
+        index.record("a", chain, 4)
+    assert index.cached_tokens([1, 2]) == {"a": tokens(2)}
+    assert index.cached_tokens([11, 12]) == {}
+
+
+def test_a_prompt_beyond_the_bound_keeps_its_beginning() -> None:
+    index = PrefixIndex()
+    index.record("a", list(range(100)), 10)
+    assert index.cached_tokens(list(range(100))) == {"a": tokens(10)}
+    assert len(index) == 10
+
+
+def test_a_member_that_is_gone_is_forgotten_and_the_others_are_not() -> None:
+    index = PrefixIndex()
+    index.record("a", [1, 2, 3], 100)
+    index.record("b", [1, 2], 100)
+    index.forget("a")
+    index.forget("never seen")
+    assert index.cached_tokens([1, 2, 3]) == {"b": tokens(2)}
+    assert list(index.names) == ["b"]
+    index.record("c", [1], 100)
+    assert index.cached_tokens([1, 2, 3]) == {"b": tokens(2), "c": tokens(1)}
+    index.check_integrity()
+
+
+def test_no_history_breaks_the_bound_or_the_inverted_side() -> None:
+    index, choose = PrefixIndex(), random.Random(3)
+    for step in range(3000):
+        name = f"member-{choose.randrange(70)}"
+        if choose.random() < 0.02:
+            index.forget(name)
+        start = choose.randrange(50)
+        index.record(name, list(range(start, start + choose.randrange(40))), 30)
+        if step % 100 == 0:
+            index.check_integrity()
+            assert len(index) <= 30 * len(index.names)
+    for name in list(index.names):
+        index.forget(name)
+    assert len(index) == 0
+    index.check_integrity()
+
+
+def test_the_bound_is_the_members_cache() -> None:
+    assert blocks_in_cache(1_000_000) == int(1_000_000 / TOKENS_PER_BLOCK)
+    assert blocks_in_cache(0) == blocks_in_cache(DEFAULT_CACHE_TOKENS)
+    assert blocks_in_cache(10**12) == blocks_in_cache(MOST_CACHE_TOKENS)
+    assert blocks_in_cache(1) == 1
+
+
+def test_a_smaller_cache_than_before_is_respected_at_once() -> None:
+    index = PrefixIndex()
+    index.record("a", list(range(50)), 100)
+    index.record("a", [100], 10)
+    assert len(index) == 10
+    index.check_integrity()

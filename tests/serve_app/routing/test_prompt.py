@@ -1,0 +1,151 @@
+"""Prompts that begin alike have blocks that begin alike, and nothing in a prompt makes it fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from samples import TEXTS, chat_request, completion_request, user
+
+from serve_app.openai.requests import ParsedRequest
+from serve_app.routing.prompt import (
+    BLOCK_BYTES,
+    IMAGE_TOKENS,
+    TOKENS_PER_BLOCK,
+    estimated_tokens,
+    prompt_blocks,
+)
+
+LONG = "once upon a time " * 200
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"text": "x" * BLOCK_BYTES}}}
+
+
+def shared(one: ParsedRequest, other: ParsedRequest) -> int:
+    """Blocks that two prompts have in common from the beginning on."""
+    pairs = zip(prompt_blocks(one), prompt_blocks(other), strict=False)
+    return next((depth for depth, (a, b) in enumerate(pairs) if a != b), min(map(blocks, (one, other))))
+
+
+def blocks(request: ParsedRequest) -> int:
+    return len(prompt_blocks(request))
+
+
+def image(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+@pytest.mark.parametrize("make", [chat_request, completion_request])
+def test_equal_prompts_have_equal_blocks_whatever_else_is_asked(make: Any) -> None:
+    assert prompt_blocks(make(LONG)) == prompt_blocks(make(LONG, temperature=0.5, max_tokens=3, stream=True))
+    assert blocks(make(LONG)) == len(LONG.encode()) // BLOCK_BYTES
+
+
+def test_a_conversation_that_goes_on_keeps_its_blocks() -> None:
+    first = chat_request(messages=[user(LONG)])
+    later = chat_request(messages=[user(LONG), {"role": "assistant", "content": LONG}, user("and then?")])
+    assert shared(first, later) == blocks(first)
+    assert blocks(later) > blocks(first)
+
+
+def test_all_that_follows_a_difference_differs() -> None:
+    one, other = completion_request("a" + LONG), completion_request("b" + LONG)
+    assert not set(prompt_blocks(one)) & set(prompt_blocks(other))
+
+
+def test_a_difference_costs_only_what_follows_it() -> None:
+    one, other = completion_request(LONG + "a" * 2000), completion_request(LONG + "b" * 2000)
+    assert shared(one, other) == len(LONG) // BLOCK_BYTES
+
+
+def test_the_role_is_part_of_the_prompt() -> None:
+    system = chat_request(messages=[{"role": "system", "content": LONG}])
+    assert shared(chat_request(messages=[user(LONG)]), system) == 0
+
+
+def test_text_parts_are_the_text() -> None:
+    parts = [{"type": "text", "text": LONG[:100]}, {"type": "text", "text": LONG[100:]}]
+    assert prompt_blocks(chat_request(parts)) == prompt_blocks(chat_request(LONG))
+
+
+def test_tools_come_first() -> None:
+    one, other = (chat_request(text + LONG, tools=[TOOL]) for text in "ab")
+    assert 0 < shared(one, other) < blocks(one)
+    assert shared(one, chat_request("a" + LONG)) == 0
+
+
+def test_images_are_told_apart_by_where_they_are_or_what_they_hold() -> None:
+    def asked(url: str) -> ParsedRequest:
+        return chat_request([image(url), {"type": "text", "text": LONG}])
+
+    data = "data:image/png;base64,"
+    assert prompt_blocks(asked(data + "AAAA")) == prompt_blocks(asked(data + "AAAA"))
+    assert shared(asked(data + "AAAA"), asked(data + "AAAB")) == 0
+    assert shared(asked("https://a/1.png"), asked("https://a/2.png")) == 0
+
+
+def test_an_image_counts_as_its_tokens_however_large_its_data_is() -> None:
+    for data in ("AAAA", "A" * 100_000):
+        tokens = estimated_tokens(chat_request([image(f"data:image/png;base64,{data}")]))
+        assert tokens == pytest.approx(IMAGE_TOKENS, rel=0.01)
+
+
+def test_token_ids_are_a_prompt() -> None:
+    ids = list(range(1000))
+    assert estimated_tokens(completion_request(ids)) == 1000
+    assert shared(completion_request(ids), completion_request([*ids, 5])) == 1000 // TOKENS_PER_BLOCK
+    assert shared(completion_request([7, *ids]), completion_request(ids)) == 0
+
+
+def test_a_batch_is_one_prompt_after_the_other() -> None:
+    assert shared(completion_request([LONG, "x"]), completion_request([LONG, "y"])) > 0
+    assert estimated_tokens(completion_request([[1, 2, 3], [4, 5]])) == pytest.approx(5, abs=1)
+
+
+def test_tokens_are_estimated_from_the_text() -> None:
+    assert estimated_tokens(completion_request(LONG)) == len(LONG) / 4
+    assert estimated_tokens(completion_request("東京都" * 100)) == 225
+    assert estimated_tokens(chat_request(LONG)) == pytest.approx(len(LONG) / 4, rel=0.01)
+
+
+def nested(depth: int) -> Any:
+    return msgspec.json.decode("[" * depth + "]" * depth)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        *(chat_request(text) for text in TEXTS),
+        *(completion_request(text) for text in TEXTS),
+        chat_request(None),
+        chat_request([]),
+        chat_request([{}]),
+        chat_request([{"type": "text"}, {"type": "text", "text": 5}, {"type": 3}, {"text": "no type"}]),
+        chat_request([{"type": "refusal", "refusal": "no"}, {"type": "refusal", "text": "no"}]),
+        chat_request([{"type": "image_url", "image_url": None}]),
+        chat_request("hi", tools="none"),
+        chat_request("hi", tools={}),
+        chat_request("hi", tools=7),
+        completion_request([]),
+        completion_request([[]]),
+        completion_request([-1, 2**40, 2**70]),
+        completion_request([1, "two", 3.0, None, [4], {}]),
+        completion_request(["one", 2, None, [3, "x"]]),
+        completion_request([None]),
+        completion_request([{"a": 1}]),
+        completion_request(None, prompt_embeds="AAAA"),
+        completion_request(None, prompt_embeds=[1, 2]),
+    ],
+)
+def test_nothing_in_a_prompt_makes_it_fail(request_: ParsedRequest) -> None:
+    assert prompt_blocks(request_) == prompt_blocks(request_)
+    assert estimated_tokens(request_) >= 0
+
+
+@pytest.mark.parametrize("depth", [500, 960, 975])
+def test_deep_nesting_does_not_make_it_fail(depth: int) -> None:
+    def deeper(frames: int, request: ParsedRequest) -> tuple[int, ...]:
+        return deeper(frames - 1, request) if frames else prompt_blocks(request)
+
+    for request in (chat_request("hi", tools=nested(500)), completion_request(nested(500))):
+        assert isinstance(deeper(depth - 500, request), tuple)

@@ -1,0 +1,90 @@
+"""Tiers first, the policy within them; and what was sent where is remembered as long as the member lives."""
+
+from __future__ import annotations
+
+import pytest
+from samples import chat_request, make_member
+
+from serve_app.fleet import Member
+from serve_app.routing import POLICIES, Router, RoutingRequest
+from serve_app.routing.prompt import estimated_tokens, prompt_blocks
+
+PROMPT = chat_request("once upon a time " * 200)
+REQUEST = RoutingRequest(10.0)
+
+
+def order(router: Router, *members: Member, request: RoutingRequest = REQUEST) -> list[str]:
+    return [member.name for member in router.order(request, members)]
+
+
+@pytest.fixture
+def router() -> Router:
+    return Router(POLICIES["prefix"])
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_lower_priorities_come_first_whatever_the_policy_says(name: str) -> None:
+    own = [make_member(letter, in_flight=9, turn=9.0) for letter in "ab"]
+    vendor = [make_member(letter, priority=1) for letter in "cd"]
+    last = make_member("e", priority=7)
+    ordered = order(Router(POLICIES[name]), last, *vendor, *own)
+    assert [set(ordered[:2]), set(ordered[2:4]), ordered[4]] == [{"a", "b"}, {"c", "d"}, "e"]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_members_without_room_come_behind_all_that_have_some(name: str) -> None:
+    full = make_member("full", in_flight=2, limit=2)
+    full_vendor = make_member("full-vendor", in_flight=2, limit=2, priority=1)
+    vendor = make_member("vendor", priority=1)
+    assert order(Router(POLICIES[name]), full_vendor, full, vendor) == ["vendor", "full", "full-vendor"]
+
+
+def test_the_policy_decides_within_a_tier() -> None:
+    members = [make_member(name, in_flight=load) for name, load in zip("abc", (2, 0, 1), strict=True)]
+    assert order(Router(POLICIES["least_wait"]), *members) == ["b", "c", "a"]
+
+
+def test_a_session_without_room_goes_to_the_next_in_its_own_order() -> None:
+    router, request = Router(POLICIES["session"]), RoutingRequest(10.0, session="s")
+    members = [make_member(name, limit=4) for name in "abcdef"]
+    home, second, *rest = order(router, *members, request=request)
+    for member in members:
+        member.in_flight = 4 if member.name == home else 0
+    assert order(router, *members, request=request) == [second, *rest, home]
+
+
+def test_a_policy_that_asks_for_no_blocks_pays_for_none() -> None:
+    router = Router(POLICIES["least_wait"])
+    described = router.describe(PROMPT, "s")
+    assert described == RoutingRequest(estimated_tokens(PROMPT), (), "s", {})
+    router.sent(described, make_member("a"))
+    assert router.describe(PROMPT, "s") == described
+
+
+def test_what_was_sent_to_a_member_is_cached_there(router: Router) -> None:
+    a, b = make_member("a"), make_member("b")
+    first = router.describe(PROMPT, None)
+    assert (first.blocks, first.cached_tokens) == (prompt_blocks(PROMPT), {})
+    router.sent(first, b)
+    again = router.describe(PROMPT, None)
+    assert again.uncached_tokens(a) == again.prompt_tokens
+    assert 0 <= again.uncached_tokens(b) < 200
+    assert order(router, a, b, request=again) == ["b", "a"]
+
+
+def test_a_member_that_is_gone_is_forgotten(router: Router) -> None:
+    for name in "abc":
+        router.sent(router.describe(PROMPT, None), make_member(name))
+    router.keep(["b", "new"])
+    assert set(router.describe(PROMPT, None).cached_tokens) == {"b"}
+    router.keep([])
+    assert router.describe(PROMPT, None).cached_tokens == {}
+
+
+def test_a_small_cache_is_believed_to_hold_no_more_than_it_can(router: Router) -> None:
+    router.sent(router.describe(PROMPT, None), make_member("a", kv_cache_tokens=300))
+    assert router.describe(PROMPT, None).cached_tokens["a"] <= 300
+
+
+def test_no_candidates_give_no_order(router: Router) -> None:
+    assert router.order(REQUEST, []) == []
