@@ -80,7 +80,7 @@ def kv_cache_tokens(server: Any) -> int:
 
 
 def token_limits(server: Any) -> TokenLimits:
-    """The bounds of an answer whose request names none, as vLLM's ``get_max_tokens`` and its callers have it."""
+    """The bounds of an answer whose request names none, as in vLLM's ``get_max_tokens`` and its callers."""
     model = server.engine._engine_client.vllm_config.model_config
     default = model.get_diff_sampling_param().get("max_tokens")
     named = model.generation_config not in ("auto", "vllm")

@@ -76,7 +76,7 @@ class Admission:
     def place_now(self, call: Call, tried: Collection[str] = ()) -> Dispatch | None:
         """A place at the best member with room; ``None`` if there is none now."""
         now, started_ns = time.monotonic(), call.timeline.clock()
-        members = [m for m in self._fleet.candidates(self._model, now) if _may_take(m, call, tried)]
+        members = [m for m in self._fleet.candidates(self._model, now) if may_take(m, call, tried)]
         best = next((member for member in self._order(call, members) if member.has_room), None)
         if best is None:
             return None
@@ -181,6 +181,6 @@ class Admission:
         return max(1, math.ceil(self._expected_wait_s(ahead) or 1))
 
 
-def _may_take(member: Member, call: Call, tried: Collection[str]) -> bool:
+def may_take(member: Member, call: Call, tried: Collection[str]) -> bool:
     """It has not failed this call, and understands it: only some can go on from tokens."""
     return member.name not in tried and (member.report.gives_token_ids or not call.continues)

@@ -12,7 +12,6 @@ from deployments.gateway.call import Call
 from deployments.gateway.live_answer import Leg
 from serve_app.errors import PromptlyError, UpstreamFailed
 from serve_app.openai.continuation import Ending, EngineRequest, ResumableStream
-from serve_app.openai.requests import ParsedRequest
 from serve_app.traffic import Traffic
 
 DETOKENIZE = "/detokenize"
@@ -26,16 +25,18 @@ class Detokenized(msgspec.Struct):
 
 
 class ContinuedAnswer:
-    """One stream for the client, from as many members as it takes (at most ``gateway.max_attempts``)."""
+    """One stream for the client, from as many members as it takes (at most ``gateway.max_attempts``).
+    ``tried`` holds those that have failed already."""
 
-    def __init__(self, call: Call, request: ParsedRequest, leg: Leg, begin: Begin, traffic: Traffic) -> None:
+    def __init__(self, call: Call, leg: Leg, tried: set[str], begin: Begin, traffic: Traffic) -> None:
+        assert call.request is not None, "only a generating request has an answer to go on with"
         self._call = call
-        self._stream = ResumableStream(request, include_usage=call.include_usage)
+        self._stream = ResumableStream(call.request, include_usage=call.include_usage)
         self._limits = leg.dispatch.member.report.token_limits
         self._leg: Leg | None = leg
         self._begin = begin
         self._traffic = traffic
-        self._tried: set[str] = set()
+        self._tried = tried
         self._lost: UpstreamFailed | None = None
         self._over = False
         self.status = leg.response.status

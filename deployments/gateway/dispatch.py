@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Collection, Mapping
 
-from deployments.gateway.admission import Admission
+from deployments.gateway.admission import Admission, may_take
 from deployments.gateway.call import Call
 from deployments.gateway.continuing import ContinuedAnswer
 from deployments.gateway.live_answer import Leg, LiveAnswer, PlainAnswer
@@ -19,7 +19,7 @@ from serve_app.errors import (
     UpstreamRefused,
     UpstreamTimeout,
 )
-from serve_app.fleet import Dispatch, FleetTable
+from serve_app.fleet import Dispatch, EngineState, FleetTable
 from serve_app.hedging import Hedge
 from serve_app.openai.upstream_errors import normalise_error, stream_error
 from serve_app.settings import LimitSettings
@@ -63,18 +63,19 @@ class Dispatcher:
             OverCapacity, NoReplica, UpstreamFailed, UpstreamTimeout: nobody answered.
         """
         self._traffic.requests += 1
-        leg = await self.begin(call, set())
+        tried: set[str] = set()
+        leg = await self.begin(call, tried)
         if call.request is None:
             return PlainAnswer(leg, ends_with_done=False)
         if call.tracks_tokens and leg.response.is_stream and leg.dispatch.member.report.gives_token_ids:
-            return ContinuedAnswer(call, call.request, leg, self.begin, self._traffic)
+            return ContinuedAnswer(call, leg, tried, self.begin, self._traffic)
         return PlainAnswer(leg, ends_with_done=True)
 
     async def begin(self, call: Call, tried: set[str]) -> Leg:
         """A member's first bytes. Members that fail are added to ``tried`` and never asked again."""
         admission = self._admissions[call.model]
         while True:
-            if len(tried) >= self._max_attempts:
+            if len(tried) >= self._max_attempts or (tried and not self._has_other(call, tried)):
                 raise NoReplica(f"{len(tried)} replicas have failed this request.", code="no_replica")
             dispatch = await admission.place(call, tried)
             try:
@@ -83,13 +84,15 @@ class Dispatcher:
                 tried.add(dispatch.member.name)
                 if len(tried) >= self._max_attempts or not _another_may_answer(call, error):
                     raise
-                if not self._has_other(call.model, tried):
+                if not self._has_other(call, tried):
                     raise
                 self._traffic.failovers += 1
 
-    def _has_other(self, model: str, tried: Collection[str]) -> bool:
-        members = self._fleet.candidates(model, time.monotonic())
-        return any(member.name not in tried for member in members)
+    def _has_other(self, call: Call, tried: Collection[str]) -> bool:
+        """Whether somebody is left to ask, if not at this moment: one that refused a connection may be back
+        in a second."""
+        members = self._fleet.members(call.model)
+        return any(may_take(m, call, tried) and m.report.state is EngineState.READY for m in members)
 
     async def _first_bytes(self, call: Call, dispatch: Dispatch, tried: set[str]) -> Leg:
         hedge = self._hedge(call)
@@ -118,7 +121,7 @@ class Dispatcher:
                 _abandon(leg)
 
     def _second(self, call: Call, tried: set[str], hedge: Hedge) -> set[asyncio.Future[Leg]]:
-        if not self._has_other(call.model, tried) or not hedge.may_hedge():
+        if not self._has_other(call, tried) or not hedge.may_hedge():
             return set()
         dispatch = self._admissions[call.model].place_now(call, tried)
         if dispatch is None:
@@ -160,7 +163,9 @@ class Dispatcher:
 
     async def _request(self, call: Call, dispatch: Dispatch) -> UpstreamResponse:
         report = dispatch.member.report
-        limit_s = self._limits.first_token_timeout_s
+        streams = call.request is not None and call.request.generation.wants_stream
+        # A whole answer begins when it is done: only the request's own deadline bounds it.
+        limit_s = self._limits.first_token_timeout_s if streams else None
         try:
             async with asyncio.timeout(limit_s):
                 response = await self._upstream.open(
@@ -172,9 +177,11 @@ class Dispatcher:
                 )
                 if response.status >= 400 or response.first.startswith(STREAM_ERROR):
                     raise await _refusal(response)
+                if call.request is not None and not response.is_stream:
+                    await response.load()  # as long as nothing was sent on, another member can be asked
                 return response
         except TimeoutError:
-            raise UpstreamTimeout(limit_s) from None
+            raise UpstreamTimeout(self._limits.first_token_timeout_s) from None
 
 
 def _another_may_answer(call: Call, error: PromptlyError) -> bool:

@@ -63,6 +63,18 @@ class UpstreamResponse:
             parts.append(part)
         return b"".join(parts)
 
+    async def load(self) -> None:
+        """Read the whole body now, for whoever reads later. Closes the connection if that fails.
+
+        Raises:
+            UpstreamFailed: as :meth:`read_some`.
+        """
+        try:
+            self._first = await self.read()
+        except BaseException:
+            self.close()
+            raise
+
     def abort(self) -> None:
         """Closes the connection; whoever reads is told so."""
         self._response.close()

@@ -30,7 +30,7 @@ class Replay:
     time runs ``speed`` times as fast. ``seed`` draws the jitter within a tick."""
 
     length_scale: int = 16
-    speed: float = 20.0
+    speed: float = 10.0
     seed: int = 0
 
     def __str__(self) -> str:

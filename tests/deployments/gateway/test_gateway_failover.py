@@ -32,10 +32,9 @@ FAULTS = {
     "503": Faults(status=503),
     "429": Faults(status=429),
     "no HTTP": Faults(garbage="http"),
-    "no byte": Faults(hang_before=True),
-    "headers and no byte": Faults(hang_after=0),
     "an error as first event": Faults(error_after=0),
 }
+HANGS = {"no byte": Faults(hang_before=True), "headers and no byte": Faults(hang_after=0)}
 
 
 def in_order(*engines: SimSettings, **args: Any) -> Any:
@@ -50,9 +49,7 @@ def in_order(*engines: SimSettings, **args: Any) -> Any:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
 async def test_a_member_that_fails_before_its_first_byte_is_replaced(faults: Faults, stream: bool) -> None:
-    hangs = faults.hang_before or faults.hang_after is not None
-    limits = {"first_token_timeout_s": 0.5} if hangs else {}
-    async with in_order(QUICK, QUICK, limits=limits) as running:
+    async with in_order(QUICK, QUICK) as running:
         expected = (await running.post("hi", stream=stream)).text
         ill, well = running.engines
         await ill.set_faults(faults)
@@ -76,13 +73,30 @@ async def test_a_member_that_nobody_listens_at_is_replaced_and_left_alone(stream
         assert not (await running.member(0))["can_serve"]
 
 
-async def test_a_member_that_hangs_is_told_to_stop() -> None:
-    async with in_order(QUICK, QUICK, limits={"first_token_timeout_s": 0.1}) as running:
+@pytest.mark.parametrize("faults", HANGS.values(), ids=HANGS)
+async def test_a_member_that_hangs_is_replaced_and_told_to_stop(faults: Faults) -> None:
+    async with in_order(QUICK, QUICK, limits={"first_token_timeout_s": 0.4}) as running:
         hanging = running.engines[0]
-        await hanging.set_faults(Faults(hang_before=True))
-        assert (await running.post("hi", stream=True)).text
+        await hanging.set_faults(faults)
+        answer = await running.post("hi", stream=True)
+        assert (bool(answer.text), answer.headers["x-served-by"]) == (True, "e1")
         async with asyncio.timeout(5):
             await hanging.until(lambda stats: stats.aborted == 1 and stats.running == 0)
+        assert running.requests() == [1, 1]
+
+
+async def test_a_whole_answer_may_take_longer_than_a_first_token() -> None:
+    """It begins when it is done: only the request's own deadline bounds it."""
+    async with in_order(QUICK, QUICK, limits={"first_token_timeout_s": 0.1}) as running:
+        slow = running.engines[0]
+        await slow.set_faults(Faults(first_byte_ms=300))
+        assert (await running.post("hi")).headers["x-served-by"] == "e0"
+        await slow.set_faults(Faults(hang_before=True))
+        answer = await running.post("hi", {"x-request-timeout-ms": "300"})
+        assert (answer.status, answer.error["code"]) == (504, "deadline_exceeded")
+        async with asyncio.timeout(5):
+            await slow.until(lambda stats: stats.aborted == 1)
+        assert running.requests() == [2, 0]
 
 
 async def test_every_attempt_has_an_id_of_its_own() -> None:
@@ -146,7 +160,7 @@ async def test_the_last_members_failure_is_the_answer_when_all_fail() -> None:
     async with in_order(QUICK, QUICK, limits={"first_token_timeout_s": 0.1}) as running:
         await running.engines[0].set_faults(Faults(status=500))
         await running.engines[1].set_faults(Faults(hang_before=True))
-        answer = await running.post("hi")
+        answer = await running.post("hi", stream=True)
         assert (answer.status, answer.error["code"]) == (504, "first_token_timeout")
 
 
@@ -234,9 +248,9 @@ async def test_what_may_have_had_an_effect_is_never_sent_twice(path: str, broken
     first, second = Member(BROKEN[broken]), Member(answers(200, {}))
     async with listening(first, second):
         others = [first.upstream(name="a"), second.upstream(name="b", priority=1)]
-        limits = {"first_token_timeout_s": 0.2} if broken == "no byte" else {}
-        async with gateway(others=others, limits=limits) as running:
-            answer = await running.send({"model": MODEL, "prompt": "x", "input": "x"}, path)
+        async with gateway(others=others) as running:
+            headers = {"x-request-timeout-ms": "300"} if broken == "no byte" else {}
+            answer = await running.send({"model": MODEL, "prompt": "x", "input": "x"}, path, headers)
             expected = {"429": 429, "no byte": 504}.get(broken, 502)
             assert (answer.status, bool(answer.error["message"])) == (expected, True)
             assert (len(first.seen), len(second.seen)) == (1, 0)
