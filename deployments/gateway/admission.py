@@ -77,12 +77,13 @@ class Admission:
         """A place at the best member with room; ``None`` if there is none now."""
         now, started_ns = time.monotonic(), call.timeline.clock()
         members = [m for m in self._fleet.candidates(self._model, now) if may_take(m, call, tried)]
-        best = next((member for member in self._order(call, members) if member.has_room), None)
+        routing = self._router.current(call.routing)
+        best = next((member for member in self._router.order(routing, members) if member.has_room), None)
         if best is None:
             return None
-        self._router.sent(call.routing, best)
+        self._router.sent(routing, best)
         call.timeline.add("route", started_ns)
-        return self._fleet.send(best, call.routing.uncached_tokens(best), now)
+        return self._fleet.send(best, routing.uncached_tokens(best), now)
 
     def end(self, dispatch: Dispatch, *, complete: bool) -> None:
         """A place is free again: the next one goes."""
@@ -104,9 +105,6 @@ class Admission:
                 waiter.place.set_result(dispatch)
             elif not waiter.tried:
                 return  # no room for anybody; only one that avoids members may be passed over
-
-    def _order(self, call: Call, members: list[Member]) -> list[Member]:
-        return members if len(members) == 1 else self._router.order(call.routing, members)
 
     async def _wait(self, ticket: Ticket[Waiter]) -> Dispatch:
         waiter = ticket.request

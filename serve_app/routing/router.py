@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from serve_app.fleet import Member
 from serve_app.openai.requests import ParsedRequest
@@ -20,13 +21,19 @@ class Router:
         self._index = PrefixIndex()
 
     def describe(self, parsed: ParsedRequest, session: str | None) -> RoutingRequest:
-        """What routing knows of a request now; to be called when it is to be sent, not before a queue."""
+        """What routing knows of a request now."""
         text = prompt_text(parsed)
         tokens = len(text) / BYTES_PER_TOKEN
         if not self._policy.needs_blocks:
             return RoutingRequest(tokens, session=session)
         blocks = blocks_of(text)
         return RoutingRequest(tokens, blocks, session, self._index.cached_tokens(blocks))
+
+    def current(self, request: RoutingRequest) -> RoutingRequest:
+        """The same after a wait: caches have filled meanwhile."""
+        if not request.blocks:
+            return request
+        return replace(request, cached_tokens=self._index.cached_tokens(request.blocks))
 
     def order(self, request: RoutingRequest, candidates: Sequence[Member]) -> list[Member]:
         """Every candidate once, best first: lower priorities first, by the policy among equals. A member

@@ -141,7 +141,9 @@ class Running:
         """A whole answer to a chat, streamed or not."""
         return await self.send(chat(text, **fields), headers=headers)
 
-    async def complete(self, prompt: str, headers: Mapping[str, str] | None = None, **fields: Any) -> Answered:
+    async def complete(
+        self, prompt: str, headers: Mapping[str, str] | None = None, **fields: Any
+    ) -> Answered:
         """A whole text completion, streamed or not."""
         return await self.send({"model": MODEL, "prompt": prompt, **fields}, COMPLETIONS, headers)
 

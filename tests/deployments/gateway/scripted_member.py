@@ -123,8 +123,8 @@ def chunk(text: str, **choice: Any) -> bytes:
 
 @dataclass
 class Meddler:
-    """Passes requests on to an engine, and ``passed`` bytes of the body of each generating answer back (all:
-    ``None``); then does what ``then`` says: ``cut``, ``end`` or ``stall``."""
+    """Passes requests on to an engine, and ``passed`` bytes of each answer's body back; then does what ``then``
+    says: ``cut``, ``end`` or ``stall``. ``None``: the whole answer and its end."""
 
     http: aiohttp.ClientSession
     engine: str
@@ -136,7 +136,7 @@ class Meddler:
         headers = {"content-type": "application/json"}
         async with self.http.post(self.engine + request.path, data=body, headers=headers) as answer:
             whole = await answer.read()
-            if self.passed is None or self.passed >= len(whole):
+            if self.passed is None:
                 return web.Response(body=whole, status=answer.status, headers=_type(answer))
             response = web.StreamResponse(headers=_type(answer))
             if self.then != "end" and not answer.content_type.startswith("text/event-stream"):

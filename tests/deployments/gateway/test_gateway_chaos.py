@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
+from pathlib import Path
 
+from local_cache import local_cache
 from sim_engine import SimEngine
-from support.gateway import Running, SimSettings, gateway
+from support.gateway import Faults, Running, SimSettings, gateway
 
 ENGINES = 4
 CLIENTS = 40
@@ -19,6 +23,8 @@ BETWEEN_KILLS = CLIENTS
 SETTINGS = SimSettings(itl_ms=3, tokens=60, stop_share=0.01)
 QUESTIONS = [f"question {number}" for number in range(32)]
 """Their answers differ in length, so that the clients do not keep step."""
+
+FRESH = {"cache-control": "no-store"}
 
 
 class Clients:
@@ -94,3 +100,45 @@ async def replace(running: Running, engines: list[SimEngine], number: int) -> No
     await engines[number].kill()
     engines[number] = SimEngine(SETTINGS)
     await engines[number].start(port=port)
+
+
+async def test_clients_that_join_and_leave_do_not_disturb_each_other_while_engines_fail(
+    tmp_path: Path,
+) -> None:
+    """Each stream is read by whoever is furthest ahead; any of them may leave at any moment."""
+    chance = random.Random(7)
+    settings = SimSettings(itl_ms=1, tokens=30, stop_share=0.01)
+    upstreams = [{"priority": number, "max_requests": 8} for number in range(4)]
+    async with local_cache(tmp_path, exact_entries=1, ttl_s=0.01) as cache:
+        args = {**cache.args, "handles": cache.handles, "gateway": {"max_attempts": 4}}
+        async with gateway(*[settings] * 4, upstreams=upstreams, **args) as running:
+            texts = [await running.post(question, FRESH) for question in QUESTIONS[:6]]
+            expected = dict(zip(QUESTIONS, (answer.text for answer in texts), strict=False))
+            for number in (0, 1):
+                await running.engines[number].set_faults(Faults(die_after=9 + number, share=0.5))
+            endings: Counter[str] = Counter()
+
+            async def client() -> None:
+                question = chance.choice(QUESTIONS[:6])
+                patience = chance.choice([None, None, 0.0, 0.01, 0.03])
+                try:
+                    async with asyncio.timeout(patience):
+                        answer = await running.post(question, stream=chance.random() < 0.7)
+                except TimeoutError:
+                    endings["left"] += 1
+                    return
+                assert answer.text == expected[question]
+                endings[answer.headers["x-cache"]] += 1
+
+            async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+                for _ in range(400):
+                    tasks.create_task(client())
+                    await asyncio.sleep(chance.choice([0, 0, 0.002]))
+            assert endings["left"] > 50
+            assert endings["joined"] > 50
+            assert (await running.traffic())["continued"] > 0
+            assert (await running.traffic())["cut"] == 0
+            await running.until_idle()
+            async with asyncio.timeout(5):
+                for engine in running.engines:
+                    await engine.until(lambda stats: stats.running + stats.waiting == 0)

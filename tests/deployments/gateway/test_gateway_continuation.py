@@ -71,7 +71,9 @@ def same(answer: Answered) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("options", [{}, USAGE], ids=["", "usage"])
 @pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
-async def test_a_stream_cut_after_any_token_is_the_undisturbed_one(path: str, options: dict[str, Any]) -> None:
+async def test_a_stream_cut_after_any_token_is_the_undisturbed_one(
+    path: str, options: dict[str, Any]
+) -> None:
     body = body_for(path, max_tokens=100, **options)
     expected = same(await undisturbed(body, path))
     async with in_order(2) as running:

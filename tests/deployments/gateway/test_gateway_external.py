@@ -258,9 +258,7 @@ async def test_a_vendor_serves_while_own_members_are_gone() -> None:
 async def test_an_upstream_never_has_more_than_its_own_bound() -> None:
     """`max_requests_per_replica` is for managed replicas: a vendor's limit is the vendor's."""
     slow = SimSettings(itl_ms=5, tokens=40)
-    async with gateway(
-        slow, upstream={"max_requests": 1}, model={"max_requests_per_replica": 4}
-    ) as running:
+    async with gateway(slow, upstream={"max_requests": 1}, model={"max_requests_per_replica": 4}) as running:
         assert (await running.member())["limit"] == 1
 
 

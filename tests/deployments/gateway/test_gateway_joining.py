@@ -206,13 +206,47 @@ async def test_a_joined_client_that_leaves_hurts_nobody(cache: LocalCache) -> No
 async def test_the_first_clients_deadline_is_only_its_own(cache: LocalCache) -> None:
     async with dictated(cache) as (running, told):
         told.say(chunk("a"))
-        async with running.stream("hi", {"x-request-timeout-ms": "600"}) as first, running.stream("hi") as second:
+        async with (
+            running.stream("hi", {"x-request-timeout-ms": "600"}) as first,
+            running.stream("hi") as second,
+        ):
             assert second.headers["x-cache"] == "joined"
             assert (await first.rest()).cut["code"] == "deadline_exceeded"
             told.say(chunk("b"))
             assert await words(second, 2) == "ab"
             told.finish()
             assert (await second.rest()).events[-1] == DONE
+
+
+async def test_the_first_clients_deadline_is_only_its_own_in_line_too(cache: LocalCache) -> None:
+    async with cached(cache, SLOW, upstream={"max_requests": 1}) as running:
+        async with running.stream("in the way", {"cache-control": "no-store"}, ignore_eos=True) as place:
+            async with meanwhile(running.post("hi", {"x-request-timeout-ms": "400"})) as first:
+                await running.until_traffic(lambda traffic: traffic["queued"] == 1)
+                async with meanwhile(running.post("hi")) as second:
+                    await running.until_traffic(lambda traffic: traffic["joined"] == 1)
+                    assert (await first).status in (429, 504)
+                    place.leave()
+                    assert (await second).status == 200
+
+
+async def test_who_is_more_urgent_than_the_one_it_joins_does_not_wait_longer_for_it(
+    cache: LocalCache,
+) -> None:
+    quick = SimSettings(itl_ms=0, tokens=2, keep_bodies=8)
+    async with cached(cache, quick, upstream={"max_requests": 1}) as running:
+        async with running.stream("in the way", {"cache-control": "no-store"}, ignore_eos=True) as place:
+            async with meanwhile(running.post("same", {"x-priority": "9"})) as patient:
+                await running.until_traffic(lambda traffic: traffic["queued"] == 1)
+                async with meanwhile(running.post("other")) as other:
+                    await running.until_traffic(lambda traffic: traffic["queued"] == 2)
+                    async with meanwhile(running.post("same", {"x-priority": "0"})) as urgent:
+                        await running.until_traffic(lambda t: t["joined"] == 1 or t["queued"] == 3)
+                        place.leave()
+                        answers = await asyncio.gather(patient, other, urgent)
+        assert [answer.status for answer in answers] == [200] * 3
+        seen = [json.loads(request["body"]) for request in running.engines[0].stats().seen]
+        assert [body["messages"][0]["content"] for body in seen][:3] == ["in the way", "same", "other"]
 
 
 # ---- who may join ----
@@ -243,8 +277,10 @@ DIFFERENT: dict[str, Callable[[], dict[str, Any]]] = {
     "temperature": lambda: chat("hi", stream=True, temperature=0),
     "max_tokens": lambda: chat("hi", stream=True, max_tokens=99),
     "another field": lambda: chat("hi", stream=True, x_new=1),
-    "earlier message": lambda: chat("hi", stream=True)
-    | {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "hi"}]},
+    "earlier message": lambda: (
+        chat("hi", stream=True)
+        | {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "hi"}]}
+    ),
 }
 
 
@@ -257,7 +293,9 @@ async def test_another_request_is_never_joined(cache: LocalCache, name: str) -> 
 
 
 @pytest.mark.parametrize("directive", ["no-cache", "no-store"])
-async def test_who_wants_a_fresh_answer_neither_joins_nor_is_joined(cache: LocalCache, directive: str) -> None:
+async def test_who_wants_a_fresh_answer_neither_joins_nor_is_joined(
+    cache: LocalCache, directive: str
+) -> None:
     async with cached(cache, SLOW) as running:
         plain, fresh = {}, {"cache-control": directive}
         answers = await asyncio.gather(
@@ -322,7 +360,9 @@ async def test_an_error_reaches_everyone_as_the_same_error(cache: LocalCache, st
 async def test_a_refusal_reaches_everyone_with_its_status(cache: LocalCache) -> None:
     async with cached(cache, SimSettings(max_model_len=4, itl_ms=0)) as running:
         answers = await asyncio.gather(*(running.post("too long for it", stream=True) for _ in range(3)))
-        assert {(answer.status, answer.error["type"]) for answer in answers} == {(400, "invalid_request_error")}
+        assert {(answer.status, answer.error["type"]) for answer in answers} == {
+            (400, "invalid_request_error")
+        }
 
 
 async def test_a_cut_reaches_everyone_as_an_error_event_and_is_not_stored(cache: LocalCache) -> None:

@@ -69,6 +69,7 @@ def test_what_was_sent_to_a_member_is_cached_there(router: Router) -> None:
     again = router.describe(PROMPT, None)
     assert again.uncached_tokens(a) == again.prompt_tokens
     assert 0 <= again.uncached_tokens(b) < 200
+    assert router.current(first) == again  # described before, waited, and sent now
     assert order(router, a, b, request=again) == ["b", "a"]
 
 
