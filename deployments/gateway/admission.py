@@ -112,7 +112,8 @@ class Admission:
             return waiter.place.result()
         self._traffic.queued += 1
         self._drain.waits(time.monotonic())
-        bound, started_ns = self._patience_s(waiter.call), waiter.call.timeline.clock()
+        # Not the deadline: others may have joined, and whoever is late hears so from Exchange.run.
+        bound, started_ns = self._limits.max_queue_wait_s, waiter.call.timeline.clock()
         try:
             async with asyncio.timeout(bound):
                 return await waiter.place
@@ -147,16 +148,13 @@ class Admission:
         """
         wait_s = self._expected_wait_s(ahead)
         too_many = ahead >= self._limits.max_queued_requests
-        if not too_many and (wait_s is None or wait_s <= self._patience_s(ticket.request.call)):
+        patience_s = min(self._limits.max_queue_wait_s, ticket.request.call.deadline - time.monotonic())
+        if not too_many and (wait_s is None or wait_s <= patience_s):
             return
         self._line.leave(ticket)
         self._traffic.refused += 1
         expected = "" if wait_s is None else f"; expected wait {wait_s:.1f} s"
         raise OverCapacity(f"{ahead} requests wait ahead{expected}.", self._retry_after_s(ahead))
-
-    def _patience_s(self, call: Call) -> float:
-        """The longest that a request may wait: the settings' bound, or what is left of its deadline."""
-        return min(self._limits.max_queue_wait_s, call.deadline - time.monotonic())
 
     def _expected_wait_s(self, ahead: int) -> float | None:
         """Until ``ahead`` requests and one more have left; ``None`` while the rate is not known."""

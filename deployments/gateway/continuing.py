@@ -11,13 +11,14 @@ import msgspec
 from deployments.gateway.call import Call
 from deployments.gateway.live_answer import Leg
 from serve_app.errors import PromptlyError, UpstreamFailed
+from serve_app.failover import Tried
 from serve_app.openai.continuation import Ending, EngineRequest, ResumableStream
 from serve_app.traffic import Traffic
 
 DETOKENIZE = "/detokenize"
 
-Begin = Callable[[Call, set[str]], Coroutine[Any, Any, Leg]]
-"""Asks members that are not among the given names, and adds those that fail."""
+Begin = Callable[[Call, Tried], Coroutine[Any, Any, Leg]]
+"""Asks members that have not been tried, and adds those that fail."""
 
 
 class Detokenized(msgspec.Struct):
@@ -28,7 +29,7 @@ class ContinuedAnswer:
     """One stream for the client, from as many members as it takes (at most ``gateway.max_attempts``).
     ``tried`` holds those that have failed already."""
 
-    def __init__(self, call: Call, leg: Leg, tried: set[str], begin: Begin, traffic: Traffic) -> None:
+    def __init__(self, call: Call, leg: Leg, tried: Tried, begin: Begin, traffic: Traffic) -> None:
         assert call.request is not None, "only a generating request has an answer to go on with"
         self._call = call
         self._stream = ResumableStream(call.request, include_usage=call.include_usage)
@@ -65,7 +66,9 @@ class ContinuedAnswer:
         try:
             chunk = await leg.read()
         except UpstreamFailed as error:
-            self._lose(leg, error)
+            self._over = self._stream.done  # everything was said: how the connection ends is no concern
+            if not self._over:
+                self._lose(leg, error)
             return b""
         if not chunk:
             self._over = self._stream.done
@@ -83,7 +86,7 @@ class ContinuedAnswer:
         leg.close()
         self._leg = None
         self._lost = error
-        self._tried.add(leg.member)
+        self._tried.failed(leg.member)
 
     async def _resume(self) -> bytes:
         """Another member takes over; returns what is left to say if nothing is left to generate."""

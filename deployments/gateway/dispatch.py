@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from deployments.gateway.admission import Admission, may_take
 from deployments.gateway.call import Call
@@ -19,7 +19,8 @@ from serve_app.errors import (
     UpstreamRefused,
     UpstreamTimeout,
 )
-from serve_app.fleet import Dispatch, EngineState, FleetTable
+from serve_app.failover import Tried
+from serve_app.fleet import UNREACHABLE_S, Dispatch, EngineState, FleetTable
 from serve_app.hedging import Hedge
 from serve_app.openai.upstream_errors import normalise_error, stream_error
 from serve_app.settings import LimitSettings
@@ -27,6 +28,9 @@ from serve_app.traffic import Traffic
 
 STREAM_ERROR = b'data: {"error"'
 TOO_MANY_REQUESTS = 429
+NOT_FOR_US = (401, 403)
+CLOCK_S = 0.01
+"""An event loop's timer may be so much ahead of the clock."""
 
 
 class Dispatcher:
@@ -63,7 +67,7 @@ class Dispatcher:
             OverCapacity, NoReplica, UpstreamFailed, UpstreamTimeout: nobody answered.
         """
         self._traffic.requests += 1
-        tried: set[str] = set()
+        tried = Tried()
         leg = await self.begin(call, tried)
         if call.request is None:
             return PlainAnswer(leg, ends_with_done=False)
@@ -71,64 +75,63 @@ class Dispatcher:
             return ContinuedAnswer(call, leg, tried, self.begin, self._traffic)
         return PlainAnswer(leg, ends_with_done=True)
 
-    async def begin(self, call: Call, tried: set[str]) -> Leg:
+    async def begin(self, call: Call, tried: Tried) -> Leg:
         """A member's first bytes. Members that fail are added to ``tried`` and never asked again."""
         admission = self._admissions[call.model]
         while True:
-            if len(tried) >= self._max_attempts or (tried and not self._has_other(call, tried)):
-                raise NoReplica(f"{len(tried)} replicas have failed this request.", code="no_replica")
-            dispatch = await admission.place(call, tried)
+            if tried.failures >= self._max_attempts or (tried and not self._has_other(call, tried)):
+                raise NoReplica(f"{len(tried.names)} replicas have failed this request.", code="no_replica")
+            dispatch = await admission.place(call, tried.names)
             try:
                 return await self._first_bytes(call, dispatch, tried)
             except PromptlyError as error:
-                tried.add(dispatch.member.name)
-                if len(tried) >= self._max_attempts or not _another_may_answer(call, error):
+                if tried.failures >= self._max_attempts or not _another_may_answer(call, error):
                     raise
                 if not self._has_other(call, tried):
                     raise
                 self._traffic.failovers += 1
 
-    def _has_other(self, call: Call, tried: Collection[str]) -> bool:
+    def _has_other(self, call: Call, tried: Tried) -> bool:
         """Whether somebody is left to ask, if not at this moment: one that refused a connection may be back
         in a second."""
         members = self._fleet.members(call.model)
-        return any(may_take(m, call, tried) and m.report.state is EngineState.READY for m in members)
+        return any(may_take(m, call, tried.names) and m.report.state is EngineState.READY for m in members)
 
-    async def _first_bytes(self, call: Call, dispatch: Dispatch, tried: set[str]) -> Leg:
+    async def _first_bytes(self, call: Call, dispatch: Dispatch, tried: Tried) -> Leg:
         hedge = self._hedge(call)
         after_s = None if hedge is None else hedge.begin()
         if hedge is None or after_s is None:
-            return await self._send(call, dispatch)
+            return await self._send(call, dispatch, tried)
         return await self._hedged(call, dispatch, tried, hedge, after_s)
 
     def _hedge(self, call: Call) -> Hedge | None:
         """Only streams are hedged: any other answer's first byte says how long the answer is."""
         is_stream = call.request is not None and call.request.generation.wants_stream
-        return self._hedges.get(call.model) if is_stream else None
+        return self._hedges.get(call.model) if is_stream and call.failover else None
 
     async def _hedged(
-        self, call: Call, dispatch: Dispatch, tried: set[str], hedge: Hedge, after_s: float
+        self, call: Call, dispatch: Dispatch, tried: Tried, hedge: Hedge, after_s: float
     ) -> Leg:
         """The first of two to answer; the other one is cancelled, which aborts it at its engine."""
-        legs: set[asyncio.Future[Leg]] = {asyncio.ensure_future(self._send(call, dispatch))}
+        legs: set[asyncio.Future[Leg]] = {asyncio.ensure_future(self._send(call, dispatch, tried))}
         try:
             done, _ = await asyncio.wait(legs, timeout=after_s)
             if not done:
-                legs |= self._second(call, {*tried, dispatch.member.name}, hedge)
+                legs |= self._second(call, dispatch, tried, hedge)
             return await self._first_success(legs, dispatch)
         finally:
             for leg in legs:
                 _abandon(leg)
 
-    def _second(self, call: Call, tried: set[str], hedge: Hedge) -> set[asyncio.Future[Leg]]:
-        if not self._has_other(call, tried) or not hedge.may_hedge():
+    def _second(self, call: Call, first: Dispatch, tried: Tried, hedge: Hedge) -> set[asyncio.Future[Leg]]:
+        if not hedge.may_hedge():
             return set()
-        dispatch = self._admissions[call.model].place_now(call, tried)
+        dispatch = self._admissions[call.model].place_now(call, {*tried.names, first.member.name})
         if dispatch is None:
             return set()
         hedge.hedged()
         self._traffic.hedged += 1
-        return {asyncio.ensure_future(self._send(call, dispatch))}
+        return {asyncio.ensure_future(self._send(call, dispatch, tried))}
 
     async def _first_success(self, legs: set[asyncio.Future[Leg]], first: Dispatch) -> Leg:
         pending = set(legs)
@@ -143,14 +146,13 @@ class Dispatcher:
             if not pending:
                 return next(iter(done)).result()  # raises
 
-    async def _send(self, call: Call, dispatch: Dispatch) -> Leg:
+    async def _send(self, call: Call, dispatch: Dispatch, tried: Tried) -> Leg:
         """One member's first bytes, or why there are none."""
         admission, hedge, started_ns = self._admissions[call.model], self._hedge(call), time.time_ns()
         try:
             response = await self._request(call, dispatch)
         except BaseException as error:
-            if isinstance(error, ConnectionRefused):
-                self._fleet.mark_unreachable(dispatch.member, time.monotonic())
+            self._note_failure(error, dispatch, tried, admission)
             if hedge is not None and isinstance(error, asyncio.CancelledError | UpstreamTimeout):
                 hedge.saw_silence(time.monotonic() - dispatch.sent_at)
             admission.end(dispatch, complete=False)
@@ -160,6 +162,19 @@ class Dispatcher:
         if hedge is not None:
             hedge.saw_first_byte(time.monotonic() - dispatch.sent_at)
         return Leg(call, dispatch, response, admission, self._limits.between_tokens_timeout_s)
+
+    def _note_failure(
+        self, error: BaseException, dispatch: Dispatch, tried: Tried, admission: Admission
+    ) -> None:
+        """A member that refuses connections is left alone for a moment; those who wait are told when it is
+        over. One that was only abandoned has not failed."""
+        name = dispatch.member.name
+        if isinstance(error, ConnectionRefused):
+            tried.refused(name)
+            self._fleet.mark_unreachable(dispatch.member, time.monotonic())
+            asyncio.get_running_loop().call_later(UNREACHABLE_S + CLOCK_S, admission.wake)
+        elif isinstance(error, PromptlyError):
+            tried.failed(name)
 
     async def _request(self, call: Call, dispatch: Dispatch) -> UpstreamResponse:
         report = dispatch.member.report
@@ -177,6 +192,9 @@ class Dispatcher:
                 )
                 if response.status >= 400 or response.first.startswith(STREAM_ERROR):
                     raise await _refusal(response)
+                if call.request is not None and not response.first:
+                    response.close()
+                    raise UpstreamFailed("The engine's answer is empty.", code="upstream_failed")
                 if call.request is not None and not response.is_stream:
                     await response.load()  # as long as nothing was sent on, another member can be asked
                 return response
@@ -206,6 +224,8 @@ async def _refusal(response: UpstreamResponse) -> PromptlyError:
             content = normalise_error(min(status, 502), await response.read())
     finally:
         response.close()
+    if status in NOT_FOR_US:  # the member's key is ours: the client has nothing to do with it
+        return UpstreamFailed(f"The engine refused the gateway ({status}).", code="upstream_failed")
     if status >= 500:
         return EngineError(content)
     retry = response.headers.get("retry-after")

@@ -51,7 +51,7 @@ def _headers(
 ) -> dict[str, str]:
     if upstream.key_env is None:
         return {}
-    key = environment.get(upstream.key_env)
+    key = environment.get(upstream.key_env, "").strip()  # files end with a newline
     if not key:
         raise SettingsError(
             f"model {model.id!r}: upstream {upstream.name!r}: the variable {upstream.key_env} "

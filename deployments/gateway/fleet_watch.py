@@ -52,9 +52,12 @@ class FleetWatch:
         self._loops = [_task(self._watch(model, handle)) for model, handle in engines.items()]
         self._loops += [_task(self._watch_external(each)) for each in external]
 
-    def stop(self) -> None:
-        for task in [*self._loops, *self._touching]:
+    async def stop(self) -> None:
+        """Ends every loop, and waits until their connections are given back."""
+        tasks = [*self._loops, *self._touching]
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _watch(self, model: str, handle: DeploymentHandle[Any]) -> None:
         answered_at = time.monotonic()
@@ -84,14 +87,23 @@ class FleetWatch:
     async def _watch_external(self, external: ExternalUpstream) -> None:
         report = external.report
         while True:
-            healthy = await self._upstream.fetch(report, external.health_target) is not None
-            state = EngineState.READY if healthy else EngineState.FAILED
-            if state is not report.state:
-                logger.info("upstream %s of %s: %s", report.replica_id, report.model, state.value)
-                report = replace(report, state=state, token_limits=await self._token_limits(report))
-            self._fleet.learn(report, time.monotonic())
-            self._changed(report.model)
+            try:
+                report = await self._look_at(report, external.health_target)
+                self._fleet.learn(report, time.monotonic())
+                self._changed(report.model)
+            except Exception as error:  # the loop must outlive whatever a look meets
+                logger.warning("health of %s failed: %s", report.replica_id, type(error).__name__)
             await asyncio.sleep(external.health_period_s)
+
+    async def _look_at(self, report: EngineReport, target: str) -> EngineReport:
+        healthy = await self._upstream.fetch(report, target) is not None
+        state = EngineState.READY if healthy else EngineState.FAILED
+        if state is not report.state:
+            logger.info("upstream %s of %s: %s", report.replica_id, report.model, state.value)
+        limits = report.token_limits
+        if healthy and limits.context is None:
+            limits = await self._token_limits(report)
+        return replace(report, state=state, token_limits=limits)
 
     async def _token_limits(self, report: EngineReport) -> TokenLimits:
         """vLLM lists its context length beside the model; a continuation needs to know it."""

@@ -15,15 +15,16 @@ from uuid import UUID
 from deployments.gateway.live_answer import LiveAnswer
 from serve_app.errors import PromptlyError, SlowReader
 
-FlightKey = tuple[UUID, bool]
-"""The exact cache key, and whether the answer is streamed."""
+FlightKey = tuple[UUID, bool, bool]
+"""The exact cache key, whether the answer is streamed, and whether it may fail over."""
 
 Landed = Callable[[LiveAnswer, list[bytes]], None]
 """Called once with a complete answer's bytes."""
 
 
 class Flight:
-    """One answer, its bytes so far, and its readers.
+    """One answer, its bytes so far, and its readers. ``opens_alone``: its one reader opens it when it first
+    asks, which saves a round of the event loop; else it opens by itself, whoever comes and goes.
 
     ``keep_bytes``: so much is kept for joiners, for slow readers and for ``landed``; an answer that grows
     longer keeps only what its slowest reader still needs, and is recorded no more.
@@ -35,8 +36,10 @@ class Flight:
         keep_bytes: int,
         landed: Landed | None,
         ended: Callable[[Flight], None],
+        *,
+        opens_alone: bool,
     ) -> None:
-        self._opening = asyncio.ensure_future(opening)
+        self._opening = opening if opens_alone else asyncio.ensure_future(opening)
         self._answer: LiveAnswer | None = None
         self._keep_bytes = keep_bytes
         self._landed = landed
@@ -68,7 +71,8 @@ class Flight:
     async def begun(self) -> LiveAnswer:
         """The answer once its first bytes are there. Raises what opening it raised."""
         if self._answer is None:
-            self._answer = await asyncio.shield(self._opening)
+            opening = self._opening
+            self._answer = await (asyncio.shield(opening) if isinstance(opening, asyncio.Future) else opening)
         return self._answer
 
     async def chunk(self, position: int) -> bytes:
@@ -111,6 +115,7 @@ class Flight:
                 self._forget()
             return
         self._ended = True
+        answer.close()  # the engine is done: its place is free however slowly the readers read
         if self._landed is not None and self._dropped == 0:
             self._landed(answer, self._chunks)
 
@@ -128,9 +133,11 @@ class Flight:
         self._ended_call(self)
         if self._answer is not None:
             self._answer.close()
-            return
-        self._opening.cancel()
-        self._opening.add_done_callback(_close_if_open)
+        elif isinstance(self._opening, asyncio.Future):
+            self._opening.cancel()
+            self._opening.add_done_callback(_close_if_open)
+        else:
+            self._opening.close()
 
     async def _hear(self) -> None:
         news = asyncio.get_running_loop().create_future()
@@ -182,6 +189,8 @@ class Flights:
         opening: Coroutine[Any, Any, LiveAnswer],
         keep_bytes: int,
         landed: Landed | None,
+        *,
+        opens_alone: bool,
     ) -> Reader:
         """A flight of its own; others may join it if it has a ``key``."""
 
@@ -189,7 +198,7 @@ class Flights:
             if key is not None and self._flights.get(key) is ended:
                 del self._flights[key]
 
-        flight = Flight(opening, keep_bytes, landed, forget)
+        flight = Flight(opening, keep_bytes, landed, forget, opens_alone=opens_alone and key is None)
         if key is not None:
             self._flights[key] = flight
         return flight.board()

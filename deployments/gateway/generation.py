@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from deployments.gateway.cache_client import CacheClient
 from deployments.gateway.call import Call, deadline_of, forwarded_headers, target_of
@@ -53,7 +55,7 @@ class Generation:
         """``None`` for an answer of this request alone: it is not cacheable, or wants a fresh one."""
         if self.key is None or not (self.controls.read and self.controls.write):
             return None
-        return self.key.entry_id, self.request.generation.wants_stream
+        return self.key.entry_id, self.request.generation.wants_stream, self.failover
 
     @property
     def asks_for_usage(self) -> bool:
@@ -158,35 +160,39 @@ class GenerationEndpoint:
     async def _race(self, generation: Generation, cache: CacheClient, key: CacheKey) -> Hit | Reader:
         """Look-up and engine at once; the first with something to say wins, the other is cancelled."""
         self._services.traffic.raced += 1
-        reader = self._start(generation)
-        lookup = asyncio.ensure_future(self._look_up(generation, cache, key))
-        begun = asyncio.ensure_future(reader.begun())
+        reader = self._start(generation, races=True)
         try:
-            await asyncio.wait({lookup, begun}, return_when=asyncio.FIRST_COMPLETED)
-            if begun.done() and begun.exception() is None:
-                return reader
-            hit = await lookup
-            if hit is None:
-                return reader
-            self._services.traffic.race_hits += 1
-            reader.leave()
-            return hit
+            hit = await self._first_to_speak(reader, self._look_up(generation, cache, key))
         except BaseException:
             reader.leave()
             raise
+        if hit is None:
+            return reader
+        self._services.traffic.race_hits += 1
+        reader.leave()
+        return hit
+
+    async def _first_to_speak(
+        self, reader: Reader, looking_up: Coroutine[Any, Any, Hit | None]
+    ) -> Hit | None:
+        """The hit, if it comes before the engine's first bytes or in their place."""
+        lookup, begun = asyncio.ensure_future(looking_up), asyncio.ensure_future(reader.begun())
+        try:
+            await asyncio.wait({lookup, begun}, return_when=asyncio.FIRST_COMPLETED)
+            return None if begun.done() and begun.exception() is None else await lookup
         finally:
             lookup.cancel()
             begun.cancel()
             await asyncio.gather(lookup, begun, return_exceptions=True)
 
-    def _start(self, generation: Generation) -> Reader:
+    def _start(self, generation: Generation, *, races: bool = False) -> Reader:
         """Ask an engine. Others may join where an identical request could be answered alike."""
         settings = self._services.settings
         key = generation.flight_key if settings.cache_joins else None
         keep = settings.limits.max_stream_buffer_bytes if generation.may_store else 0
         opening = self._dispatcher.open(self._call(generation))
         landed = partial(self._store, generation) if generation.may_store else None
-        return self._flights.start(key, opening, keep, landed)
+        return self._flights.start(key, opening, keep, landed, opens_alone=not races)
 
     def _call(self, generation: Generation) -> Call:
         exchange, request = generation.exchange, generation.request

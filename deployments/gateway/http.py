@@ -145,23 +145,31 @@ class Exchange:
             raise ClientGone from None
 
     async def run_while_connected(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work`` to its end, or cancel it as soon as the client leaves.
+        """Run ``work`` to its end, or cancel it as soon as the client leaves. It runs in the caller's task:
+        in a burst, every task more is one more round of the event loop before an engine is asked.
 
         Raises:
             ClientGone: the client left first.
         """
-        task = asyncio.ensure_future(work)
-        gone = asyncio.ensure_future(self._disconnected())
-        try:
-            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise ClientGone
-            await task
-        finally:
-            gone.cancel()
+        task = asyncio.current_task()
+        assert task is not None, "a request is answered in a task"
+        left = False
+
+        async def watch() -> None:
+            nonlocal left
+            await self._disconnected()
+            left = True
             task.cancel()
-            # The upstream request must be closed before the request counts as ended.
-            await asyncio.gather(task, gone, return_exceptions=True)
+
+        watcher = asyncio.ensure_future(watch())
+        try:
+            await work
+        except asyncio.CancelledError:
+            if left and task.uncancel() == 0:
+                raise ClientGone from None
+            raise
+        finally:
+            watcher.cancel()
 
     async def _disconnected(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -102,7 +102,7 @@ class GatewayRuntime:
 
     async def close(self) -> None:
         self._priming.cancel()
-        self._watch.stop()
+        await self._watch.stop()
         if self._services.cache is not None:
             self._services.cache.stop()
         await self._upstream.close()

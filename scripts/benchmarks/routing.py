@@ -42,6 +42,8 @@ REQUESTS, QUICK_REQUESTS = 1500, 150
 and keep two cores so busy that they, and not the routing, made the wait."""
 
 LIMIT_S = 180.0
+LATE_MS = 50.0
+"""Requests that this process sent so much too late say that the machine was busy with something else."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,10 @@ def run(options: Options, trace: Path = TRACE) -> list[Figure]:
     for repeat, requests in enumerate(replays):
         for policy, one in replay_all(requests, POLICIES[:: options.order(repeat)]).items():
             measured[policy].append(one)
+    if busy := [
+        policy for policy, runs in measured.items() if any(one.late_p99_ms > LATE_MS for one in runs)
+    ]:
+        print(f"routing: the machine was too busy for these figures to mean much: {', '.join(busy)}")
     figures = all_figures(measured)
     write_report(options.out, "routing", figures, layout=layout, about=_about(replays[0]))
     simulated = sweep(replays)

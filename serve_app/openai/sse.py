@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,8 +10,10 @@ import msgspec
 
 DONE = b"[DONE]"
 END = b"\n\n"
-USAGE_MARK = b'"choices":[]'
-"""Only the usage chunk has no choices; vLLM writes compact JSON."""
+ENDS = (END, b"\r\n\r\n")
+EVENT_END = re.compile(rb"\r?\n\r?\n")
+NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
+"""Only the usage chunk has no choices. vLLM writes compact JSON and plain line ends; others need not."""
 
 
 def event(data: bytes) -> bytes:
@@ -40,11 +43,18 @@ class UsageFilter:
         self._partial = b""
 
     def feed(self, chunk: bytes) -> bytes:
-        if not self._partial and USAGE_MARK not in chunk and chunk.endswith(END):
+        if not self._partial and chunk.endswith(ENDS) and NO_CHOICES.search(chunk) is None:
             return chunk
-        events = (self._partial + chunk).split(END)
-        self._partial = events.pop()
-        return b"".join(item + END for item in events if USAGE_MARK not in item)
+        data = self._partial + chunk
+        kept: list[bytes] = []
+        position = 0
+        for end in EVENT_END.finditer(data):
+            event = data[position : end.end()]
+            position = end.end()
+            if NO_CHOICES.search(event) is None:
+                kept.append(event)
+        self._partial = data[position:]
+        return b"".join(kept)
 
     def rest(self) -> bytes:
         """What is left of an event that never ended."""

@@ -23,6 +23,7 @@ SHOWN_VALUE_CHARS = 80
 SECRET_WORDS = ("key", "secret", "token", "password", "authorization")
 HIDDEN = "(hidden)"
 USER_IN_URL = re.compile(r"//[^/\s]*@")
+URL_QUERY = re.compile(r"(?<=\S)\?\S+=\S*")
 
 
 def parse_args(args: Mapping[str, Any], *, source: str) -> Settings:
@@ -144,10 +145,10 @@ def _shown(key: str, value: Any) -> str:
 
 
 def _masked(name: str, value: Any) -> Any:
-    """The value without what may be a secret: by its name, or a user in a URL."""
+    """The value without what may be a secret: by its name, or a user or a query in a URL."""
     if isinstance(value, str):
         is_secret = any(word in name.lower() for word in SECRET_WORDS)
-        return HIDDEN if is_secret else USER_IN_URL.sub(f"//{HIDDEN}@", value)
+        return HIDDEN if is_secret else URL_QUERY.sub(f"?{HIDDEN}", USER_IN_URL.sub(f"//{HIDDEN}@", value))
     if isinstance(value, Mapping):
         return {key: _masked(str(key), inner) for key, inner in value.items()}
     return [_masked(name, inner) for inner in value] if isinstance(value, list) else value

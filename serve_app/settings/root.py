@@ -68,7 +68,7 @@ class LimitSettings(Frozen):
         default=60.0, gt=0, description="A stream that pauses longer is taken for dead."
     )
     max_stream_buffer_bytes: int = Field(
-        default=4_194_304, ge=65_536, description="Of a shared stream: kept for joiners and slow readers."
+        default=4_194_304, ge=262_144, description="Of a shared stream: kept for joiners and slow readers."
     )
 
 

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 import aiohttp
 import uvicorn
 from sim_engine import Faults, SimEngine, SimSettings
-from support.graph import CHAT, eventually
 
 from deployments.gateway.external import external_upstreams
 from deployments.gateway.runtime import GatewayRuntime
 from serve_app.auth import KeyRecord, make_key
 from serve_app.settings import parse_args
+from support.graph import CHAT, eventually
 
 T = TypeVar("T")
 
@@ -140,12 +140,6 @@ class Running:
     async def post(self, text: str, headers: Mapping[str, str] | None = None, **fields: Any) -> Answered:
         """A whole answer to a chat, streamed or not."""
         return await self.send(chat(text, **fields), headers=headers)
-
-    async def complete(
-        self, prompt: str, headers: Mapping[str, str] | None = None, **fields: Any
-    ) -> Answered:
-        """A whole text completion, streamed or not."""
-        return await self.send({"model": MODEL, "prompt": prompt, **fields}, COMPLETIONS, headers)
 
     @asynccontextmanager
     async def stream(
@@ -283,7 +277,7 @@ def _keys(tenants: Sequence[str]) -> tuple[dict[str, str], list[KeyRecord] | Non
 @asynccontextmanager
 async def serving(app: Any) -> AsyncIterator[str]:
     """The app's URL while uvicorn serves it."""
-    # Named, the protocol tells asyncio to send small writes at once: without, each waits for the last one's ACK.
+    # Told the protocol, asyncio sends small writes at once; else each waits for the last one's ACK.
     with socket.socket(proto=socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()  # from now on a connection waits instead of being refused
@@ -292,7 +286,6 @@ async def serving(app: Any) -> AsyncIterator[str]:
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            server.force_exit = True
             server.stopping.set()
             await task
 
@@ -320,6 +313,14 @@ class Embedded(uvicorn.Server):
     async def main_loop(self) -> None:
         await self.on_tick(0)
         await self.stopping.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        tasks = list(self.server_state.tasks)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 __all__ = [

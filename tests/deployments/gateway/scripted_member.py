@@ -123,8 +123,8 @@ def chunk(text: str, **choice: Any) -> bytes:
 
 @dataclass
 class Meddler:
-    """Passes requests on to an engine, and ``passed`` bytes of each answer's body back; then does what ``then``
-    says: ``cut``, ``end`` or ``stall``. ``None``: the whole answer and its end."""
+    """Passes requests on to an engine, and ``passed`` bytes of each answer's body back; then does what
+    ``then`` says: ``cut``, ``end`` or ``stall``. ``None``: the whole answer and its end."""
 
     http: aiohttp.ClientSession
     engine: str

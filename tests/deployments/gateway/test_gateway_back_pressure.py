@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from support.gateway import Running, gateway, meanwhile
 EVENT = b"data: " + chunk("x" * 32_000) + b"\n\n"
 
 MOST_BYTES = 32 << 20
-"""What sockets may hold between an engine and its client: twice 6 MiB received and 4 MiB sent on each side are
-Linux's bounds, and the gateway's own few hundred KiB come on top."""
+"""What sockets may hold between an engine and its client: twice 6 MiB received and 4 MiB sent are Linux's
+bounds, and the gateway's own few hundred KiB come on top."""
 
 QUIET_S = 0.25
 
@@ -77,14 +77,15 @@ async def test_an_engine_whose_client_does_not_read_is_not_read_either(kind: str
         await running.until_idle()
 
 
-async def test_a_cacheable_answer_is_not_kept_whole_for_a_client_that_does_not_read(tmp_path: Path) -> None:
+async def test_a_cacheable_answer_is_not_kept_whole_for_a_client_that_does_not_read(folder: Path) -> None:
     limits = {"max_stream_buffer_bytes": 1 << 20}
-    async with local_cache(tmp_path, race=False) as cache:
-        async with endless(limits=limits, handles=cache.handles, **cache.args) as (running, engine):
-            async with running.stream("hi") as stream:
-                await stream.event()
-                assert await engine.stands_still() < MOST_BYTES
-            await running.until_idle()
+    async with local_cache(folder, race=False) as cache, AsyncExitStack() as stack:
+        args = {"limits": limits, "handles": cache.handles, **cache.args}
+        running, engine = await stack.enter_async_context(endless(**args))
+        async with running.stream("hi") as stream:
+            await stream.event()
+            assert await engine.stands_still() < MOST_BYTES
+        await running.until_idle()
 
 
 async def test_a_client_that_does_not_read_is_bounded_by_its_deadline() -> None:
@@ -98,13 +99,12 @@ async def test_a_client_that_does_not_read_is_bounded_by_its_deadline() -> None:
 
 
 async def test_a_client_that_does_not_read_delays_no_other() -> None:
-    async with endless() as (running, engine):
-        async with running.stream("hi") as stuck:
-            await stuck.event()
-            await engine.stands_still()
-            async with running.stream("hi too") as other, asyncio.timeout(10):
-                for _ in range(200):
-                    await other.event()
+    async with endless() as (running, engine), running.stream("hi") as stuck:
+        await stuck.event()
+        await engine.stands_still()
+        async with running.stream("hi too") as other, asyncio.timeout(10):
+            for _ in range(200):
+                await other.event()
 
 
 async def test_a_body_that_is_sent_slowly_holds_no_place() -> None:

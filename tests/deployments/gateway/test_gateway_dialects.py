@@ -22,8 +22,8 @@ USAGE = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
 
 
 @pytest.fixture
-async def cache(tmp_path: Path) -> AsyncIterator[LocalCache]:
-    async with local_cache(tmp_path, race=False) as cache:
+async def cache(folder: Path) -> AsyncIterator[LocalCache]:
+    async with local_cache(folder, race=False) as cache:
         yield cache
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
-from scripted_member import Member, Meddler, answers, listening, says
+from scripted_member import Meddler, Member, answers, listening, says
 from sim_engine import SimEngine
 from support.gateway import FAST, MODEL, Faults, SimSettings, chat, gateway
 
@@ -76,14 +76,10 @@ def test_a_key_is_not_shown_where_an_upstream_is_printed() -> None:
 
 
 @pytest.mark.parametrize("value", [f"{KEY}\n", f" {KEY} ", f"{KEY}\r\n"])
-def test_a_key_that_a_file_ended_with_a_newline_is_usable_or_refused(value: str) -> None:
+def test_a_key_that_a_file_ended_with_a_newline_is_usable(value: str) -> None:
     """No HTTP header can hold a newline: the member would never be asked how it is, and nobody told why."""
-    try:
-        (external,) = external_upstreams(parsed(key_env="K"), {"K": value})
-    except SettingsError as error:
-        assert "K" in str(error)
-    else:
-        assert external.report.headers["authorization"] == f"Bearer {KEY}"
+    (external,) = external_upstreams(parsed(key_env="K"), {"K": value})
+    assert external.report.headers["authorization"] == f"Bearer {KEY}"
 
 
 # ---- the model's name and the path ----
@@ -268,11 +264,10 @@ async def test_an_upstream_never_has_more_than_its_own_bound() -> None:
 async def test_an_upstreams_stream_reaches_the_client_byte_by_byte() -> None:
     events = [b'{"choices":[{"delta":{"content":"a"}}],"x":1}', b'{"odd":"\xc3\xbc"}', b"[DONE]"]
     member = Member(says(*events))
-    async with listening(member):
-        async with gateway(others=[member.upstream(health_period_s=0.05)]) as running:
-            answer = await running.post("hi", stream=True)
-            assert answer.body == b"".join(b"data: " + event + b"\n\n" for event in events)
-            assert answer.headers["x-served-by"] == "member"
+    async with listening(member), gateway(others=[member.upstream(health_period_s=0.05)]) as running:
+        answer = await running.post("hi", stream=True)
+        assert answer.body == b"".join(b"data: " + event + b"\n\n" for event in events)
+        assert answer.headers["x-served-by"] == "member"
     assert member.seen[0].fields == chat("hi", stream=True)
 
 
@@ -313,6 +308,8 @@ async def test_a_vllm_behind_another_prefix_continues_answers() -> None:
     [
         ({"url": "host:8000/v1"}, "url = 'host:8000/v1': expected a base URL such as"),
         ({"url": "ftp://host/v1"}, "url = 'ftp://host/v1': expected a base URL such as"),
+        ({"url": "http://host:99999/v1"}, "url = 'http://host:99999/v1': "),
+        ({"url": "http://host:port/v1"}, "url = 'http://host:port/v1': "),
         ({"url": "http:///v1"}, "url = 'http:///v1': expected a base URL such as"),
         ({"url": "http://host/v1?key=1"}, "expected a base URL such as"),
         ({"url": "http://user@host/v1"}, "a URL holds no key: name a variable in `key_env`"),
@@ -346,7 +343,7 @@ def test_a_wrong_upstream_is_one_message(upstream: dict[str, Any], expected: str
     ],
 )
 def test_a_model_that_nothing_serves_is_refused(model: dict[str, Any], expected: str) -> None:
-    with pytest.raises(SettingsError, match="file.yaml: models") as caught:
+    with pytest.raises(SettingsError, match=r"file\.yaml: models") as caught:
         parse_args({"models": [{"id": MODEL, **model}]}, source="file.yaml")
     assert expected in str(caught.value)
 

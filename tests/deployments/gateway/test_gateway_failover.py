@@ -132,6 +132,22 @@ async def test_a_whole_answer_that_breaks_off_is_asked_for_again(stream: bool) -
             assert (len(member.seen), running.requests()) == (1, [1])
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_an_answer_without_a_byte_is_asked_for_again(stream: bool) -> None:
+    """Its status is 200, its end is in order; but nothing was said."""
+
+    async def nothing(_: web.Request) -> web.Response:
+        return web.Response(content_type="application/json")
+
+    member = Member(says() if stream else nothing)
+    async with listening(member):
+        others = [member.upstream(**RARELY_LOOKED_AT)]
+        async with gateway(QUICK, upstreams=[{"priority": 1}], others=others) as running:
+            answer = await running.post("hi", stream=stream)
+            assert answer.text
+            assert (len(member.seen), running.requests()) == (1, [1])
+
+
 async def begin_json(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"content-type": "application/json"})
     response.content_length = 1000
@@ -154,6 +170,15 @@ async def test_every_member_is_asked_once_and_no_more_than_max_attempts_are(max_
         traffic = await running.traffic()
         assert (traffic["failovers"], traffic["requests"]) == (asked - 1, 1)
         await running.until_idle()
+
+
+async def test_a_member_that_nobody_listens_at_is_no_attempt() -> None:
+    """Nothing was sent to it: a rack that is gone must not use up what is meant for engines that fail."""
+    async with in_order(QUICK, QUICK, QUICK, gateway={"max_attempts": 2}) as running:
+        for engine in running.engines[:2]:
+            await engine.kill()
+        answer = await running.post("hi", stream=True)
+        assert (answer.status, answer.headers["x-served-by"]) == (200, "e2")
 
 
 async def test_the_last_members_failure_is_the_answer_when_all_fail() -> None:
@@ -277,15 +302,14 @@ async def test_who_waits_for_another_member_does_not_hold_up_those_that_the_free
     slow = SimSettings(itl_ms=10, tokens=400)
     upstreams = [{"priority": 0, "max_requests": 1}, {"priority": 1, "max_requests": 1}]
     upstreams = [each | RARELY_LOOKED_AT for each in upstreams]
-    async with gateway(slow, slow, upstreams=upstreams) as running:
-        async with holding_both(running) as first:
-            first.leave()
-            await running.engines[0].until(lambda stats: stats.running == 0)
-            await running.engines[0].set_faults(Faults(status=500, times=1))
-            async with meanwhile(running.post("one that fails at e0")):
-                await running.until_traffic(lambda traffic: traffic["queued"] == 1)
-                async with asyncio.timeout(3), running.stream("one that e0 can take") as stream:
-                    assert stream.headers["x-served-by"] == "e0"
+    async with gateway(slow, slow, upstreams=upstreams) as running, holding_both(running) as first:
+        first.leave()
+        await running.engines[0].until(lambda stats: stats.running == 0)
+        await running.engines[0].set_faults(Faults(status=500, times=1))
+        async with meanwhile(running.post("one that fails at e0")):
+            await running.until_traffic(lambda traffic: traffic["queued"] == 1)
+            async with asyncio.timeout(3), running.stream("one that e0 can take") as stream:
+                assert stream.headers["x-served-by"] == "e0"
 
 
 @asynccontextmanager
@@ -319,5 +343,5 @@ async def test_a_stream_that_is_no_json_ends_with_an_error_event() -> None:
 
 
 def test_max_attempts_of_zero_is_refused() -> None:
-    with pytest.raises(SettingsError, match="gateway.max_attempts = 0"):
+    with pytest.raises(SettingsError, match=r"gateway\.max_attempts = 0"):
         parse_args({"models": [], "gateway": {"max_attempts": 0}}, source="f")

@@ -58,7 +58,7 @@ async def test_the_second_member_answers_when_the_first_is_slow_to_begin() -> No
 async def test_the_first_member_answers_when_the_second_is_slower_still() -> None:
     async with hedging(QUICK, QUICK) as running:
         first, second = running.engines
-        await first.set_faults(Faults(first_byte_ms=300))
+        await first.set_faults(Faults(first_byte_ms=500))
         await second.set_faults(SLOW)
         async with asyncio.timeout(5):
             answer = await running.post("hi", stream=True)
@@ -71,7 +71,7 @@ async def test_the_first_member_answers_when_the_second_is_slower_still() -> Non
 
 async def test_no_more_than_the_share_is_hedged() -> None:
     async with hedging(QUICK, QUICK, share=0.1) as running:
-        await running.engines[0].set_faults(Faults(first_byte_ms=150))
+        await running.engines[0].set_faults(Faults(first_byte_ms=250))
         for _ in range(8):
             assert (await running.post("hi", stream=True)).text
         assert (await running.traffic())["hedged"] == 0.1 * (KNOWN_AFTER + 8)
@@ -123,7 +123,7 @@ async def test_a_request_that_nobody_else_can_take_waits_for_the_one_that_can() 
 async def test_a_hedge_that_fails_leaves_the_first_to_answer() -> None:
     async with hedging(QUICK, QUICK) as running:
         first, second = running.engines
-        await first.set_faults(Faults(first_byte_ms=300))
+        await first.set_faults(Faults(first_byte_ms=500))
         await second.set_faults(Faults(status=500))
         answer = await running.post("hi", stream=True)
         assert (bool(answer.text), answer.headers["x-served-by"]) == (True, "e0")
@@ -135,8 +135,8 @@ async def test_a_hedge_that_fails_leaves_the_first_to_answer() -> None:
 async def test_a_first_member_that_fails_leaves_the_hedge_to_answer() -> None:
     async with hedging(QUICK, QUICK) as running:
         first, second = running.engines
-        await first.set_faults(Faults(first_byte_ms=200, die_after=0))
-        await second.set_faults(Faults(first_byte_ms=500))
+        await first.set_faults(Faults(first_byte_ms=500, die_after=0))
+        await second.set_faults(Faults(first_byte_ms=900))
         answer = await running.post("hi", stream=True)
         assert (bool(answer.text), answer.headers["x-served-by"]) == (True, "e1")
         assert second.stats().requests == 1
@@ -146,7 +146,7 @@ async def test_a_first_member_that_fails_leaves_the_hedge_to_answer() -> None:
 async def test_two_that_fail_beside_each_other_are_both_not_asked_again() -> None:
     async with hedging(QUICK, QUICK, QUICK) as running:
         first, second, third = running.engines
-        await first.set_faults(Faults(first_byte_ms=300, die_after=0))
+        await first.set_faults(Faults(first_byte_ms=500, die_after=0))
         await second.set_faults(Faults(status=500))
         await third.set_faults(Faults(first_byte_ms=0))
         answer = await running.post("hi", stream=True)
@@ -157,7 +157,7 @@ async def test_two_that_fail_beside_each_other_are_both_not_asked_again() -> Non
 
 async def test_a_refusal_by_one_of_two_is_not_the_answer_while_the_other_may_give_one() -> None:
     async with hedging(QUICK, QUICK) as running:
-        await running.engines[0].set_faults(Faults(first_byte_ms=300))
+        await running.engines[0].set_faults(Faults(first_byte_ms=500))
         await running.engines[1].set_faults(Faults(status=429))
         assert (await running.post("hi", stream=True)).headers["x-served-by"] == "e0"
 

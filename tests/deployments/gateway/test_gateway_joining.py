@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,20 +15,22 @@ import pytest
 from aiohttp import web
 from local_cache import LocalCache, local_cache
 from scripted_member import Member, begin, chunk, cut, listening
-from support.gateway import DONE, Faults, Running, SimSettings, Stream, chat, gateway, meanwhile
-from support.graph import CHAT, eventually
+from support.gateway import DONE, Answered, Faults, Running, SimSettings, Stream, chat, gateway, meanwhile
+from support.graph import CHAT
 
 SLOW = SimSettings(itl_ms=10, tokens=30)
 """A third of a second: long enough to be joined."""
 
 ENDLESS = SimSettings(itl_ms=20, tokens=10_000)
+ENDS_NOT = {"ignore_eos": True}
+ONE = {"max_requests": 1}
 USAGE = {"stream_options": {"include_usage": True}}
 USAGE_CHUNK = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
 
 
 @pytest.fixture
-async def cache(tmp_path: Path) -> AsyncIterator[LocalCache]:
-    async with local_cache(tmp_path, race=False) as cache:
+async def cache(folder: Path) -> AsyncIterator[LocalCache]:
+    async with local_cache(folder, race=False) as cache:
         yield cache
 
 
@@ -219,31 +221,29 @@ async def test_the_first_clients_deadline_is_only_its_own(cache: LocalCache) -> 
 
 
 async def test_the_first_clients_deadline_is_only_its_own_in_line_too(cache: LocalCache) -> None:
-    async with cached(cache, SLOW, upstream={"max_requests": 1}) as running:
-        async with running.stream("in the way", {"cache-control": "no-store"}, ignore_eos=True) as place:
-            async with meanwhile(running.post("hi", {"x-request-timeout-ms": "400"})) as first:
-                await running.until_traffic(lambda traffic: traffic["queued"] == 1)
-                async with meanwhile(running.post("hi")) as second:
-                    await running.until_traffic(lambda traffic: traffic["joined"] == 1)
-                    assert (await first).status in (429, 504)
-                    place.leave()
-                    assert (await second).status == 200
+    async with cached(cache, SLOW, upstream=ONE) as running, AsyncExitStack() as stack:
+        place = await stack.enter_async_context(running.stream("in the way", **ENDS_NOT))
+        hurried = meanwhile(running.post("hi", {"x-request-timeout-ms": "400"}))
+        first = await stack.enter_async_context(hurried)
+        await running.until_traffic(lambda traffic: traffic["queued"] == 1)
+        second = await stack.enter_async_context(meanwhile(running.post("hi")))
+        await running.until_traffic(lambda traffic: traffic["joined"] == 1)
+        assert (await first).status in (429, 504)
+        place.leave()
+        assert (await second).status == 200
 
 
-async def test_who_is_more_urgent_than_the_one_it_joins_does_not_wait_longer_for_it(
-    cache: LocalCache,
-) -> None:
-    quick = SimSettings(itl_ms=0, tokens=2, keep_bodies=8)
-    async with cached(cache, quick, upstream={"max_requests": 1}) as running:
-        async with running.stream("in the way", {"cache-control": "no-store"}, ignore_eos=True) as place:
-            async with meanwhile(running.post("same", {"x-priority": "9"})) as patient:
-                await running.until_traffic(lambda traffic: traffic["queued"] == 1)
-                async with meanwhile(running.post("other")) as other:
-                    await running.until_traffic(lambda traffic: traffic["queued"] == 2)
-                    async with meanwhile(running.post("same", {"x-priority": "0"})) as urgent:
-                        await running.until_traffic(lambda t: t["joined"] == 1 or t["queued"] == 3)
-                        place.leave()
-                        answers = await asyncio.gather(patient, other, urgent)
+async def test_who_joins_a_less_urgent_request_does_not_wait_longer_for_it(cache: LocalCache) -> None:
+    quick = SimSettings(itl_ms=2, tokens=2, keep_bodies=8)
+    async with cached(cache, quick, upstream=ONE) as running, AsyncExitStack() as stack:
+        place = await stack.enter_async_context(running.stream("in the way", **ENDS_NOT))
+        asked: list[asyncio.Task[Answered]] = []
+        for text, priority in (("same", "9"), ("other", "5"), ("same", "0")):
+            work = meanwhile(running.post(text, {"x-priority": priority}))
+            asked.append(await stack.enter_async_context(work))
+            await running.until_traffic(lambda t: t["joined"] + t["queued"] == len(asked))
+        place.leave()
+        answers = await asyncio.gather(*asked)
         assert [answer.status for answer in answers] == [200] * 3
         seen = [json.loads(request["body"]) for request in running.engines[0].stats().seen]
         assert [body["messages"][0]["content"] for body in seen][:3] == ["in the way", "same", "other"]
@@ -316,10 +316,17 @@ async def test_tenants_never_share_an_answer_in_flight(cache: LocalCache) -> Non
         assert (await running.post("hi", {"authorization": "Bearer pk-x-y"})).status == 401
 
 
-async def test_joining_can_be_turned_off(tmp_path: Path) -> None:
-    async with local_cache(tmp_path, race=False, join=False) as cache, cached(cache, SLOW) as running:
+async def test_joining_can_be_turned_off(folder: Path) -> None:
+    async with local_cache(folder, race=False, join=False) as cache, cached(cache, SLOW) as running:
         answers = await asyncio.gather(*(running.post("hi", stream=True) for _ in range(3)))
         assert [answer.headers["x-cache"] for answer in answers] == ["miss"] * 3
+        assert running.requests() == [3]
+
+
+async def test_a_model_that_is_not_cached_is_not_joined(cache: LocalCache) -> None:
+    async with cached(cache, SLOW, model={"cache": False}) as running:
+        answers = await asyncio.gather(*(running.post("hi", stream=True) for _ in range(3)))
+        assert [answer.headers["x-cache"] for answer in answers] == ["bypass"] * 3
         assert running.requests() == [3]
 
 
@@ -416,60 +423,25 @@ async def test_a_reader_that_falls_too_far_behind_is_cut_off_and_delays_nobody(
     big = chunk("x" * 65_000)
     events = 300
     limits = {"max_stream_buffer_bytes": 1_048_576}
-    async with dictated(cache, limits=limits) as (running, told):
+    async with dictated(cache, limits=limits) as (running, told), AsyncExitStack() as stack:
         told.say(chunk("a"))
-        body = chat("hi", stream=True)
+        quick, slow = running.stream("hi"), reading_nothing(running, chat("hi", stream=True))
         if slow_one == "first":
-            slow = await unread(running, body)
+            client = await stack.enter_async_context(slow)
             await told.asked.wait()
-            quick = running.stream("hi")
+            stream = await stack.enter_async_context(quick)
         else:
-            quick = running.stream("hi")
-        async with quick as stream:
-            await stream.event()
-            if slow_one == "joined":
-                slow = await unread(running, body)
-            await running.until_traffic(lambda traffic: traffic["joined"] == 1)
-            told.say(*[big] * events)
-            told.finish()
-            whole = await stream.rest()
+            stream = await stack.enter_async_context(quick)
+            client = await stack.enter_async_context(slow)
+        await running.until_traffic(lambda traffic: traffic["joined"] == 1)
+        told.say(*[big] * events)
+        told.finish()
+        whole = await stream.rest()
         assert whole.events[-1] == DONE
         assert len(whole.body) > events * 65_000
-        received = await asyncio.wait_for(slow.read(), 10)
+        received = await asyncio.wait_for(client.read(), 10)
         assert b'"code":"slow_reader"' in received[-2000:]
         assert len(received) < len(whole.body)
-
-
-async def unread(running: Running, body: dict[str, Any]) -> SlowClient:
-    client = SlowClient(running.url)
-    await client.send(body)
-    return client
-
-
-class SlowClient:
-    """Sends a request, and reads nothing of the answer until told to; its window is as small as can be."""
-
-    def __init__(self, url: str) -> None:
-        self._address = urlsplit(url)
-        self._socket = socket.socket(proto=socket.IPPROTO_TCP)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        self._socket.setblocking(False)
-
-    async def send(self, body: dict[str, Any]) -> None:
-        data = json.dumps(body).encode()
-        head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(data)}\r\n\r\n"
-        loop = asyncio.get_running_loop()
-        await loop.sock_connect(self._socket, (self._address.hostname, self._address.port))
-        await loop.sock_sendall(self._socket, head.encode() + data)
-
-    async def read(self) -> bytes:
-        """Everything, until the other side closes."""
-        loop = asyncio.get_running_loop()
-        parts = []
-        with self._socket:
-            while part := await loop.sock_recv(self._socket, 1 << 20):
-                parts.append(part)
-        return b"".join(parts)
 
 
 async def test_a_place_is_free_when_the_engine_is_done_though_a_joined_client_still_reads(
@@ -477,18 +449,44 @@ async def test_a_place_is_free_when_the_engine_is_done_though_a_joined_client_st
 ) -> None:
     big = chunk("x" * 65_000)
     limits = {"max_stream_buffer_bytes": 64_000_000}
-    async with dictated(cache, limits=limits) as (running, told):
+    async with dictated(cache, limits=limits) as (running, told), AsyncExitStack() as stack:
         told.say(chunk("a"))
-        async with running.stream("hi") as stream:
-            slow = await unread(running, chat("hi", stream=True))
-            await running.until_traffic(lambda traffic: traffic["joined"] == 1)
-            told.say(*[big] * 300)
-            told.finish()
-            await stream.rest()
-
-        async def free() -> bool:
-            return await running.in_flight() == 0
-
-        assert await eventually(free, within_s=3)
+        stream = await stack.enter_async_context(running.stream("hi"))
+        body = chat("hi", stream=True)
+        slow = await stack.enter_async_context(reading_nothing(running, body))
+        await running.until_traffic(lambda traffic: traffic["joined"] == 1)
+        told.say(*[big] * 300)
+        told.finish()
+        await stream.rest()
+        await running.until_idle()
         received = await asyncio.wait_for(slow.read(), 10)
         assert b"[DONE]" in received[-2000:]
+
+
+class SlowClient:
+    """Has sent a request, and reads nothing of the answer until told to."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    async def read(self) -> bytes:
+        """Everything, until the other side closes."""
+        loop = asyncio.get_running_loop()
+        parts = []
+        while part := await loop.sock_recv(self._connection, 1 << 20):
+            parts.append(part)
+        return b"".join(parts)
+
+
+@asynccontextmanager
+async def reading_nothing(running: Running, body: dict[str, Any]) -> AsyncIterator[SlowClient]:
+    """A client whose window is as small as can be."""
+    data, address = json.dumps(body).encode(), urlsplit(running.url)
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(data)}\r\n\r\n"
+    loop = asyncio.get_running_loop()
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.setblocking(False)
+        await loop.sock_connect(connection, (address.hostname, address.port))
+        await loop.sock_sendall(connection, head.encode() + data)
+        yield SlowClient(connection)

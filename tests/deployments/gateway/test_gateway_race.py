@@ -22,8 +22,8 @@ NEAR = "the capital of france is what"
 
 
 @pytest.fixture
-async def cache(tmp_path: Path) -> AsyncIterator[LocalCache]:
-    async with local_cache(tmp_path) as cache:
+async def cache(folder: Path) -> AsyncIterator[LocalCache]:
+    async with local_cache(folder) as cache:
         yield cache
 
 
@@ -98,8 +98,8 @@ async def test_an_engine_that_is_first_answers_and_the_look_up_does_no_harm(cach
         assert (near.text, near.headers["x-cache"]) == (answer.text, "semantic")
 
 
-async def test_many_cancelled_look_ups_do_not_open_the_breaker(tmp_path: Path) -> None:
-    async with local_cache(tmp_path, breaker_failures=2) as cache, racing(cache) as running:
+async def test_many_cancelled_look_ups_do_not_open_the_breaker(folder: Path) -> None:
+    async with local_cache(folder, breaker_failures=2) as cache, racing(cache) as running:
         with cache.store.held("look_up"):
             for number in range(6):
                 assert (await running.post(f"text {number}")).headers["x-cache"] == "miss"
@@ -154,16 +154,16 @@ async def test_without_room_the_look_up_goes_first_and_a_hit_asks_no_engine(cach
             assert (await running.traffic())["queued"] == 0
 
 
-async def test_without_a_race_a_hit_asks_no_engine(tmp_path: Path) -> None:
-    async with local_cache(tmp_path, race=False) as cache, racing(cache) as running:
+async def test_without_a_race_a_hit_asks_no_engine(folder: Path) -> None:
+    async with local_cache(folder, race=False) as cache, racing(cache) as running:
         await store(running)
         assert (await running.post(NEAR)).headers["x-cache"] == "semantic"
         assert running.requests() == [1]
         assert await counted(running) == (0, 0)
 
 
-async def test_without_a_race_and_a_hit_the_engine_is_asked_after_the_look_up(tmp_path: Path) -> None:
-    async with local_cache(tmp_path, race=False) as cache, racing(cache) as running:
+async def test_without_a_race_and_a_hit_the_engine_is_asked_after_the_look_up(folder: Path) -> None:
+    async with local_cache(folder, race=False) as cache, racing(cache) as running:
         with cache.store.held("look_up"):
             async with meanwhile(running.post(ASKED)) as asked:
 
@@ -187,6 +187,29 @@ async def test_who_leaves_during_a_race_leaves_nothing_behind(cache: LocalCache)
                 async with asyncio.timeout(2):
                     await engine.until(lambda stats: stats.aborted == 1)
             await running.until_idle()
+
+
+async def test_who_leaves_while_the_look_up_is_being_cancelled_leaves_nothing_behind(
+    cache: LocalCache,
+) -> None:
+    """The engine was first; a call through Ray may take its time to be cancelled."""
+    async with racing(cache, SimSettings(itl_ms=20, tokens=10_000)) as running:
+        engine = running.engines[0]
+        with cache.store.held("look_up", stubborn=True):
+            async with meanwhile(running.post(ASKED, stream=True)) as asked:
+                await until_cancelled(cache, "look_up")
+                asked.cancel()
+                await asyncio.wait([asked])
+        async with asyncio.timeout(5):
+            await engine.until(lambda stats: stats.aborted == 1)
+        await running.until_idle()
+
+
+async def until_cancelled(cache: LocalCache, method: str) -> None:
+    async def cancelled() -> bool:
+        return cache.store.cancelled[method] == 1
+
+    assert await eventually(cancelled, within_s=5)
 
 
 async def test_a_hit_for_the_first_client_does_not_take_the_engine_from_those_that_joined(

@@ -1,0 +1,115 @@
+"""An engine dies while it answers: the client sees one undisturbed stream, and Serve replaces the engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import openai
+import pytest
+import yaml
+from benchmarks.vllm_failover import ONE_CORE_EACH, engine_processes
+from launcher_processes import descendants, process_table
+from support.server import MODEL, ROOT, Server, ServerSlot, get_json, launched
+
+QUESTION: list[Any] = [{"role": "user", "content": "Tell me a long story about a lighthouse keeper."}]
+TOKENS = 150
+CHUNKS_BEFORE_THE_DEATH = 10
+RECOVERY_S = 240.0
+"""Of one replica. It takes a minute where nothing else runs."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    text: str
+    finish_reason: str | None
+    usage: Any
+
+
+def two_replicas() -> list[dict[str, Any]]:
+    """The model of config/local.yaml, twice."""
+    document = yaml.safe_load((ROOT / "config" / "local.yaml").read_text())
+    (model,) = document["applications"][0]["args"]["models"]
+    model["engine"]["env"] = dict(ONE_CORE_EACH)
+    return [model | {"replicas": 2, "drain_timeout_s": 1}]
+
+
+@pytest.fixture(scope="module")
+def pair(slot: ServerSlot, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("pair")
+    plain = {"models": two_replicas(), "cache": None, "embedder": None}
+    yield slot.start(launched(folder, folder / "store", **plain))
+    slot.stop()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(pair: Server) -> Answer:
+    return stream_answer(pair)
+
+
+def stream_answer(server: Server, disturb: Callable[[str], None] | None = None) -> Answer:
+    """What the official client saw, which raises an error event. After a few chunks ``disturb`` is told the
+    replica that sent them."""
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=120)
+    stream = client.chat.completions.create(
+        model=MODEL,
+        messages=QUESTION,
+        temperature=0,
+        max_tokens=TOKENS,
+        stream=True,
+        stream_options={"include_usage": True},
+        extra_headers={"cache-control": "no-store"},
+    )
+    served_by = stream.response.headers["x-served-by"]
+    text, finish_reason, usage = "", None, None
+    for count, chunk in enumerate(stream):
+        if count == CHUNKS_BEFORE_THE_DEATH and disturb is not None:
+            disturb(served_by)
+        for choice in chunk.choices:
+            text += choice.delta.content or ""
+            finish_reason = choice.finish_reason or finish_reason
+        usage = chunk.usage or usage
+    return Answer(text, finish_reason, usage)
+
+
+def members(server: Server) -> dict[str, dict[str, Any]]:
+    """By replica, those that serve."""
+    fleet = get_json(f"{server.url}/admin/fleet")[MODEL]
+    return {member["replica"]: member for member in fleet if member["can_serve"]}
+
+
+def wait_for_both(server: Server) -> None:
+    deadline = time.monotonic() + RECOVERY_S
+    while len(members(server)) < 2:
+        assert time.monotonic() < deadline, "the replica was not replaced"
+        time.sleep(0.25)
+
+
+@pytest.mark.parametrize("part", ["replica", "engine_core"])
+def test_a_stream_survives_the_death_of_its_engine(pair: Server, undisturbed: Answer, part: str) -> None:
+    wait_for_both(pair)
+    engines = {
+        replica: engine_processes(pair.process.pid, member["url"])
+        for replica, member in members(pair).items()
+    }
+
+    def kill(replica: str) -> None:
+        os.kill(getattr(engines[replica], part), signal.SIGKILL)
+
+    before = get_json(f"{pair.url}/admin/traffic")
+    answer = stream_answer(pair, kill)
+    after = get_json(f"{pair.url}/admin/traffic")
+    assert answer == undisturbed
+    assert answer.usage.completion_tokens == TOKENS
+    assert (after["continued"] - before["continued"], after["cut"] - before["cut"]) == (1, 0)
+
+
+def test_a_stop_during_the_recovery_leaves_no_process(pair: Server, slot: ServerSlot) -> None:
+    below = descendants(pair.process.pid)
+    assert slot.stop() == 0
+    table = process_table()
+    assert [pid for pid in below if pid in table and not table[pid].is_zombie] == []
