@@ -38,9 +38,11 @@ class Flight:
         ended: Callable[[Flight], None],
         *,
         opens_alone: bool,
+        priority: int,
     ) -> None:
         self._opening = opening if opens_alone else asyncio.ensure_future(opening)
         self._answer: LiveAnswer | None = None
+        self._priority = priority
         self._keep_bytes = keep_bytes
         self._landed = landed
         self._ended_call = ended
@@ -57,6 +59,10 @@ class Flight:
     def is_whole(self) -> bool:
         """It can be joined: everything so far is still here, and there is someone to read it."""
         return self._dropped == 0 and self._error is None and bool(self._readers)
+
+    def suits(self, priority: int) -> bool:
+        """Whoever is more urgent does not stand in line behind one who is less so."""
+        return self.is_whole and (priority >= self._priority or self._answer is not None)
 
     def board(self) -> Reader:
         reader = Reader(self)
@@ -178,10 +184,10 @@ class Flights:
     def __init__(self) -> None:
         self._flights: dict[FlightKey, Flight] = {}
 
-    def join(self, key: FlightKey) -> Reader | None:
+    def join(self, key: FlightKey, priority: int) -> Reader | None:
         """A place in the flight of an identical request, if there is one."""
         flight = self._flights.get(key)
-        return flight.board() if flight is not None and flight.is_whole else None
+        return flight.board() if flight is not None and flight.suits(priority) else None
 
     def start(
         self,
@@ -191,6 +197,7 @@ class Flights:
         landed: Landed | None,
         *,
         opens_alone: bool,
+        priority: int,
     ) -> Reader:
         """A flight of its own; others may join it if it has a ``key``."""
 
@@ -198,7 +205,9 @@ class Flights:
             if key is not None and self._flights.get(key) is ended:
                 del self._flights[key]
 
-        flight = Flight(opening, keep_bytes, landed, forget, opens_alone=opens_alone and key is None)
+        flight = Flight(
+            opening, keep_bytes, landed, forget, opens_alone=opens_alone and key is None, priority=priority
+        )
         if key is not None:
             self._flights[key] = flight
         return flight.board()

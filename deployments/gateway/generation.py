@@ -145,7 +145,7 @@ class GenerationEndpoint:
     def _join(self, generation: Generation) -> Reader | None:
         """A place in the stream of an identical request."""
         key = generation.flight_key
-        reader = self._flights.join(key) if key is not None else None
+        reader = self._flights.join(key, generation.priority) if key is not None else None
         if reader is not None:
             generation.cache_status = "joined"
             self._services.traffic.joined += 1
@@ -192,7 +192,9 @@ class GenerationEndpoint:
         keep = settings.limits.max_stream_buffer_bytes if generation.may_store else 0
         opening = self._dispatcher.open(self._call(generation))
         landed = partial(self._store, generation) if generation.may_store else None
-        return self._flights.start(key, opening, keep, landed, opens_alone=not races)
+        return self._flights.start(
+            key, opening, keep, landed, opens_alone=not races, priority=generation.priority
+        )
 
     def _call(self, generation: Generation) -> Call:
         exchange, request = generation.exchange, generation.request
