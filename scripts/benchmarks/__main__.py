@@ -1,6 +1,6 @@
-"""Every benchmark, one command: `make bench`, or from `scripts/`: `python -m benchmarks --only layer --quick`.
+"""Every benchmark: `make bench`, or from `scripts/`: `python -m benchmarks --only layer --quick`.
 
-Writes a Markdown table, JSON and plots of each into `bench/`, and all targets together into `bench/README.md`.
+Writes a Markdown table, JSON and plots of each into `bench/`, and all targets into `bench/README.md`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import failover, idle, layer, overload, routing, start, vllm_load
+from benchmarks import failover, idle, layer, overload, routing, start, vllm_failover, vllm_load
 from benchmarks.options import Options
 from benchmarks.table import Figure, write_report
 
@@ -26,6 +26,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "routing": routing.run,
     "overload": overload.run,
     "failover": failover.run,
+    "vllm-failover": vllm_failover.run,
     "idle": idle.run,
     "start": start.run,
 }

@@ -84,7 +84,5 @@ def scripted_process(model: str, **settings: object) -> Iterator[ScriptedProcess
 @contextmanager
 def scripted_engine(model: str, tokens: int, itl_ms: float, slots: int = 512) -> Iterator[Endpoint]:
     """A plain engine: so many tokens, each of which takes ``itl_ms``, the first one too."""
-    with scripted_process(
-        model, tokens=tokens, itl_ms=itl_ms, first_token_ms=itl_ms, slots=slots
-    ) as process:
+    with scripted_process(model, tokens=tokens, itl_ms=itl_ms, first_token_ms=itl_ms, slots=slots) as process:
         yield process.endpoint

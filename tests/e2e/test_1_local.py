@@ -256,8 +256,8 @@ async def test_a_client_that_hangs_up_aborts_the_engine(served: Server, first_ch
             await response.content.readany()
         assert await eventually(lambda: running(served, 1), within_s=10)
         response.close()
-        # It takes a quarter of a second (scripts/benchmarks/start.py measures it), the age of a report; the bound
-        # leaves room for a busy machine, and without an abort the story goes on for a minute.
+        # It takes a quarter of a second (scripts/benchmarks/start.py measures it), the age of a report; the
+        # bound leaves room for a busy machine, and without an abort the story goes on for a minute.
         assert await eventually(lambda: running(served, 0), within_s=5)
 
 

@@ -15,8 +15,8 @@ STREAMS = 8
 
 
 def args(replicas: int, **model: Any) -> dict[str, Any]:
-    known = {"id": "scripted", "source": "scripted", "engine": {"accelerator": "cpu"}, "drain_timeout_s": 30.0}
-    return {"models": [{**known, "replicas": replicas, **model}]}
+    known = {"id": "scripted", "source": "scripted", "engine": {"accelerator": "cpu"}}
+    return {"models": [{**known, "drain_timeout_s": 30.0, "replicas": replicas, **model}]}
 
 
 @pytest.mark.parametrize(
