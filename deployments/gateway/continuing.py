@@ -9,13 +9,11 @@ from typing import Any
 import msgspec
 
 from deployments.gateway.call import Call
-from deployments.gateway.live_answer import Leg
+from deployments.gateway.live_answer import DETOKENIZE, Leg
 from serve_app.errors import PromptlyError, UpstreamFailed
 from serve_app.failover import Tried
 from serve_app.openai.continuation import Ending, EngineRequest, ResumableStream
 from serve_app.traffic import Traffic
-
-DETOKENIZE = "/detokenize"
 
 Begin = Callable[[Call, Tried], Coroutine[Any, Any, Leg]]
 """Asks members that have not been tried, and adds those that fail."""

@@ -13,6 +13,8 @@ from serve_app.errors import UpstreamFailed
 from serve_app.fleet import Dispatch
 from serve_app.openai import sse
 
+DETOKENIZE = "/detokenize"
+
 TAIL = len(sse.DONE) + 8
 """Bytes at a stream's end in which its ``[DONE]`` must stand."""
 
@@ -33,6 +35,7 @@ class Leg:
         self._stall_s = stall_s
         self._started_ns = time.time_ns()
         self._complete = False
+        self._is_errand = call.target == DETOKENIZE
         self._open = True
         self._stalled = False
         self._waiting_since: float | None = None
@@ -84,7 +87,9 @@ class Leg:
             self._open = False
             self._alarm.cancel()
             self.response.close()
-            self._admission.end(self.dispatch, complete=self._complete)
+            # What does not generate (tokenize, …) says nothing of how long an answer takes.
+            generated = self._complete and self._call.request is not None and not self._is_errand
+            self._admission.end(self.dispatch, complete=generated)
             self._call.timeline.add("upstream", self._started_ns)
 
 

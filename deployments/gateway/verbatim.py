@@ -11,9 +11,7 @@ from deployments.gateway.relay import relay
 from deployments.telemetry import RequestTracer
 from serve_app.admission import request_priority
 from serve_app.routing import RoutingRequest
-
-BYTES_PER_TOKEN = 4
-"""About what English text has; only used to weigh requests against each other."""
+from serve_app.routing.prompt import BYTES_PER_TOKEN
 
 
 class Verbatim:
