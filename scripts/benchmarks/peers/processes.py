@@ -111,7 +111,16 @@ def end(process: subprocess.Popen[bytes]) -> None:
             processes.send_signal(pid, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError):  # as it should be: nobody is left of its group
         os.killpg(process.pid, signal.SIGKILL)  # children of a process that ended by itself
-    processes.wait_until(lambda: not living(below), KILL_TIMEOUT_S)
+    processes.wait_until(lambda: not living(below) and group_is_gone(process.pid), KILL_TIMEOUT_S)
+
+
+def group_is_gone(group: int) -> bool:
+    """Orphans of a process that ended by itself are known by their group alone."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 def living(pids: Sequence[int]) -> list[int]:
