@@ -269,7 +269,7 @@ def ray_environment(base: Mapping[str, str], folder: StartFolder, config: ServeC
     if models_are_local(config):
         env.setdefault("HF_HUB_OFFLINE", "1")
     # Serve would answer 500 to header bytes that are no UTF-8; see the module.
-    env.setdefault("RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH", "deployments.header_guard:middlewares")
+    env.setdefault("RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH", "deployments.ingress_middleware:middlewares")
     env |= loopback_only(folder)
     return env | {
         "RAY_USAGE_STATS_ENABLED": "0",

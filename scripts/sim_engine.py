@@ -689,6 +689,7 @@ class SimEngine:
         self.settings = settings
         self.scheduler = Scheduler(settings)
         self.connections: set[Connection] = set()
+        self.ending = False
         self.ended = asyncio.Event()
         """Set by ``stop``, ``kill`` and ``POST /sim/die``."""
         self._faults = faults
@@ -723,7 +724,7 @@ class SimEngine:
         if faults.for_s is not None:
             self._recovery = asyncio.get_running_loop().call_later(faults.for_s, self._recover)
         if faults.refuse:
-            self._stop_listening()
+            await self._stop_listening()
         elif self._server is None and not self.ended.is_set():
             await self._listen()
 
@@ -827,13 +828,18 @@ class SimEngine:
         self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=1024)
         self._address = (host, self._server.sockets[0].getsockname()[1])
 
-    def _stop_listening(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+    async def _stop_listening(self) -> None:
+        server, self._server = self._server, None
+        if server is None:
+            return
+        for listener in server.sockets:
+            asyncio.get_running_loop().remove_reader(listener.fileno())
+        await asyncio.sleep(0)  # a server that closes under a connection being accepted leaks it (3.11)
+        server.close()
 
     async def _end(self, close: Callable[[Connection], None]) -> None:
-        self._stop_listening()
+        self.ending = True
+        await self._stop_listening()
         self.scheduler.wheel.stop()
         if self._recovery is not None:
             self._recovery.cancel()
@@ -893,6 +899,8 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         self.write = self._transport.write
         self._engine.connections.add(self)
+        if self._engine.ending:  # accepted in the listener's last moment
+            self.reset()
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data

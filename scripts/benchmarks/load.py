@@ -3,9 +3,8 @@
     cd scripts; python -m benchmarks.load --url http://127.0.0.1:8000 --streams 64 --requests 256 --tokens 50
 
 A *chunk* is what arrives in one read and holds at least one token's event; events that a proxy glued together
-are one chunk, and the wait for it shows in its gap. *Tokens* are the events that hold a choice, less the role
-event of a chat: the usage event and ``[DONE]`` hold none, and the event with the finish reason counts, as its
-token does in vLLM. Where an answer ends by itself that last token has no text.
+are one chunk, and the wait for it shows in its gap. *Tokens* are the events with text: a role event, a finish
+reason of its own, the usage event and ``[DONE]`` hold none, whichever of them a server sends.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ TIME_LIMIT = "time limit"
 HEAD_LIMIT = 1 << 16
 
 # Quotes inside JSON strings are escaped, so none of these can be part of a text.
-CHOICE = b'"finish_reason":'
-ROLE = b'"role":"assistant"'
+TEXT = re.compile(rb'"(?:content|text)": ?"(?!")')
 ERROR = b'data: {"error"'
 DONE = b"data: [DONE]"
 COMPLETION_TOKENS = re.compile(rb'"completion_tokens": ?(\d+)')
@@ -190,7 +188,7 @@ class _Response:
         if data and (payload := self._body.feed(data)):
             if self.first_at is None:
                 self.first_at = now
-            if CHOICE in payload:
+            if TEXT.search(payload):
                 self.chunks_at.append(now)
             self.pieces.append(payload)
 
@@ -361,7 +359,7 @@ class Client:
 
 def _count_tokens(response: _Response, body: bytes) -> int:
     if response.is_stream:
-        return body.count(CHOICE) - body.count(ROLE)
+        return sum(1 for _ in TEXT.finditer(body))
     found = COMPLETION_TOKENS.search(body)
     return int(found[1]) if found else 0
 

@@ -34,8 +34,8 @@ DIRECT_STREAMING = {**HAPROXY, "RAY_SERVE_LLM_ENABLE_DIRECT_STREAMING": "1"}
 
 @dataclass(frozen=True)
 class Script:
-    """What a scripted engine answers: ``tokens`` tokens (or the request's ``max_tokens``), the first at once
-    and each of the others ``itl_ms`` milliseconds after the one before."""
+    """What a scripted engine answers: ``tokens`` tokens (or the request's ``max_tokens``), each of which
+    takes ``itl_ms`` milliseconds."""
 
     tokens: int = 50
     itl_ms: float = 20.0

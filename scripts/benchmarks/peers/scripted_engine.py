@@ -56,15 +56,16 @@ class ScriptedEngine(LLMEngine):
         return app
 
     async def _answer(self, tokens: int | None) -> AsyncIterator[str]:
-        """The first token at once. Lateness is not made up for by a burst, as in scripts/sim_engine.py."""
+        """Every token takes its time, the first one too; lateness is not made up for by a burst. Both as
+        in ``scripts/sim_engine.py`` under ``scripted_engine``."""
         answer = Answer(self._model)
         due_s = time.monotonic()
-        yield answer.role
-        for _ in range((tokens or self._script.tokens) - 1):
-            yield answer.token
+        for position in range(count := tokens or self._script.tokens):
             due_s = max(due_s + self._script.itl_ms / 1000, time.monotonic())
             await asyncio.sleep(due_s - time.monotonic())
-        yield answer.last
+            if position == 0:
+                yield answer.role
+            yield answer.last if position == count - 1 else answer.token
         yield "data: [DONE]\n\n"
 
     async def resolve_lora(self, lora_model: Any) -> Any:

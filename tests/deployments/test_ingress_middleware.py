@@ -1,4 +1,4 @@
-"""The middleware in front of Serve's own header parsing."""
+"""The middleware in front of Serve's own handling of a request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployments.header_guard import middlewares
+from deployments.ingress_middleware import middlewares
 
 
 async def send_through(headers: list[tuple[bytes, bytes]]) -> tuple[int, bytes]:
@@ -33,3 +33,30 @@ async def test_other_bytes_are_a_400_that_names_the_header() -> None:
     status, body = await send_through([(b"host", b"h"), (b"x-request-id", b"\xff")])
     assert status == 400
     assert b'"param":"x-request-id"' in body
+
+
+@pytest.mark.parametrize("given", [[], [(b"x-request-disconnect-disabled", b"?0")]])
+async def test_serve_leaves_the_watch_over_the_client_to_the_gateway(
+    given: list[tuple[bytes, bytes]],
+) -> None:
+    seen: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope["headers"])
+
+    (middleware,) = middlewares()
+    scope = {"type": "http", "headers": given}
+    await middleware.cls(app)(scope, None, None)  # type: ignore[arg-type]
+    assert seen == [[(b"x-request-disconnect-disabled", b"?1")]]
+    assert scope["headers"] == given
+
+
+async def test_what_is_no_http_passes_untouched() -> None:
+    seen: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope)
+
+    (middleware,) = middlewares()
+    await middleware.cls(app)({"type": "lifespan"}, None, None)  # type: ignore[arg-type]
+    assert seen == [{"type": "lifespan"}]
