@@ -1,84 +1,65 @@
-"""The Embedder deployment: a sentence-transformers model behind dynamic batching."""
+"""The Embedder deployment: a text encoder behind dynamic batching and a memory of recent texts."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-from ray import serve
-
+from deployments.embedding import Batches, EncoderSpec, RecentEmbeddings, TextEncoder, open_encoder
 from serve_app.embedding import EmbedderInfo, Embedding
-from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import EmbedderSettings
 
 WARM_UP_TEXT = "What does the first request find already warm?"
 
 
 class Embedder:
-    """Texts to unit vectors. Calls that arrive while a batch runs form the next batch."""
+    """Texts to unit vectors. Calls that arrive while a pass runs form the next one; a text that was embedded
+    a moment ago (a look-up that missed, and now its answer is stored) is answered from memory."""
 
     def __init__(self, settings: EmbedderSettings) -> None:
-        self._settings = settings
-        self._model = _load(settings)
-        # torch runs on a thread of its own, so that the replica's loop keeps answering health checks.
+        self._encoder = open_encoder(settings.backend, encoder_spec(settings))
+        self._source = settings.source
+        self._most = settings.max_batch_size
+        self.recent = RecentEmbeddings(settings.recent_texts)
+        # The model runs on a thread of its own, so that the replica's loop keeps answering health checks.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedder")
-        batch: Any = self._embed_batch  # serve.batch adds the setters below; its type does not say so
-        batch.set_max_batch_size(settings.max_batch_size)
-        batch.set_batch_wait_timeout_s(settings.batch_wait_ms / 1000)
-        self._encode([WARM_UP_TEXT])
+        self._batches = Batches(self._encode, settings.max_batch_size, settings.batch_wait_ms / 1000)
+        # A thread's first pass allocates; let it be this one.
+        self._thread.submit(embeddings, self._encoder, [WARM_UP_TEXT]).result()
 
     async def embed(self, texts: list[str]) -> list[Embedding]:
-        """One embedding for each text, in order."""
-        return await self._embed_batch(texts)
+        """One embedding for each text, in order.
+
+        A text that is longer than the model reads (``EmbedderInfo.max_tokens``) is cut: its vector stands for
+        the beginning alone, and ``Embedding.truncated`` says so.
+        """
+        if len(texts) > self._most:  # documents being indexed: they would wash the look-ups' texts out
+            return await self._batches.run(texts)
+        known = {text: found for text in dict.fromkeys(texts) if (found := self.recent.get(text))}
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
+        for text, embedding in zip(missing, await self._batches.run(missing), strict=True):
+            self.recent.put(text, embedding)
+            known[text] = embedding
+        return [known[text] for text in texts]
 
     async def describe(self) -> EmbedderInfo:
-        name = f"{self._settings.source}:{self._settings.dtype}"
-        return EmbedderInfo(name, int(self._model.get_embedding_dimension()), self._max_tokens)
+        encoder = self._encoder
+        return EmbedderInfo(encoder.name, encoder.dimension, encoder.max_tokens, self._source)
 
-    @serve.batch
-    async def _embed_batch(self, calls: list[list[str]]) -> list[list[Embedding]]:
-        """One pass over the texts of every call; each call gets its own back."""
-        texts = [text for call in calls for text in call]
-        found = iter(await asyncio.get_running_loop().run_in_executor(self._thread, self._encode, texts))
-        return [[next(found) for _ in call] for call in calls]
-
-    def _encode(self, texts: Sequence[str]) -> list[Embedding]:
-        vectors = self._model.encode(
-            list(texts),
-            batch_size=self._settings.max_batch_size,
-            normalize_embeddings=True,
-            convert_to_numpy=True,
-            show_progress_bar=False,
-        )
-        lengths = self._token_counts(texts)
-        return [
-            Embedding(vector.astype("float32").tobytes(), length, length > self._max_tokens)
-            for vector, length in zip(vectors, lengths, strict=True)
-        ]
-
-    def _token_counts(self, texts: Sequence[str]) -> list[int]:
-        encoded = self._model.tokenizer(
-            list(texts),
-            truncation=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            verbose=False,
-        )
-        return [len(ids) for ids in encoded["input_ids"]]
-
-    @property
-    def _max_tokens(self) -> int:
-        return int(self._model.max_seq_length)
+    async def _encode(self, texts: list[str]) -> list[Embedding]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, embeddings, self._encoder, texts)
 
 
-def _load(settings: EmbedderSettings) -> Any:
-    import torch
-    from sentence_transformers import SentenceTransformer
+def encoder_spec(settings: EmbedderSettings) -> EncoderSpec:
+    """What the settings ask an encoder for."""
+    return EncoderSpec(settings.source, settings.device, settings.dtype, settings.threads)
 
-    if settings.device == "cpu":
-        torch.set_num_threads(settings.threads)
-    source = ModelStore(default_cache_dir()).resolve(settings.source)
-    dtype = getattr(torch, settings.dtype)
-    return SentenceTransformer(source, device=settings.device, model_kwargs={"dtype": dtype})
+
+def embeddings(encoder: TextEncoder, texts: list[str]) -> list[Embedding]:
+    """What crosses the boundary, one for each text, in order."""
+    encoded = encoder.encode(texts)
+    return [
+        Embedding(vector.tobytes(), tokens, tokens > encoder.max_tokens, unknown)
+        for vector, tokens, unknown in zip(encoded.vectors, encoded.tokens, encoded.unknown, strict=True)
+    ]

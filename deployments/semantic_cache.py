@@ -9,20 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from ray.serve.handle import DeploymentHandle
 
-from deployments.store import CacheStore, StoreError, open_store
-from serve_app.cache.decision import Evidence, refusal
+from deployments.cache_decision import open_decision
+from deployments.store import CacheStore, Match, StoreError, open_store
 from serve_app.cache.entry import CacheEntry, CacheQuery, CacheStats, Hit, Selection
 from serve_app.settings import CacheSettings
 
-T = TypeVar("T")
 logger = logging.getLogger("ray.serve")
 
 SWEEP_PERIOD_S = 30.0
@@ -33,22 +31,32 @@ REMEMBERED_PURGES = 1024
 EVICTION_SLACK = 0.05
 """Evict this share below the bound at once, so that not every insert evicts."""
 
+CANDIDATES = 3
+"""Near entries that the decision may look at; the first that it does not refuse answers."""
+
 
 class SemanticCache:
-    """Look-ups and writes, on one thread: the embedded engine is called by one thread at a time."""
+    """Look-ups and writes. Look-ups run at the same time as everything; writes and purges one by one.
+
+    A look-up carries the epoch from before it asked the store, and never an entry that a purge meant which
+    ended before the look-up did. No write slips between a purge and its record.
+    """
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
         self, settings: CacheSettings, embedder: DeploymentHandle[Any], reopen_s: float = REOPEN_PERIOD_S
     ) -> None:
         info = await embedder.describe.remote()
         self._settings = settings
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cache-store")
         self._embedder = info
+        self._decision = await asyncio.to_thread(open_decision, settings, info.source)
+        self._refused: Counter[str] = Counter()
         self._reopen_s = reopen_s
         self._epoch = time.time_ns()  # a restarted cache has a later epoch than any before
         self._purges: deque[tuple[Selection, float]] = deque(maxlen=REMEMBERED_PURGES)
+        self._writing = asyncio.Lock()
+        self._room = 0  # entries that fit before the store must be counted again
         self._error = ""
-        self._store = self._try_open()
+        self._store = await self._try_open()
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep_forever())
 
     async def look_up(self, query: CacheQuery) -> Hit | None:
@@ -57,75 +65,82 @@ class SemanticCache:
         Raises:
             StoreError: the store failed (the gateway counts this and goes on without).
         """
-        return await self._run(lambda store: self._look_up(store, query, time.time()))
+        epoch = self._epoch
+        hit = await self._find(query, time.time())
+        if hit is None or self._was_purged(hit.entry):
+            return None
+        return replace(hit, epoch=epoch)
 
     async def put(self, entry: CacheEntry) -> None:
         """Store an entry, evicting the oldest ones beyond the bound."""
-        await self._run(lambda store: self._put(store, entry))
+        async with self._writing:
+            if self._was_purged(entry):
+                return
+            store = self._opened()
+            await store.put(entry)
+            self._room -= 1
+            if self._room < 0:
+                await self._make_room(store)
 
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
-        return await self._run(lambda store: store.select(selection, limit))
+        return await self._opened().select(selection, limit)
 
     async def delete(self, selection: Selection) -> int:
         """Remove entries here and, through the epoch, from every gateway's memory."""
-        return await self._run(lambda store: self._delete(store, selection))
+        async with self._writing:
+            try:
+                return await self._opened().delete(selection)
+            finally:
+                self._purges.append((selection, time.time()))
+                self._epoch += 1
 
     async def stats(self) -> CacheStats:
+        """Also tells the epoch when the store fails: purges must be known everywhere."""
         if self._store is None:
             return CacheStats(0, self._epoch, "", self._error)
-        count = await self._run(lambda store: store.count())
-        return CacheStats(count, self._epoch, self._store.location)
+        location = self._store.location
+        try:
+            count = await self._store.count()
+        except StoreError as error:
+            return CacheStats(0, self._epoch, location, str(error), dict(self._refused))
+        return CacheStats(count, self._epoch, location, refused=dict(self._refused))
 
     async def __del__(self) -> None:
         await self.close()
 
     async def close(self) -> None:
-        """End the sweeper and release the folder. Serve calls it through ``__del__``."""
+        """End the sweeper and release the store. Serve calls it through ``__del__``."""
         self._sweeper.cancel()
         if self._store is not None:
             store, self._store = self._store, None
-            await asyncio.get_running_loop().run_in_executor(self._thread, store.close)
-        self._thread.shutdown()
+            await store.close()
 
-    async def _run(self, work: Callable[[CacheStore], T]) -> T:
-        store = self._store
-        if store is None:
+    def _opened(self) -> CacheStore:
+        if self._store is None:
             raise StoreError(self._error)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, store)
+        return self._store
 
-    def _try_open(self) -> CacheStore | None:
+    async def _try_open(self) -> CacheStore | None:
         try:
-            return open_store(self._settings, self._embedder.dimension, self._embedder.name)
+            return await open_store(self._settings, self._embedder.dimension, self._embedder.name)
         except (StoreError, OSError) as error:
             if str(error) != self._error:  # once, not at every attempt
                 logger.error("serving without the cache: %s", error)
             self._error = str(error)
             return None
 
-    # What follows runs on the store's thread, one call after the other: a look-up's epoch is that of the
-    # store it saw, and no write slips between a purge and its record.
-
-    def _look_up(self, store: CacheStore, query: CacheQuery, now: float) -> Hit | None:
-        hit = _find(store, query, self._settings.threshold, now)
-        return None if hit is None else replace(hit, epoch=self._epoch)
-
-    def _delete(self, store: CacheStore, selection: Selection) -> int:
-        try:
-            return store.delete(selection)
-        finally:
-            self._purges.append((selection, time.time()))
-            self._epoch += 1
-
-    def _put(self, store: CacheStore, entry: CacheEntry) -> None:
-        if self._was_purged(entry):
-            return
-        store.put(entry)
-        surplus = store.count() - self._settings.max_entries
+    async def _make_room(self, store: CacheStore) -> None:
+        bound = self._settings.max_entries
+        surplus = await store.count() - bound
         if surplus > 0:
-            store.delete_oldest(surplus + int(self._settings.max_entries * EVICTION_SLACK))
+            evicted = surplus + int(bound * EVICTION_SLACK)
+            await store.delete_oldest(evicted)
+            surplus -= evicted
+        self._room = -surplus
 
     def _was_purged(self, entry: CacheEntry) -> bool:
-        """Made before a purge that meant it, and still on its way from a gateway when that ran."""
+        """Made before a purge that meant it: still on its way from a gateway when that ran, or from here to
+        the store in a write that was given up."""
         return any(entry.created_at <= when and what.fits(entry) for what, when in self._purges)
 
     async def _sweep_forever(self) -> None:
@@ -134,24 +149,35 @@ class SemanticCache:
         while True:
             await asyncio.sleep(SWEEP_PERIOD_S if self._store is not None else self._reopen_s)
             if self._store is None:
-                self._store = self._try_open()
+                self._store = await self._try_open()
                 continue
             try:
-                await self._run(lambda store: store.delete_expired(time.time()))
+                await self._store.delete_expired(time.time())
             except StoreError as error:
                 logger.warning("cache sweep failed: %s", error)
+            self._room = 0  # others may write to the same server
 
+    async def _find(self, query: CacheQuery, now: float) -> Hit | None:
+        store = self._opened()
+        same = await store.get(query.entry_id)
+        if same is not None and same.is_fresh(now, query.max_age_s):
+            return Hit(same)
+        if query.vector is None:
+            return None
+        oldest = 0.0 if query.max_age_s is None else now - query.max_age_s
+        near = await store.nearest(query.partition, query.vector, now, oldest, CANDIDATES)
+        return self._first_that_answers(query, near)
 
-def _find(store: CacheStore, query: CacheQuery, default_threshold: float, now: float) -> Hit | None:
-    same = store.get(query.entry_id)
-    if same is not None and same.is_fresh(now, query.max_age_s):
-        return Hit(same)
-    if query.vector is None:
+    def _first_that_answers(self, query: CacheQuery, near: Sequence[Match]) -> Hit | None:
+        """The nearest entry that the decision lets answer; for the nearest of those refused, its reason is
+        counted."""
+        question = self._decision.read(query.text)
+        reasons = []
+        for match in near:
+            candidate = self._decision.read(match.entry.text)
+            verdict = self._decision.judge(question, candidate, match.similarity, query.threshold)
+            if verdict.reason is None:
+                return Hit(match.entry, match.similarity, score=verdict.scores.get("verifier"))
+            reasons.append(verdict.reason)
+        self._refused.update(reasons[:1])
         return None
-    oldest = 0.0 if query.max_age_s is None else now - query.max_age_s
-    near = store.nearest(query.partition, query.vector, now, oldest)
-    if near is None:
-        return None
-    threshold = default_threshold if query.threshold is None else query.threshold
-    reason = refusal(Evidence(query.text, near.entry.text, near.similarity, threshold))
-    return Hit(near.entry, near.similarity) if reason is None else None

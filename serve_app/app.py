@@ -1,7 +1,7 @@
 """The graph. This is the only place where deployments are wired and wrapped.
 
     client ─► Gateway ─┬─► Embedder ◄── SemanticCache (asks for its dimension)
-                       ├─► SemanticCache ─► Qdrant, embedded
+                       ├─► SemanticCache ─► Qdrant, embedded or a server
                        ├─► Engine × replicas, one deployment per model (HTTP; Ray only for control)
                        └─► external upstreams (HTTP)
 
@@ -157,7 +157,7 @@ def _semantic_cache(settings: Settings, embedder: serve.Application | None) -> s
     return _deployment(
         SemanticCache,
         name="SemanticCache",
-        num_replicas=1,  # the embedded store is one folder, open in one process
+        num_replicas=1,  # one process owns the epochs and purges, and the embedded store is one folder
         max_ongoing_requests=CONTROL_MAX_ONGOING,
         ray_actor_options={"num_cpus": settings.cache.num_cpus},
     ).bind(settings.cache, embedder)

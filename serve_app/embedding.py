@@ -8,17 +8,28 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class EmbedderInfo:
     """``name`` identifies the weights: vectors of two names are never compared. ``max_tokens`` is the
-    longest input that is read whole."""
+    longest input that is read whole. ``source`` is where the model comes from, as in the settings."""
 
     name: str
     dimension: int
     max_tokens: int
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """One text's unit vector (float32 bytes), and its length in tokens before any truncation."""
+    """One text's unit vector (float32 bytes), and its length in tokens before any truncation.
+
+    ``truncated``: the model read only the beginning. ``unknown``: tokens that the model has no word for
+    (emoji, a run of more than a hundred letters); texts that differ in nothing else have the same vector.
+    """
 
     vector: bytes
     tokens: int
     truncated: bool
+    unknown: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """The vector stands for all of the text."""
+        return not self.truncated and self.unknown == 0

@@ -8,6 +8,8 @@ from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
 
+import msgspec
+
 from deployments.gateway.cache_client import CacheClient
 from deployments.gateway.http import Exchange
 from deployments.gateway.services import Services
@@ -57,6 +59,36 @@ class Admin:
         except CALL_ERRORS as error:
             raise CacheUnavailable(f"The cache did not answer: {type(error).__name__}.") from error
         await exchange.respond_json(answer)
+
+    async def feedback(self, exchange: Exchange) -> None:
+        """``POST {"entry": id, "right": bool}``: what a person says of a semantic hit. An entry that answered
+        wrongly is dropped everywhere before this is answered."""
+        self._services.identify_admin(exchange)
+        cache = self._services.cache
+        if cache is None:
+            raise NotFound("No cache is configured.", code="no_cache")
+        entry_id, right = _report(await exchange.read_body(self._services.settings.limits.max_body_bytes))
+        try:
+            dropped = await cache.feedback(entry_id, right)
+        except CALL_ERRORS as error:
+            raise CacheUnavailable(f"The cache did not answer: {type(error).__name__}.") from error
+        await exchange.respond_json({"entry": str(entry_id), "right": right, "dropped": dropped})
+
+
+class _Report(msgspec.Struct, forbid_unknown_fields=True):
+    entry: UUID
+    right: bool
+
+
+def _report(body: bytes) -> tuple[UUID, bool]:
+    """Raises:
+    BadRequest: the body is no report; the message says what is wrong and where.
+    """
+    try:
+        report = msgspec.json.decode(body, type=_Report)
+    except msgspec.DecodeError as error:
+        raise BadRequest(f'Expected {{"entry": "<x-cache-entry>", "right": true|false}}: {error}.') from error
+    return report.entry, report.right
 
 
 async def _administer(cache: CacheClient, method: str, selection: Selection | None) -> dict[str, Any]:

@@ -124,6 +124,7 @@ def _paths(services: Services, dispatcher: Dispatcher, tracer: RequestTracer | N
     paths.add("/health", ("GET",), catalogue.health)
     paths.add("/ready", ("GET",), catalogue.ready)
     paths.add("/admin/cache", ("GET", "DELETE"), admin.cache)
+    paths.add("/admin/cache/feedback", ("POST",), admin.feedback)
     paths.add("/admin/fleet", ("GET",), admin.fleet)
     paths.add("/admin/latency", ("GET",), admin.latency)
     paths.add("/admin/traffic", ("GET",), admin.traffic)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from ray.serve.handle import DeploymentHandle
 
@@ -42,6 +43,8 @@ class CacheCounters:
     failures: int = 0
     stored: int = 0
     dropped: int = 0
+    reported_right: int = 0
+    reported_wrong: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,14 @@ class CacheClient:
         self._exact.remove(selection)
         return deleted
 
+    async def feedback(self, entry_id: UUID, right: bool) -> int:
+        """A person's word on a semantic hit. A wrong one drops the entry; returns how many were dropped."""
+        if right:
+            self.counters.reported_right += 1
+            return 0
+        self.counters.reported_wrong += 1
+        return await self.delete(Selection(entry_id=entry_id))
+
     async def stats(self) -> CacheStats:
         stats: CacheStats = await self._cache.stats.remote()
         return stats
@@ -169,10 +180,10 @@ class CacheClient:
         return hit
 
     async def _embed(self, text: str) -> bytes | None:
-        """``None`` for a text that the embedder cannot read whole: its vector would stand for its
-        beginning only, and two long texts with one beginning would look the same."""
+        """``None`` for a text that the embedder cannot read whole: two texts that differ only in what it did
+        not read would look the same."""
         found: list[Embedding] = await self._embedder.embed.remote([text])
-        return None if found[0].truncated else found[0].vector
+        return found[0].vector if found[0].is_whole else None
 
     def _entry(self, key: CacheKey, controls: CacheControls, answer: Answer, now: float) -> CacheEntry:
         ttl_s = self._settings.ttl_s if controls.ttl_s is None else controls.ttl_s

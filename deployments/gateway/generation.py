@@ -278,4 +278,7 @@ def _hit_headers(hit: Hit, exchange: Exchange) -> dict[str, str]:
     headers = {"x-cache": hit.kind, "x-cache-age": age, "x-served-by": "cache"}
     if hit.similarity is not None:
         headers["x-cache-similarity"] = f"{hit.similarity:.4f}"
+        headers["x-cache-entry"] = str(hit.entry.entry_id)
+    if hit.score is not None:
+        headers["x-cache-score"] = f"{hit.score:.3f}"
     return headers | {"server-timing": exchange.timeline.server_timing()}

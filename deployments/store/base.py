@@ -22,41 +22,45 @@ class Match:
 
 
 class CacheStore(Protocol):
-    """Entries by id, and by nearness inside a partition. Calls block; one thread uses a store at a time.
+    """Entries by id, and by nearness inside a partition. Calls may run at the same time; what a call wrote
+    is seen by every call that begins after it returned.
 
-    Every method may raise :class:`StoreError`.
+    Every method may raise :class:`StoreError`. A call that failed or was cancelled may have happened.
     """
 
     @property
     def location(self) -> str:
         """The folder or address, for messages."""
 
-    def get(self, entry_id: UUID) -> CacheEntry | None:
+    async def get(self, entry_id: UUID) -> CacheEntry | None:
         """The entry with this id, expired or not."""
 
-    def nearest(self, partition: str, vector: bytes, now: float, oldest: float) -> Match | None:
-        """The nearest entry of the partition that expires after ``now`` and was made after ``oldest``.
+    async def nearest(
+        self, partition: str, vector: bytes, now: float, oldest: float, limit: int
+    ) -> list[Match]:
+        """At most ``limit`` entries of the partition that expire after ``now`` and were not made before
+        ``oldest`` (Unix seconds), the nearest first.
 
         ``vector`` is float32 bytes of the store's dimension.
         """
 
-    def put(self, entry: CacheEntry) -> None:
+    async def put(self, entry: CacheEntry) -> None:
         """Insert, or replace the entry with the same id."""
 
-    def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
+    async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         """At most ``limit`` entries that fit, in no fixed order."""
 
-    def delete(self, selection: Selection) -> int:
+    async def delete(self, selection: Selection) -> int:
         """Remove what fits; returns how many entries went."""
 
-    def delete_expired(self, now: float) -> int:
-        """Remove what expired before ``now``; returns how many entries went."""
+    async def delete_expired(self, now: float) -> int:
+        """Remove what expired at ``now`` or before; returns how many entries went."""
 
-    def delete_oldest(self, count: int) -> None:
+    async def delete_oldest(self, count: int) -> None:
         """Remove the ``count`` entries that were made first."""
 
-    def count(self) -> int:
-        """How many entries there are, expired ones included."""
+    async def count(self) -> int:
+        """How many entries there are, expired ones included. A server that optimises may be a little off."""
 
-    def close(self) -> None:
-        """Flush and release the folder."""
+    async def close(self) -> None:
+        """Flush and release the folder or the connections. A second call does nothing."""

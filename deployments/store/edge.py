@@ -6,170 +6,205 @@ embedder has a folder of its own, so that vectors of two models are never compar
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
-import numpy as np
 import qdrant_edge as qe
 
 from deployments.store.base import Match, StoreError
+from deployments.store.payload import (
+    KEYWORDS,
+    NUMBERS,
+    TENANT_KEY,
+    entries_of,
+    entry_of,
+    floats,
+    generation,
+    matches_of,
+    payload_of,
+)
 from serve_app.cache.entry import CacheEntry, Selection
-from serve_app.openai.answers import decode_answer, encode_answer
 
-SCHEMA_VERSION = 1
-"""Part of the folder's name: entries of another layout are left alone, never misread."""
+T = TypeVar("T")
 
 BATCH = 1000
 
 
 class EdgeStore:
-    """A :class:`~deployments.store.base.CacheStore` on one ``EdgeShard``."""
+    """A :class:`~deployments.store.base.CacheStore` on one shard, called on a thread of its own: the
+    engine's calls block, and are made one after the other."""
 
-    def __init__(self, shard: qe.EdgeShard, path: Path) -> None:
+    def __init__(self, shard: Shard, path: Path, thread: ThreadPoolExecutor) -> None:
         self._shard = shard
         self._path = path
+        self._thread = thread
+        self._is_open = True
 
     @classmethod
-    def open(cls, folder: str, dimension: int, embedder: str) -> EdgeStore:
+    async def open(cls, folder: str, dimension: int, embedder: str) -> EdgeStore:
         """Open or make the shard for ``embedder`` under ``folder``.
 
         Raises:
             StoreError: the folder is locked by another process, unreadable or damaged.
         """
-        name = hashlib.sha256(f"{embedder}:{dimension}".encode()).hexdigest()[:12]
-        path = Path(folder).expanduser() / f"v{SCHEMA_VERSION}-{name}"
-        with _translated(path):
-            if (path / "edge_config.json").exists():
-                return cls(qe.EdgeShard.load(str(path)), path)
-            path.mkdir(parents=True, exist_ok=True)
-            vectors = qe.EdgeVectorParams(size=dimension, distance=qe.Distance.Cosine)
-            shard = qe.EdgeShard.create(str(path), qe.EdgeConfig(vectors=vectors))
-            for field, schema in _indexes().items():
-                shard.update(qe.UpdateOperation.create_field_index(field, schema))
-            return cls(shard, path)
+        path = _path(folder, embedder, dimension)
+        thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cache-store")
+        try:
+            return cls(await _run(thread, path, partial(_open, path, dimension)), path, thread)
+        except BaseException:
+            thread.shutdown(wait=False)
+            raise
 
     @property
     def location(self) -> str:
         return str(self._path)
 
-    def get(self, entry_id: UUID) -> CacheEntry | None:
-        with _translated(self._path):
-            records = self._shard.retrieve([entry_id], with_payload=True, with_vector=False)
-            return _entry(entry_id, records[0].payload) if records else None
+    async def get(self, entry_id: UUID) -> CacheEntry | None:
+        return await self._call(partial(self._shard.get, entry_id))
 
-    def nearest(self, partition: str, vector: bytes, now: float, oldest: float) -> Match | None:
+    async def nearest(
+        self, partition: str, vector: bytes, now: float, oldest: float, limit: int
+    ) -> list[Match]:
+        return await self._call(partial(self._shard.nearest, partition, vector, now, oldest, limit))
+
+    async def put(self, entry: CacheEntry) -> None:
+        await self._call(partial(self._shard.put, entry))
+
+    async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
+        return await self._call(partial(self._shard.select, selection, limit))
+
+    async def delete(self, selection: Selection) -> int:
+        return await self._call(partial(self._shard.delete, _filter(selection)))
+
+    async def delete_expired(self, now: float) -> int:
+        expired = qe.Filter(must=[qe.FieldCondition("expires_at", range=qe.RangeFloat(lte=now))])
+        return await self._call(partial(self._shard.delete, expired))
+
+    async def delete_oldest(self, count: int) -> None:
+        await self._call(partial(self._shard.delete_oldest, count))
+
+    async def count(self) -> int:
+        return await self._call(self._shard.count)
+
+    async def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            await _run(self._thread, self._path, self._shard.close)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        if not self._is_open:
+            raise StoreError(f"cache store {self._path}: closed")
+        return await _run(self._thread, self._path, work)
+
+
+class Shard:
+    """The engine's blocking calls, in the cache's terms. One thread at a time; raises what it likes."""
+
+    def __init__(self, engine: qe.EdgeShard) -> None:
+        self._engine = engine
+
+    def get(self, entry_id: UUID) -> CacheEntry | None:
+        records = self._engine.retrieve([entry_id], with_payload=True, with_vector=False)
+        return entry_of(entry_id, records[0].payload) if records else None
+
+    def nearest(self, partition: str, vector: bytes, now: float, oldest: float, limit: int) -> list[Match]:
         conditions: list[Any] = [
-            _equals("partition", partition),
+            _equals(TENANT_KEY, partition),
             qe.FieldCondition("expires_at", range=qe.RangeFloat(gt=now)),
             qe.FieldCondition("created_at", range=qe.RangeFloat(gte=oldest)),
         ]
         request = qe.SearchRequest(
-            qe.Query.Nearest(_floats(vector)), 1, filter=qe.Filter(must=conditions), with_payload=True
+            qe.Query.Nearest(floats(vector)), limit, filter=qe.Filter(must=conditions), with_payload=True
         )
-        with _translated(self._path):
-            found = self._shard.search(request)
-            if not found:
-                return None
-            return Match(_entry(found[0].id, found[0].payload), found[0].score)
+        return matches_of(self._engine.search(request))
 
     def put(self, entry: CacheEntry) -> None:
-        vector: Any = {} if entry.vector is None else _floats(entry.vector)
-        point = qe.Point(entry.entry_id, vector, _payload(entry))
-        with _translated(self._path):
-            self._shard.update(qe.UpdateOperation.upsert_points([point]))
+        vector: Any = {} if entry.vector is None else floats(entry.vector)
+        point = qe.Point(entry.entry_id, vector, payload_of(entry))
+        self._engine.update(qe.UpdateOperation.upsert_points([point]))
 
     def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         request = qe.ScrollRequest(limit=limit, filter=_filter(selection), with_payload=True)
-        with _translated(self._path):
-            records, _ = self._shard.scroll(request)
-            return [_entry(record.id, record.payload) for record in records]
+        records, _ = self._engine.scroll(request)
+        return entries_of(records)
 
-    def delete(self, selection: Selection) -> int:
-        return self._delete(_filter(selection))
-
-    def delete_expired(self, now: float) -> int:
-        return self._delete(qe.Filter(must=[qe.FieldCondition("expires_at", range=qe.RangeFloat(lte=now))]))
+    def delete(self, condition: qe.Filter) -> int:
+        doomed = int(self._engine.count(qe.CountRequest(exact=True, filter=condition)))
+        if doomed:
+            self._engine.update(qe.UpdateOperation.delete_points_by_filter(condition))
+        return doomed
 
     def delete_oldest(self, count: int) -> None:
-        with _translated(self._path):
-            while count > 0:
-                request = qe.ScrollRequest(limit=min(count, BATCH), order_by=qe.OrderBy("created_at"))
-                records, _ = self._shard.scroll(request)
-                if not records:
-                    return
-                self._shard.update(qe.UpdateOperation.delete_points([record.id for record in records]))
-                count -= len(records)
+        while count > 0:
+            request = qe.ScrollRequest(limit=min(count, BATCH), order_by=qe.OrderBy("created_at"))
+            records, _ = self._engine.scroll(request)
+            if not records:
+                return
+            self._engine.update(qe.UpdateOperation.delete_points([record.id for record in records]))
+            count -= len(records)
 
     def count(self) -> int:
-        with _translated(self._path):
-            return int(self._shard.count(qe.CountRequest(exact=True)))
+        # Without a filter the engine's estimate is its own tally; an exact count walks all ids.
+        return int(self._engine.count(qe.CountRequest(exact=False)))
 
     def close(self) -> None:
-        with _translated(self._path):
-            self._shard.flush()
-            self._shard.close()
-
-    def _delete(self, condition: qe.Filter) -> int:
-        with _translated(self._path):
-            doomed = int(self._shard.count(qe.CountRequest(exact=True, filter=condition)))
-            if doomed:
-                self._shard.update(qe.UpdateOperation.delete_points_by_filter(condition))
-            return doomed
+        self._engine.flush()
+        self._engine.close()
 
 
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    """The engine raises bare ``Exception``; this is the one place that turns it into ours."""
+def _path(folder: str, embedder: str, dimension: int) -> Path:
+    return Path(folder).expanduser() / generation(embedder, dimension)
+
+
+def _open(path: Path, dimension: int) -> Shard:
+    if not path.exists():
+        _make(path, dimension)
+    return Shard(qe.EdgeShard.load(str(path)))
+
+
+def _make(path: Path, dimension: int) -> None:
+    """Under another name first: a process that is killed here leaves no half-made shard in its place."""
+    unfinished = path.with_name(f"{path.name}.new")
+    if unfinished.exists():
+        shutil.rmtree(unfinished)
+    unfinished.mkdir(parents=True)
+    vectors = qe.EdgeVectorParams(size=dimension, distance=qe.Distance.Cosine)
+    engine = qe.EdgeShard.create(str(unfinished), qe.EdgeConfig(vectors=vectors))
+    for field, schema in _indexes().items():
+        engine.update(qe.UpdateOperation.create_field_index(field, schema))
+    Shard(engine).close()
+    unfinished.rename(path)
+
+
+async def _run(thread: ThreadPoolExecutor, path: Path, work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(thread, _translated, path, work)
+
+
+def _translated(path: Path, work: Callable[[], T]) -> T:
+    """The engine raises bare ``Exception``, and its panics are not even that; this is the one place that
+    turns them into ours."""
     try:
-        yield
-    except StoreError:
-        raise
-    except Exception as error:
+        return work()
+    except BaseException as error:  # on the store's thread: nothing else is raised here
         raise StoreError(f"cache store {path}: {error}") from error
 
 
 def _indexes() -> dict[str, Any]:
-    keyword, number = qe.PayloadSchemaType.Keyword, qe.PayloadSchemaType.Float
     return {
-        # Every search filters by partition: Qdrant groups such points on disk.
-        "partition": qe.KeywordIndexParams(is_tenant=True),
-        "tenant": keyword,
-        "model": keyword,
-        "tags": keyword,
-        "created_at": number,
-        "expires_at": number,
+        TENANT_KEY: qe.KeywordIndexParams(is_tenant=True),
+        **dict.fromkeys(KEYWORDS, qe.PayloadSchemaType.Keyword),
+        **dict.fromkeys(NUMBERS, qe.PayloadSchemaType.Float),
     }
-
-
-def _payload(entry: CacheEntry) -> dict[str, Any]:
-    return {
-        "tenant": entry.tenant,
-        "model": entry.model,
-        "partition": entry.partition,
-        "text": entry.text,
-        "answer": encode_answer(entry.answer).decode(),
-        "created_at": entry.created_at,
-        "expires_at": entry.expires_at,
-        "tags": list(entry.tags),
-    }
-
-
-def _entry(entry_id: Any, payload: Any) -> CacheEntry:
-    return CacheEntry(
-        entry_id=UUID(str(entry_id)),
-        tenant=payload["tenant"],
-        model=payload["model"],
-        partition=payload["partition"],
-        text=payload["text"],
-        answer=decode_answer(payload["answer"]),
-        created_at=payload["created_at"],
-        expires_at=payload["expires_at"],
-        tags=tuple(payload["tags"]),
-    )
 
 
 def _filter(selection: Selection) -> qe.Filter:
@@ -182,8 +217,3 @@ def _filter(selection: Selection) -> qe.Filter:
 
 def _equals(field: str, value: str) -> qe.FieldCondition:
     return qe.FieldCondition(field, match=qe.MatchValue(value))
-
-
-def _floats(vector: bytes) -> list[float]:
-    floats: list[float] = np.frombuffer(vector, dtype=np.float32).tolist()
-    return floats

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from serve_app.openai.answers import Answer
@@ -34,12 +35,14 @@ class CacheEntry:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An entry that answers a request; ``similarity`` is the cosine on a semantic hit, ``epoch`` the store's
-    when it was found."""
+    """An entry that answers a request; ``similarity`` is the cosine on a semantic hit, ``score`` the
+    verifier's probability that the answer serves (where one was asked), ``epoch`` the store's when it was
+    found."""
 
     entry: CacheEntry
     similarity: float | None = None
     epoch: int = 0
+    score: float | None = None
 
     @property
     def kind(self) -> str:
@@ -81,9 +84,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """``epoch`` rises with every purge: a gateway that sees a new one drops what it holds in memory."""
+    """``epoch`` rises with every purge: a gateway that sees a new one drops what it holds in memory.
+    ``refused`` counts near entries that were not given, by the reason (see ``serve_app/cache/decision``)."""
 
     entries: int
     epoch: int
     path: str
     error: str | None = None
+    refused: Mapping[str, int] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from serve_app.settings.cache import CacheSettings
 from serve_app.settings.engine import AutoscalingSettings, EngineSettings, SpeculationSettings
 from serve_app.settings.load import check_exposure, load_file, parse_args
 from serve_app.settings.model import HedgeSettings, ModelSettings
+from serve_app.settings.qdrant import QdrantSettings
 from serve_app.settings.root import (
     EmbedderSettings,
     GatewaySettings,
@@ -26,6 +27,7 @@ __all__ = [
     "KeySettings",
     "LimitSettings",
     "ModelSettings",
+    "QdrantSettings",
     "Settings",
     "SpeculationSettings",
     "UpstreamSettings",

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from serve_app.settings.base import Frozen
+from serve_app.settings.qdrant import QdrantSettings
+
+Strictness = Literal["default", "strict", "similarity"]
 
 
 class CacheSettings(Frozen):
     """The exact and semantic tiers; see docs/architecture.md for what an entry is shared by."""
 
-    store: Literal["qdrant_edge"] = "qdrant_edge"
+    store: Literal["qdrant_edge", "qdrant"] = Field(
+        default="qdrant_edge", description="Embedded in a folder, or the server under `qdrant`."
+    )
+    qdrant: QdrantSettings | None = Field(default=None, description="The server, for `store: qdrant`.")
     path: str | None = Field(
         default=None, description="Folder of the store; default: `semantic-cache` in the cache folder."
     )
-    threshold: float = Field(
-        default=0.90,
+    decision: Strictness = Field(
+        default="default",
+        description="How sure a semantic hit must be; `similarity` is one cosine threshold and nothing else.",
+    )
+    threshold: float | None = Field(
+        default=None,
         ge=0,
         le=1,
-        description="Least cosine similarity of a semantic hit; belongs to the embedder.",
+        description="Least cosine similarity of a semantic hit; default: 0.75 before a verifier, else 0.90.",
     )
     ttl_s: float = Field(default=86_400.0, gt=0, description="Life of an entry, seconds.")
     max_entries: int = Field(default=100_000, ge=1)
@@ -36,3 +46,9 @@ class CacheSettings(Frozen):
     breaker_cooldown_s: float = Field(default=5.0, gt=0)
     write_queue: int = Field(default=256, ge=1, description="Answers waiting to be stored, per gateway.")
     num_cpus: float = Field(default=0.1, ge=0)
+
+    @model_validator(mode="after")
+    def _server_is_named(self) -> Self:
+        if (self.store == "qdrant") != (self.qdrant is not None):
+            raise ValueError("`qdrant` (a server) goes with `store: qdrant`, and only with it")
+        return self

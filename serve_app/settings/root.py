@@ -77,13 +77,26 @@ class EmbedderSettings(Frozen):
 
     id: str = Field(min_length=1, description="The name clients use in `model`.")
     source: str = Field(min_length=1)
+    backend: Literal["torch", "onnx"] = Field(
+        default="torch",
+        description="`onnx` is the faster one on a CPU; it needs the packages of the `onnx` extra.",
+    )
     device: Literal["cpu", "cuda"] = "cpu"
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"
     max_batch_size: int = Field(default=32, ge=1)
     batch_wait_ms: float = Field(default=0.0, ge=0, description="How long a first text waits for company.")
-    threads: int = Field(default=2, ge=1, description="torch threads of a CPU embedder.")
+    threads: int = Field(default=2, ge=1, description="Threads of a CPU embedder.")
+    recent_texts: int = Field(default=4096, ge=0, description="Embeddings that each replica remembers.")
     replicas: int = Field(default=1, ge=1)
     num_cpus: float = Field(default=0.2, ge=0)
+
+    @model_validator(mode="after")
+    def _backend_has_dtype(self) -> Self:
+        if self.backend == "onnx" and (self.device != "cpu" or self.dtype not in ("float32", "int8")):
+            raise ValueError("backend onnx runs on device cpu with dtype float32 or int8")
+        if self.backend == "torch" and self.dtype == "int8":
+            raise ValueError("dtype int8 needs backend onnx")
+        return self
 
 
 class Settings(Frozen):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 from support.graph import eventually
+from support.qdrant_rest import Fault, QdrantRest
 
 from deployments.semantic_cache import SemanticCache
 from deployments.store import StoreError
@@ -20,6 +23,7 @@ from serve_app.cache.entry import CacheEntry, CacheQuery, Selection
 from serve_app.embedding import EmbedderInfo
 from serve_app.openai.answers import Answer, Usage
 from serve_app.settings import CacheSettings
+from serve_app.settings.qdrant import QdrantSettings
 
 DIMENSION = 4
 INFO = EmbedderInfo("test", DIMENSION, 256)
@@ -49,7 +53,8 @@ async def open_cache(path: Path, *, reopen_s: float = 60.0, **settings: Any) -> 
     cache = PlainCache.__new__(PlainCache)
     handle: Any = EmbedderHandle()
     # As Serve does.
-    await cache.__init__(CacheSettings(path=str(path), **settings), handle, reopen_s)  # type: ignore[misc]
+    values = CacheSettings(path=str(path), decision="similarity", **settings)
+    await cache.__init__(values, handle, reopen_s)  # type: ignore[misc]
     return cache
 
 
@@ -122,13 +127,13 @@ async def test_the_oldest_entries_make_room(tmp_path: Path) -> None:
 
 
 async def test_a_store_that_another_process_holds_is_opened_once_it_is_free(tmp_path: Path) -> None:
-    holder = EdgeStore.open(str(tmp_path), DIMENSION, INFO.name)
+    holder = await EdgeStore.open(str(tmp_path), DIMENSION, INFO.name)
     cache = await open_cache(tmp_path, reopen_s=0.05)
     stored = entry()
     with pytest.raises(StoreError, match=str(tmp_path)):
         await cache.put(stored)
     assert str(tmp_path) in ((await cache.stats()).error or "")
-    holder.close()
+    await holder.close()
 
     async def is_open() -> bool:
         return (await cache.stats()).error is None
@@ -137,3 +142,105 @@ async def test_a_store_that_another_process_holds_is_opened_once_it_is_free(tmp_
     await cache.put(stored)
     assert await cache.look_up(query(stored)) is not None
     await cache.close()
+
+
+@asynccontextmanager
+async def server_cache(folder: Path, **settings: Any) -> AsyncIterator[tuple[SemanticCache, QdrantRest]]:
+    """A cache on a server that can be told to fail."""
+    server = QdrantRest(folder / "qdrant")
+    await server.start()
+    cache = PlainCache.__new__(PlainCache)
+    handle: Any = EmbedderHandle()
+    values = CacheSettings(
+        store="qdrant", decision="similarity", qdrant=QdrantSettings(url=server.url, **settings)
+    )
+    await cache.__init__(values, handle, 60.0)  # type: ignore[misc]
+    try:
+        yield cache, server
+    finally:
+        await cache.close()
+        await server.close()
+
+
+async def test_a_server_holds_the_cache_as_the_folder_does(tmp_path: Path) -> None:
+    async with server_cache(tmp_path, timeout_s=30.0) as (cache, server):
+        stored = entry()
+        await cache.put(stored)
+        near = CacheQuery(uuid4(), "p", "other words", (NEAR / np.linalg.norm(NEAR)).tobytes())
+        hit = await cache.look_up(near)
+        assert hit is not None
+        assert hit.kind == "semantic"
+        stats = await cache.stats()
+        assert stats.entries == 1
+        assert stats.path.startswith(server.url)
+        assert await cache.delete(Selection(tag="red")) == 1
+        assert await cache.look_up(query(stored)) is None
+
+
+async def test_the_next_candidate_answers_when_the_nearest_must_not(cache: SemanticCache) -> None:
+    wordless, next_one = entry(text="…"), entry(vector=(NEAR / np.linalg.norm(NEAR)).tobytes())
+    for stored in (wordless, next_one):
+        await cache.put(stored)
+    hit = await cache.look_up(CacheQuery(uuid4(), "p", "words", VECTOR))
+    assert hit is not None
+    assert hit.entry.entry_id == next_one.entry_id
+
+
+async def test_look_ups_do_not_wait_for_a_write(tmp_path: Path) -> None:
+    async with server_cache(tmp_path, timeout_s=30.0) as (cache, server):
+        stored = entry()
+        await cache.put(stored)
+        server.fault, server.fault_path = Fault.HANG, "/points/delete"
+        purge = asyncio.create_task(cache.delete(Selection(tag="red")))
+        await server.hanging.wait()
+        before = await cache.look_up(query(stored))
+        assert before is not None
+        server.let()
+        assert await purge == 1
+        assert before.epoch < (await cache.stats()).epoch
+
+
+async def test_a_look_up_that_a_purge_overtakes_finds_nothing(tmp_path: Path) -> None:
+    async with server_cache(tmp_path, timeout_s=30.0) as (cache, server):
+        stored = entry()
+        await cache.put(stored)
+        server.fault, server.fault_path = Fault.LATE, "/points"
+        look_up = asyncio.create_task(cache.look_up(query(stored)))
+        await server.hanging.wait()
+        server.fault = None
+        await cache.delete(Selection(tag="red"))
+        server.let()
+        assert await look_up is None
+
+
+async def test_a_write_that_was_given_up_and_is_done_after_a_purge_is_not_found(tmp_path: Path) -> None:
+    async with server_cache(tmp_path, timeout_s=0.5) as (cache, server):
+        stored = entry()
+        server.fault, server.fault_path = Fault.HANG, "/points"
+        with pytest.raises(StoreError, match="no answer"):
+            await cache.put(stored)
+        server.fault = None
+        await cache.delete(Selection(tag="red"))
+        server.let()
+
+        async def is_written() -> bool:
+            return (await cache.stats()).entries == 1
+
+        assert await eventually(is_written, within_s=10)
+        assert await cache.look_up(query(stored)) is None
+        assert await cache.look_up(CacheQuery(uuid4(), "p", "words", VECTOR)) is None
+
+
+async def test_a_purge_is_known_though_the_store_failed(tmp_path: Path) -> None:
+    async with server_cache(tmp_path, timeout_s=30.0) as (cache, server):
+        stored = entry()
+        await cache.put(stored)
+        before = (await cache.stats()).epoch
+        server.fault = Fault.ERROR
+        with pytest.raises(StoreError):
+            await cache.delete(Selection(tag="red"))
+        stats = await cache.stats()
+        assert stats.epoch > before
+        assert "broken on purpose" in (stats.error or "")
+        server.fault = None
+        assert await cache.look_up(query(stored)) is None

@@ -130,7 +130,8 @@ class LocalCache:
 async def local_cache(folder: Path, **settings: Any) -> AsyncIterator[LocalCache]:
     """``settings`` are the cache's. Its look-ups may take seconds unless told otherwise, so that a busy
     machine makes no misses."""
-    values = {"lookup_budget_ms": 5_000.0, "path": str(folder / "store"), **settings}
+    near = {"decision": "similarity"}  # its texts are alike by their words alone: a guard would object
+    values = {"lookup_budget_ms": 5_000.0, "path": str(folder / "store"), **near, **settings}
     embedder = LocalHandle(WordEmbedder())
     cache = PlainCache.__new__(PlainCache)
     # As Serve does.

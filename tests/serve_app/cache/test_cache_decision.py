@@ -6,19 +6,38 @@ import math
 
 import pytest
 
-from serve_app.cache.decision import STEPS, Evidence, refusal
+from serve_app.cache.decision import Decision, Finding, Pair, Verdict, guarded, similarity_only
+from serve_app.cache.decision.steps import HasWords, SimilarEnough
+from serve_app.cache.guards.lists import load_word_lists
+from serve_app.cache.guards.registry import Guards
+
+PLAIN = Decision((SimilarEnough(), HasWords()), 0.9)
 
 
-def evidence(text: str = "hi", similarity: float = 0.95, threshold: float = 0.9) -> Evidence:
-    return Evidence(text, "hello", similarity, threshold)
+class Objects:
+    """A step of its own, which also measures."""
+
+    name = "always"
+
+    def __call__(self, pair: Pair) -> Finding:
+        return Finding(self.name, 0.25)
 
 
-def objects(seen: Evidence) -> str | None:
-    return "always"
+class Measures:
+    name = "measured"
+
+    def __call__(self, pair: Pair) -> Finding:
+        return Finding(score=0.75)
 
 
-def agrees(seen: Evidence) -> str | None:
-    return None
+def judge(
+    decision: Decision = PLAIN,
+    text: str = "hi",
+    candidate: str = "hello",
+    similarity: float = 0.95,
+    threshold: float | None = None,
+) -> Verdict:
+    return decision.judge(decision.read(text), decision.read(candidate), similarity, threshold)
 
 
 @pytest.mark.parametrize(
@@ -33,30 +52,49 @@ def agrees(seen: Evidence) -> str | None:
         (1.0, 1.0, None),
         (0.9999, 1.0, "similarity"),
         (math.nan, 0.0, "similarity"),
+        (0.89, None, "similarity"),
+        (0.91, None, None),
     ],
 )
 def test_a_candidate_must_reach_the_threshold(
-    similarity: float, threshold: float, reason: str | None
+    similarity: float, threshold: float | None, reason: str | None
 ) -> None:
-    assert refusal(evidence(similarity=similarity, threshold=threshold)) == reason
+    verdict = judge(similarity=similarity, threshold=threshold)
+    assert (verdict.reason, verdict.hit) == (reason, reason is None)
 
 
 @pytest.mark.parametrize("text", ["", " ", "?!", "...", "👍", "\n---\n", "¿?"])
 def test_a_text_without_words_is_like_no_other(text: str) -> None:
-    assert refusal(evidence(text, similarity=1.0)) == "no_words"
+    assert judge(text=text, similarity=1.0).reason == "no_words"
+    assert judge(candidate=text, similarity=1.0).reason == "no_words"
 
 
 @pytest.mark.parametrize("text", ["a", "7", "東", "é", "?x?", "½"])
 def test_one_letter_or_digit_of_any_script_makes_a_text(text: str) -> None:
-    assert refusal(evidence(text)) is None
+    assert judge(text=text).hit
 
 
 def test_the_first_objection_is_the_reason() -> None:
-    assert refusal(evidence("?!", similarity=0.1)) == "similarity"
-    assert refusal(evidence("?!", similarity=0.1), (*reversed(STEPS),)) == "no_words"
+    assert judge(text="?!", similarity=0.1).reason == "similarity"
+    assert judge(Decision((HasWords(), SimilarEnough()), 0.9), "?!", similarity=0.1).reason == "no_words"
 
 
 def test_steps_can_be_added_without_a_change_to_the_decision() -> None:
-    assert refusal(evidence(), (*STEPS, objects)) == "always"
-    assert refusal(evidence(), (agrees, agrees)) is None
-    assert refusal(evidence(), ()) is None
+    verdict = judge(Decision((SimilarEnough(), Measures(), Objects()), 0.9))
+    assert verdict == Verdict("always", {"measured": 0.75, "always": 0.25})
+
+
+def test_no_step_after_an_objection_is_asked() -> None:
+    assert judge(Decision((Objects(), Measures()), 0.9)).scores == {"always": 0.25}
+
+
+def test_a_guards_objection_carries_its_own_name() -> None:
+    decision = guarded(Guards(load_word_lists()))
+    verdict = judge(decision, "How many legs has a spider got?", "How many legs has a spider not got?", 0.99)
+    assert verdict.reason == "negation"
+    assert judge(decision, "Pay 20 euros", "Pay 30 euros", 0.99).reason == "numbers"
+    assert judge(decision, "What's a spider?", "What is a spider?", 0.99).hit
+
+
+def test_one_cosine_threshold_is_fooled_by_what_a_guard_sees() -> None:
+    assert judge(similarity_only(), "Pay 20 euros", "Pay 30 euros", 0.99).hit

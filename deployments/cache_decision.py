@@ -1,0 +1,99 @@
+"""The decision that serves traffic, with what it reads from disk: word lists, verifier, token vectors.
+
+The embedder's token vectors are its input table. It is read from the model's own files, so that the cache
+needs no second copy of the model.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from safetensors import safe_open
+from tokenizers import Tokenizer
+
+from serve_app.cache.decision import Decision, guarded, similarity_only, verified
+from serve_app.cache.guards.lists import load_word_lists
+from serve_app.cache.guards.registry import Guards
+from serve_app.cache.verifier.library import find_verifier, function_words
+from serve_app.cache.verifier.words import Floats, WordReader
+from serve_app.model_store import ModelStore, default_cache_dir
+from serve_app.settings import CacheSettings
+from serve_app.settings.cache import Strictness
+
+logger = logging.getLogger("ray.serve")
+
+TABLE_NAMES = ("embeddings.word_embeddings.weight", "embed_tokens.weight", "wte.weight")
+"""How model families call their input vectors; the first suffix found is taken."""
+
+
+def open_decision(settings: CacheSettings, embedder: str) -> Decision:
+    """The decision that the settings ask for; ``embedder`` is its ``source``. Without a verifier for it, or
+    with one whose files are not on this node, the guards stand alone; the log says so."""
+    decision = _decision(settings.decision, embedder)
+    return decision if settings.threshold is None else decision.with_threshold(settings.threshold)
+
+
+def _decision(strictness: Strictness, embedder: str) -> Decision:
+    if strictness == "similarity":
+        return similarity_only()
+    guards = Guards(load_word_lists())
+    verifier = find_verifier(embedder, guards)
+    if verifier is None:
+        logger.warning("no verifier was trained for embedder %s: similarity and guards decide", embedder)
+        return guarded(guards)
+    try:
+        reader = open_word_reader(embedder)
+    except (OSError, LookupError, ValueError) as error:
+        logger.warning("the verifier for %s cannot run: %s; similarity and guards decide", embedder, error)
+        return guarded(guards)
+    return verified(guards, verifier, reader, verifier.card.thresholds[strictness])
+
+
+def open_word_reader(embedder: str) -> WordReader:
+    """Tokenizer and token vectors from the model's folder.
+
+    Raises:
+        OSError: the folder or a file of it is not there.
+        LookupError: none of its tensors is an input table.
+    """
+    folder = Path(ModelStore(default_cache_dir()).resolve(embedder))
+    if not folder.is_dir():
+        folder = _hub_folder(embedder)
+    if not (folder / "tokenizer.json").is_file():
+        raise FileNotFoundError(f"no tokenizer.json in {folder}")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return WordReader(cast("Any", tokenizer), _input_table(folder), function_words())
+
+
+def _hub_folder(embedder: str) -> Path:
+    """Where the hub client keeps what the embedder has loaded; nothing is downloaded here."""
+    from huggingface_hub import snapshot_download
+
+    return Path(snapshot_download(embedder, local_files_only=True))
+
+
+def _input_table(folder: Path) -> Floats:
+    """[vocabulary, d]"""
+    for path in _weight_files(folder):
+        with safe_open(path, framework="numpy") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - it is no dict
+                if name.endswith(TABLE_NAMES):
+                    return cast("Floats", tensors.get_tensor(name).astype(np.float32))
+    raise LookupError(f"no input vectors among the tensors of {folder}")
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """One file, or those of an index."""
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        named = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+        return [folder / name for name in sorted(set(named))]
+    if not (folder / "model.safetensors").is_file():
+        raise FileNotFoundError(f"no model.safetensors in {folder}")
+    return [folder / "model.safetensors"]

@@ -1,0 +1,35 @@
+"""The encoders by the name that ``embedder.backend`` uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from deployments.embedding.base import EncoderSpec, TextEncoder
+from serve_app.errors import SettingsError
+
+
+def open_encoder(backend: str, spec: EncoderSpec) -> TextEncoder:
+    """Open the encoder of that name; takes seconds.
+
+    Raises:
+        SettingsError: there is no such backend, it cannot run ``spec``, or what it needs is not installed.
+    """
+    opener = OPENERS.get(backend)
+    if opener is None:
+        raise SettingsError(f"embedder.backend = {backend!r}: expected one of: {', '.join(sorted(OPENERS))}")
+    return opener(spec)
+
+
+def _open_torch(spec: EncoderSpec) -> TextEncoder:
+    from deployments.embedding.torch_encoder import open_torch
+
+    return open_torch(spec)
+
+
+def _open_onnx(spec: EncoderSpec) -> TextEncoder:
+    from deployments.embedding.onnx_encoder import OnnxEncoder
+
+    return OnnxEncoder.open(spec)
+
+
+OPENERS: dict[str, Callable[[EncoderSpec], TextEncoder]] = {"onnx": _open_onnx, "torch": _open_torch}

@@ -1,0 +1,22 @@
+"""The learned bound: an entry answers only where it has been seen to be right often enough."""
+
+from serve_app.cache.bound.blocked import BlockedPairs, text_hash
+from serve_app.cache.bound.budget import ErrorBudget
+from serve_app.cache.bound.compare import same_answer
+from serve_app.cache.bound.evidence import EntryEvidence, Observation, feedback
+from serve_app.cache.bound.model import Decision, LearnedBound, upper_bound
+from serve_app.cache.bound.population import PopulationEvidence
+
+__all__ = [
+    "BlockedPairs",
+    "Decision",
+    "EntryEvidence",
+    "ErrorBudget",
+    "LearnedBound",
+    "Observation",
+    "PopulationEvidence",
+    "feedback",
+    "same_answer",
+    "text_hash",
+    "upper_bound",
+]

@@ -1,0 +1,77 @@
+"""Pairs of an entry and a text that an operator reported as wrong: never again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from serve_app.cache.bound.compare import normalised
+
+MOST_PAIRS = 4096
+"""Some 300 KiB of JSON at most; the oldest go first."""
+
+
+def text_hash(text: str) -> str:
+    """32 hex digits of what stays of a text without case, space and punctuation, or of the text itself where
+    nothing stays."""
+    return hashlib.sha256((normalised(text) or text).encode()).hexdigest()[:32]
+
+
+@dataclass(slots=True)
+class BlockedPairs:
+    """A bounded set, in order of age. It holds hashes only, no text."""
+
+    capacity: int = MOST_PAIRS
+    _pairs: dict[tuple[UUID, str], None] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __iter__(self) -> Iterator[tuple[UUID, str]]:
+        return iter(self._pairs)
+
+    def block(self, entry_id: UUID, text: str) -> None:
+        self._add((entry_id, text_hash(text)))
+
+    def unblock(self, entry_id: UUID, text: str) -> bool:
+        """Whether the pair was blocked."""
+        pair = entry_id, text_hash(text)
+        found = pair in self._pairs
+        self._pairs.pop(pair, None)
+        return found
+
+    def is_blocked(self, entry_id: UUID, text: str) -> bool:
+        return bool(self._pairs) and (entry_id, text_hash(text)) in self._pairs
+
+    def merged(self, other: BlockedPairs) -> BlockedPairs:
+        """The pairs of both; the same pair counts once."""
+        both = BlockedPairs(max(self.capacity, other.capacity))
+        for pair in (*self, *other):
+            both._add(pair)
+        return both
+
+    def to_list(self) -> list[list[str]]:
+        """JSON-compatible: ``[entry id, hash]``, oldest first."""
+        return [[str(entry_id), hashed] for entry_id, hashed in self]
+
+    @classmethod
+    def from_list(cls, pairs: Iterable[Iterable[str]], capacity: int = MOST_PAIRS) -> BlockedPairs:
+        """
+        Raises:
+            ValueError: not what ``to_list`` makes.
+        """
+        blocked = cls(capacity)
+        try:
+            for entry_id, hashed in pairs:
+                blocked._add((UUID(entry_id), str(hashed)))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ValueError(f"not blocked pairs: {error!r}") from error
+        return blocked
+
+    def _add(self, pair: tuple[UUID, str]) -> None:
+        self._pairs.pop(pair, None)
+        self._pairs[pair] = None
+        if len(self._pairs) > self.capacity:
+            del self._pairs[next(iter(self._pairs))]

@@ -1,0 +1,159 @@
+"""Whether an entry may answer at a score, so that few of all answers given from the cache are wrong.
+
+After vCache (Schroeder et al., "vCache: Verified Semantic Prompt Caching", arXiv 2502.03771): an operator
+states the largest share of wrong answers, the cache learns from comparing fresh answers with cached ones, and
+explores where it does not know enough. There each entry fits a logistic curve to its own observations alone,
+which takes many of them before it may answer once. Here all entries share one curve of the error by score,
+and each has one factor on it (in effect a threshold of its own) that starts at 1 and moves with the entry's
+own observations: empirical Bayes with a gamma prior (Robbins, 1956; Efron & Morris, 1973).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from serve_app.cache.bound.blocked import BlockedPairs
+from serve_app.cache.bound.budget import ErrorBudget
+from serve_app.cache.bound.evidence import EntryEvidence, Observation, feedback
+from serve_app.cache.bound.population import PopulationEvidence
+
+HOPELESS = 0.5
+"""Where more than half of the answers are wrong, there is little left to learn."""
+
+ENOUGH = 64.0
+SAMPLED = 0.2
+"""... and this share of the requests is enough to notice a change."""
+
+REPORT_PRIOR = 4.0
+"""Right answers that are taken for granted against an operator's report, which counts as five wrong ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """``reuse``: answer from the entry. ``explore``: ask the engine and compare its answer with the entry's,
+    to learn. ``bound`` is the upper bound of the share of wrong answers; ``reason`` is ``reuse``, ``audit``
+    (explored in place of a reuse: only those say how often reuses are wrong), ``bound`` or ``blocked``."""
+
+    reuse: bool
+    explore: bool
+    bound: float
+    reason: str
+
+
+@dataclass(slots=True)
+class LearnedBound:
+    """The policy and what it has learned. One writer holds it; ``to_dict`` is what survives that one.
+
+    ``max_error_rate`` is the largest share of wrong answers among all reuses, in (0, 1).
+    """
+
+    max_error_rate: float
+    population: PopulationEvidence = field(default_factory=PopulationEvidence)
+    budget: ErrorBudget = field(init=False)
+    blocked: BlockedPairs = field(default_factory=BlockedPairs)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.max_error_rate < 1:
+            raise ValueError(f"max_error_rate is {self.max_error_rate}; expected a number between 0 and 1")
+        self.budget = ErrorBudget(self.max_error_rate)
+
+    def decide(
+        self, evidence: EntryEvidence, score: float, draw: float, pair: tuple[UUID, str] | None = None
+    ) -> Decision:
+        """``draw`` is a random number from [0, 1); ``pair`` is the entry's id and the request's text. Changes
+        nothing: the caller says with ``reused`` and ``learn`` what came of it."""
+        if pair is not None and self.blocked.is_blocked(*pair):
+            return Decision(False, False, 1.0, "blocked")
+        bound = upper_bound(evidence, self.population, score)
+        if not bound <= self.budget.limit():
+            hopeless = self.population.error(score) > HOPELESS and self.population.count(score) >= ENOUGH
+            return Decision(False, not hopeless or draw < SAMPLED, bound, "bound")
+        if draw < self.budget.audit_share:
+            return Decision(False, True, bound, "audit")
+        return Decision(True, False, bound, "reuse")
+
+    def reused(self, decision: Decision) -> None:
+        """The entry answered."""
+        self.budget.reused(decision.bound)
+
+    def learn(
+        self, evidence: EntryEvidence, score: float, right: bool, audited: float | None = None
+    ) -> EntryEvidence:
+        """A fresh answer was compared with the entry's; returns the entry's new evidence. ``audited`` is the
+        decision's bound if its reason was ``audit``."""
+        if audited is None:
+            self.budget.idle()
+        else:
+            self.budget.observe(audited, right, self.population.false_alarm)
+        self.population.observe(score, right, evidence)
+        return evidence.with_observation(Observation(score, right))
+
+    def report(
+        self, evidence: EntryEvidence, score: float, right: bool, pair: tuple[UUID, str]
+    ) -> EntryEvidence:
+        """An operator's word on one reuse. It changes the entry, the pair and the budget, not the curve:
+        people report what is wrong, and a share of reports is not a share of answers."""
+        if right:
+            self.blocked.unblock(*pair)
+        else:
+            self.blocked.block(*pair)
+            self.budget.reported_wrong()
+        return feedback(evidence, score, right)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-compatible, without the rate, which is the operator's."""
+        return {
+            "population": self.population.to_dict(),
+            "budget": self.budget.to_dict(),
+            "blocked": self.blocked.to_list(),
+        }
+
+    @classmethod
+    def from_dict(cls, max_error_rate: float, data: Mapping[str, Any]) -> LearnedBound:
+        """
+        Raises:
+            ValueError: not what ``to_dict`` makes.
+        """
+        try:
+            population, budget, blocked = (data[name] for name in ("population", "budget", "blocked"))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a learned bound: {error!r}") from error
+        bound = cls(max_error_rate, PopulationEvidence.from_dict(population))
+        bound.budget = ErrorBudget.from_dict(max_error_rate, budget)
+        bound.blocked = BlockedPairs.from_list(blocked)
+        return bound
+
+
+def upper_bound(evidence: EntryEvidence, population: PopulationEvidence, score: float) -> float:
+    """Upper bound of the probability that this entry's answer is wrong at this score; never rising with it.
+
+    The population's bound times the entry's factor. The factor's prior is Gamma(k, k), and with ``wrong``
+    observations where the population expected ``expected`` its posterior mean is ``(k + wrong) / (k +
+    expected)`` (the gamma-Poisson model). It is the mean and not an upper end, because errors of single
+    entries average out over all reuses and the population's do not. ``k`` is learned: where entries do not
+    differ, none earns trust by luck. Against an entry ``k = 1`` counts if that says worse.
+    """
+    error = population.error(score)
+    if not evidence.observations:
+        return error
+    alarm = population.false_alarm
+    truth = error / (error + (1.0 - error) * alarm) if error > 0 else 1.0
+    wrong, expected = population.account(evidence.observations, truth)
+    k = population.concentration
+    factor = (k + wrong) / (k + expected)
+    if wrong > expected:
+        factor = max(factor, (1.0 + wrong) / (1.0 + expected))
+    return max(min(1.0, error * factor), _reported(evidence, score))
+
+
+def _reported(evidence: EntryEvidence, score: float) -> float:
+    """What reports of wrong answers at this score and above say, against right answers here and below (both
+    hold here all the more). It fades as the entry proves right."""
+    reports = sum(o.weight for o in evidence.observations if o.is_report and not o.right and o.score >= score)
+    if not reports:
+        return 0.0
+    right = sum(o.weight for o in evidence.observations if o.right and o.score <= score)
+    return reports / (reports + right + REPORT_PRIOR)

@@ -1,0 +1,225 @@
+"""How often a near entry's answer is wrong at each score, learned from all entries together."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from serve_app.cache.bound.evidence import EntryEvidence, Observation
+
+BUCKETS = 32
+LOW_LOGIT, HIGH_LOGIT = -4.0, 8.0
+"""Scores from 0.018 to 0.9997; what is outside counts as the nearest of them."""
+
+EDGES = tuple(
+    1 / (1 + math.exp(-LOW_LOGIT - (HIGH_LOGIT - LOW_LOGIT) * step / BUCKETS)) for step in range(1, BUCKETS)
+)
+"""The lowest score of every bucket but the first, at equal steps of ln(s / (1 - s)): cosines crowd below 1
+and a verifier's probabilities at both ends, and on this scale equal steps mean about as much for either."""
+
+BUCKET_MEMORY = 256.0
+"""Observations that one bucket remembers: older ones fade, so that the curve follows a change."""
+
+MEMORY = 4000.0
+"""Observations, wherever they fall, in which a bucket forgets what it is not told again."""
+
+REPEAT_MEMORY = 1024.0
+SPREAD_MEMORY = 2000.0
+
+PRIOR_K, PRIOR_PAIRS = 10.0, 20.0
+"""Until they are seen to differ, entries are taken to differ by a factor of 1 ± 0.3."""
+
+SUMS = ("repeats", "alarms", "spread", "expected_pairs")
+
+Z = 1.2816
+"""One-sided 90 %. The bound of the mean over all reuses is what must hold, and the budget corrects it."""
+
+
+def wilson_upper(wrong: float, count: float, z: float = Z) -> float:
+    """Upper end of Wilson's score interval for a share of ``wrong`` among ``count`` (E. B. Wilson, 1927;
+    recommended for small counts by Brown, Cai & DasGupta, "Interval estimation for a binomial proportion",
+    2001). Unlike Clopper & Pearson's it has a closed form and takes faded, fractional counts. 1 for no count.
+    """
+    if count <= 0:
+        return 1.0
+    share, z2 = wrong / count, z * z
+    spread = z * math.sqrt(max(0.0, share * (1 - share) / count) + z2 / (4 * count * count))
+    return min(1.0, (share + z2 / (2 * count) + spread) / (1 + z2 / count))
+
+
+def wilson_lower(wrong: float, count: float, z: float = Z) -> float:
+    """Lower end of the same interval; 0 for no count."""
+    return 1.0 - wilson_upper(count - wrong, count, z)
+
+
+def bucket_of(score: float) -> int:
+    """A score that is no number counts as the lowest."""
+    return bisect_right(EDGES, score) if score >= EDGES[0] else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Two numbers per bucket, neither rising with the score: the mean share of wrong answers as compared, and
+    the upper bound of the true one. 1 where nothing is known."""
+
+    means: tuple[float, ...]
+    bounds: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class PopulationEvidence:
+    """Faded counts of right and wrong by score, of a comparison's false alarms, and of how entries differ.
+
+    A *repeat* is the very same text asked again with a fresh answer: the cached answer is right for it by
+    definition, so the share of repeats that the comparison calls wrong is its noise.
+    """
+
+    right: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
+    wrong: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
+    repeats: float = 0.0
+    alarms: float = 0.0
+    spread: float = 0.0
+    expected_pairs: float = 0.0
+    _curve: Curve | None = field(default=None, compare=False, repr=False)
+
+    def observe(self, score: float, right: bool, entry: EntryEvidence) -> None:
+        """``entry`` is what was known of the entry before."""
+        self._compare_entries(score, right, entry)
+        self._fade()
+        bucket = bucket_of(score)
+        kept = 1.0 - 1.0 / BUCKET_MEMORY
+        self.right[bucket] = self.right[bucket] * kept + right
+        self.wrong[bucket] = self.wrong[bucket] * kept + (not right)
+        self._curve = None
+
+    def observe_repeat(self, right: bool) -> None:
+        kept = 1.0 - 1.0 / REPEAT_MEMORY
+        self.repeats = self.repeats * kept + 1.0
+        self.alarms = self.alarms * kept + (not right)
+        self._curve = None
+
+    @property
+    def false_alarm(self) -> float:
+        """Share of right answers that the comparison calls wrong: the lower end of what the repeats allow, so
+        that too little is put down to noise rather than too much."""
+        return wilson_lower(self.alarms, self.repeats)
+
+    def count(self, score: float) -> float:
+        bucket = bucket_of(score)
+        return self.right[bucket] + self.wrong[bucket]
+
+    @property
+    def concentration(self) -> float:
+        """``k`` of the entries' factors, Gamma(k, k): the higher, the less entries differ. 1 / k is the
+        factors' variance, estimated by moments: what two observations of one entry are off the curve by,
+        multiplied, over the product of what the curve expects."""
+        variance = (max(0.0, self.spread) + PRIOR_PAIRS / PRIOR_K) / (self.expected_pairs + PRIOR_PAIRS)
+        return 1.0 / variance
+
+    def account(self, observations: Iterable[Observation], truth: float = 1.0) -> tuple[float, float]:
+        """(wrong answers, wrong answers that the curve expects) among an entry's observations; ``truth`` is
+        the probability that one called wrong is wrong. A report needs no such discount."""
+        means = self.curve.means
+        wrong = expected = 0.0
+        for seen in observations:
+            expected += seen.weight * means[bucket_of(seen.score)]
+            if not seen.right:
+                wrong += seen.weight if seen.weight > 1.0 else truth
+        return wrong, expected
+
+    @property
+    def curve(self) -> Curve:
+        """Made anew after an observation: some 40 µs."""
+        if self._curve is None:
+            self._curve = self._fit()
+        return self._curve
+
+    def error(self, score: float) -> float:
+        """Upper bound of the share of wrong answers at this score; 1 where nothing is known."""
+        return self.curve.bounds[bucket_of(score)]
+
+    def score_limit(self, error: float) -> float | None:
+        """The lowest score whose error is at most this; ``None`` if there is none."""
+        return next((score for score in (0.0, *EDGES) if self.error(score) <= error), None)
+
+    def merged(self, other: PopulationEvidence) -> PopulationEvidence:
+        """Both together, where they were gathered apart: what both hold would count twice."""
+        return PopulationEvidence(
+            [ours + theirs for ours, theirs in zip(self.right, other.right, strict=True)],
+            [ours + theirs for ours, theirs in zip(self.wrong, other.wrong, strict=True)],
+            repeats=self.repeats + other.repeats,
+            alarms=self.alarms + other.alarms,
+            spread=self.spread + other.spread,
+            expected_pairs=self.expected_pairs + other.expected_pairs,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-compatible; ``from_dict`` reads it back, with counts to three digits."""
+        right, wrong = ([round(count, 3) for count in counts] for counts in (self.right, self.wrong))
+        return {"right": right, "wrong": wrong} | {name: round(getattr(self, name), 3) for name in SUMS}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PopulationEvidence:
+        """
+        Raises:
+            ValueError: not what ``to_dict`` makes.
+        """
+        try:
+            right, wrong = ([max(0.0, float(n)) for n in data[name]] for name in ("right", "wrong"))
+            if len(right) != BUCKETS or len(wrong) != BUCKETS:
+                raise ValueError(f"{len(right)} and {len(wrong)} buckets, not {BUCKETS}")
+            repeats, alarms, spread, pairs = (float(data[name]) for name in SUMS)
+            return cls(right, wrong, repeats, alarms, spread, pairs)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"not a population's evidence: {error!r}") from error
+
+    def _fade(self) -> None:
+        """All buckets a little: one that traffic no longer reaches must not be believed for ever."""
+        kept = 1.0 - 1.0 / MEMORY
+        self.right = [count * kept for count in self.right]
+        self.wrong = [count * kept for count in self.wrong]
+
+    def _compare_entries(self, score: float, right: bool, entry: EntryEvidence) -> None:
+        mean = self.curve.means[bucket_of(score)]
+        wrong, expected = self.account(o for o in entry.observations if not o.is_report)
+        kept = 1.0 - 1.0 / SPREAD_MEMORY
+        self.spread = self.spread * kept + ((not right) - mean) * (wrong - expected)
+        self.expected_pairs = self.expected_pairs * kept + mean * expected
+
+    def _fit(self) -> Curve:
+        alarm, mean, bound = self.false_alarm, 1.0, 1.0
+        means: list[float] = []
+        bounds: list[float] = []
+        for size, wrong, count in self._pooled():
+            if count > 0:
+                mean = min(mean, wrong / count)
+                bound = min(bound, without_noise(wilson_upper(wrong, count), alarm))
+            means += [mean] * size
+            bounds += [bound] * size
+        return Curve(tuple(means), tuple(bounds))
+
+    def _pooled(self) -> list[tuple[int, float, float]]:
+        """(buckets, wrong, count), pooled until the share of wrong falls from one to the next: isotonic
+        regression by pooling adjacent violators (Ayer et al., 1955)."""
+        blocks: list[tuple[int, float, float]] = []
+        for right, wrong in zip(self.right, self.wrong, strict=True):
+            block = (1, wrong, right + wrong)
+            while blocks and _violates(blocks[-1], block):
+                size, bad, count = blocks.pop()
+                block = (size + block[0], bad + block[1], count + block[2])
+            blocks.append(block)
+        return blocks
+
+
+def without_noise(share: float, false_alarm: float) -> float:
+    """The share of wrong answers behind a share of "wrong" comparisons (Rogan & Gladen, "Estimating
+    prevalence from the results of a screening test", 1978, with a test that misses nothing)."""
+    return min(1.0, max(0.0, (share - false_alarm) / (1.0 - false_alarm))) if false_alarm < 1 else 1.0
+
+
+def _violates(lower: tuple[int, float, float], higher: tuple[int, float, float]) -> bool:
+    """Whether the higher scores are wrong as often or more; what was never seen violates nothing."""
+    return lower[2] > 0 and higher[2] > 0 and higher[1] * lower[2] >= lower[1] * higher[2]

@@ -1,0 +1,16 @@
+"""Whether a near entry answers a request: contract, steps, and the pipeline that runs them."""
+
+from serve_app.cache.decision.contract import Finding, Pair, Reading, Step, Verdict
+from serve_app.cache.decision.pipeline import Decision, guarded, similarity_only, verified
+
+__all__ = [
+    "Decision",
+    "Finding",
+    "Pair",
+    "Reading",
+    "Step",
+    "Verdict",
+    "guarded",
+    "similarity_only",
+    "verified",
+]

@@ -1,0 +1,78 @@
+"""What a step of the decision sees, and what it may say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+from serve_app.cache.guards.contract import Text, analyse
+from serve_app.cache.verifier.words import WordReader, Words
+
+
+class Reading:
+    """One text, analysed when a step first asks and only once: a question meets several candidates.
+
+    ``words`` is ``None`` where no verifier knows the embedder.
+    """
+
+    def __init__(self, text: str, reader: WordReader | None = None) -> None:
+        self.text = text
+        self._reader = reader
+
+    @cached_property
+    def analysed(self) -> Text:
+        return analyse(self.text)
+
+    @cached_property
+    def words(self) -> Words | None:
+        return self._reader.read(self.text) if self._reader is not None else None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A new question and a stored one; ``similarity`` is the cosine of their embeddings, ``threshold`` the
+    least that the request or the settings accept."""
+
+    question: Reading
+    candidate: Reading
+    similarity: float
+    threshold: float
+
+    @property
+    def identical(self) -> bool:
+        return self.question.text == self.candidate.text
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``objection``: why the stored answer must not be given, or ``None``. ``score``: how sure the step is
+    that it may be given, 0 to 1, for a step that measures it."""
+
+    objection: str | None = None
+    score: float | None = None
+
+
+NOTHING_AGAINST_IT = Finding()
+
+
+class Step(Protocol):
+    """Pure; may be called from several threads."""
+
+    @property
+    def name(self) -> str: ...
+
+    def __call__(self, pair: Pair) -> Finding: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``reason``: the first objection, ``None`` for a hit. ``scores`` by the steps that gave one."""
+
+    reason: str | None
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def hit(self) -> bool:
+        return self.reason is None

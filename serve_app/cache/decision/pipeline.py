@@ -1,0 +1,71 @@
+"""Whether a near entry answers a request: small pure steps, each with a reason.
+
+The steps run in order; the first that objects ends the decision. A new step is an object in the list: the
+request path does not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from serve_app.cache.decision.contract import Pair, Reading, Step, Verdict
+from serve_app.cache.decision.steps import GuardStep, HasWords, SimilarEnough, VerifierStep
+from serve_app.cache.guards.registry import Guards
+from serve_app.cache.verifier.verifier import Verifier
+from serve_app.cache.verifier.words import WordReader
+
+COSINE_ALONE = 0.90
+"""The usual threshold where nothing but guards stands behind it."""
+
+COSINE_BEFORE_VERIFIER = 0.75
+"""Only a first sieve: below it the verifier has found next to nothing that serves (docs/cache.md)."""
+
+
+class Decision:
+    """The steps, and the threshold of the first one where neither request nor settings name one."""
+
+    def __init__(
+        self, steps: Sequence[Step], default_threshold: float, reader: WordReader | None = None
+    ) -> None:
+        self.default_threshold = default_threshold
+        self._steps = tuple(steps)
+        self._reader = reader
+
+    def with_threshold(self, threshold: float) -> Decision:
+        """The same steps behind another least similarity."""
+        return Decision(self._steps, threshold, self._reader)
+
+    def read(self, text: str) -> Reading:
+        """A text to be judged with others, analysed once."""
+        return Reading(text, self._reader)
+
+    def judge(
+        self, question: Reading, candidate: Reading, similarity: float, threshold: float | None = None
+    ) -> Verdict:
+        """``similarity``: the cosine of the two texts' embeddings; ``threshold``: the least accepted one."""
+        least = self.default_threshold if threshold is None else threshold
+        pair = Pair(question, candidate, similarity, least)
+        scores: dict[str, float] = {}
+        for step in self._steps:
+            finding = step(pair)
+            if finding.score is not None:
+                scores[step.name] = finding.score
+            if finding.objection is not None:
+                return Verdict(finding.objection, scores)
+        return Verdict(None, scores)
+
+
+def similarity_only(threshold: float = COSINE_ALONE) -> Decision:
+    """What most caches do: one cosine threshold. For comparison, and for who insists."""
+    return Decision((SimilarEnough(), HasWords()), threshold)
+
+
+def guarded(guards: Guards) -> Decision:
+    """For an embedder that no verifier was trained on."""
+    return Decision((SimilarEnough(), HasWords(), GuardStep(guards)), COSINE_ALONE)
+
+
+def verified(guards: Guards, verifier: Verifier, reader: WordReader, least: float) -> Decision:
+    """``least``: the verifier's probability that a hit needs."""
+    steps = (SimilarEnough(), HasWords(), GuardStep(guards), VerifierStep(verifier, least))
+    return Decision(steps, COSINE_BEFORE_VERIFIER, reader)

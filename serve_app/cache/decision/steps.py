@@ -1,0 +1,63 @@
+"""The steps that ship, cheapest first."""
+
+from __future__ import annotations
+
+from serve_app.cache.decision.contract import NOTHING_AGAINST_IT, Finding, Pair
+from serve_app.cache.guards.registry import Guards
+from serve_app.cache.verifier.verifier import Verifier
+
+
+class SimilarEnough:
+    """The cosine of the embeddings reaches the threshold."""
+
+    name = "similarity"
+
+    def __call__(self, pair: Pair) -> Finding:
+        return NOTHING_AGAINST_IT if pair.similarity >= pair.threshold else Finding(self.name)
+
+
+class HasWords:
+    """A text without a letter or digit has an embedding, but no meaning to compare."""
+
+    name = "no_words"
+
+    def __call__(self, pair: Pair) -> Finding:
+        both = (pair.question.text, pair.candidate.text)
+        if all(any(character.isalnum() for character in text) for text in both):
+            return NOTHING_AGAINST_IT
+        return Finding(self.name)
+
+
+class GuardStep:
+    """The first guard that objects, by its name."""
+
+    name = "guards"
+
+    def __init__(self, guards: Guards) -> None:
+        self._guards = guards
+
+    def __call__(self, pair: Pair) -> Finding:
+        objection = self._guards.objection(pair.question.analysed, pair.candidate.analysed)
+        return Finding(objection) if objection is not None else NOTHING_AGAINST_IT
+
+
+class VerifierStep:
+    """The verifier's probability that one answer serves both texts reaches ``least``."""
+
+    name = "verifier"
+
+    def __init__(self, verifier: Verifier, least: float) -> None:
+        self._verifier = verifier
+        self._least = least
+
+    def __call__(self, pair: Pair) -> Finding:
+        score = self._score(pair)
+        return Finding(None if score >= self._least else self.name, score)
+
+    def _score(self, pair: Pair) -> float:
+        one, two = pair.question.words, pair.candidate.words
+        if not one or not two:
+            return 0.0
+        return self._verifier.score(
+            one, two, pair.similarity, (pair.question.analysed, pair.candidate.analysed)
+        )

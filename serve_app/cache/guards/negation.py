@@ -1,0 +1,20 @@
+"""A "not" that only one of the texts has."""
+
+from __future__ import annotations
+
+from serve_app.cache.guards.contract import Guard, Text
+from serve_app.cache.guards.lists import WordLists
+from serve_app.cache.guards.polarity import is_negated
+
+ALIGNED = 0.4
+"""Of two texts with fewer words in common each may say the same in its own way, with or without a "not"."""
+
+
+def guard(lists: WordLists) -> Guard:
+    def objects(a: Text, b: Text) -> bool:
+        """The number of negations differs by an odd number, and no opposite makes up for it."""
+        if a.overlap(b) < ALIGNED:
+            return False
+        return is_negated(a, b, lists) == (True, False)
+
+    return objects

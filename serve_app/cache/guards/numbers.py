@@ -1,0 +1,53 @@
+"""Another number, date, time or amount."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from serve_app.cache.guards.compare import MOST_PAIRS
+from serve_app.cache.guards.contract import Guard, Text
+from serve_app.cache.guards.lists import WordLists
+from serve_app.cache.guards.quantities import Quantity
+
+_UNITLESS = frozenset({"", "ordinal"})
+_POUNDS = frozenset({"mass", "sterling"})
+
+
+def guard(lists: WordLists) -> Guard:
+    return objects
+
+
+def objects(a: Text, b: Text) -> bool:
+    """Each text has a quantity that the other lacks, in value or in unit."""
+    if a.quantities == b.quantities:
+        return False
+    left, right = a.quantities - b.quantities, b.quantities - a.quantities
+    if len(left) * len(right) > MOST_PAIRS:
+        return True
+    left, right = _missing(left, b.quantities), _missing(right, a.quantities)
+    return bool(left) and bool(right) and not all(one.weak for one in (*left, *right))
+
+
+def _missing(ours: Iterable[Quantity], theirs: Iterable[Quantity]) -> frozenset[Quantity]:
+    return frozenset([one for one in ours if not any(same(one, other) for other in theirs)])
+
+
+def same(one: Quantity, other: Quantity) -> bool:
+    """Equal in value and unit; a bare number equals the same number in any unit."""
+    if one.dimension == other.dimension:
+        return _close(one.value, other.value) and one.written == other.written
+    kinds = {one.dimension, other.dimension}
+    if kinds & _UNITLESS or kinds == _POUNDS:
+        return "date" not in kinds and (_close(one.bare, other.bare) or _is_share(one, other))
+    return False
+
+
+def _is_share(one: Quantity, other: Quantity) -> bool:
+    """A half and 50 %."""
+    if one.dimension == "":
+        one, other = other, one
+    return one.dimension == "percent" and _close(one.value, 100 * other.value)
+
+
+def _close(one: float, other: float) -> bool:
+    return abs(one - other) <= 1e-9 * max(abs(one), abs(other))

@@ -1,0 +1,58 @@
+"""All guards, in the order in which they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from serve_app.cache.guards import (
+    alternatives,
+    identifiers,
+    language,
+    modifier,
+    names,
+    negation,
+    numbers,
+    opposites,
+    question_word,
+    roles,
+    slot,
+    temporal,
+)
+from serve_app.cache.guards.contract import Guard, Text
+from serve_app.cache.guards.lists import WordLists
+
+GuardMaker = Callable[[WordLists], Guard]
+
+GUARDS: Mapping[str, GuardMaker] = MappingProxyType(
+    {
+        "numbers": numbers.guard,
+        "identifiers": identifiers.guard,
+        "language": language.guard,
+        "negation": negation.guard,
+        "names": names.guard,
+        "opposites": opposites.guard,
+        "alternatives": alternatives.guard,
+        "temporal": temporal.guard,
+        "question_word": question_word.guard,
+        "roles": roles.guard,
+        "modifier": modifier.guard,
+        "slot": slot.guard,
+    }
+)
+"""By the reason that headers and metrics show; cheap and language-independent ones first."""
+
+
+class Guards:
+    """Every guard of ``GUARDS``, holding the word lists it was made with."""
+
+    def __init__(self, lists: WordLists, makers: Mapping[str, GuardMaker] = GUARDS) -> None:
+        self._guards = tuple((name, make(lists)) for name, make in makers.items())
+
+    def objection(self, a: Text, b: Text) -> str | None:
+        """The name of the first guard that objects, or ``None``."""
+        return next((name for name, objects in self._guards if objects(a, b)), None)
+
+    def evidence(self, a: Text, b: Text) -> Mapping[str, bool]:
+        """What every guard says, in their order."""
+        return {name: objects(a, b) for name, objects in self._guards}

@@ -1,0 +1,130 @@
+"""A text as the verifier sees it: words, how much each of them says, and what each of them means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+MAX_WORDS = 96
+"""Of a text's beginning: what comes later is not compared word by word. It bounds a decision's time."""
+
+LITTLE = 0.3
+"""The weight of a function word: it shapes a question, but says little."""
+
+
+class Tokenizer(Protocol):
+    """The embedder's own tokenizer; ``tokenizers.Tokenizer`` is one."""
+
+    def encode(self, sequence: str, *, add_special_tokens: bool) -> Encoding: ...
+
+
+class Encoding(Protocol):
+    """Token ids, and for each the word it belongs to (``None``: none) and its place in the text."""
+
+    @property
+    def ids(self) -> list[int]: ...
+    @property
+    def word_ids(self) -> list[int | None]: ...
+    @property
+    def offsets(self) -> list[tuple[int, int]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of one text; ``n`` of them.
+
+    ``weights`` [n]: how much a word says. ``is_content`` [n]: it is no function word. ``vectors`` [n, d]:
+    unit vectors of the words alone, without their context.
+    """
+
+    texts: tuple[str, ...]
+    weights: Floats
+    is_content: NDArray[np.bool_]
+    vectors: Floats
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+class WordReader:
+    """Reads texts with the embedder's own tokenizer and token vectors.
+
+    ``table`` [vocabulary, d] holds the embedder's input vectors. A word of several tokens has their mean.
+    Rarity is ``log(1 + rank / 50)``, the rank being a token's id less ``first_rank``: WordPiece vocabularies
+    are sorted by frequency.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, table: Floats, function_words: frozenset[str], first_rank: int = 990
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._table = centred(table)
+        ranks = np.maximum(np.arange(len(table)) - first_rank, 2)
+        self._rarity = np.maximum(np.log1p(ranks / 50), 0.05).astype(np.float32)
+        self._function_words = function_words
+
+    def read(self, text: str) -> Words:
+        """The text's first words; punctuation is none."""
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        spans = _words(encoding.word_ids)
+        lowered = [
+            text[encoding.offsets[span[0]][0] : encoding.offsets[span[-1]][1]].lower() for span in spans
+        ]
+        kept = [
+            (word, span)
+            for word, span in zip(lowered, spans, strict=True)
+            if any(letter.isalnum() for letter in word)
+        ][:MAX_WORDS]
+        content = np.array([word not in self._function_words for word, _ in kept], dtype=np.bool_)
+        pieces = [encoding.ids[index] for _, span in kept for index in span]
+        sizes = np.array([len(span) for _, span in kept], dtype=np.intp)
+        return Words(
+            texts=tuple(word for word, _ in kept),
+            weights=self._weights(pieces, sizes, content),
+            is_content=content,
+            vectors=self._vectors(pieces, sizes),
+        )
+
+    def _weights(self, pieces: Sequence[int], sizes: NDArray[np.intp], content: NDArray[np.bool_]) -> Floats:
+        """A word that the vocabulary does not have whole is rare: at least 1.5 for each of its parts."""
+        if not pieces:
+            return np.zeros(0, np.float32)
+        rarest = np.maximum.reduceat(self._rarity[pieces], _starts(sizes))
+        return np.where(content, np.maximum(rarest, 1.5 * sizes), LITTLE).astype(np.float32)
+
+    def _vectors(self, pieces: Sequence[int], sizes: NDArray[np.intp]) -> Floats:
+        """A word's mean and its sum have one direction."""
+        if not pieces:
+            return np.zeros((0, self._table.shape[1]), np.float32)
+        return unit(np.add.reduceat(self._table[pieces], _starts(sizes), axis=0))
+
+
+def centred(table: Floats) -> Floats:
+    """Input vectors share a large common part, which hides what tells them apart (Mu and Viswanath 2018,
+    "All-but-the-top"): the mean is taken off, then each is a unit vector."""
+    return unit(table - table.mean(axis=0))
+
+
+def unit(vectors: Floats) -> Floats:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    scaled: Floats = (vectors / np.maximum(norms, 1e-6)).astype(np.float32)
+    return scaled
+
+
+def _starts(sizes: NDArray[np.intp]) -> NDArray[np.intp]:
+    return np.cumsum(sizes) - sizes
+
+
+def _words(word_ids: Sequence[int | None]) -> list[list[int]]:
+    """Token indices by word, in order."""
+    found: dict[int, list[int]] = {}
+    for index, word in enumerate(word_ids):
+        if word is not None:
+            found.setdefault(word, []).append(index)
+    return list(found.values())

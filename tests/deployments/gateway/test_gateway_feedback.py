@@ -1,0 +1,87 @@
+"""What a person says of a semantic hit."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from local_cache import LocalCache, local_cache
+from support.gateway import Running, SimSettings, gateway
+from support.graph import eventually
+
+QUICK = SimSettings(itl_ms=0, tokens=6)
+ASKED = "what is the capital of france"
+NEAR = "the capital of france is what"
+
+
+@pytest.fixture
+async def cache(folder: Path) -> AsyncIterator[LocalCache]:
+    async with local_cache(folder, race=False) as cache:
+        yield cache
+
+
+def cached(cache: LocalCache, **args: Any) -> Any:
+    return gateway(QUICK, handles=cache.handles, **(cache.args | args))
+
+
+async def semantic_hit(running: Running) -> str:
+    """The entry that answered ``NEAR``."""
+    await running.post(ASKED)
+
+    async def stored() -> bool:
+        return bool((await running.get("/admin/cache"))["entries"] == 1)
+
+    assert await eventually(stored, within_s=5)
+    answer = await running.post(NEAR)
+    assert answer.headers["x-cache"] == "semantic"
+    return answer.headers["x-cache-entry"]
+
+
+async def report(running: Running, body: Any) -> tuple[int, Any]:
+    async with running.http.post("/admin/cache/feedback", json=body) as response:
+        return response.status, await response.json()
+
+
+async def test_an_entry_that_answered_wrongly_never_answers_again(cache: LocalCache) -> None:
+    async with cached(cache) as running:
+        entry = await semantic_hit(running)
+        assert await report(running, {"entry": entry, "right": False}) == (
+            200,
+            {"entry": entry, "right": False, "dropped": 1},
+        )
+        assert (await running.post(NEAR)).headers["x-cache"] == "miss"
+        stats = await running.get("/admin/cache")
+        assert (stats["reported_wrong"], stats["reported_right"]) == (1, 0)
+
+
+async def test_an_entry_that_answered_rightly_stays(cache: LocalCache) -> None:
+    async with cached(cache) as running:
+        entry = await semantic_hit(running)
+        assert (await report(running, {"entry": entry, "right": True}))[0] == 200
+        assert (await running.get("/admin/cache"))["reported_right"] == 1
+        assert (await running.post(NEAR)).headers["x-cache"] == "semantic"
+
+
+async def test_an_entry_that_is_gone_is_dropped_from_nowhere(cache: LocalCache) -> None:
+    async with cached(cache) as running:
+        status, said = await report(running, {"entry": str(uuid4()), "right": False})
+        assert (status, said["dropped"]) == (200, 0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, [], {"entry": "x", "right": True}, {"entry": str(uuid4())}, {"entry": str(uuid4()), "right": 1}, 7],
+)
+async def test_what_is_no_report_is_a_400_that_says_what_is_expected(cache: LocalCache, body: Any) -> None:
+    async with cached(cache) as running:
+        status, said = await report(running, body)
+        assert status == 400
+        assert "x-cache-entry" in said["error"]["message"]
+
+
+async def test_without_a_cache_there_is_nothing_to_report_on() -> None:
+    async with gateway(QUICK) as running:
+        assert (await report(running, {"entry": str(uuid4()), "right": True}))[0] == 404
