@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from serve_app.cache.decision import Decision, guarded, similarity_only, verified
 from serve_app.cache.guards.lists import load_word_lists
-from serve_app.cache.guards.registry import Guards
+from serve_app.cache.guards.registry import GUARDS, Guards
 from serve_app.cache.verifier.library import find_verifier, function_words
 from serve_app.cache.verifier.words import Floats, WordReader
 from serve_app.model_store import ModelStore, default_cache_dir
@@ -41,7 +41,7 @@ def _decision(strictness: Strictness, embedder: str) -> Decision:
     if strictness == "similarity":
         return similarity_only()
     guards = Guards(load_word_lists())
-    verifier = find_verifier(embedder, guards)
+    verifier = find_verifier(embedder, GUARDS)
     if verifier is None:
         logger.warning("no verifier was trained for embedder %s: similarity and guards decide", embedder)
         return guarded(guards)

@@ -42,7 +42,7 @@ HIT = "hit"
 
 @dataclass(frozen=True)
 class Judged:
-    """One setting's verdict on every pair, and how long each took (ms)."""
+    """One setting's verdict on every pair, and how long each took (ms) that came as far as the verifier."""
 
     name: str
     verdicts: Sequence[Verdict]
@@ -137,7 +137,9 @@ def judge(
     for pair, cosine in zip(pairs, cosines, strict=True):
         started = time.perf_counter()
         verdict = decision.judge(decision.read(pair.query), decision.read(pair.candidate), cosine)
-        times.append((time.perf_counter() - started) * 1000)
+        took_ms = (time.perf_counter() - started) * 1000
+        if verdict.scores:
+            times.append(took_ms)
         verdicts.append(verdict)
     return Judged(name, verdicts, times)
 

@@ -315,7 +315,7 @@ def write_client_settings(ports: Ports, folder: StartFolder) -> None:
 
 def demo_commands(config: ServeConfig) -> list[tuple[str, str]]:
     """Commands to paste once the application is ready, each with what it shows."""
-    question, rephrased = "What is the capital of France?", "Tell me the capital city of France"
+    question, rephrased = "What is the capital of France?", "Can you tell me the capital of France?"
     return [
         ("a streamed answer:", chat_command(config, question, "-N")),
         ("the same again comes from the cache (x-cache: exact):", chat_command(config, question, "-N -i")),

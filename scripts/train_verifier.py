@@ -112,8 +112,8 @@ def describe(pairs: Sequence[LabelledPair], embedder: str) -> Examples:
         one, two = Reading(pair.query, reader), Reading(pair.candidate, reader)
         if not one.words or not two.words:
             raise ValueError(f"a pair without words: {pair.stratum}")
-        texts = (one.analysed, two.analysed)
-        found.append(all_features(one.words, two.words, float(cosine), texts, guards))
+        evidence = guards.evidence(one.analysed, two.analysed)
+        found.append(all_features(one.words, two.words, float(cosine), evidence))
     names = tuple(found[0])
     matrix = np.array([[row[name] for name in names] for row in found], dtype=np.float32)
     return Examples(pairs, names, matrix, matrix[:, names.index("guards")] > 0)

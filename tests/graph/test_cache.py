@@ -81,9 +81,11 @@ async def test_streamed_and_whole_answers_share_an_entry(http: aiohttp.ClientSes
 
 async def test_a_rephrased_question_is_a_semantic_hit(http: aiohttp.ClientSession, main: Graph) -> None:
     await stored(http, main, chat("What is the capital of France?"))
-    response, _ = await ask(http, main, chat("Tell me the capital city of France"))
+    response, _ = await ask(http, main, chat("Can you tell me the capital of France?"))
     assert response.headers["x-cache"] == "semantic"
     assert 0.9 <= float(response.headers["x-cache-similarity"]) < 1
+    assert 0.9 <= float(response.headers["x-cache-score"]) <= 1
+    assert response.headers["x-cache-entry"]
     assert "embed;dur=" in response.headers["server-timing"]
     assert "search;dur=" in response.headers["server-timing"]
     assert await status_of(http, main, chat("What is the capital of Spain?")) == "miss"

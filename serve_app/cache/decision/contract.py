@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Protocol
 
 from serve_app.cache.guards.contract import Text, analyse
+from serve_app.cache.guards.registry import Guards
 from serve_app.cache.verifier.words import WordReader, Words
 
 
@@ -33,16 +34,20 @@ class Reading:
 @dataclass(frozen=True)
 class Pair:
     """A new question and a stored one; ``similarity`` is the cosine of their embeddings, ``threshold`` the
-    least that the request or the settings accept."""
+    least that the request or the settings accept. ``guards`` are asked at most once for a pair."""
 
     question: Reading
     candidate: Reading
     similarity: float
     threshold: float
+    guards: Guards | None = None
 
-    @property
-    def identical(self) -> bool:
-        return self.question.text == self.candidate.text
+    @cached_property
+    def evidence(self) -> Mapping[str, bool]:
+        """What each guard says, in their order; ``True``: it objects."""
+        if self.guards is None:
+            return {}
+        return self.guards.evidence(self.question.analysed, self.candidate.analysed)
 
 
 @dataclass(frozen=True, slots=True)

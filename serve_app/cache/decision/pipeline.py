@@ -25,15 +25,20 @@ class Decision:
     """The steps, and the threshold of the first one where neither request nor settings name one."""
 
     def __init__(
-        self, steps: Sequence[Step], default_threshold: float, reader: WordReader | None = None
+        self,
+        steps: Sequence[Step],
+        default_threshold: float,
+        guards: Guards | None = None,
+        reader: WordReader | None = None,
     ) -> None:
         self.default_threshold = default_threshold
         self._steps = tuple(steps)
+        self._guards = guards
         self._reader = reader
 
     def with_threshold(self, threshold: float) -> Decision:
         """The same steps behind another least similarity."""
-        return Decision(self._steps, threshold, self._reader)
+        return Decision(self._steps, threshold, self._guards, self._reader)
 
     def read(self, text: str) -> Reading:
         """A text to be judged with others, analysed once."""
@@ -44,7 +49,7 @@ class Decision:
     ) -> Verdict:
         """``similarity``: the cosine of the two texts' embeddings; ``threshold``: the least accepted one."""
         least = self.default_threshold if threshold is None else threshold
-        pair = Pair(question, candidate, similarity, least)
+        pair = Pair(question, candidate, similarity, least, self._guards)
         scores: dict[str, float] = {}
         for step in self._steps:
             finding = step(pair)
@@ -62,10 +67,10 @@ def similarity_only(threshold: float = COSINE_ALONE) -> Decision:
 
 def guarded(guards: Guards) -> Decision:
     """For an embedder that no verifier was trained on."""
-    return Decision((SimilarEnough(), HasWords(), GuardStep(guards)), COSINE_ALONE)
+    return Decision((SimilarEnough(), HasWords(), GuardStep()), COSINE_ALONE, guards)
 
 
 def verified(guards: Guards, verifier: Verifier, reader: WordReader, least: float) -> Decision:
     """``least``: the verifier's probability that a hit needs."""
-    steps = (SimilarEnough(), HasWords(), GuardStep(guards), VerifierStep(verifier, least))
-    return Decision(steps, COSINE_BEFORE_VERIFIER, reader)
+    steps = (SimilarEnough(), HasWords(), GuardStep(), VerifierStep(verifier, least))
+    return Decision(steps, COSINE_BEFORE_VERIFIER, guards, reader)

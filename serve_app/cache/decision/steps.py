@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from serve_app.cache.decision.contract import NOTHING_AGAINST_IT, Finding, Pair
-from serve_app.cache.guards.registry import Guards
 from serve_app.cache.verifier.verifier import Verifier
 
 
@@ -33,11 +32,8 @@ class GuardStep:
 
     name = "guards"
 
-    def __init__(self, guards: Guards) -> None:
-        self._guards = guards
-
     def __call__(self, pair: Pair) -> Finding:
-        objection = self._guards.objection(pair.question.analysed, pair.candidate.analysed)
+        objection = next((name for name, objects in pair.evidence.items() if objects), None)
         return Finding(objection) if objection is not None else NOTHING_AGAINST_IT
 
 
@@ -58,6 +54,4 @@ class VerifierStep:
         one, two = pair.question.words, pair.candidate.words
         if not one or not two:
             return 0.0
-        return self._verifier.score(
-            one, two, pair.similarity, (pair.question.analysed, pair.candidate.analysed)
-        )
+        return self._verifier.score(one, two, pair.similarity, pair.evidence)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
-from serve_app.cache.guards.registry import Guards
 from serve_app.cache.verifier.forest import Forest
 from serve_app.cache.verifier.verifier import Verifier, VerifierCard
 
@@ -28,11 +28,12 @@ def function_words() -> frozenset[str]:
     return frozenset(word for line in lines for word in line.split())
 
 
-def find_verifier(embedder: str, guards: Guards, folder: Path | None = None) -> Verifier | None:
-    """The verifier trained on ``embedder`` (a hub id or a folder of that name), or ``None``.
+def find_verifier(embedder: str, guards: Iterable[str], folder: Path | None = None) -> Verifier | None:
+    """The verifier trained on ``embedder`` (a hub id or a folder of that name), or ``None``. ``guards`` are
+    the names of those that run.
 
     Raises:
-        ValueError: its two files do not belong together.
+        ValueError: its two files do not belong together, or it was trained with a guard that does not run.
     """
     base = (folder or trained_folder()) / _file_name(embedder)
     if not base.with_suffix(".json").is_file():
@@ -42,7 +43,12 @@ def find_verifier(embedder: str, guards: Guards, folder: Path | None = None) -> 
         forest = Forest(*(arrays[name] for name in ARRAYS))
     if forest.feature.max() >= len(card.features):
         raise ValueError(f"verifier {base}: the forest asks for more features than the card names")
-    return Verifier(card, forest, guards)
+    missing = {name for name in card.features if name.startswith("guard_")} - {
+        f"guard_{name}" for name in guards
+    }
+    if missing:
+        raise ValueError(f"verifier {base}: trained with {', '.join(sorted(missing))}, which do not run")
+    return Verifier(card, forest)
 
 
 def save_verifier(card: VerifierCard, forest: Forest, folder: Path) -> Path:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from serve_app.cache.guards.contract import Text
-from serve_app.cache.guards.registry import Guards
 from serve_app.cache.verifier.features import pair_features
 from serve_app.cache.verifier.forest import Forest
 from serve_app.cache.verifier.words import Words
@@ -31,32 +29,29 @@ class VerifierCard:
 class Verifier:
     """Scores pairs of texts. Pure; may be called from several threads."""
 
-    def __init__(self, card: VerifierCard, forest: Forest, guards: Guards) -> None:
+    def __init__(self, card: VerifierCard, forest: Forest) -> None:
         self.card = card
         self._forest = forest
-        self._guards = guards
 
-    def score(self, first: Words, second: Words, similarity: float, texts: tuple[Text, Text]) -> float:
-        """The probability that one answer serves both, 0 to 1. Each side has at least one word; ``texts``
-        are the same texts as the guards see them."""
-        features = all_features(first, second, similarity, texts, self._guards)
+    def score(self, first: Words, second: Words, similarity: float, evidence: Mapping[str, bool]) -> float:
+        """The probability that one answer serves both, 0 to 1. Each side has at least one word; ``evidence``
+        is what the guards say of the two texts.
+
+        Raises:
+            KeyError: a guard that the verifier was trained with is missing.
+        """
+        features = all_features(first, second, similarity, evidence)
         values = np.array([features[name] for name in self.card.features], dtype=np.float32)
         return self._forest.probability(values)
 
 
 def all_features(
-    first: Words, second: Words, similarity: float, texts: tuple[Text, Text], guards: Guards
+    first: Words, second: Words, similarity: float, evidence: Mapping[str, bool]
 ) -> dict[str, float]:
     """The pair's own features, and what each guard says (``guard_<name>``: 1 if it objects)."""
-    evidence = guards.evidence(*texts)
     named = {f"guard_{name}": float(objects) for name, objects in evidence.items()}
     return {
         **pair_features(first, second, similarity),
         **named,
         "guards": float(sum(evidence.values())),
     }
-
-
-def feature_names(example: dict[str, float]) -> Sequence[str]:
-    """The order in which a forest is trained on them."""
-    return tuple(example)
