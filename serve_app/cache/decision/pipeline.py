@@ -18,7 +18,7 @@ COSINE_ALONE = 0.90
 """The usual threshold where nothing but guards stands behind it."""
 
 COSINE_BEFORE_VERIFIER = 0.75
-"""Only a first sieve: below it the verifier has found next to nothing that serves (docs/cache.md)."""
+"""Only a first sieve, so that the verifier has little to read; the verifier is the one that decides."""
 
 
 class Decision:
