@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
+MAX_CHARACTERS = 4_000
 MAX_WORDS = 96
-"""Of a text's beginning: what comes later is not compared word by word. It bounds a decision's time."""
+"""Of a text's beginning: what comes later is not compared word by word. They bound a decision's time."""
 
 LITTLE = 0.3
 """The weight of a function word: it shapes a question, but says little."""
@@ -71,18 +72,18 @@ class WordReader:
 
     def read(self, text: str) -> Words:
         """The text's first words; punctuation is none."""
+        text = text[:MAX_CHARACTERS]
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        spans = _words(encoding.word_ids)
-        lowered = [
-            text[encoding.offsets[span[0]][0] : encoding.offsets[span[-1]][1]].lower() for span in spans
-        ]
+        # Each of these attributes is a new list at every access.
+        ids, offsets, spans = encoding.ids, encoding.offsets, _words(encoding.word_ids)
+        lowered = [text[offsets[span[0]][0] : offsets[span[-1]][1]].lower() for span in spans]
         kept = [
             (word, span)
             for word, span in zip(lowered, spans, strict=True)
             if any(letter.isalnum() for letter in word)
         ][:MAX_WORDS]
         content = np.array([word not in self._function_words for word, _ in kept], dtype=np.bool_)
-        pieces = [encoding.ids[index] for _, span in kept for index in span]
+        pieces = [ids[index] for _, span in kept for index in span]
         sizes = np.array([len(span) for _, span in kept], dtype=np.intp)
         return Words(
             texts=tuple(word for word, _ in kept),

@@ -1,0 +1,116 @@
+"""The decision that serves, with the real embedder's token vectors."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deployments.cache_decision import open_decision, open_word_reader
+from serve_app.cache.decision import Decision
+from serve_app.model_store import ModelStore, default_cache_dir
+from serve_app.settings import CacheSettings
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+needs_model = pytest.mark.skipif(
+    not ModelStore(default_cache_dir()).folder(MINILM).is_dir(), reason="all-MiniLM-L6-v2 is not prepared"
+)
+
+
+def reason(decision: Decision, question: str, candidate: str, similarity: float) -> str | None:
+    return decision.judge(decision.read(question), decision.read(candidate), similarity).reason
+
+
+@needs_model
+def test_a_paraphrase_hits_and_look_alikes_do_not() -> None:
+    decision = open_decision(CacheSettings(), MINILM)
+    assert reason(decision, "How do I reset my password?", "How can I reset my password?", 0.99) is None
+    assert reason(decision, "Move 20 euros to savings", "Move 30 euros to savings", 0.98) == "numbers"
+    assert reason(decision, "Can I fly from Rome to Oslo?", "Can I fly from Oslo to Rome?", 0.99) in {
+        "names",
+        "roles",
+    }
+    assert reason(decision, "How do I bake bread?", "How do I freeze bread?", 0.80) in {"slot", "verifier"}
+
+
+@needs_model
+def test_a_hit_carries_the_verifiers_score() -> None:
+    decision = open_decision(CacheSettings(), MINILM)
+    question, candidate = "How do I reset my password?", "How can I reset my password?"
+    verdict = decision.judge(decision.read(question), decision.read(candidate), 0.99)
+    assert 0.9 < verdict.scores["verifier"] <= 1
+
+
+@needs_model
+def test_strict_refuses_what_the_default_lets_pass() -> None:
+    pair = ("What is the capital of France?", "What is the capital city of France?", 0.96)
+    assert reason(open_decision(CacheSettings(), MINILM), *pair) is None
+    assert reason(open_decision(CacheSettings(decision="strict"), MINILM), *pair) == "verifier"
+
+
+@needs_model
+@pytest.mark.parametrize("text", ["x" * 100_000, "a b " * 50_000, "\u202e\u0000 odd", "日本語のテキスト"])
+def test_odd_texts_are_judged_without_an_error(text: str) -> None:
+    decision = open_decision(CacheSettings(), MINILM)
+    assert reason(decision, text, "a plain question", 0.99) is not None
+
+
+def test_the_settings_threshold_replaces_the_default_one() -> None:
+    decision = open_decision(CacheSettings(decision="similarity", threshold=0.97), MINILM)
+    assert reason(decision, "one", "two", 0.96) == "similarity"
+    assert reason(decision, "one", "two", 0.97) is None
+
+
+def test_an_embedder_without_a_verifier_has_the_guards_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="ray.serve"):
+        decision = open_decision(CacheSettings(), "owner/unknown")
+    assert reason(decision, "Pay 20 euros", "Pay 30 euros", 0.99) == "numbers"
+    assert "no verifier was trained for embedder owner/unknown" in caplog.text
+
+
+def test_a_verifier_whose_embedder_has_no_files_here_leaves_the_guards(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "all-MiniLM-L6-v2"
+    folder.mkdir()
+    with caplog.at_level(logging.WARNING, logger="ray.serve"):
+        decision = open_decision(CacheSettings(), str(folder))
+    assert reason(decision, "Pay 20 euros", "Pay 30 euros", 0.99) == "numbers"
+    assert "no tokenizer.json" in caplog.text
+    with pytest.raises(FileNotFoundError, match=r"no tokenizer\.json"):
+        open_word_reader(str(folder))
+
+
+@needs_model
+def test_the_evaluation_script_runs_for_anyone(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "scripts" / "eval_cache.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--out", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "| default setting |" in done.stdout
+    assert {path.suffix for path in tmp_path.iterdir()} == {".md", ".json", ".png"}
+
+
+def test_the_evaluation_script_names_a_bad_line(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "scripts" / "eval_cache.py"
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("{}\n")
+    done = subprocess.run(
+        [sys.executable, str(script), "--pairs", str(bad)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"{bad}:1: an object with query, candidate, same and stratum is wanted" in done.stderr

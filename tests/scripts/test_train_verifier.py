@@ -1,0 +1,47 @@
+"""The verifier's training, on made-up examples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cache_mixes import LabelledPair
+from sklearn.ensemble import ExtraTreesClassifier
+from train_verifier import flatten, folds, linked, threshold, worst_kind
+
+
+def pair(query: str, candidate: str, stratum: str) -> LabelledPair:
+    return LabelledPair(query, candidate, stratum.startswith("para"), stratum)
+
+
+def test_a_flattened_forest_says_what_sklearn_says() -> None:
+    random = np.random.default_rng(7)
+    features = random.normal(size=(300, 5)).astype(np.float32)
+    same = features[:, 0] + random.normal(scale=0.5, size=300) > 0
+    trees = ExtraTreesClassifier(20, min_samples_leaf=3, random_state=0).fit(features, same)
+    forest = flatten(trees)
+    ours = [forest.probability(row) for row in features]
+    assert ours == pytest.approx(trees.predict_proba(features)[:, 1].tolist(), abs=1e-3)
+
+
+def test_linked_texts_share_a_fold() -> None:
+    pairs = [
+        pair("a", "b", "para:x"),
+        pair("b", "c", "diff:x"),
+        pair("d", "e", "para:x"),
+        pair("c", "f", "hard:x"),
+    ]
+    groups = linked(pairs)
+    assert groups[0] == groups[1] == groups[3] != groups[2]
+    many = [pair(f"q{number // 2}", f"c{number}", "para:x") for number in range(40)]
+    for train, test in folds(many, seed=0):
+        assert not {many[row].query for row in train} & {many[row].query for row in test}
+
+
+def test_the_threshold_keeps_the_aim_and_every_kind_of_hard_pairs() -> None:
+    pairs = [pair(f"p{n}", f"p{n}'", "para:x") for n in range(100)]
+    pairs += [pair(f"d{n}", f"d{n}'", "diff:x") for n in range(100)]
+    pairs += [pair(f"h{n}", f"h{n}'", "hard:x") for n in range(100)]
+    scores = np.concatenate([np.linspace(0.6, 0.99, 100), np.full(100, 0.1), np.linspace(0.1, 0.8, 100)])
+    least = threshold(pairs, scores, aim=0.02)
+    assert worst_kind(pairs, scores >= least) <= 0.08
+    assert worst_kind(pairs, scores >= least - 0.05) > 0.08
