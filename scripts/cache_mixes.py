@@ -7,10 +7,11 @@ list of pairs has its own shares, so each group's rate is taken by itself and we
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from serve_app.cache.bound.population import wilson_lower, wilson_upper
 
 GROUPS = ("para", "diff", "hard")
 MIXES: Mapping[str, Mapping[str, float]] = {
@@ -132,7 +133,6 @@ def wilson(successes: int, trials: int) -> Interval:
     """The score interval of a share (Wilson 1927), 95 %; 0 to 1 of nothing."""
     if trials == 0:
         return Interval(0.0, 0.0, 1.0)
-    share, z2 = successes / trials, Z_95**2
-    centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = Z_95 * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials**2)) / (1 + z2 / trials)
-    return Interval(share, max(0.0, centre - half), min(1.0, centre + half))
+    return Interval(
+        successes / trials, wilson_lower(successes, trials, Z_95), wilson_upper(successes, trials, Z_95)
+    )

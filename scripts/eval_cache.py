@@ -24,15 +24,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from cache_cosines import EMBEDDER, similarities
 from cache_mixes import AS_IT_IS, GROUPS, MIXES, TRAFFIC, Interval, LabelledPair, Rates, rates, read_pairs
 
 from deployments.cache_decision import open_decision
 from serve_app.cache.decision import Decision, Verdict
-from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings.cache import CacheSettings, Strictness
 
 OWN_PAIRS = Path(__file__).parent / "cache_pairs" / "pairs.jsonl"
-EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
 SETTINGS: tuple[Strictness, ...] = ("default", "strict")
 COSINES = tuple(float(value) for value in np.round(np.arange(0.70, 1.0, 0.02), 2))
 SCORES = tuple(float(value) for value in np.round(np.arange(0.30, 1.0, 0.02), 2))
@@ -113,17 +112,6 @@ def configured(path: Path | None) -> tuple[str, CacheSettings]:
         if settings.embedder is not None:
             return settings.embedder.source, settings.cache or CacheSettings()
     raise ValueError(f"{path}: no embedder, so there is no semantic cache to evaluate")
-
-
-def similarities(pairs: Sequence[LabelledPair], embedder: str) -> list[float]:
-    """The cosine of each pair's embeddings."""
-    from sentence_transformers import SentenceTransformer
-
-    model = SentenceTransformer(ModelStore(default_cache_dir()).resolve(embedder), device="cpu")
-    texts = sorted({text for pair in pairs for text in (pair.query, pair.candidate)})
-    vectors = model.encode(texts, normalize_embeddings=True, show_progress_bar=sys.stderr.isatty())
-    at = dict(zip(texts, vectors, strict=True))
-    return [float(at[pair.query] @ at[pair.candidate]) for pair in pairs]
 
 
 def judge(

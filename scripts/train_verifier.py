@@ -22,6 +22,7 @@ from sklearn.model_selection import GroupKFold
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from cache_cosines import EMBEDDER, similarities
 from cache_mixes import GROUPS, MIXES, TRAFFIC, LabelledPair, rates, read_pairs
 
 from deployments.cache_decision import open_word_reader
@@ -32,7 +33,6 @@ from serve_app.cache.verifier.forest import LEAF, Forest
 from serve_app.cache.verifier.library import save_verifier, trained_folder
 from serve_app.cache.verifier.verifier import VerifierCard, all_features
 
-EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
 FOLDS = 5
 TREES = 200
 LEAST_IN_LEAF = 5
@@ -113,23 +113,10 @@ def describe(pairs: Sequence[LabelledPair], embedder: str) -> Examples:
         if not one.words or not two.words:
             raise ValueError(f"a pair without words: {pair.stratum}")
         evidence = guards.evidence(one.analysed, two.analysed)
-        found.append(all_features(one.words, two.words, float(cosine), evidence))
+        found.append(all_features(one.words, two.words, cosine, evidence))
     names = tuple(found[0])
     matrix = np.array([[row[name] for name in names] for row in found], dtype=np.float32)
     return Examples(pairs, names, matrix, matrix[:, names.index("guards")] > 0)
-
-
-def similarities(pairs: Sequence[LabelledPair], embedder: str) -> Scores:
-    """The cosine of each pair's embeddings."""
-    from sentence_transformers import SentenceTransformer
-
-    from serve_app.model_store import ModelStore, default_cache_dir
-
-    model = SentenceTransformer(ModelStore(default_cache_dir()).resolve(embedder), device="cpu")
-    texts = sorted({text for pair in pairs for text in (pair.query, pair.candidate)})
-    vectors = model.encode(texts, normalize_embeddings=True, show_progress_bar=sys.stderr.isatty())
-    at = dict(zip(texts, vectors, strict=True))
-    return np.array([float(at[pair.query] @ at[pair.candidate]) for pair in pairs])
 
 
 def cross_validated(examples: Examples, seed: int) -> Scores:

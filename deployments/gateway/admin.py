@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import parse_qs
@@ -49,30 +51,39 @@ class Admin:
 
     async def cache(self, exchange: Exchange) -> None:
         """``GET``: statistics, or the entries that fit the query. ``DELETE``: remove what fits."""
-        self._services.identify_admin(exchange)
-        cache = self._services.cache
-        if cache is None:
-            raise NotFound("No cache is configured.", code="no_cache")
+        cache = self._cache_for(exchange)
         selection = _selection(exchange)
-        try:
+        with _failures_named():
             answer = await _administer(cache, exchange.method, selection)
-        except CALL_ERRORS as error:
-            raise CacheUnavailable(f"The cache did not answer: {type(error).__name__}.") from error
         await exchange.respond_json(answer)
 
     async def feedback(self, exchange: Exchange) -> None:
         """``POST {"entry": id, "right": bool}``: what a person says of a semantic hit. An entry that answered
         wrongly is dropped everywhere before this is answered."""
-        self._services.identify_admin(exchange)
-        cache = self._services.cache
-        if cache is None:
-            raise NotFound("No cache is configured.", code="no_cache")
+        cache = self._cache_for(exchange)
         entry_id, right = _report(await exchange.read_body(self._services.settings.limits.max_body_bytes))
-        try:
+        with _failures_named():
             dropped = await cache.feedback(entry_id, right)
-        except CALL_ERRORS as error:
-            raise CacheUnavailable(f"The cache did not answer: {type(error).__name__}.") from error
         await exchange.respond_json({"entry": str(entry_id), "right": right, "dropped": dropped})
+
+    def _cache_for(self, exchange: Exchange) -> CacheClient:
+        """The cache, for an administrator.
+
+        Raises:
+            NotFound: there is none.
+        """
+        self._services.identify_admin(exchange)
+        if self._services.cache is None:
+            raise NotFound("No cache is configured.", code="no_cache")
+        return self._services.cache
+
+
+@contextmanager
+def _failures_named() -> Iterator[None]:
+    try:
+        yield
+    except CALL_ERRORS as error:
+        raise CacheUnavailable(f"The cache did not answer: {type(error).__name__}.") from error
 
 
 class _Report(msgspec.Struct, forbid_unknown_fields=True):

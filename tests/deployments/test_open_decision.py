@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -83,34 +80,3 @@ def test_a_verifier_whose_embedder_has_no_files_here_leaves_the_guards(
     assert "no tokenizer.json" in caplog.text
     with pytest.raises(FileNotFoundError, match=r"no tokenizer\.json"):
         open_word_reader(str(folder))
-
-
-@needs_model
-def test_the_evaluation_script_runs_for_anyone(tmp_path: Path) -> None:
-    script = Path(__file__).parents[2] / "scripts" / "eval_cache.py"
-    done = subprocess.run(
-        [sys.executable, str(script), "--out", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "| default setting |" in done.stdout
-    assert {path.suffix for path in tmp_path.iterdir()} == {".md", ".json", ".png"}
-
-
-def test_the_evaluation_script_names_a_bad_line(tmp_path: Path) -> None:
-    script = Path(__file__).parents[2] / "scripts" / "eval_cache.py"
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text("{}\n")
-    done = subprocess.run(
-        [sys.executable, str(script), "--pairs", str(bad)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert f"{bad}:1: an object with query, candidate, same and stratum is wanted" in done.stderr

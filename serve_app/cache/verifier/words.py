@@ -9,11 +9,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from serve_app.cache.guards.contract import MAX_CHARACTERS
+
 Floats = NDArray[np.float32]
 
-MAX_CHARACTERS = 4_000
 MAX_WORDS = 96
-"""Of a text's beginning: what comes later is not compared word by word. They bound a decision's time."""
+"""Of a text's beginning: what comes later is not compared word by word. It bounds a decision's time, as
+``MAX_CHARACTERS`` does."""
 
 LITTLE = 0.3
 """The weight of a function word: it shapes a question, but says little."""

@@ -1,0 +1,44 @@
+"""The evaluation as a command, on the project's own pairs and the real embedder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cache_cosines import EMBEDDER
+
+from serve_app.model_store import ModelStore, default_cache_dir
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "eval_cache.py"
+
+
+def evaluate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
+    )
+
+
+@pytest.mark.skipif(
+    not ModelStore(default_cache_dir()).folder(EMBEDDER).is_dir(), reason=f"{EMBEDDER} is not prepared"
+)
+def test_it_runs_for_anyone(tmp_path: Path) -> None:
+    done = evaluate("--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "| default setting |" in done.stdout
+    assert {path.suffix for path in tmp_path.iterdir()} == {".md", ".json", ".png"}
+
+
+def test_a_bad_line_is_named(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("{}\n")
+    done = evaluate("--pairs", str(bad))
+    assert done.returncode == 1
+    assert f"{bad}:1: an object with query, candidate, same and stratum is wanted" in done.stderr
