@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,15 +50,25 @@ def main() -> None:
     options = Options(chosen.out, repeats, chosen.quick, chosen.litellm)
     began = time.monotonic()
     figures: list[Figure] = []
+    failed: list[str] = []
+    report = ""
     for name in chosen.only:
         print(f"{name} ...", flush=True)
-        figures += [figure for figure in BENCHMARKS[name](options) if figure.target is not None]
-    about = {
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.python_version()}",
-        "repeats": str(repeats),
-        "took": f"{(time.monotonic() - began) / 60:.0f} min",
-    }
-    print(write_report(options.out, "README", figures, about=about))
+        try:
+            figures += [figure for figure in BENCHMARKS[name](options) if figure.target is not None]
+        except Exception:  # an hour's other figures must not be lost with this one
+            traceback.print_exc()
+            failed.append(name)
+        about = {
+            "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.python_version()}",
+            "repeats": str(repeats),
+            "took": f"{(time.monotonic() - began) / 60:.0f} min",
+            "failed": ", ".join(failed) or "none",
+        }
+        report = write_report(options.out, "README", figures, about=about)
+    print(report)
+    if failed:
+        sys.exit(f"no figures from: {', '.join(failed)}")
 
 
 if __name__ == "__main__":
