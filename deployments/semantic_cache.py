@@ -13,12 +13,15 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from ray.serve.handle import DeploymentHandle
 
 from deployments.cache_decision import open_decision
+from deployments.cache_learning import CacheLearning
 from deployments.store import CacheStore, Match, StoreError, open_store
-from serve_app.cache.entry import CacheEntry, CacheQuery, CacheStats, Hit, Selection
+from serve_app.cache.bound import EntryEvidence
+from serve_app.cache.entry import CacheEntry, CacheQuery, CacheStats, Hit, LookUp, Miss, Probe, Selection
 from serve_app.settings import CacheSettings
 
 logger = logging.getLogger("ray.serve")
@@ -49,6 +52,7 @@ class SemanticCache:
         self._settings = settings
         self._embedder = info
         self._decision = await asyncio.to_thread(open_decision, settings, info.source)
+        self._learning = CacheLearning(settings.max_error_rate, self._decision.scale, embedder)
         self._refused: Counter[str] = Counter()
         self._reopen_s = reopen_s
         self._epoch = time.time_ns()  # a restarted cache has a later epoch than any before
@@ -59,28 +63,71 @@ class SemanticCache:
         self._store = await self._try_open()
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep_forever())
 
-    async def look_up(self, query: CacheQuery) -> Hit | None:
-        """The entry that answers the query: the same text, else a near one if there is a vector.
+    async def look_up(self, query: CacheQuery) -> LookUp:
+        """The entry that answers the query: the same text, else a near one if there is a vector. A miss tells
+        why the nearest one does not answer.
 
         Raises:
             StoreError: the store failed (the gateway counts this and goes on without).
         """
         epoch = self._epoch
-        hit = await self._find(query, time.time())
-        if hit is None or self._was_purged(hit.entry):
-            return None
-        return replace(hit, epoch=epoch)
+        found = await self._find(query, time.time())
+        if isinstance(found, Miss):
+            return found
+        if self._was_purged(found.entry):
+            return Miss()
+        # What is known of an entry is nobody's business elsewhere.
+        return replace(found, entry=replace(found.entry, evidence=EntryEvidence()), epoch=epoch)
 
     async def put(self, entry: CacheEntry) -> None:
-        """Store an entry, evicting the oldest ones beyond the bound."""
+        """Store an entry, evicting the oldest ones beyond the bound. One that replaces another answer to the
+        same text teaches how well answers can be compared."""
         async with self._writing:
             if self._was_purged(entry):
                 return
             store = self._opened()
+            before = await store.get(entry.entry_id) if self._learning.learns else None
             await store.put(entry)
             self._room -= 1
             if self._room < 0:
                 await self._make_room(store)
+        if before is not None:
+            await self._learn_from_repeat(before, entry)
+
+    async def observe(self, probe: Probe, fresh: str) -> None:
+        """Learn from the engine's answer to a text that an entry is near to.
+
+        Raises:
+            StoreError: the store failed; nothing is learned.
+        """
+        entry = await self._still(probe.entry_id, probe.made_at)
+        if entry is None:
+            return
+        right = await self._learning.compare(fresh, entry.answer.text)
+        if right is None:
+            return
+        async with self._writing:
+            entry = await self._still(probe.entry_id, probe.made_at)
+            if entry is not None:
+                evidence = self._learning.learn(entry.evidence, probe, right)
+                await self._opened().annotate(entry.entry_id, evidence)
+
+    async def report(self, entry_id: UUID, right: bool, text: str | None) -> int:
+        """A person's word on a semantic hit; returns how many entries were dropped. An answer that was wrong
+        for ``text`` is never given to it again; without a text the entry is dropped. All of it holds when
+        this returns, and after a restart.
+
+        Raises:
+            StoreError: the store failed. What is to be blocked is blocked until the next restart.
+        """
+        if not right and text is None:
+            dropped = await self.delete(Selection(entry_id=entry_id))
+            self._learning.reported_wrong()
+        else:
+            dropped = 0
+            await self._learn_from_report(entry_id, right, text)
+        await self._learning.save(self._opened())
+        return dropped
 
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         return await self._opened().select(selection, limit)
@@ -103,7 +150,7 @@ class SemanticCache:
             count = await self._store.count()
         except StoreError as error:
             return CacheStats(0, self._epoch, location, str(error), dict(self._refused))
-        return CacheStats(count, self._epoch, location, refused=dict(self._refused))
+        return CacheStats(count, self._epoch, location, None, dict(self._refused), self._learning.summary())
 
     async def __del__(self) -> None:
         await self.close()
@@ -113,6 +160,10 @@ class SemanticCache:
         self._sweeper.cancel()
         if self._store is not None:
             store, self._store = self._store, None
+            try:
+                await self._learning.save(store)
+            except StoreError as error:
+                logger.warning("what the cache learned last is lost: %s", error)
             await store.close()
 
     def _opened(self) -> CacheStore:
@@ -122,12 +173,45 @@ class SemanticCache:
 
     async def _try_open(self) -> CacheStore | None:
         try:
-            return await open_store(self._settings, self._embedder.dimension, self._embedder.name)
+            store = await open_store(self._settings, self._embedder.dimension, self._embedder.name)
+            await self._load(store)
+            return store
         except (StoreError, OSError) as error:
             if str(error) != self._error:  # once, not at every attempt
                 logger.error("serving without the cache: %s", error)
             self._error = str(error)
             return None
+
+    async def _load(self, store: CacheStore) -> None:
+        try:
+            await self._learning.load(store)
+        except BaseException:
+            await store.close()
+            raise
+
+    async def _still(self, entry_id: UUID, made_at: float) -> CacheEntry | None:
+        """The entry with the very answer that was looked at; another may have taken its place."""
+        entry = await self._opened().get(entry_id)
+        return entry if entry is not None and entry.created_at == made_at else None
+
+    async def _learn_from_repeat(self, before: CacheEntry, entry: CacheEntry) -> None:
+        right = await self._learning.compare(entry.answer.text, before.answer.text)
+        if right is None:
+            return
+        self._learning.learn_repeat(right)
+        if not (right and before.evidence.observations):
+            return
+        async with self._writing:  # the same answer again: what is known of it still holds
+            if await self._still(entry.entry_id, entry.created_at) is not None:
+                await self._opened().annotate(entry.entry_id, before.evidence)
+
+    async def _learn_from_report(self, entry_id: UUID, right: bool, text: str | None) -> None:
+        async with self._writing:
+            entry = await self._opened().get(entry_id)
+            known = EntryEvidence() if entry is None else entry.evidence
+            evidence = self._learning.report(entry_id, known, right, text)
+            if entry is not None and evidence != known:
+                await self._opened().annotate(entry_id, evidence)
 
     async def _make_room(self, store: CacheStore) -> None:
         bound = self._settings.max_entries
@@ -153,31 +237,39 @@ class SemanticCache:
                 continue
             try:
                 await self._store.delete_expired(time.time())
+                await self._learning.save(self._store)
             except StoreError as error:
                 logger.warning("cache sweep failed: %s", error)
             self._room = 0  # others may write to the same server
 
-    async def _find(self, query: CacheQuery, now: float) -> Hit | None:
+    async def _find(self, query: CacheQuery, now: float) -> LookUp:
         store = self._opened()
         same = await store.get(query.entry_id)
         if same is not None and same.is_fresh(now, query.max_age_s):
             return Hit(same)
         if query.vector is None:
-            return None
+            return Miss()
         oldest = 0.0 if query.max_age_s is None else now - query.max_age_s
         near = await store.nearest(query.partition, query.vector, now, oldest, CANDIDATES)
         return self._first_that_answers(query, near)
 
-    def _first_that_answers(self, query: CacheQuery, near: Sequence[Match]) -> Hit | None:
-        """The nearest entry that the decision lets answer; for the nearest of those refused, its reason is
-        counted."""
+    def _first_that_answers(self, query: CacheQuery, near: Sequence[Match]) -> LookUp:
+        """The nearest entry that the decision and the bound let answer; for the nearest of those refused, its
+        reason is counted."""
         question = self._decision.read(query.text)
-        reasons = []
+        reasons: list[str] = []
+        probes: list[Probe] = []
         for match in near:
             candidate = self._decision.read(match.entry.text)
             verdict = self._decision.judge(question, candidate, match.similarity, query.threshold)
-            if verdict.reason is None:
+            if verdict.reason is not None:
+                reasons.append(verdict.reason)
+                continue
+            score = verdict.scores.get("verifier", match.similarity)
+            permission = self._learning.ask(match.entry, score, query.text)
+            if permission.refusal is None:
                 return Hit(match.entry, match.similarity, score=verdict.scores.get("verifier"))
-            reasons.append(verdict.reason)
+            reasons.append(permission.refusal)
+            probes += [permission.probe] if permission.probe is not None else []
         self._refused.update(reasons[:1])
-        return None
+        return Miss(next(iter(reasons), None), next(iter(probes), None))

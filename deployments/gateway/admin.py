@@ -59,12 +59,13 @@ class Admin:
 
     async def feedback(self, exchange: Exchange) -> None:
         """``POST {"entry": id, "right": bool}``: what a person says of a semantic hit. An entry that answered
-        wrongly is dropped everywhere before this is answered."""
+        wrongly is dropped everywhere before this is answered; with ``"text"`` (the question that it answered)
+        it stays, and is never given to that text again."""
         cache = self._cache_for(exchange)
-        entry_id, right = _report(await exchange.read_body(self._services.settings.limits.max_body_bytes))
+        report = _report(await exchange.read_body(self._services.settings.limits.max_body_bytes))
         with _failures_named():
-            dropped = await cache.feedback(entry_id, right)
-        await exchange.respond_json({"entry": str(entry_id), "right": right, "dropped": dropped})
+            dropped = await cache.feedback(report.entry, report.right, report.text)
+        await exchange.respond_json({"entry": str(report.entry), "right": report.right, "dropped": dropped})
 
     def _cache_for(self, exchange: Exchange) -> CacheClient:
         """The cache, for an administrator.
@@ -89,17 +90,18 @@ def _failures_named() -> Iterator[None]:
 class _Report(msgspec.Struct, forbid_unknown_fields=True):
     entry: UUID
     right: bool
+    text: str | None = None
 
 
-def _report(body: bytes) -> tuple[UUID, bool]:
+def _report(body: bytes) -> _Report:
     """Raises:
     BadRequest: the body is no report; the message says what is wrong and where.
     """
     try:
-        report = msgspec.json.decode(body, type=_Report)
+        return msgspec.json.decode(body, type=_Report)
     except msgspec.DecodeError as error:
-        raise BadRequest(f'Expected {{"entry": "<x-cache-entry>", "right": true|false}}: {error}.') from error
-    return report.entry, report.right
+        expected = '{"entry": "<x-cache-entry>", "right": true|false}, and "text" if only that is meant'
+        raise BadRequest(f"Expected {expected}: {error}.") from error
 
 
 async def _administer(cache: CacheClient, method: str, selection: Selection | None) -> dict[str, Any]:

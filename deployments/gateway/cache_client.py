@@ -19,7 +19,7 @@ from ray.serve.handle import DeploymentHandle
 from deployments.serve_platform import cause_of
 from serve_app.breaker import Breaker
 from serve_app.cache.controls import CacheControls
-from serve_app.cache.entry import CacheEntry, CacheQuery, CacheStats, Hit, Selection
+from serve_app.cache.entry import CacheEntry, CacheQuery, CacheStats, Hit, LookUp, Miss, Probe, Selection
 from serve_app.cache.exact import ExactTier
 from serve_app.cache.keys import CacheKey
 from serve_app.embedding import Embedding
@@ -40,6 +40,7 @@ class CacheCounters:
     exact: int = 0
     semantic: int = 0
     misses: int = 0
+    explored: int = 0
     failures: int = 0
     stored: int = 0
     dropped: int = 0
@@ -56,6 +57,14 @@ class PendingWrite:
     semantic: bool
 
 
+@dataclass(frozen=True, slots=True)
+class PendingComparison:
+    """An engine's answer on its way to be compared with that of an entry near to its question."""
+
+    probe: Probe
+    fresh: str
+
+
 class CacheClient:
     """Look-ups in order of cost; writes through a bounded queue, off the response path."""
 
@@ -67,7 +76,7 @@ class CacheClient:
         self._cache = cache
         self._exact = ExactTier(settings.exact_entries)
         self._breaker = Breaker(settings.breaker_failures, settings.breaker_cooldown_s)
-        self._writes: asyncio.Queue[PendingWrite] = asyncio.Queue(settings.write_queue)
+        self._writes: asyncio.Queue[PendingWrite | PendingComparison] = asyncio.Queue(settings.write_queue)
         self._epoch: int | None = None
         self.counters = CacheCounters()
         loop = asyncio.get_running_loop()
@@ -98,15 +107,15 @@ class CacheClient:
 
     async def look_up(
         self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Callable[[bytes], None]
-    ) -> Hit | None:
+    ) -> LookUp:
         """What the store has; never raises, never takes longer than the budget. ``keep`` is given the text's
         vector as soon as it is made, so that a look-up that is cancelled later was not for nothing."""
-        hit = None
+        found: LookUp = Miss()
         try:
-            hit = await self._look_further(key, controls, timeline, keep)
+            found = await self._look_further(key, controls, timeline, keep)
         finally:
-            self._count(hit)
-        return hit
+            self._count(found)
+        return found
 
     def store(self, key: CacheKey, controls: CacheControls, answer: Answer, vector: bytes | None) -> None:
         """Queue a complete answer. A full queue drops it: the next miss will bring it again."""
@@ -114,10 +123,12 @@ class CacheClient:
             return
         entry = self._entry(key, controls, answer, time.time())
         self._exact.put(entry)
-        try:
-            self._writes.put_nowait(PendingWrite(entry, vector, key.semantic))
-        except asyncio.QueueFull:
-            self.counters.dropped += 1
+        self._queue(PendingWrite(entry, vector, key.semantic))
+
+    def compare(self, probe: Probe, fresh: Answer) -> None:
+        """Queue a complete answer to be compared with the near entry's."""
+        self.counters.explored += 1
+        self._queue(PendingComparison(probe, fresh.text))
 
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         entries: list[CacheEntry] = await self._cache.select.remote(selection, limit)
@@ -130,13 +141,18 @@ class CacheClient:
         self._exact.remove(selection)
         return deleted
 
-    async def feedback(self, entry_id: UUID, right: bool) -> int:
-        """A person's word on a semantic hit. A wrong one drops the entry; returns how many were dropped."""
+    async def feedback(self, entry_id: UUID, right: bool, text: str | None = None) -> int:
+        """A person's word on a semantic hit; returns how many entries were dropped. A wrong answer is never
+        given to ``text`` again; without a text the entry is dropped."""
         if right:
             self.counters.reported_right += 1
-            return 0
-        self.counters.reported_wrong += 1
-        return await self.delete(Selection(entry_id=entry_id))
+        else:
+            self.counters.reported_wrong += 1
+        async with asyncio.timeout(STORE_TIMEOUT_S):
+            dropped: int = await self._cache.report.remote(entry_id, right, text)
+        if not right and text is None:
+            self._exact.remove(Selection(entry_id=entry_id))
+        return dropped
 
     async def stats(self) -> CacheStats:
         stats: CacheStats = await self._cache.stats.remote()
@@ -148,21 +164,21 @@ class CacheClient:
 
     async def _look_further(
         self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Callable[[bytes], None]
-    ) -> Hit | None:
+    ) -> LookUp:
         if not self._breaker.allows(time.monotonic()):
-            return None
+            return Miss()
         try:
             async with asyncio.timeout(self._settings.lookup_budget_ms / 1000):
-                hit = await self._ask(key, controls, timeline, keep)
+                found = await self._ask(key, controls, timeline, keep)
         except Exception as error:  # whatever the embedder or the store raises, a request goes on
             self._failed(error)
-            return None
+            return Miss()
         self._breaker.succeeded()
-        return hit
+        return found
 
     async def _ask(
         self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Callable[[bytes], None]
-    ) -> Hit | None:
+    ) -> LookUp:
         vector = None
         if key.semantic:
             with timeline.step("embed"):
@@ -173,11 +189,11 @@ class CacheClient:
             query = CacheQuery(
                 key.entry_id, key.partition, key.text, vector, controls.threshold, controls.max_age_s
             )
-            hit: Hit | None = await self._cache.look_up.remote(query)
+            found: LookUp = await self._cache.look_up.remote(query)
         # A hit from before a purge that is known here by now must not stay in memory.
-        if hit is not None and hit.similarity is None and self._follow(hit.epoch):
-            self._exact.put(hit.entry)
-        return hit
+        if isinstance(found, Hit) and found.similarity is None and self._follow(found.epoch):
+            self._exact.put(found.entry)
+        return found
 
     async def _embed(self, text: str) -> bytes | None:
         """``None`` for a text that the embedder cannot read whole: two texts that differ only in what it did
@@ -199,10 +215,16 @@ class CacheClient:
             tags=controls.tags,
         )
 
-    def _count(self, hit: Hit | None) -> None:
-        if hit is None:
+    def _queue(self, pending: PendingWrite | PendingComparison) -> None:
+        try:
+            self._writes.put_nowait(pending)
+        except asyncio.QueueFull:
+            self.counters.dropped += 1
+
+    def _count(self, found: LookUp) -> None:
+        if isinstance(found, Miss):
             self.counters.misses += 1
-        elif hit.similarity is None:
+        elif found.similarity is None:
             self.counters.exact += 1
         else:
             self.counters.semantic += 1
@@ -221,8 +243,10 @@ class CacheClient:
             pending = await self._writes.get()
             try:
                 async with asyncio.timeout(STORE_TIMEOUT_S):
-                    await self._write(pending)
-                self.counters.stored += 1
+                    if isinstance(pending, PendingWrite):
+                        await self._write(pending)
+                    else:
+                        await self._cache.observe.remote(pending.probe, pending.fresh)
             except Exception as error:  # an answer that is not stored is only a miss later
                 # Not the breaker's business: a store that cannot be written may still answer.
                 self.counters.failures += 1
@@ -233,6 +257,7 @@ class CacheClient:
         if vector is None and pending.semantic:
             vector = await self._embed(pending.entry.text)
         await self._cache.put.remote(replace(pending.entry, vector=vector))
+        self.counters.stored += 1
 
     def _follow(self, epoch: int) -> bool:
         """Take note of the store's epoch; ``False`` if it is older than what is known here."""

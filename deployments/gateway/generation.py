@@ -21,7 +21,7 @@ from deployments.telemetry import RequestTracer
 from serve_app.admission import request_priority
 from serve_app.auth import Identity
 from serve_app.cache.controls import CacheControls, parse_controls
-from serve_app.cache.entry import Hit
+from serve_app.cache.entry import Hit, Miss, Probe
 from serve_app.cache.keys import CacheKey, cache_key
 from serve_app.failover import wants_failover
 from serve_app.openai import replay
@@ -32,8 +32,9 @@ from serve_app.openai.requests import Endpoint, ParsedRequest, parse_generation
 
 @dataclass(slots=True)
 class Generation:
-    """One generating request from admission to its record. ``vector`` is the text's embedding once a look-up
-    has made it, kept for storing the answer."""
+    """One generating request from admission to its record. What a look-up leaves: ``vector``, the text's
+    embedding, kept for storing the answer; ``probe``, a near entry to compare the answer with; ``refused``,
+    why that one was not given."""
 
     exchange: Exchange
     identity: Identity
@@ -45,6 +46,8 @@ class Generation:
     timeout_s: float
     cache_status: str = "bypass"
     vector: bytes | None = None
+    probe: Probe | None = None
+    refused: str | None = None
 
     @property
     def may_store(self) -> bool:
@@ -155,7 +158,11 @@ class GenerationEndpoint:
         def keep(vector: bytes) -> None:
             generation.vector = vector
 
-        return await cache.look_up(key, generation.controls, generation.exchange.timeline, keep)
+        found = await cache.look_up(key, generation.controls, generation.exchange.timeline, keep)
+        if isinstance(found, Miss):
+            generation.probe, generation.refused = found.probe, found.reason
+            return None
+        return found
 
     async def _race(self, generation: Generation, cache: CacheClient, key: CacheKey) -> Hit | Reader:
         """Look-up and engine at once; the first with something to say wins, the other is cancelled."""
@@ -219,6 +226,8 @@ class GenerationEndpoint:
     async def _relay(self, generation: Generation, reader: Reader) -> None:
         exchange = generation.exchange
         exchange.response_headers["x-cache"] = generation.cache_status
+        if generation.refused is not None:
+            exchange.response_headers["x-cache-refused"] = generation.refused
         try:
             answer = await reader.begun()
             cut = await relay(exchange, answer, reader, hide_usage=generation.hides_usage)
@@ -256,6 +265,8 @@ class GenerationEndpoint:
             return
         start_ns = time.time_ns()
         cache.store(key, generation.controls, read, generation.vector)
+        if generation.probe is not None:
+            cache.compare(generation.probe, read)
         generation.exchange.timeline.add("store", start_ns)
 
     def _record(self, generation: Generation) -> None:

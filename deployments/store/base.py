@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from serve_app.cache.bound import EntryEvidence
 from serve_app.cache.entry import CacheEntry, Selection
 
 
@@ -46,6 +47,16 @@ class CacheStore(Protocol):
 
     async def put(self, entry: CacheEntry) -> None:
         """Insert, or replace the entry with the same id."""
+
+    async def annotate(self, entry_id: UUID, evidence: EntryEvidence) -> None:
+        """Replace what is known of an entry; nothing else of it changes. One that is not there stays away.
+        ``evidence`` is not empty."""
+
+    async def read_note(self) -> str | None:
+        """What ``write_note`` wrote last, in whatever process; ``None`` if it never did."""
+
+    async def write_note(self, note: str) -> None:
+        """Keep one text beside the entries. No entry, no selection and no deletion ever has to do with it."""
 
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         """At most ``limit`` entries that fit, in no fixed order."""

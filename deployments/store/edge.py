@@ -20,15 +20,20 @@ import qdrant_edge as qe
 from deployments.store.base import Match, StoreError
 from deployments.store.payload import (
     KEYWORDS,
+    NOTE,
+    NOTE_ID,
     NUMBERS,
     TENANT_KEY,
     entries_of,
     entry_of,
+    evidence_of,
     floats,
     generation,
     matches_of,
+    note_of,
     payload_of,
 )
+from serve_app.cache.bound import EntryEvidence
 from serve_app.cache.entry import CacheEntry, Selection
 
 T = TypeVar("T")
@@ -76,6 +81,15 @@ class EdgeStore:
     async def put(self, entry: CacheEntry) -> None:
         await self._call(partial(self._shard.put, entry))
 
+    async def annotate(self, entry_id: UUID, evidence: EntryEvidence) -> None:
+        await self._call(partial(self._shard.annotate, entry_id, evidence))
+
+    async def read_note(self) -> str | None:
+        return await self._call(self._shard.read_note)
+
+    async def write_note(self, note: str) -> None:
+        await self._call(partial(self._shard.write_note, note))
+
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         return await self._call(partial(self._shard.select, selection, limit))
 
@@ -112,6 +126,7 @@ class Shard:
 
     def __init__(self, engine: qe.EdgeShard) -> None:
         self._engine = engine
+        self._notes = len(engine.retrieve([NOTE_ID], with_payload=False, with_vector=False))
 
     def get(self, entry_id: UUID) -> CacheEntry | None:
         records = self._engine.retrieve([entry_id], with_payload=True, with_vector=False)
@@ -132,6 +147,19 @@ class Shard:
         vector: Any = {} if entry.vector is None else floats(entry.vector)
         point = qe.Point(entry.entry_id, vector, payload_of(entry))
         self._engine.update(qe.UpdateOperation.upsert_points([point]))
+
+    def annotate(self, entry_id: UUID, evidence: EntryEvidence) -> None:
+        # By a filter, because an id that is not there would be an error.
+        one = _filter(Selection(entry_id=entry_id))
+        self._engine.update(qe.UpdateOperation.set_payload_by_filter(one, evidence_of(evidence)))
+
+    def read_note(self) -> str | None:
+        records = self._engine.retrieve([NOTE_ID], with_payload=True, with_vector=False)
+        return note_of(records[0].payload) if records else None
+
+    def write_note(self, note: str) -> None:
+        self._engine.update(qe.UpdateOperation.upsert_points([qe.Point(NOTE_ID, {}, {NOTE: note})]))
+        self._notes = 1
 
     def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         request = qe.ScrollRequest(limit=limit, filter=_filter(selection), with_payload=True)
@@ -155,7 +183,7 @@ class Shard:
 
     def count(self) -> int:
         # Without a filter the engine's estimate is its own tally; an exact count walks all ids.
-        return int(self._engine.count(qe.CountRequest(exact=False)))
+        return int(self._engine.count(qe.CountRequest(exact=False))) - self._notes
 
     def close(self) -> None:
         self._engine.flush()

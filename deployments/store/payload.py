@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from deployments.store.base import Match
+from serve_app.cache.bound import EntryEvidence
 from serve_app.cache.entry import CacheEntry
 from serve_app.openai.answers import decode_answer, encode_answer
 
@@ -24,6 +25,11 @@ KEYWORDS = ("tenant", "model", "tags")
 NUMBERS = ("created_at", "expires_at")
 FIELDS = (TENANT_KEY, *KEYWORDS, *NUMBERS)
 """What has a payload index."""
+
+NOTE_ID = UUID("6e6f7465-0000-4000-8000-000000000001")
+"""The point that holds the store's note. Entries' ids are hashes of keys and have no such shape."""
+
+NOTE = "note"
 
 MAX_COSINE = 1.001
 """Rounding goes a little beyond 1; what is beyond this, or not a number, was scored with a damaged vector."""
@@ -40,6 +46,7 @@ class Payload(msgspec.Struct, frozen=True):
     created_at: float
     expires_at: float
     tags: tuple[str, ...]
+    evidence: dict[str, Any] | None = None
 
 
 def generation(embedder: str, dimension: int) -> str:
@@ -57,7 +64,13 @@ def payload_of(entry: CacheEntry) -> dict[str, Any]:
         "created_at": entry.created_at,
         "expires_at": entry.expires_at,
         "tags": list(entry.tags),
+        **evidence_of(entry.evidence),
     }
+
+
+def evidence_of(evidence: EntryEvidence) -> dict[str, Any]:
+    """The part of a payload that tells what is known of an entry; empty if that is nothing."""
+    return {"evidence": evidence.to_dict()} if evidence.observations else {}
 
 
 def entry_of(entry_id: Any, payload: Any) -> CacheEntry | None:
@@ -74,6 +87,7 @@ def entry_of(entry_id: Any, payload: Any) -> CacheEntry | None:
             created_at=stored.created_at,
             expires_at=stored.expires_at,
             tags=stored.tags,
+            evidence=EntryEvidence() if stored.evidence is None else EntryEvidence.from_dict(stored.evidence),
         )
     except (msgspec.MsgspecError, ValueError):
         return None
@@ -89,6 +103,12 @@ def matches_of(points: Iterable[Any]) -> list[Match]:
     """The whole entries among an engine's scored points (``id``, ``payload`` and ``score``, a cosine)."""
     found = ((entry_of(point.id, point.payload), float(point.score)) for point in points)
     return [Match(entry, score) for entry, score in found if entry is not None and abs(score) <= MAX_COSINE]
+
+
+def note_of(payload: Any) -> str | None:
+    """What the note's point holds; ``None`` for a point that holds something else."""
+    note = payload.get(NOTE) if isinstance(payload, dict) else None
+    return note if isinstance(note, str) else None
 
 
 def floats(vector: bytes) -> list[float]:

@@ -23,15 +23,20 @@ from deployments.store.base import Match, StoreError
 from deployments.store.payload import (
     FIELDS,
     KEYWORDS,
+    NOTE,
+    NOTE_ID,
     NUMBERS,
     TENANT_KEY,
     entries_of,
     entry_of,
+    evidence_of,
     floats,
     generation,
     matches_of,
+    note_of,
     payload_of,
 )
+from serve_app.cache.bound import EntryEvidence
 from serve_app.cache.entry import CacheEntry, Selection
 from serve_app.settings.qdrant import QdrantSettings
 
@@ -123,6 +128,22 @@ class ServerStore:
     async def put(self, entry: CacheEntry) -> None:
         vector: Any = {} if entry.vector is None else floats(entry.vector)
         point = models.PointStruct(id=str(entry.entry_id), vector=vector, payload=payload_of(entry))
+        self._check_done(await self._call(self._client.upsert, points=[point], wait=True))
+
+    async def annotate(self, entry_id: UUID, evidence: EntryEvidence) -> None:
+        # By a filter, because an id that is not there would be an error.
+        one = _filter(Selection(entry_id=entry_id))
+        self._check_done(
+            await self._call(self._client.set_payload, payload=evidence_of(evidence), points=one, wait=True)
+        )
+
+    async def read_note(self) -> str | None:
+        records = await self._call(self._client.retrieve, ids=[str(NOTE_ID)], with_payload=True)
+        return note_of(records[0].payload) if records else None
+
+    async def write_note(self, note: str) -> None:
+        """Applications that share a collection share its note: the last one to write it is heard."""
+        point = models.PointStruct(id=str(NOTE_ID), vector={}, payload={NOTE: note})
         self._check_done(await self._call(self._client.upsert, points=[point], wait=True))
 
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:

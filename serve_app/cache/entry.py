@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from serve_app.cache.bound.evidence import EntryEvidence
 from serve_app.openai.answers import Answer
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
     """One stored answer. Times are Unix seconds; ``vector`` is float32 bytes;
-    without one only the very same text finds the entry."""
+    without one only the very same text finds the entry. ``evidence`` is how it did so far (see
+    ``serve_app/cache/bound``); it stays with the cache and is not sent to gateways."""
 
     entry_id: UUID
     tenant: str
@@ -24,6 +26,7 @@ class CacheEntry:
     expires_at: float
     tags: tuple[str, ...] = ()
     vector: bytes | None = None
+    evidence: EntryEvidence = field(default_factory=EntryEvidence)
 
     def is_fresh(self, now: float, max_age_s: float | None = None) -> bool:
         """Not expired, and not older than the request accepts."""
@@ -48,6 +51,29 @@ class Hit:
     def kind(self) -> str:
         """The value of ``x-cache``."""
         return "exact" if self.similarity is None else "semantic"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A near entry that was not given, and is to be compared with the engine's fresh answer: so the cache
+    learns how often it is right. ``score`` is what the bound goes by; ``audited`` is the error that the bound
+    foretold, if the entry would have answered but for the audit."""
+
+    entry_id: UUID
+    made_at: float
+    score: float
+    audited: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """Nothing answers. ``reason``: why the nearest entry was not given, ``None`` if there was none near."""
+
+    reason: str | None = None
+    probe: Probe | None = None
+
+
+LookUp = Hit | Miss
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +111,12 @@ class Selection:
 @dataclass(frozen=True, slots=True)
 class CacheStats:
     """``epoch`` rises with every purge: a gateway that sees a new one drops what it holds in memory.
-    ``refused`` counts near entries that were not given, by the reason (see ``serve_app/cache/decision``)."""
+    ``refused`` counts near entries that were not given, by the reason (see ``serve_app/cache/decision``);
+    ``bound`` is what was learned of errors, empty without ``max_error_rate``."""
 
     entries: int
     epoch: int
     path: str
     error: str | None = None
     refused: Mapping[str, int] = field(default_factory=dict)
+    bound: Mapping[str, float] = field(default_factory=dict)

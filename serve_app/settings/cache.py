@@ -32,6 +32,13 @@ class CacheSettings(Frozen):
         le=1,
         description="Least cosine similarity of a semantic hit; default: 0.75 before a verifier, else 0.90.",
     )
+    max_error_rate: float | None = Field(
+        default=None,
+        gt=0,
+        lt=0.5,
+        description="Largest share of wrong answers among semantic hits, learned by comparing fresh "
+        "answers with stored ones; default: no bound but the decision.",
+    )
     ttl_s: float = Field(default=86_400.0, gt=0, description="Life of an entry, seconds.")
     max_entries: int = Field(default=100_000, ge=1)
     max_entry_bytes: int = Field(default=262_144, ge=1024)

@@ -19,7 +19,7 @@ from support.qdrant_rest import Fault, QdrantRest
 from deployments.semantic_cache import SemanticCache
 from deployments.store import StoreError
 from deployments.store.edge import EdgeStore
-from serve_app.cache.entry import CacheEntry, CacheQuery, Selection
+from serve_app.cache.entry import CacheEntry, CacheQuery, Hit, Miss, Selection
 from serve_app.embedding import EmbedderInfo
 from serve_app.openai.answers import Answer, Usage
 from serve_app.settings import CacheSettings
@@ -80,15 +80,15 @@ async def test_the_same_text_is_found_without_a_vector_and_a_near_one_with_it(ca
     stored = entry()
     await cache.put(stored)
     exact = await cache.look_up(query(stored))
-    assert exact is not None
+    assert isinstance(exact, Hit)
     assert exact.kind == "exact"
     near = CacheQuery(uuid4(), "p", "other words", (NEAR / np.linalg.norm(NEAR)).tobytes())
     hit = await cache.look_up(near)
-    assert hit is not None
+    assert isinstance(hit, Hit)
     assert hit.kind == "semantic"
-    assert await cache.look_up(replace(near, threshold=0.9999)) is None
-    assert await cache.look_up(replace(near, partition="q")) is None
-    assert await cache.look_up(replace(near, vector=None)) is None
+    assert isinstance(await cache.look_up(replace(near, threshold=0.9999)), Miss)
+    assert isinstance(await cache.look_up(replace(near, partition="q")), Miss)
+    assert isinstance(await cache.look_up(replace(near, vector=None)), Miss)
 
 
 async def test_a_purge_raises_the_epoch_after_the_entries_are_gone(cache: SemanticCache) -> None:
@@ -96,9 +96,9 @@ async def test_a_purge_raises_the_epoch_after_the_entries_are_gone(cache: Semant
     await cache.put(stored)
     before = await cache.look_up(query(stored))
     assert await cache.delete(Selection(tag="red")) == 1
-    assert before is not None
+    assert isinstance(before, Hit)
     assert before.epoch < (await cache.stats()).epoch
-    assert await cache.look_up(query(stored)) is None
+    assert isinstance(await cache.look_up(query(stored)), Miss)
 
 
 async def test_an_answer_from_before_a_purge_is_not_stored_after_it(
@@ -108,11 +108,11 @@ async def test_an_answer_from_before_a_purge_is_not_stored_after_it(
     await cache.delete(Selection(tag="red"))
     await cache.put(late)
     await cache.put(other)
-    assert await cache.look_up(query(late)) is None
-    assert await cache.look_up(query(other)) is not None
+    assert isinstance(await cache.look_up(query(late)), Miss)
+    assert isinstance(await cache.look_up(query(other)), Hit)
     fresh = entry(entry_id=late.entry_id, created_at=time.time() + 1)
     await cache.put(fresh)
-    assert await cache.look_up(query(fresh)) is not None
+    assert isinstance(await cache.look_up(query(fresh)), Hit)
 
 
 async def test_the_oldest_entries_make_room(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ async def test_the_oldest_entries_make_room(tmp_path: Path) -> None:
     for one in stored:
         await cache.put(one)
     assert (await cache.stats()).entries == 3
-    assert await cache.look_up(query(stored[0])) is None
-    assert await cache.look_up(query(stored[4])) is not None
+    assert isinstance(await cache.look_up(query(stored[0])), Miss)
+    assert isinstance(await cache.look_up(query(stored[4])), Hit)
     await cache.close()
 
 
@@ -140,7 +140,7 @@ async def test_a_store_that_another_process_holds_is_opened_once_it_is_free(tmp_
 
     assert await eventually(is_open, within_s=10)
     await cache.put(stored)
-    assert await cache.look_up(query(stored)) is not None
+    assert isinstance(await cache.look_up(query(stored)), Hit)
     await cache.close()
 
 
@@ -168,13 +168,13 @@ async def test_a_server_holds_the_cache_as_the_folder_does(tmp_path: Path) -> No
         await cache.put(stored)
         near = CacheQuery(uuid4(), "p", "other words", (NEAR / np.linalg.norm(NEAR)).tobytes())
         hit = await cache.look_up(near)
-        assert hit is not None
+        assert isinstance(hit, Hit)
         assert hit.kind == "semantic"
         stats = await cache.stats()
         assert stats.entries == 1
         assert stats.path.startswith(server.url)
         assert await cache.delete(Selection(tag="red")) == 1
-        assert await cache.look_up(query(stored)) is None
+        assert isinstance(await cache.look_up(query(stored)), Miss)
 
 
 async def test_the_next_candidate_answers_when_the_nearest_must_not(cache: SemanticCache) -> None:
@@ -182,7 +182,7 @@ async def test_the_next_candidate_answers_when_the_nearest_must_not(cache: Seman
     for stored in (wordless, next_one):
         await cache.put(stored)
     hit = await cache.look_up(CacheQuery(uuid4(), "p", "words", VECTOR))
-    assert hit is not None
+    assert isinstance(hit, Hit)
     assert hit.entry.entry_id == next_one.entry_id
 
 
@@ -194,7 +194,7 @@ async def test_look_ups_do_not_wait_for_a_write(tmp_path: Path) -> None:
         purge = asyncio.create_task(cache.delete(Selection(tag="red")))
         await server.hanging.wait()
         before = await cache.look_up(query(stored))
-        assert before is not None
+        assert isinstance(before, Hit)
         server.let()
         assert await purge == 1
         assert before.epoch < (await cache.stats()).epoch
@@ -210,7 +210,7 @@ async def test_a_look_up_that_a_purge_overtakes_finds_nothing(tmp_path: Path) ->
         server.fault = None
         await cache.delete(Selection(tag="red"))
         server.let()
-        assert await look_up is None
+        assert await look_up == Miss()
 
 
 async def test_a_write_that_was_given_up_and_is_done_after_a_purge_is_not_found(tmp_path: Path) -> None:
@@ -227,8 +227,8 @@ async def test_a_write_that_was_given_up_and_is_done_after_a_purge_is_not_found(
             return (await cache.stats()).entries == 1
 
         assert await eventually(is_written, within_s=10)
-        assert await cache.look_up(query(stored)) is None
-        assert await cache.look_up(CacheQuery(uuid4(), "p", "words", VECTOR)) is None
+        assert isinstance(await cache.look_up(query(stored)), Miss)
+        assert isinstance(await cache.look_up(CacheQuery(uuid4(), "p", "words", VECTOR)), Miss)
 
 
 async def test_a_purge_is_known_though_the_store_failed(tmp_path: Path) -> None:
@@ -243,4 +243,4 @@ async def test_a_purge_is_known_though_the_store_failed(tmp_path: Path) -> None:
         assert stats.epoch > before
         assert "broken on purpose" in (stats.error or "")
         server.fault = None
-        assert await cache.look_up(query(stored)) is None
+        assert isinstance(await cache.look_up(query(stored)), Miss)

@@ -148,6 +148,7 @@ class QdrantRest:
             web.put(f"{one}/index", self._index),
             web.post(f"{one}/points", self._retrieve),
             web.put(f"{one}/points", self._upsert),
+            web.post(f"{one}/points/payload", self._set_payload),
             web.post(f"{one}/points/query", self._query),
             web.post(f"{one}/points/scroll", self._scroll),
             web.post(f"{one}/points/count", self._count),
@@ -215,6 +216,13 @@ class QdrantRest:
         collection, body = self._collection(request), await request.json()
         points = [qe.Point(point["id"], point["vector"], point["payload"]) for point in body["points"]]
         collection.shard.update(qe.UpdateOperation.upsert_points(points))
+        return _done()
+
+    async def _set_payload(self, request: web.Request) -> web.Response:
+        collection, body = self._collection(request), await request.json()
+        condition = _filter(body["filter"])
+        assert condition is not None
+        collection.shard.update(qe.UpdateOperation.set_payload_by_filter(condition, body["payload"]))
         return _done()
 
     async def _retrieve(self, request: web.Request) -> web.Response:

@@ -5,6 +5,7 @@ from serve_app.cache.bound.budget import ErrorBudget
 from serve_app.cache.bound.compare import same_answer
 from serve_app.cache.bound.evidence import EntryEvidence, Observation, feedback
 from serve_app.cache.bound.model import Decision, LearnedBound, upper_bound
+from serve_app.cache.bound.policy import ReusePolicy, Unbounded, reuse_policy
 from serve_app.cache.bound.population import PopulationEvidence
 
 __all__ = [
@@ -15,7 +16,10 @@ __all__ = [
     "LearnedBound",
     "Observation",
     "PopulationEvidence",
+    "ReusePolicy",
+    "Unbounded",
     "feedback",
+    "reuse_policy",
     "same_answer",
     "text_hash",
     "upper_bound",

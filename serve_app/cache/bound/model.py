@@ -75,6 +75,10 @@ class LearnedBound:
             return Decision(False, True, bound, "audit")
         return Decision(True, False, bound, "reuse")
 
+    @property
+    def learns(self) -> bool:
+        return True
+
     def reused(self, decision: Decision) -> None:
         """The entry answered."""
         self.budget.reused(decision.bound)
@@ -91,6 +95,10 @@ class LearnedBound:
         self.population.observe(score, right, evidence)
         return evidence.with_observation(Observation(score, right))
 
+    def learn_repeat(self, right: bool) -> None:
+        """The very same text was answered anew, and compared: what that calls wrong is its noise."""
+        self.population.observe_repeat(right)
+
     def report(
         self, evidence: EntryEvidence, score: float, right: bool, pair: tuple[UUID, str]
     ) -> EntryEvidence:
@@ -102,6 +110,25 @@ class LearnedBound:
             self.blocked.block(*pair)
             self.budget.reported_wrong()
         return feedback(evidence, score, right)
+
+    def reported_wrong(self) -> None:
+        """An operator's word on an entry that is gone with it: only the budget learns."""
+        self.budget.reported_wrong()
+
+    def summary(self) -> dict[str, float]:
+        """``limit``: the highest bound with which an entry answers now; ``calibration``: errors that audits
+        found over those foretold; ``false_alarm``: share of right answers that the comparison calls wrong."""
+        seen = sum(self.population.right) + sum(self.population.wrong)
+        return {
+            "max_error_rate": self.max_error_rate,
+            "limit": round(self.budget.limit(), 4),
+            "calibration": round(self.budget.calibration, 3),
+            "audits": self.budget.audits,
+            "audit_share": round(self.budget.audit_share, 3),
+            "observations": round(seen, 1),
+            "false_alarm": round(self.population.false_alarm, 4),
+            "blocked_pairs": len(self.blocked),
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-compatible, without the rate, which is the operator's."""

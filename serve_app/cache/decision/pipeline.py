@@ -36,6 +36,12 @@ class Decision:
         self._guards = guards
         self._reader = reader
 
+    @property
+    def scale(self) -> str:
+        """What a hit's score is measured by: scores of two scales are not compared."""
+        verifier = any(isinstance(step, VerifierStep) for step in self._steps)
+        return "verifier" if verifier else "similarity"
+
     def with_threshold(self, threshold: float) -> Decision:
         """The same steps behind another least similarity."""
         return Decision(self._steps, threshold, self._guards, self._reader)

@@ -88,6 +88,12 @@ async def _upsert(rest: AsyncQdrantClient, request: Any) -> Any:
     return _done(await rest.upsert(request.collection_name, points, wait=request.wait))
 
 
+async def _set_payload(rest: AsyncQdrantClient, request: Any) -> Any:
+    payload = GrpcToRest.convert_payload(request.payload)
+    selector = GrpcToRest.convert_points_selector(request.points_selector)
+    return _done(await rest.set_payload(request.collection_name, payload, selector, wait=request.wait))
+
+
 async def _delete(rest: AsyncQdrantClient, request: Any) -> Any:
     selector = GrpcToRest.convert_points_selector(request.points)
     return _done(await rest.delete(request.collection_name, selector, wait=request.wait))
@@ -137,6 +143,7 @@ class _Points(PointsServicer):  # type: ignore[misc]
 
     CreateFieldIndex = _passed_on(_index)
     Upsert = _passed_on(_upsert)
+    SetPayload = _passed_on(_set_payload)
     Delete = _passed_on(_delete)
     Get = _passed_on(_get)
     Query = _passed_on(_query)
