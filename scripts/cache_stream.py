@@ -1,0 +1,109 @@
+"""A stream of requests whose right answers are known, made of labelled pairs of texts.
+
+Texts that pairs call the same, directly or through others, have one *meaning*, and every meaning has an
+answer of its own: so an endpoint can be given the right answers, and a hit can be called right or wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from random import Random
+
+from cache_mixes import GROUPS, MIXES, TRAFFIC, LabelledPair
+
+EXPONENT = 1.0
+"""Of the Zipf law by which pairs come back."""
+
+OPENERS = ("Sure.", "Here is what I found.", "Good question.", "In short:")
+SUBJECTS = "clerk pilot farmer tailor sailor miner baker judge nurse painter porter weaver"
+VERBS = "visits repairs paints follows measures carries records admires guards describes"
+OBJECTS = "bridge orchard harbour kettle lantern archive tunnel meadow clock violin ladder granary"
+PLACES = "river station market castle forest valley island chapel quarry library"
+SENTENCES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """``meaning`` numbers what has one answer."""
+
+    text: str
+    meaning: int
+
+
+class Meanings:
+    """Which texts share an answer."""
+
+    def __init__(self, pairs: Sequence[LabelledPair]) -> None:
+        parents: dict[str, str] = {}
+        for pair in pairs:
+            query, candidate = _root(parents, pair.query), _root(parents, pair.candidate)
+            if pair.same:
+                parents[query] = candidate
+        numbers: dict[str, int] = {}
+        self._of = {text: numbers.setdefault(_root(parents, text), len(numbers)) for text in list(parents)}
+        self._labelled = {frozenset((pair.query, pair.candidate)) for pair in pairs if not pair.same}
+
+    def __getitem__(self, text: str) -> int:
+        """Raises:
+        KeyError: the text is in no pair.
+        """
+        return self._of[text]
+
+    def __contains__(self, text: str) -> bool:
+        return text in self._of
+
+    def is_labelled(self, one: str, other: str) -> bool:
+        """Whether a pair says that these two differ; two texts that no pair joins may yet be the same."""
+        return frozenset((one, other)) in self._labelled
+
+
+def stream(
+    pairs: Sequence[LabelledPair], count: int, seed: int, mix: Mapping[str, float] = MIXES[TRAFFIC]
+) -> Iterator[Question]:
+    """``count`` requests: a group by the mix, a pair of it by Zipf's law (in an order of the seed's), and one
+    of its two texts. A request is a repeat, a paraphrase of one before, or only looks like one."""
+    random, meanings = Random(seed), Meanings(pairs)
+    groups = {group: [pair for pair in pairs if pair.group == group] for group in GROUPS}
+    present = [group for group in GROUPS if groups[group]]
+    for group in present:
+        random.shuffle(groups[group])
+    weights = {group: _zipf(len(groups[group])) for group in present}
+    shares = [mix[group] for group in present]
+    for _ in range(count):
+        (group,) = random.choices(present, shares)
+        (pair,) = random.choices(groups[group], cum_weights=weights[group])
+        text = random.choice((pair.query, pair.candidate))
+        yield Question(text, meanings[text])
+
+
+def answer_to(meaning: int, random: Random, variation: float) -> str:
+    """The meaning's answer: always the same sentences; in a share ``variation`` of the calls in another
+    order, and with an opener, as a model words the same answer differently."""
+    fixed = Random(meaning)
+    sentences = [_sentence(fixed) for _ in range(SENTENCES)]
+    if random.random() >= variation:
+        return " ".join(sentences)
+    random.shuffle(sentences)
+    return " ".join([random.choice(OPENERS), *sentences])
+
+
+def _sentence(random: Random) -> str:
+    subject, verb, thing, place = (
+        random.choice(words.split()) for words in (SUBJECTS, VERBS, OBJECTS, PLACES)
+    )
+    return f"The {subject} {verb} the {thing} near the {place}."
+
+
+def _zipf(count: int) -> list[float]:
+    """Cumulative weights of ranks 1 to ``count``."""
+    return list(accumulate(1 / rank**EXPONENT for rank in range(1, count + 1)))
+
+
+def _root(parents: dict[str, str], text: str) -> str:
+    parents.setdefault(text, text)
+    while parents[text] != text:
+        parents[text] = parents[parents[text]]
+        text = parents[text]
+    return text
