@@ -134,7 +134,7 @@ class CacheLearning:
         try:
             saved = None if note is None else self._on_this_scale(msgspec.json.decode(note))
             self._policy = reuse_policy(self._rate, saved)
-        except (msgspec.DecodeError, ValueError, AttributeError) as error:
+        except (msgspec.DecodeError, ValueError, TypeError, AttributeError) as error:
             logger.warning("what the cache had learned cannot be read (%s): it learns anew", error)
             self._policy = reuse_policy(self._rate)
 

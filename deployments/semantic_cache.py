@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -19,9 +19,21 @@ from ray.serve.handle import DeploymentHandle
 
 from deployments.cache_decision import open_decision
 from deployments.cache_learning import CacheLearning
+from deployments.cache_room import CacheRoom
 from deployments.store import CacheStore, Match, StoreError, open_store
 from serve_app.cache.bound import EntryEvidence
-from serve_app.cache.entry import CacheEntry, CacheQuery, CacheStats, Hit, LookUp, Miss, Probe, Selection
+from serve_app.cache.entry import (
+    Annotation,
+    CacheEntry,
+    CacheQuery,
+    CacheStats,
+    Hit,
+    LookUp,
+    Miss,
+    Probe,
+    Selection,
+)
+from serve_app.cache.eviction import Bounds
 from serve_app.settings import CacheSettings
 
 logger = logging.getLogger("ray.serve")
@@ -30,9 +42,6 @@ SWEEP_PERIOD_S = 30.0
 REOPEN_PERIOD_S = 5.0
 REMEMBERED_PURGES = 1024
 """Far more than happen while an answer waits in a gateway's write queue."""
-
-EVICTION_SLACK = 0.05
-"""Evict this share below the bound at once, so that not every insert evicts."""
 
 CANDIDATES = 3
 """Near entries that the decision may look at; the first that it does not refuse answers."""
@@ -58,7 +67,9 @@ class SemanticCache:
         self._epoch = time.time_ns()  # a restarted cache has a later epoch than any before
         self._purges: deque[tuple[Selection, float]] = deque(maxlen=REMEMBERED_PURGES)
         self._writing = asyncio.Lock()
-        self._room = 0  # entries that fit before the store must be counted again
+        self._room = CacheRoom(
+            Bounds(settings.max_entries, settings.max_bytes, settings.max_entries_per_tenant)
+        )
         self._error = ""
         self._store = await self._try_open()
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep_forever())
@@ -76,23 +87,26 @@ class SemanticCache:
             return found
         if self._was_purged(found.entry):
             return Miss()
+        self._room.used({found.entry.entry_id: 1})
         # What is known of an entry is nobody's business elsewhere.
         return replace(found, entry=replace(found.entry, evidence=EntryEvidence()), epoch=epoch)
 
     async def put(self, entry: CacheEntry) -> None:
-        """Store an entry, evicting the oldest ones beyond the bound. One that replaces another answer to the
-        same text teaches how well answers can be compared."""
+        """Store an entry, evicting those of least value beyond the bounds. One that replaces another answer
+        to the same text teaches how well answers can be compared."""
         async with self._writing:
             if self._was_purged(entry):
                 return
             store = self._opened()
             before = await store.get(entry.entry_id) if self._learning.learns else None
-            await store.put(entry)
-            self._room -= 1
-            if self._room < 0:
-                await self._make_room(store)
+            await store.put(self._room.valued(entry))
+            await self._room.take(store, entry)
         if before is not None:
             await self._learn_from_repeat(before, entry)
+
+    async def used(self, uses: Mapping[UUID, int]) -> None:
+        """Gateways tell how often entries answered from their memory."""
+        self._room.used(uses)
 
     async def observe(self, probe: Probe, fresh: str) -> None:
         """Learn from the engine's answer to a text that an entry is near to.
@@ -110,7 +124,7 @@ class SemanticCache:
             entry = await self._still(probe.entry_id, probe.made_at)
             if entry is not None:
                 evidence = self._learning.learn(entry.evidence, probe, right)
-                await self._opened().annotate(entry.entry_id, evidence)
+                await self._opened().annotate(entry.entry_id, Annotation(evidence))
 
     async def report(self, entry_id: UUID, right: bool, text: str | None) -> int:
         """A person's word on a semantic hit; returns how many entries were dropped. An answer that was wrong
@@ -203,7 +217,7 @@ class SemanticCache:
             return
         async with self._writing:  # the same answer again: what is known of it still holds
             if await self._still(entry.entry_id, entry.created_at) is not None:
-                await self._opened().annotate(entry.entry_id, before.evidence)
+                await self._opened().annotate(entry.entry_id, Annotation(before.evidence))
 
     async def _learn_from_report(self, entry_id: UUID, right: bool, text: str | None) -> None:
         async with self._writing:
@@ -211,16 +225,7 @@ class SemanticCache:
             known = EntryEvidence() if entry is None else entry.evidence
             evidence = self._learning.report(entry_id, known, right, text)
             if entry is not None and evidence != known:
-                await self._opened().annotate(entry_id, evidence)
-
-    async def _make_room(self, store: CacheStore) -> None:
-        bound = self._settings.max_entries
-        surplus = await store.count() - bound
-        if surplus > 0:
-            evicted = surplus + int(bound * EVICTION_SLACK)
-            await store.delete_oldest(evicted)
-            surplus -= evicted
-        self._room = -surplus
+                await self._opened().annotate(entry_id, Annotation(evidence))
 
     def _was_purged(self, entry: CacheEntry) -> bool:
         """Made before a purge that meant it: still on its way from a gateway when that ran, or from here to
@@ -238,9 +243,10 @@ class SemanticCache:
             try:
                 await self._store.delete_expired(time.time())
                 await self._learning.save(self._store)
+                await self._room.note_uses(self._store)
+                await self._room.recount(self._store)
             except StoreError as error:
                 logger.warning("cache sweep failed: %s", error)
-            self._room = 0  # others may write to the same server
 
     async def _find(self, query: CacheQuery, now: float) -> LookUp:
         store = self._opened()

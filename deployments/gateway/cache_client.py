@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -78,6 +79,7 @@ class CacheClient:
         self._breaker = Breaker(settings.breaker_failures, settings.breaker_cooldown_s)
         self._writes: asyncio.Queue[PendingWrite | PendingComparison] = asyncio.Queue(settings.write_queue)
         self._epoch: int | None = None
+        self._used: Counter[UUID] = Counter()
         self.counters = CacheCounters()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._write_forever()), loop.create_task(self._follow_epoch())]
@@ -103,6 +105,7 @@ class CacheClient:
         if entry is None or not entry.is_fresh(now, controls.max_age_s):
             return None
         self.counters.exact += 1
+        self._used[key.entry_id] += 1  # within a second it is told, so there is no need of a bound
         return Hit(entry)
 
     async def look_up(
@@ -268,11 +271,18 @@ class CacheClient:
         self._epoch = epoch
         return True
 
+    async def _tell_uses(self) -> None:
+        """What answers from memory here must not look unused to the store."""
+        uses, self._used = self._used, Counter()
+        if uses:
+            await self._cache.used.remote(uses)
+
     async def _follow_epoch(self) -> None:
         """Forget what is in memory when anybody purged the store."""
         while True:
             try:
                 self._follow((await self.stats()).epoch)
+                await self._tell_uses()
             except Exception as error:  # the store is away; look-ups notice and open the breaker
                 logger.debug("cache epoch not known: %s", error)
             await asyncio.sleep(EPOCH_PERIOD_S)

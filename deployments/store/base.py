@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
-from serve_app.cache.bound import EntryEvidence
-from serve_app.cache.entry import CacheEntry, Selection
+from serve_app.cache.entry import Annotation, CacheEntry, Selection
+from serve_app.cache.eviction import Volume
 
 
 class StoreError(RuntimeError):
@@ -20,6 +20,14 @@ class Match:
 
     entry: CacheEntry
     similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """What went, and the value of the most valuable of it (0 if nothing went)."""
+
+    volume: Volume = field(default_factory=Volume)
+    value: float = 0.0
 
 
 class CacheStore(Protocol):
@@ -48,9 +56,8 @@ class CacheStore(Protocol):
     async def put(self, entry: CacheEntry) -> None:
         """Insert, or replace the entry with the same id."""
 
-    async def annotate(self, entry_id: UUID, evidence: EntryEvidence) -> None:
-        """Replace what is known of an entry; nothing else of it changes. One that is not there stays away.
-        ``evidence`` is not empty."""
+    async def annotate(self, entry_id: UUID, annotation: Annotation) -> None:
+        """Replace what is known of an entry; nothing else of it changes. One that is not there stays away."""
 
     async def read_note(self) -> str | None:
         """What ``write_note`` wrote last, in whatever process; ``None`` if it never did."""
@@ -67,8 +74,11 @@ class CacheStore(Protocol):
     async def delete_expired(self, now: float) -> int:
         """Remove what expired at ``now`` or before; returns how many entries went."""
 
-    async def delete_oldest(self, count: int) -> None:
-        """Remove the ``count`` entries that were made first."""
+    async def evict(self, tenant: str, volume: Volume) -> Evicted:
+        """Remove a tenant's entries, those of least value first, until that many and that many bytes went."""
+
+    async def usage(self) -> dict[str, Volume]:
+        """What each tenant holds. It walks all entries, a page at a time: other calls go between."""
 
     async def count(self) -> int:
         """How many entries there are, expired ones included. A server that optimises may be a little off."""

@@ -17,24 +17,27 @@ from uuid import UUID
 
 import qdrant_edge as qe
 
-from deployments.store.base import Match, StoreError
+from deployments.store.base import Evicted, Match, StoreError
 from deployments.store.payload import (
     KEYWORDS,
     NOTE,
     NOTE_ID,
     NUMBERS,
     TENANT_KEY,
+    VOLUME_FIELDS,
+    EvictionTally,
+    annotation_of,
     entries_of,
     entry_of,
-    evidence_of,
     floats,
     generation,
     matches_of,
     note_of,
     payload_of,
+    volumes_of,
 )
-from serve_app.cache.bound import EntryEvidence
-from serve_app.cache.entry import CacheEntry, Selection
+from serve_app.cache.entry import Annotation, CacheEntry, Selection
+from serve_app.cache.eviction import Volume
 
 T = TypeVar("T")
 
@@ -81,8 +84,8 @@ class EdgeStore:
     async def put(self, entry: CacheEntry) -> None:
         await self._call(partial(self._shard.put, entry))
 
-    async def annotate(self, entry_id: UUID, evidence: EntryEvidence) -> None:
-        await self._call(partial(self._shard.annotate, entry_id, evidence))
+    async def annotate(self, entry_id: UUID, annotation: Annotation) -> None:
+        await self._call(partial(self._shard.annotate, entry_id, annotation))
 
     async def read_note(self) -> str | None:
         return await self._call(self._shard.read_note)
@@ -100,8 +103,21 @@ class EdgeStore:
         expired = qe.Filter(must=[qe.FieldCondition("expires_at", range=qe.RangeFloat(lte=now))])
         return await self._call(partial(self._shard.delete, expired))
 
-    async def delete_oldest(self, count: int) -> None:
-        await self._call(partial(self._shard.delete_oldest, count))
+    async def evict(self, tenant: str, volume: Volume) -> Evicted:
+        tally = EvictionTally(volume)
+        while not tally.is_full and await self._call(partial(self._shard.evict, tenant, tally)):
+            pass
+        return tally.gone
+
+    async def usage(self) -> dict[str, Volume]:
+        held: dict[str, Volume] = {}
+        after: Any = None
+        while True:
+            page, after = await self._call(partial(self._shard.volumes, after))
+            for tenant, volume in page.items():
+                held[tenant] = held.get(tenant, Volume()) + volume
+            if after is None:
+                return held
 
     async def count(self) -> int:
         return await self._call(self._shard.count)
@@ -148,10 +164,10 @@ class Shard:
         point = qe.Point(entry.entry_id, vector, payload_of(entry))
         self._engine.update(qe.UpdateOperation.upsert_points([point]))
 
-    def annotate(self, entry_id: UUID, evidence: EntryEvidence) -> None:
+    def annotate(self, entry_id: UUID, annotation: Annotation) -> None:
         # By a filter, because an id that is not there would be an error.
         one = _filter(Selection(entry_id=entry_id))
-        self._engine.update(qe.UpdateOperation.set_payload_by_filter(one, evidence_of(evidence)))
+        self._engine.update(qe.UpdateOperation.set_payload_by_filter(one, annotation_of(annotation)))
 
     def read_note(self) -> str | None:
         records = self._engine.retrieve([NOTE_ID], with_payload=True, with_vector=False)
@@ -172,14 +188,27 @@ class Shard:
             self._engine.update(qe.UpdateOperation.delete_points_by_filter(condition))
         return doomed
 
-    def delete_oldest(self, count: int) -> None:
-        while count > 0:
-            request = qe.ScrollRequest(limit=min(count, BATCH), order_by=qe.OrderBy("created_at"))
-            records, _ = self._engine.scroll(request)
-            if not records:
-                return
-            self._engine.update(qe.UpdateOperation.delete_points([record.id for record in records]))
-            count -= len(records)
+    def evict(self, tenant: str, tally: EvictionTally) -> int:
+        """One page; returns how many went."""
+        request = qe.ScrollRequest(
+            limit=BATCH,
+            filter=_filter(Selection(tenant=tenant)),
+            with_payload=qe.PayloadSelector.Include(VOLUME_FIELDS),
+            order_by=qe.OrderBy("value"),
+        )
+        records, _ = self._engine.scroll(request)
+        doomed = tally.take(records)
+        if doomed:
+            self._engine.update(qe.UpdateOperation.delete_points(doomed))
+        return len(doomed)
+
+    def volumes(self, after: Any) -> tuple[dict[str, Volume], Any]:
+        """One page from the id ``after`` on, and where the next one begins."""
+        selector = qe.PayloadSelector.Include(VOLUME_FIELDS)
+        records, following = self._engine.scroll(
+            qe.ScrollRequest(offset=after, limit=BATCH, with_payload=selector)
+        )
+        return volumes_of(record.payload for record in records), following
 
     def count(self) -> int:
         # Without a filter the engine's estimate is its own tally; an exact count walks all ids.

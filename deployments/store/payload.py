@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 import msgspec
 import numpy as np
 
-from deployments.store.base import Match
+from deployments.store.base import Evicted, Match
 from serve_app.cache.bound import EntryEvidence
-from serve_app.cache.entry import CacheEntry
+from serve_app.cache.entry import Annotation, CacheEntry
+from serve_app.cache.eviction import Volume
 from serve_app.openai.answers import decode_answer, encode_answer
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Part of the folder's or collection's name: entries of another layout are left alone, never misread."""
 
 TENANT_KEY = "partition"
 """Every search filters by it: Qdrant keeps such points together."""
 
 KEYWORDS = ("tenant", "model", "tags")
-NUMBERS = ("created_at", "expires_at")
+NUMBERS = ("created_at", "expires_at", "value")
 FIELDS = (TENANT_KEY, *KEYWORDS, *NUMBERS)
 """What has a payload index."""
 
@@ -30,6 +32,8 @@ NOTE_ID = UUID("6e6f7465-0000-4000-8000-000000000001")
 """The point that holds the store's note. Entries' ids are hashes of keys and have no such shape."""
 
 NOTE = "note"
+
+VOLUME_FIELDS = ["tenant", "size", "value"]
 
 MAX_COSINE = 1.001
 """Rounding goes a little beyond 1; what is beyond this, or not a number, was scored with a damaged vector."""
@@ -46,6 +50,8 @@ class Payload(msgspec.Struct, frozen=True):
     created_at: float
     expires_at: float
     tags: tuple[str, ...]
+    uses: int
+    value: float
     evidence: dict[str, Any] | None = None
 
 
@@ -64,13 +70,16 @@ def payload_of(entry: CacheEntry) -> dict[str, Any]:
         "created_at": entry.created_at,
         "expires_at": entry.expires_at,
         "tags": list(entry.tags),
-        **evidence_of(entry.evidence),
+        "size": entry.size,
+        **annotation_of(Annotation(entry.evidence or None, entry.uses, entry.value)),
     }
 
 
-def evidence_of(evidence: EntryEvidence) -> dict[str, Any]:
-    """The part of a payload that tells what is known of an entry; empty if that is nothing."""
-    return {"evidence": evidence.to_dict()} if evidence.observations else {}
+def annotation_of(annotation: Annotation) -> dict[str, Any]:
+    """The part of a payload that tells what is known of an entry."""
+    evidence = None if annotation.evidence is None else annotation.evidence.to_dict()
+    parts = {"evidence": evidence, "uses": annotation.uses, "value": annotation.value}
+    return {name: value for name, value in parts.items() if value is not None}
 
 
 def entry_of(entry_id: Any, payload: Any) -> CacheEntry | None:
@@ -88,6 +97,8 @@ def entry_of(entry_id: Any, payload: Any) -> CacheEntry | None:
             expires_at=stored.expires_at,
             tags=stored.tags,
             evidence=EntryEvidence() if stored.evidence is None else EntryEvidence.from_dict(stored.evidence),
+            uses=stored.uses,
+            value=stored.value,
         )
     except (msgspec.MsgspecError, ValueError):
         return None
@@ -103,6 +114,40 @@ def matches_of(points: Iterable[Any]) -> list[Match]:
     """The whole entries among an engine's scored points (``id``, ``payload`` and ``score``, a cosine)."""
     found = ((entry_of(point.id, point.payload), float(point.score)) for point in points)
     return [Match(entry, score) for entry, score in found if entry is not None and abs(score) <= MAX_COSINE]
+
+
+def volumes_of(payloads: Iterable[Any]) -> dict[str, Volume]:
+    """Entries and bytes by tenant; ``payloads`` have at least ``VOLUME_FIELDS``."""
+    held: dict[str, Volume] = {}
+    for payload in payloads:
+        tenant, size = (payload or {}).get("tenant"), (payload or {}).get("size")
+        if isinstance(tenant, str) and isinstance(size, int):
+            held[tenant] = held.get(tenant, Volume()) + Volume(1, size)
+    return held
+
+
+@dataclass(slots=True)
+class EvictionTally:
+    """Chooses from points in order of value what has to go for ``wanted``."""
+
+    wanted: Volume
+    gone: Evicted = field(default_factory=Evicted)
+
+    @property
+    def is_full(self) -> bool:
+        return not self.wanted - self.gone.volume
+
+    def take(self, points: Iterable[Any]) -> list[Any]:
+        """The ids to remove; they count as gone."""
+        ids = []
+        for point in points:
+            if self.is_full:
+                break
+            payload = point.payload or {}
+            volume = self.gone.volume + Volume(1, int(payload.get("size", 0)))
+            self.gone = Evicted(volume, max(self.gone.value, float(payload.get("value", 0.0))))
+            ids.append(point.id)
+        return ids
 
 
 def note_of(payload: Any) -> str | None:

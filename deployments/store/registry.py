@@ -13,9 +13,16 @@ async def open_store(settings: CacheSettings, dimension: int, embedder: str) -> 
     """Open the store that the settings name, for vectors of ``dimension`` made by ``embedder``.
 
     Raises:
-        StoreError: it cannot be opened.
+        StoreError: it cannot be opened, or its encryption key is missing.
     """
-    return await OPENERS[settings.store](settings, dimension, embedder)
+    opener = OPENERS[settings.store]
+    if settings.encryption_key_env is None:
+        return await opener(settings, dimension, embedder)
+    from deployments.store.sealed import SealedStore, sealer_from
+
+    sealer = sealer_from(settings.encryption_key_env)
+    # A place of its own: a sealed entry is no answer for a cache that does not open it, nor the other way.
+    return SealedStore(await opener(settings, dimension, f"{embedder}:sealed"), sealer)
 
 
 async def _open_edge(settings: CacheSettings, dimension: int, embedder: str) -> CacheStore:

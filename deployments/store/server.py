@@ -19,7 +19,7 @@ from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from deployments.store.base import Match, StoreError
+from deployments.store.base import Evicted, Match, StoreError
 from deployments.store.payload import (
     FIELDS,
     KEYWORDS,
@@ -27,17 +27,20 @@ from deployments.store.payload import (
     NOTE_ID,
     NUMBERS,
     TENANT_KEY,
+    VOLUME_FIELDS,
+    EvictionTally,
+    annotation_of,
     entries_of,
     entry_of,
-    evidence_of,
     floats,
     generation,
     matches_of,
     note_of,
     payload_of,
+    volumes_of,
 )
-from serve_app.cache.bound import EntryEvidence
-from serve_app.cache.entry import CacheEntry, Selection
+from serve_app.cache.entry import Annotation, CacheEntry, Selection
+from serve_app.cache.eviction import Volume
 from serve_app.settings.qdrant import QdrantSettings
 
 T = TypeVar("T")
@@ -130,12 +133,10 @@ class ServerStore:
         point = models.PointStruct(id=str(entry.entry_id), vector=vector, payload=payload_of(entry))
         self._check_done(await self._call(self._client.upsert, points=[point], wait=True))
 
-    async def annotate(self, entry_id: UUID, evidence: EntryEvidence) -> None:
+    async def annotate(self, entry_id: UUID, annotation: Annotation) -> None:
         # By a filter, because an id that is not there would be an error.
-        one = _filter(Selection(entry_id=entry_id))
-        self._check_done(
-            await self._call(self._client.set_payload, payload=evidence_of(evidence), points=one, wait=True)
-        )
+        one, payload = _filter(Selection(entry_id=entry_id)), annotation_of(annotation)
+        self._check_done(await self._call(self._client.set_payload, payload=payload, points=one, wait=True))
 
     async def read_note(self) -> str | None:
         records = await self._call(self._client.retrieve, ids=[str(NOTE_ID)], with_payload=True)
@@ -159,19 +160,34 @@ class ServerStore:
         expired = models.FieldCondition(key="expires_at", range=models.Range(lte=now))
         return await self._delete(models.Filter(must=[expired]))
 
-    async def delete_oldest(self, count: int) -> None:
-        while count > 0:
+    async def evict(self, tenant: str, volume: Volume) -> Evicted:
+        tally = EvictionTally(volume)
+        while not tally.is_full:
             records, _ = await self._call(
                 self._client.scroll,
-                order_by=models.OrderBy(key="created_at"),
-                limit=min(count, BATCH),
-                with_payload=False,
+                scroll_filter=_filter(Selection(tenant=tenant)),
+                order_by=models.OrderBy(key="value"),
+                limit=BATCH,
+                with_payload=VOLUME_FIELDS,
             )
-            if not records:
-                return
-            ids = models.PointIdsList(points=[record.id for record in records])
+            doomed = tally.take(records)
+            if not doomed:
+                break
+            ids = models.PointIdsList(points=doomed)
             self._check_done(await self._call(self._client.delete, points_selector=ids, wait=True))
-            count -= len(records)
+        return tally.gone
+
+    async def usage(self) -> dict[str, Volume]:
+        held: dict[str, Volume] = {}
+        after: Any = None
+        while True:
+            records, after = await self._call(
+                self._client.scroll, offset=after, limit=BATCH, with_payload=VOLUME_FIELDS
+            )
+            for tenant, volume in volumes_of(record.payload for record in records).items():
+                held[tenant] = held.get(tenant, Volume()) + volume
+            if after is None:
+                return held
 
     async def count(self) -> int:
         # Without a filter the estimate is the shards' own tally; an exact count walks all ids.

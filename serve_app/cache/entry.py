@@ -9,12 +9,16 @@ from uuid import UUID
 from serve_app.cache.bound.evidence import EntryEvidence
 from serve_app.openai.answers import Answer
 
+ENTRY_OVERHEAD = 2048
+"""Bytes of an entry beside its texts: a vector of 384 dimensions, the ids, the indexes; roughly."""
+
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
     """One stored answer. Times are Unix seconds; ``vector`` is float32 bytes;
     without one only the very same text finds the entry. ``evidence`` is how it did so far (see
-    ``serve_app/cache/bound``); it stays with the cache and is not sent to gateways."""
+    ``serve_app/cache/bound``); it stays with the cache and is not sent to gateways. ``uses`` are answers
+    given, ``value`` says what is evicted first (see ``serve_app/cache/eviction.py``)."""
 
     entry_id: UUID
     tenant: str
@@ -27,6 +31,13 @@ class CacheEntry:
     tags: tuple[str, ...] = ()
     vector: bytes | None = None
     evidence: EntryEvidence = field(default_factory=EntryEvidence)
+    uses: int = 0
+    value: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, roughly."""
+        return ENTRY_OVERHEAD + len(self.text.encode()) + len(self.answer.text.encode())
 
     def is_fresh(self, now: float, max_age_s: float | None = None) -> bool:
         """Not expired, and not older than the request accepts."""
@@ -34,6 +45,15 @@ class CacheEntry:
 
     def age_s(self, now: float) -> float:
         return max(0.0, now - self.created_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """What is known of an entry beside what it is; ``None`` leaves a part as it was."""
+
+    evidence: EntryEvidence | None = None
+    uses: int | None = None
+    value: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

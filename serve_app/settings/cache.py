@@ -39,8 +39,20 @@ class CacheSettings(Frozen):
         description="Largest share of wrong answers among semantic hits, learned by comparing fresh "
         "answers with stored ones; default: no bound but the decision.",
     )
+    encryption_key_env: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        description="Variable that holds 32 random bytes in base64: questions and answers are stored sealed, "
+        "each tenant's with a key of its own; default: as they are.",
+    )
     ttl_s: float = Field(default=86_400.0, gt=0, description="Life of an entry, seconds.")
     max_entries: int = Field(default=100_000, ge=1)
+    max_bytes: int | None = Field(
+        default=None, ge=1_000_000, description="Of all entries, texts and vectors; default: no such bound."
+    )
+    max_entries_per_tenant: int | None = Field(
+        default=None, ge=1, description="Default: what others leave; the one that holds most gives way first."
+    )
     max_entry_bytes: int = Field(default=262_144, ge=1024)
     exact_entries: int = Field(default=4096, ge=1, description="Entries each gateway keeps in memory.")
     lookup_budget_ms: float = Field(default=250.0, gt=0, description="A slower look-up counts as a miss.")

@@ -115,14 +115,24 @@ async def test_an_answer_from_before_a_purge_is_not_stored_after_it(
     assert isinstance(await cache.look_up(query(fresh)), Hit)
 
 
-async def test_the_oldest_entries_make_room(tmp_path: Path) -> None:
+async def test_what_is_worth_least_makes_room(tmp_path: Path) -> None:
     cache = await open_cache(tmp_path, max_entries=3)
-    stored = [entry(created_at=100.0 + age, expires_at=time.time() + 60) for age in range(5)]
+    stored = [entry(answer=Answer("m", "a", Usage(1, tokens, 1))) for tokens in (30, 10, 40, 20, 50)]
     for one in stored:
         await cache.put(one)
-    assert (await cache.stats()).entries == 3
-    assert isinstance(await cache.look_up(query(stored[0])), Miss)
-    assert isinstance(await cache.look_up(query(stored[4])), Hit)
+    left = [isinstance(await cache.look_up(query(one)), Hit) for one in stored]
+    assert left == [True, False, True, False, True]
+    await cache.close()
+
+
+async def test_a_tenant_that_fills_the_cache_pushes_out_its_own_entries(tmp_path: Path) -> None:
+    cache = await open_cache(tmp_path, max_entries=10)
+    small = [entry(tenant="small", answer=Answer("m", "a", Usage(1, 1, 1))) for _ in range(3)]
+    flood = [entry(tenant="flood", answer=Answer("m", "a", Usage(1, 500, 1))) for _ in range(40)]
+    for one in (*small, *flood):
+        await cache.put(one)
+    assert (await cache.stats()).entries == 10
+    assert [isinstance(await cache.look_up(query(one)), Hit) for one in small] == [True] * 3
     await cache.close()
 
 

@@ -244,6 +244,7 @@ class QdrantRest:
         collection, body = self._collection(request), await request.json()
         order = body.get("order_by")
         scroll = qe.ScrollRequest(
+            offset=body.get("offset"),
             limit=body["limit"],
             filter=_filter(body.get("filter")),
             with_payload=True,

@@ -35,6 +35,10 @@ class EntryEvidence:
     right: int = 0
     wrong: int = 0
 
+    def __bool__(self) -> bool:
+        """Whether anything is known."""
+        return bool(self.observations)
+
     def with_observation(self, observation: Observation) -> EntryEvidence:
         kept = (*self.observations, observation)[-KEPT_OBSERVATIONS:]
         return EntryEvidence(kept, self.right + observation.right, self.wrong + (not observation.right))

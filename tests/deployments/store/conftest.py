@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -21,18 +21,18 @@ from support.qdrant_rest import QdrantRest
 
 from deployments.store import CacheStore
 from deployments.store.edge import EdgeStore
+from deployments.store.sealed import SealedStore, Sealer
 from deployments.store.server import ServerStore
 from serve_app.settings.qdrant import QdrantSettings
 
 REAL_URL = os.environ.get("PROMPTLY_TEST_QDRANT_URL")
 KEY_ENV = "PROMPTLY_TEST_QDRANT_KEY"
-BACK_ENDS = ["edge", "server", "server_grpc"]
+BACK_ENDS = ["edge", "server", "server_grpc", "sealed"]
 
 
 @pytest.fixture(params=BACK_ENDS)
 async def back_end(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[BackEnd]:
-    place = _edge(tmp_path) if request.param == "edge" else _server(tmp_path, request.param == "server_grpc")
-    async with place as opener:
+    async with _place(request.param, tmp_path) as opener:
         back_end = BackEnd(opener)
         yield back_end
         for store in back_end.opened:
@@ -51,6 +51,20 @@ async def qdrant(tmp_path: Path) -> AsyncIterator[QdrantRest]:
     await server.start()
     yield server
     await server.close()
+
+
+def _place(name: str, folder: Path) -> AbstractAsyncContextManager[Opener]:
+    if name == "edge":
+        return _edge(folder)
+    return _sealed(folder) if name == "sealed" else _server(folder, name == "server_grpc")
+
+
+@asynccontextmanager
+async def _sealed(folder: Path) -> AsyncIterator[Opener]:
+    async def open_sealed(dimension: int, embedder: str) -> CacheStore:
+        return SealedStore(await EdgeStore.open(str(folder), dimension, embedder), Sealer([b"k" * 32]))
+
+    yield open_sealed
 
 
 @asynccontextmanager

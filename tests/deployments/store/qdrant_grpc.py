@@ -117,10 +117,20 @@ async def _query(rest: AsyncQdrantClient, request: Any) -> Any:
 
 async def _scroll(rest: AsyncQdrantClient, request: Any) -> Any:
     order = GrpcToRest.convert_order_by(request.order_by) if request.HasField("order_by") else None
-    records, _ = await rest.scroll(
-        request.collection_name, scroll_filter=_filter(request), limit=request.limit, order_by=order
+    offset = GrpcToRest.convert_point_id(request.offset) if request.HasField("offset") else None
+    records, following = await rest.scroll(
+        request.collection_name,
+        scroll_filter=_filter(request),
+        limit=request.limit,
+        order_by=order,
+        offset=offset,
     )
-    return messages.ScrollResponse(result=[RestToGrpc.convert_retrieved_point(record) for record in records])
+    points = [RestToGrpc.convert_retrieved_point(record) for record in records]
+    if following is None:
+        return messages.ScrollResponse(result=points)
+    return messages.ScrollResponse(
+        result=points, next_page_offset=RestToGrpc.convert_extended_point_id(following)
+    )
 
 
 async def _count(rest: AsyncQdrantClient, request: Any) -> Any:

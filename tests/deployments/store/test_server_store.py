@@ -18,6 +18,7 @@ from support.qdrant_rest import Fault, QdrantRest
 from deployments.store import StoreError
 from deployments.store.server import ServerStore
 from serve_app.cache.entry import Selection
+from serve_app.cache.eviction import Volume
 from serve_app.settings.qdrant import QdrantSettings
 
 KEY = "a-very-secret-key"
@@ -47,7 +48,7 @@ async def test_the_collection_is_made_once_with_its_indexes(qdrant: QdrantRest) 
         pass
     collection = qdrant.collections[name]
     assert list(qdrant.collections) == [name]
-    assert name.startswith("promptly-cache-v1-")
+    assert name.startswith("promptly-cache-v2-")
     assert collection.request["vectors"]["size"] == DIMENSION
     assert collection.request["vectors"]["distance"] == "Cosine"
     assert collection.request["metadata"] == {"embedder": EMBEDDER}
@@ -149,7 +150,7 @@ async def test_a_fault_is_an_error_of_every_call_and_passes(
             lambda: store.select(Selection(tenant="t"), 1),
             lambda: store.delete(Selection(tenant="t")),
             lambda: store.delete_expired(150.0),
-            lambda: store.delete_oldest(1),
+            lambda: store.evict("t", Volume(1)),
             store.count,
         ):
             with pytest.raises(StoreError, match=reason) as caught:

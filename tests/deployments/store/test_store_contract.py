@@ -11,7 +11,11 @@ import pytest
 from store_samples import BackEnd, entry, unit
 
 from deployments.store import CacheStore, StoreError
-from serve_app.cache.entry import Selection
+from deployments.store.base import Evicted
+from deployments.store.edge import BATCH
+from serve_app.cache.bound import EntryEvidence, Observation
+from serve_app.cache.entry import Annotation, Selection
+from serve_app.cache.eviction import Volume
 
 
 async def test_an_entry_comes_back_as_it_was_stored(store: CacheStore) -> None:
@@ -93,15 +97,61 @@ async def test_expired_entries_are_swept(store: CacheStore) -> None:
     assert await store.count() == 1
 
 
-async def test_the_oldest_entries_go_first(store: CacheStore) -> None:
+async def test_a_tenants_entries_of_least_value_go_first(store: CacheStore) -> None:
     ids = [uuid4() for _ in range(5)]
-    for age, entry_id in enumerate(ids):
-        await store.put(entry(entry_id=entry_id, created_at=100.0 + age))
-    await store.delete_oldest(2)
+    for number, entry_id in enumerate(ids):
+        await store.put(entry(entry_id=entry_id, value=1.0 + number))
+    other = entry(tenant="u", value=0.5)
+    await store.put(other)
+    size = other.size
+    assert await store.evict("t", Volume(2)) == Evicted(Volume(2, 2 * size), 2.0)
     left = [await store.get(entry_id) is not None for entry_id in ids]
     assert left == [False, False, True, True, True]
-    await store.delete_oldest(10)
+    assert await store.evict("t", Volume(0, size + 1)) == Evicted(Volume(2, 2 * size), 4.0)
+    assert await store.usage() == {"t": Volume(1, size), "u": Volume(1, size)}
+    assert (await store.evict("t", Volume(10))).volume == Volume(1, size)
+    assert await store.evict("t", Volume(10)) == Evicted()
+    assert await store.get(other.entry_id) is not None
+
+
+async def test_usage_and_eviction_go_over_many_pages(store: CacheStore) -> None:
+    count = BATCH + 10
+    await asyncio.gather(*(store.put(entry(value=float(number))) for number in range(count)))
+    assert (await store.usage())["t"].entries == count
+    assert (await store.evict("t", Volume(BATCH + 5))).volume.entries == BATCH + 5
+    assert (await store.usage())["t"].entries == 5
+
+
+async def test_what_is_known_of_an_entry_changes_and_nothing_else_does(store: CacheStore) -> None:
+    stored = entry()
+    await store.put(stored)
+    evidence = EntryEvidence().with_observation(Observation(0.5, True))
+    await store.annotate(stored.entry_id, Annotation(evidence=evidence))
+    await store.annotate(stored.entry_id, Annotation(uses=7, value=2.5))
+    expected = replace(stored, vector=None, evidence=evidence, uses=7, value=2.5)
+    assert await store.get(stored.entry_id) == expected
+    assert [match.entry for match in await store.nearest("p", unit(1), 150.0, 0.0, 1)] == [expected]
+
+
+async def test_an_entry_that_is_not_there_is_not_made_by_what_is_known_of_it(store: CacheStore) -> None:
+    missing = uuid4()
+    await store.annotate(missing, Annotation(uses=3))
+    assert await store.get(missing) is None
     assert await store.count() == 0
+
+
+async def test_the_note_is_no_entry_and_survives_a_restart(back_end: BackEnd) -> None:
+    store = await back_end.open()
+    assert await store.read_note() is None
+    stored = entry()
+    await store.put(stored)
+    await store.write_note("first")
+    await store.write_note('{"what": "was lärned"}')
+    assert await store.delete_expired(1e12) == 1
+    assert await store.usage() == {}
+    await store.close()
+    again = await back_end.open()
+    assert await again.read_note() == '{"what": "was lärned"}'
 
 
 async def test_many_calls_at_once_do_not_mix(store: CacheStore) -> None:
