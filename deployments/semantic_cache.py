@@ -256,7 +256,9 @@ class SemanticCache:
         if query.vector is None:
             return Miss()
         oldest = 0.0 if query.max_age_s is None else now - query.max_age_s
-        near = await store.nearest(query.partition, query.vector, now, oldest, CANDIDATES)
+        # A near entry that is stale does not answer: the fresh answer would be another text's.
+        alive = now + self._settings.stale_s
+        near = await store.nearest(query.partition, query.vector, alive, oldest, CANDIDATES)
         return self._first_that_answers(query, near)
 
     def _first_that_answers(self, query: CacheQuery, near: Sequence[Match]) -> LookUp:

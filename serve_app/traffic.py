@@ -8,7 +8,8 @@ from dataclasses import dataclass
 @dataclass(slots=True)
 class Traffic:
     """``failovers``: another member was asked before the first byte; ``continued``: after it. ``cut``: a
-    stream ended with an error event. ``raced``: look-ups beside the engine; ``race_hits``: those that won."""
+    stream ended with an error event. ``raced``: look-ups beside the engine; ``race_hits``: those that won.
+    ``refreshed``: fresh answers asked for in place of stale ones."""
 
     requests: int = 0
     queued: int = 0
@@ -21,3 +22,4 @@ class Traffic:
     hedge_wins: int = 0
     raced: int = 0
     race_hits: int = 0
+    refreshed: int = 0

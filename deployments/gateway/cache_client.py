@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -22,6 +22,7 @@ from serve_app.breaker import Breaker
 from serve_app.cache.controls import CacheControls
 from serve_app.cache.entry import CacheEntry, CacheQuery, CacheStats, Hit, LookUp, Miss, Probe, Selection
 from serve_app.cache.exact import ExactTier
+from serve_app.cache.expiry import expiry_of
 from serve_app.cache.keys import CacheKey
 from serve_app.embedding import Embedding
 from serve_app.openai.answers import Answer, encode_answer
@@ -75,6 +76,7 @@ class CacheClient:
         self._settings = settings
         self._embedder = embedder
         self._cache = cache
+        self._expiry = expiry_of(settings)
         self._exact = ExactTier(settings.exact_entries)
         self._breaker = Breaker(settings.breaker_failures, settings.breaker_cooldown_s)
         self._writes: asyncio.Queue[PendingWrite | PendingComparison] = asyncio.Queue(settings.write_queue)
@@ -106,7 +108,7 @@ class CacheClient:
             return None
         self.counters.exact += 1
         self._used[key.entry_id] += 1  # within a second it is told, so there is no need of a bound
-        return Hit(entry)
+        return Hit(entry, stale=self._expiry.is_stale(entry.expires_at, now))
 
     async def look_up(
         self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Callable[[bytes], None]
@@ -120,11 +122,19 @@ class CacheClient:
             self._count(found)
         return found
 
-    def store(self, key: CacheKey, controls: CacheControls, answer: Answer, vector: bytes | None) -> None:
+    def store(
+        self,
+        key: CacheKey,
+        controls: CacheControls,
+        headers: Mapping[str, str],
+        answer: Answer,
+        vector: bytes | None,
+    ) -> None:
         """Queue a complete answer. A full queue drops it: the next miss will bring it again."""
-        if len(encode_answer(answer)) + len(key.text) > self._settings.max_entry_bytes:
+        ttl_s = self._expiry.ttl_s(key, controls.tags, headers, controls.ttl_s)
+        if ttl_s <= 0 or len(encode_answer(answer)) + len(key.text) > self._settings.max_entry_bytes:
             return
-        entry = self._entry(key, controls, answer, time.time())
+        entry = self._entry(key, controls.tags, answer, ttl_s)
         self._exact.put(entry)
         self._queue(PendingWrite(entry, vector, key.semantic))
 
@@ -193,10 +203,12 @@ class CacheClient:
                 key.entry_id, key.partition, key.text, vector, controls.threshold, controls.max_age_s
             )
             found: LookUp = await self._cache.look_up.remote(query)
+        if isinstance(found, Miss) or found.similarity is not None:
+            return found
         # A hit from before a purge that is known here by now must not stay in memory.
-        if isinstance(found, Hit) and found.similarity is None and self._follow(found.epoch):
+        if self._follow(found.epoch):
             self._exact.put(found.entry)
-        return found
+        return replace(found, stale=self._expiry.is_stale(found.entry.expires_at, time.time()))
 
     async def _embed(self, text: str) -> bytes | None:
         """``None`` for a text that the embedder cannot read whole: two texts that differ only in what it did
@@ -204,8 +216,8 @@ class CacheClient:
         found: list[Embedding] = await self._embedder.embed.remote([text])
         return found[0].vector if found[0].is_whole else None
 
-    def _entry(self, key: CacheKey, controls: CacheControls, answer: Answer, now: float) -> CacheEntry:
-        ttl_s = self._settings.ttl_s if controls.ttl_s is None else controls.ttl_s
+    def _entry(self, key: CacheKey, tags: tuple[str, ...], answer: Answer, ttl_s: float) -> CacheEntry:
+        now = time.time()
         return CacheEntry(
             entry_id=key.entry_id,
             tenant=key.tenant,
@@ -214,8 +226,8 @@ class CacheClient:
             text=key.text,
             answer=answer,
             created_at=now,
-            expires_at=now + ttl_s,
-            tags=controls.tags,
+            expires_at=self._expiry.ends_at(now, ttl_s),
+            tags=tags,
         )
 
     def _queue(self, pending: PendingWrite | PendingComparison) -> None:

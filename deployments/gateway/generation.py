@@ -119,6 +119,8 @@ class GenerationEndpoint:
         """Decide what answers, and let it."""
         found = await self._decide(generation)
         if isinstance(found, Hit):
+            if found.stale:
+                self._refresh(generation)
             await self._replay(generation, found)
         else:
             await self._relay(generation, found)
@@ -255,6 +257,15 @@ class GenerationEndpoint:
         await exchange.start(200, EVENT_STREAM)
         await exchange.write(b"".join(events), more=False)
 
+    def _refresh(self, generation: Generation) -> None:
+        """Ask an engine beside the client for the answer that takes a stale one's place, if there is room."""
+        key, refreshes = generation.key, self._services.refreshes
+        if key is None or key.entry_id in refreshes or not generation.controls.write:
+            return
+        if self._dispatcher.has_room(generation.request.model):
+            self._services.traffic.refreshed += 1
+            refreshes.start(key.entry_id, self._start(generation), generation.timeout_s)
+
     def _store(self, generation: Generation, answer: LiveAnswer, recorded: list[bytes]) -> None:
         """Queue a complete answer for the store, also when the client that asked first has left."""
         cache, key = self._services.cache, generation.key
@@ -264,7 +275,8 @@ class GenerationEndpoint:
         if read is None:
             return
         start_ns = time.time_ns()
-        cache.store(key, generation.controls, read, generation.vector)
+        headers = generation.exchange.headers
+        cache.store(key, generation.controls, headers, read, generation.vector)
         if generation.probe is not None:
             cache.compare(generation.probe, read)
         generation.exchange.timeline.add("store", start_ns)
@@ -287,6 +299,8 @@ def _read_answer(request: ParsedRequest, recorded: list[bytes]) -> Answer | None
 def _hit_headers(hit: Hit, exchange: Exchange) -> dict[str, str]:
     age = f"{hit.entry.age_s(time.time()):.0f}"
     headers = {"x-cache": hit.kind, "x-cache-age": age, "x-served-by": "cache"}
+    if hit.stale:
+        headers["x-cache-stale"] = "true"
     if hit.similarity is not None:
         headers["x-cache-similarity"] = f"{hit.similarity:.4f}"
         headers["x-cache-entry"] = str(hit.entry.entry_id)

@@ -103,6 +103,7 @@ class GatewayRuntime:
     async def close(self) -> None:
         self._priming.cancel()
         await self._watch.stop()
+        self._services.refreshes.stop()
         if self._services.cache is not None:
             self._services.cache.stop()
         await self._upstream.close()

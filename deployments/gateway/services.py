@@ -10,6 +10,7 @@ from ray.serve.handle import DeploymentHandle
 
 from deployments.gateway.cache_client import CacheClient
 from deployments.gateway.http import Exchange
+from deployments.gateway.refreshes import Refreshes
 from serve_app.auth import DEFAULT_TENANT, Identity, KeyRing, require_admin
 from serve_app.deadline import request_timeout_s
 from serve_app.errors import Forbidden, UnknownModel
@@ -33,6 +34,7 @@ class Services:
     latency: LatencyWindows
     routers: Mapping[str, Router]
     traffic: Traffic
+    refreshes: Refreshes = field(default_factory=Refreshes)
     primed: bool = False
     fingerprints: dict[str, str] = field(init=False)
     uncached_models: frozenset[str] = field(init=False)

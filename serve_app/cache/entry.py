@@ -60,12 +60,13 @@ class Annotation:
 class Hit:
     """An entry that answers a request; ``similarity`` is the cosine on a semantic hit, ``score`` the
     verifier's probability that the answer serves (where one was asked), ``epoch`` the store's when it was
-    found."""
+    found. ``stale``: it has outlived its time, and a fresh answer should be fetched."""
 
     entry: CacheEntry
     similarity: float | None = None
     epoch: int = 0
     score: float | None = None
+    stale: bool = False
 
     @property
     def kind(self) -> str:

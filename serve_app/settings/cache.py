@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from serve_app.settings.base import Frozen
 from serve_app.settings.qdrant import QdrantSettings
 
 Strictness = Literal["default", "strict", "similarity"]
+
+
+class CacheRule(Frozen):
+    """How long some answers live. It fits where everything fits that it names."""
+
+    ttl_s: float = Field(ge=0, description="Seconds; 0: such answers are not stored.")
+    prompt: str | None = Field(
+        default=None, description="Regular expression that is found in the last user text."
+    )
+    model: str | None = None
+    tenant: str | None = None
+    tag: str | None = Field(default=None, description="One of the request's `x-cache-tags`.")
+    headers: dict[str, str] = Field(
+        default_factory=dict, description="Regular expressions that are found in the headers of these names."
+    )
+
+    @field_validator("prompt")
+    @classmethod
+    def _prompt_compiles(cls, prompt: str | None) -> str | None:
+        return None if prompt is None else _expression(prompt)
+
+    @field_validator("headers")
+    @classmethod
+    def _headers_compile(cls, headers: dict[str, str]) -> dict[str, str]:
+        return {name: _expression(pattern) for name, pattern in headers.items()}
 
 
 class CacheSettings(Frozen):
@@ -46,6 +72,15 @@ class CacheSettings(Frozen):
         "each tenant's with a key of its own; default: as they are.",
     )
     ttl_s: float = Field(default=86_400.0, gt=0, description="Life of an entry, seconds.")
+    stale_s: float = Field(
+        default=0.0,
+        ge=0,
+        description="After its life an entry still answers the very same request for so long, while a fresh "
+        "answer is fetched.",
+    )
+    rules: list[CacheRule] = Field(
+        default_factory=list, description="Other lives than `ttl_s`; the first rule that fits decides."
+    )
     max_entries: int = Field(default=100_000, ge=1)
     max_bytes: int | None = Field(
         default=None, ge=1_000_000, description="Of all entries, texts and vectors; default: no such bound."
@@ -71,3 +106,11 @@ class CacheSettings(Frozen):
         if (self.store == "qdrant") != (self.qdrant is not None):
             raise ValueError("`qdrant` (a server) goes with `store: qdrant`, and only with it")
         return self
+
+
+def _expression(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from error
+    return pattern
