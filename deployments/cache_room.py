@@ -14,6 +14,9 @@ from serve_app.cache.eviction import Bounds, Volume, surplus, worth
 MOST_NOTED = 2000
 """Entries whose uses are written down at once: each is a write."""
 
+CHARACTERS_PER_TOKEN = 4
+"""Roughly, of English text."""
+
 MOST_REMEMBERED = 50_000
 """Entries whose uses wait to be written down; those that come beyond are not counted."""
 
@@ -90,4 +93,6 @@ class CacheRoom:
             }
 
     def _worth(self, entry: CacheEntry, uses: int) -> float:
-        return worth(self._floor, uses, entry.answer.usage.completion_tokens, entry.size)
+        # An answer that no engine made was given by hand, and has no count of tokens.
+        cost = entry.answer.usage.completion_tokens or len(entry.answer.text) / CHARACTERS_PER_TOKEN
+        return worth(self._floor, uses, cost, entry.size)

@@ -146,6 +146,11 @@ class SemanticCache:
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         return await self._opened().select(selection, limit)
 
+    async def page(self, after: UUID | None, limit: int) -> tuple[list[CacheEntry], UUID | None]:
+        """All entries in the order of their ids; see :meth:`~deployments.store.base.CacheStore.page`."""
+        entries, following = await self._opened().page(after, limit)
+        return [replace(entry, evidence=EntryEvidence()) for entry in entries], following
+
     async def delete(self, selection: Selection) -> int:
         """Remove entries here and, through the epoch, from every gateway's memory."""
         async with self._writing:

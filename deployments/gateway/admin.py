@@ -51,9 +51,9 @@ class Admin:
 
     async def cache(self, exchange: Exchange) -> None:
         """``GET``: statistics, or the entries that fit the query. ``DELETE``: remove what fits."""
-        cache = self._cache_for(exchange)
+        cache = cache_for(self._services, exchange)
         selection = _selection(exchange)
-        with _failures_named():
+        with failures_named():
             answer = await _administer(cache, exchange.method, selection)
         await exchange.respond_json(answer)
 
@@ -61,26 +61,31 @@ class Admin:
         """``POST {"entry": id, "right": bool}``: what a person says of a semantic hit. An entry that answered
         wrongly is dropped everywhere before this is answered; with ``"text"`` (the question that it answered)
         it stays, and is never given to that text again."""
-        cache = self._cache_for(exchange)
+        cache = cache_for(self._services, exchange)
         report = _report(await exchange.read_body(self._services.settings.limits.max_body_bytes))
-        with _failures_named():
+        with failures_named():
             dropped = await cache.feedback(report.entry, report.right, report.text)
         await exchange.respond_json({"entry": str(report.entry), "right": report.right, "dropped": dropped})
 
-    def _cache_for(self, exchange: Exchange) -> CacheClient:
-        """The cache, for an administrator.
 
-        Raises:
-            NotFound: there is none.
-        """
-        self._services.identify_admin(exchange)
-        if self._services.cache is None:
-            raise NotFound("No cache is configured.", code="no_cache")
-        return self._services.cache
+def cache_for(services: Services, exchange: Exchange) -> CacheClient:
+    """The cache, for an administrator.
+
+    Raises:
+        Unauthorized, Forbidden: whoever asks is none.
+        NotFound: there is no cache.
+    """
+    services.identify_admin(exchange)
+    if services.cache is None:
+        raise NotFound("No cache is configured.", code="no_cache")
+    return services.cache
 
 
 @contextmanager
-def _failures_named() -> Iterator[None]:
+def failures_named() -> Iterator[None]:
+    """Raises:
+    CacheUnavailable: a call to the cache or the embedder failed.
+    """
     try:
         yield
     except CALL_ERRORS as error:

@@ -9,6 +9,7 @@ from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from deployments.gateway.admin import Admin
+from deployments.gateway.admin_entries import AdminEntries
 from deployments.gateway.catalogue import Catalogue
 from deployments.gateway.dispatch import Dispatcher
 from deployments.gateway.embeddings import EmbeddingsEndpoint
@@ -124,6 +125,7 @@ def _paths(services: Services, dispatcher: Dispatcher, tracer: RequestTracer | N
     paths.add("/health", ("GET",), catalogue.health)
     paths.add("/ready", ("GET",), catalogue.ready)
     paths.add("/admin/cache", ("GET", "DELETE"), admin.cache)
+    paths.add("/admin/cache/entries", ("GET", "POST"), AdminEntries(services))
     paths.add("/admin/cache/feedback", ("POST",), admin.feedback)
     paths.add("/admin/fleet", ("GET",), admin.fleet)
     paths.add("/admin/latency", ("GET",), admin.latency)

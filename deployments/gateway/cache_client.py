@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -131,10 +131,9 @@ class CacheClient:
         vector: bytes | None,
     ) -> None:
         """Queue a complete answer. A full queue drops it: the next miss will bring it again."""
-        ttl_s = self._expiry.ttl_s(key, controls.tags, headers, controls.ttl_s)
-        if ttl_s <= 0 or len(encode_answer(answer)) + len(key.text) > self._settings.max_entry_bytes:
+        entry = self.new_entry(key, controls, headers, answer)
+        if entry is None:
             return
-        entry = self._entry(key, controls.tags, answer, ttl_s)
         self._exact.put(entry)
         self._queue(PendingWrite(entry, vector, key.semantic))
 
@@ -146,6 +145,41 @@ class CacheClient:
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         entries: list[CacheEntry] = await self._cache.select.remote(selection, limit)
         return entries
+
+    async def page(self, after: UUID | None, limit: int) -> tuple[list[CacheEntry], UUID | None]:
+        """All entries, page by page, without their vectors."""
+        async with asyncio.timeout(STORE_TIMEOUT_S):
+            found: tuple[list[CacheEntry], UUID | None] = await self._cache.page.remote(after, limit)
+        return found
+
+    async def put(self, entries: Sequence[CacheEntry]) -> None:
+        """Store entries that come from elsewhere; their texts are embedded here. It returns when all are
+        stored."""
+        embeddings: list[Embedding] = await self._embedder.embed.remote([entry.text for entry in entries])
+        for entry, embedding in zip(entries, embeddings, strict=True):
+            vector = embedding.vector if embedding.is_whole else None
+            await self._cache.put.remote(replace(entry, vector=vector))
+            self.counters.stored += 1
+
+    def new_entry(
+        self, key: CacheKey, controls: CacheControls, headers: Mapping[str, str], answer: Answer
+    ) -> CacheEntry | None:
+        """The entry for an answer; ``None`` for one that is not to be stored: by a rule, or for its size."""
+        ttl_s = self._expiry.ttl_s(key, controls.tags, headers, controls.ttl_s)
+        if ttl_s <= 0 or len(encode_answer(answer)) + len(key.text) > self._settings.max_entry_bytes:
+            return None
+        now = time.time()
+        return CacheEntry(
+            entry_id=key.entry_id,
+            tenant=key.tenant,
+            model=key.model,
+            partition=key.partition,
+            text=key.text,
+            answer=answer,
+            created_at=now,
+            expires_at=self._expiry.ends_at(now, ttl_s),
+            tags=controls.tags,
+        )
 
     async def delete(self, selection: Selection) -> int:
         """Remove entries everywhere; other gateways notice within a second."""
@@ -215,20 +249,6 @@ class CacheClient:
         not read would look the same."""
         found: list[Embedding] = await self._embedder.embed.remote([text])
         return found[0].vector if found[0].is_whole else None
-
-    def _entry(self, key: CacheKey, tags: tuple[str, ...], answer: Answer, ttl_s: float) -> CacheEntry:
-        now = time.time()
-        return CacheEntry(
-            entry_id=key.entry_id,
-            tenant=key.tenant,
-            model=key.model,
-            partition=key.partition,
-            text=key.text,
-            answer=answer,
-            created_at=now,
-            expires_at=self._expiry.ends_at(now, ttl_s),
-            tags=tags,
-        )
 
     def _queue(self, pending: PendingWrite | PendingComparison) -> None:
         try:

@@ -68,6 +68,10 @@ class CacheStore(Protocol):
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         """At most ``limit`` entries that fit, in no fixed order."""
 
+    async def page(self, after: UUID | None, limit: int) -> tuple[list[CacheEntry], UUID | None]:
+        """All entries in the order of their ids, at most ``limit`` from ``after`` on (``None``: the first),
+        and where the next page begins (``None``: nowhere)."""
+
     async def delete(self, selection: Selection) -> int:
         """Remove what fits; returns how many entries went."""
 

@@ -96,6 +96,9 @@ class EdgeStore:
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         return await self._call(partial(self._shard.select, selection, limit))
 
+    async def page(self, after: UUID | None, limit: int) -> tuple[list[CacheEntry], UUID | None]:
+        return await self._call(partial(self._shard.page, after, limit))
+
     async def delete(self, selection: Selection) -> int:
         return await self._call(partial(self._shard.delete, _filter(selection)))
 
@@ -181,6 +184,11 @@ class Shard:
         request = qe.ScrollRequest(limit=limit, filter=_filter(selection), with_payload=True)
         records, _ = self._engine.scroll(request)
         return entries_of(records)
+
+    def page(self, after: UUID | None, limit: int) -> tuple[list[CacheEntry], UUID | None]:
+        request = qe.ScrollRequest(offset=after, limit=limit, with_payload=True)
+        records, following = self._engine.scroll(request)
+        return entries_of(records), None if following is None else UUID(str(following))
 
     def delete(self, condition: qe.Filter) -> int:
         doomed = int(self._engine.count(qe.CountRequest(exact=True, filter=condition)))

@@ -120,6 +120,11 @@ class SealedStore:
         opened = (self._sealer.open(entry) for entry in await self._store.select(selection, limit))
         return [entry for entry in opened if entry is not None]
 
+    async def page(self, after: UUID | None, limit: int) -> tuple[list[CacheEntry], UUID | None]:
+        entries, following = await self._store.page(after, limit)
+        opened = (self._sealer.open(entry) for entry in entries)
+        return [entry for entry in opened if entry is not None], following
+
     async def delete(self, selection: Selection) -> int:
         return await self._store.delete(selection)
 

@@ -153,6 +153,13 @@ class ServerStore:
         )
         return entries_of(records)
 
+    async def page(self, after: UUID | None, limit: int) -> tuple[list[CacheEntry], UUID | None]:
+        offset = None if after is None else str(after)
+        records, following = await self._call(
+            self._client.scroll, offset=offset, limit=limit, with_payload=True
+        )
+        return entries_of(records), None if following is None else UUID(str(following))
+
     async def delete(self, selection: Selection) -> int:
         return await self._delete(_filter(selection))
 

@@ -122,6 +122,19 @@ async def test_usage_and_eviction_go_over_many_pages(store: CacheStore) -> None:
     assert (await store.usage())["t"].entries == 5
 
 
+async def test_all_entries_are_seen_page_by_page(store: CacheStore) -> None:
+    stored = [entry(text=str(number)) for number in range(7)]
+    for one in stored:
+        await store.put(one)
+    await store.write_note("no entry")
+    seen, after = await store.page(None, 3)
+    assert len(seen) <= 3
+    while after is not None:
+        page, after = await store.page(after, 3)
+        seen += page
+    assert sorted(one.text for one in seen) == [str(number) for number in range(7)]
+
+
 async def test_what_is_known_of_an_entry_changes_and_nothing_else_does(store: CacheStore) -> None:
     stored = entry()
     await store.put(stored)

@@ -1,0 +1,151 @@
+"""Entries out of a cache and into one, over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import warm_cache
+from local_cache import LocalCache, local_cache
+from support.gateway import MODEL, Running, SimSettings, gateway
+from support.graph import eventually
+
+QUICK = SimSettings(itl_ms=0, tokens=6)
+ASKED, NEAR = "what is the capital of france", "the capital of france is what"
+PAIRS = [
+    {"question": ASKED, "answer": "Paris."},
+    {"question": "who wrote hamlet", "answer": "Shakespeare.", "tags": ["books"], "ttl_s": 60},
+]
+
+
+def cached(cache: LocalCache) -> Any:
+    return gateway(QUICK, handles=cache.handles, **cache.args)
+
+
+def written(path: Path, *lines: Any) -> Path:
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+async def script(running: Running, what: str, file: Path, **options: Any) -> str:
+    given = {"model": MODEL if what == "warm" else None, "request": {}, **options}
+    return await warm_cache.run(argparse.Namespace(what=what, file=file, url=running.url, **given))
+
+
+async def send(running: Running, *lines: Any) -> Any:
+    body = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+    async with running.http.post("/admin/cache/entries", data=body) as response:
+        assert response.status == 200
+        return await response.json()
+
+
+async def test_answers_given_by_hand_answer_the_same_and_near_questions(folder: Path) -> None:
+    async with local_cache(folder, race=False) as cache, cached(cache) as running:
+        said = await script(running, "warm", written(folder / "faq.jsonl", *PAIRS))
+        assert said == "2 of 2 entries stored"
+        for text, tier in ((ASKED, "exact"), (NEAR, "semantic")):
+            answer = await running.post(text)
+            assert (answer.headers["x-cache"], answer.text) == (tier, "Paris.")
+        found = await running.get("/admin/cache?tag=books")
+        assert [entry["answer"] for entry in found["entries"]] == ["Shakespeare."]
+
+
+async def test_they_answer_only_requests_with_the_same_settings(folder: Path) -> None:
+    async with local_cache(folder, race=False) as cache, cached(cache) as running:
+        path = written(folder / "faq.jsonl", PAIRS[0])
+        await script(running, "warm", path, request={"temperature": 0.5})
+        assert (await running.post(ASKED)).headers["x-cache"] == "miss"
+        assert (await running.post(ASKED, temperature=0.5)).headers["x-cache"] == "exact"
+
+
+async def test_what_one_cache_exports_another_one_imports(folder: Path) -> None:
+    exported = folder / "entries.jsonl"
+    async with local_cache(folder / "a", race=False) as cache, cached(cache) as running:
+        await script(running, "warm", written(folder / "faq.jsonl", *PAIRS))
+        fresh = (await running.post("something else entirely")).text
+
+        async def stored() -> bool:
+            return bool((await running.get("/admin/cache"))["entries"] == 3)
+
+        assert await eventually(stored, within_s=5)
+        assert await script(running, "export", exported) == f"3 entries written to {exported}"
+    async with local_cache(folder / "b", race=False) as cache, cached(cache) as running:
+        assert await script(running, "import", exported) == "3 of 3 entries stored"
+        for text, said in ((NEAR, "Paris."), ("something else entirely", fresh)):
+            answer = await running.post(text)
+            assert answer.headers["x-cache"] in ("exact", "semantic")
+            assert answer.text == said
+
+
+async def test_lines_that_cannot_be_stored_are_named_and_the_others_are_stored(folder: Path) -> None:
+    good = {"kind": "answer", "request": request(), "answer": "a"}
+    async with local_cache(folder) as cache, cached(cache) as running:
+        said = await send(
+            running,
+            "{",
+            good,
+            {"kind": "other"},
+            {**good, "surprise": 1},
+            {**good, "request": {**request(), "model": "nobody"}},
+            {**good, "request": {**request(), "n": 2}},
+            {**good, "request": {"model": MODEL}},
+            {**good, "ttl_s": -1},
+            {**good, "answer": "x" * 300_000},
+            "",
+            good,
+        )
+        assert said["stored"] == 2
+        reasons = {refused["line"]: refused["reason"] for refused in said["refused"]}
+        assert sorted(reasons) == [1, 3, 4, 5, 6, 7, 8, 9]
+        for line, word in {
+            4: "surprise",
+            5: "nobody",
+            6: "bypasses",
+            7: "messages",
+            8: "ttl_s",
+            9: "longer",
+        }.items():
+            assert word in reasons[line], reasons[line]
+
+
+async def test_an_entry_that_has_expired_is_not_imported(folder: Path) -> None:
+    async with local_cache(folder) as cache, cached(cache) as running:
+        await send(running, {"kind": "answer", "request": request(), "answer": "a"})
+        async with running.http.get("/admin/cache/entries") as response:
+            line = json.loads(await response.text())
+        said = await send(running, {**line, "expires_at": 5.0})
+        assert (said["stored"], said["refused"][0]["reason"]) == (0, "It has expired.")
+
+
+async def test_a_cursor_that_is_none_is_a_400(folder: Path) -> None:
+    async with (
+        local_cache(folder) as cache,
+        cached(cache) as running,
+        running.http.get("/admin/cache/entries?after=x") as response,
+    ):
+        assert response.status == 400
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("{", "no JSON"),
+        ("[]", "an object with"),
+        ('{"question": "q"}', "an object with"),
+        ('{"question": "q", "answer": 3}', "an object with"),
+        ('{"question": "q", "answer": "a", "tag": 1}', "unknown field 'tag'"),
+    ],
+)
+def test_a_line_of_the_file_that_is_no_pair_is_named(tmp_path: Path, line: str, complaint: str) -> None:
+    path = tmp_path / "faq.jsonl"
+    path.write_text('{"question": "q", "answer": "a"}\n' + line)
+    with pytest.raises(warm_cache.Failed, match=complaint) as raised:
+        list(warm_cache.pairs_as_lines(path, "m", {}))
+    assert f"{path}:2" in str(raised.value)
+
+
+def request() -> dict[str, Any]:
+    return {"model": MODEL, "messages": [{"role": "user", "content": ASKED}]}
