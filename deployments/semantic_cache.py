@@ -22,11 +22,13 @@ from deployments.cache_learning import CacheLearning
 from deployments.cache_room import CacheRoom
 from deployments.store import CacheStore, Match, StoreError, open_store
 from serve_app.cache.bound import EntryEvidence
+from serve_app.cache.decision import Verdict
 from serve_app.cache.entry import (
     Annotation,
     CacheEntry,
     CacheQuery,
     CacheStats,
+    Doubt,
     Hit,
     LookUp,
     Miss,
@@ -34,6 +36,7 @@ from serve_app.cache.entry import (
     Selection,
 )
 from serve_app.cache.eviction import Bounds
+from serve_app.cache.verdicts import Verdicts
 from serve_app.settings import CacheSettings
 
 logger = logging.getLogger("ray.serve")
@@ -42,6 +45,9 @@ SWEEP_PERIOD_S = 30.0
 REOPEN_PERIOD_S = 5.0
 REMEMBERED_PURGES = 1024
 """Far more than happen while an answer waits in a gateway's write queue."""
+
+IN_DOUBT = "in-doubt"
+"""The verifier is not sure, and the served model was not asked yet."""
 
 CANDIDATES = 3
 """Near entries that the decision may look at; the first that it does not refuse answers."""
@@ -62,6 +68,7 @@ class SemanticCache:
         self._embedder = info
         self._decision = await asyncio.to_thread(open_decision, settings, info.source)
         self._learning = CacheLearning(settings.max_error_rate, self._decision.scale, embedder)
+        self._verdicts = Verdicts()
         self._refused: Counter[str] = Counter()
         self._reopen_s = reopen_s
         self._epoch = time.time_ns()  # a restarted cache has a later epoch than any before
@@ -84,12 +91,11 @@ class SemanticCache:
         epoch = self._epoch
         found = await self._find(query, time.time())
         if isinstance(found, Miss):
-            return found
+            return self._without_purged(found, epoch)
         if self._was_purged(found.entry):
             return Miss()
         self._room.used({found.entry.entry_id: 1})
-        # What is known of an entry is nobody's business elsewhere.
-        return replace(found, entry=replace(found.entry, evidence=EntryEvidence()), epoch=epoch)
+        return replace(found, entry=_bare(found.entry), epoch=epoch)
 
     async def put(self, entry: CacheEntry) -> None:
         """Store an entry, evicting those of least value beyond the bounds. One that replaces another answer
@@ -103,6 +109,10 @@ class SemanticCache:
             await self._room.take(store, entry)
         if before is not None:
             await self._learn_from_repeat(before, entry)
+
+    async def judged(self, entry_id: UUID, text: str, serves: bool) -> None:
+        """The served model said whether an entry's answer serves a text."""
+        self._verdicts.put(entry_id, text, serves)
 
     async def used(self, uses: Mapping[UUID, int]) -> None:
         """Gateways tell how often entries answered from their memory."""
@@ -149,7 +159,7 @@ class SemanticCache:
     async def page(self, after: UUID | None, limit: int) -> tuple[list[CacheEntry], UUID | None]:
         """All entries in the order of their ids; see :meth:`~deployments.store.base.CacheStore.page`."""
         entries, following = await self._opened().page(after, limit)
-        return [replace(entry, evidence=EntryEvidence()) for entry in entries], following
+        return [_bare(entry) for entry in entries], following
 
     async def delete(self, selection: Selection) -> int:
         """Remove entries here and, through the epoch, from every gateway's memory."""
@@ -272,17 +282,44 @@ class SemanticCache:
         question = self._decision.read(query.text)
         reasons: list[str] = []
         probes: list[Probe] = []
+        doubts: list[Doubt] = []
         for match in near:
             candidate = self._decision.read(match.entry.text)
             verdict = self._decision.judge(question, candidate, match.similarity, query.threshold)
-            if verdict.reason is not None:
-                reasons.append(verdict.reason)
-                continue
             score = verdict.scores.get("verifier", match.similarity)
+            reason = self._second_opinion(match, verdict, query.text)
+            if reason is not None and reason != IN_DOUBT:
+                reasons.append(reason)
+                continue
             permission = self._learning.ask(match.entry, score, query.text)
-            if permission.refusal is None:
+            if reason is None and permission.refusal is None:
                 return Hit(match.entry, match.similarity, score=verdict.scores.get("verifier"))
-            reasons.append(permission.refusal)
-            probes += [permission.probe] if permission.probe is not None else []
+            reasons.append(permission.refusal or IN_DOUBT)
+            if permission.probe is not None:
+                probes.append(permission.probe)
+            if permission.refusal is None:
+                doubts.append(Doubt(_bare(match.entry), match.similarity, score))
         self._refused.update(reasons[:1])
-        return Miss(next(iter(reasons), None), next(iter(probes), None))
+        return Miss(next(iter(reasons), None), next(iter(probes), None), next(iter(doubts), None))
+
+    def _without_purged(self, miss: Miss, epoch: int) -> Miss:
+        doubt = miss.doubt
+        if doubt is None or self._was_purged(doubt.entry):
+            return replace(miss, doubt=None)
+        return replace(miss, doubt=replace(doubt, epoch=epoch))
+
+    def _second_opinion(self, match: Match, verdict: Verdict, text: str) -> str | None:
+        """The decision's reason against the entry, or that of the served model, where it may be asked."""
+        asking = self._settings.ask_model
+        if asking is None or verdict.reason != "verifier" or verdict.scores["verifier"] < asking.from_score:
+            return verdict.reason
+        serves = self._verdicts.get(match.entry.entry_id, text)
+        if serves is not None:
+            return None if serves else "model"
+        tokens = match.entry.answer.usage.completion_tokens
+        return IN_DOUBT if tokens >= asking.min_answer_tokens else verdict.reason
+
+
+def _bare(entry: CacheEntry) -> CacheEntry:
+    """What is known of an entry is nobody's business elsewhere."""
+    return replace(entry, evidence=EntryEvidence())

@@ -20,7 +20,17 @@ from ray.serve.handle import DeploymentHandle
 from deployments.serve_platform import cause_of
 from serve_app.breaker import Breaker
 from serve_app.cache.controls import CacheControls
-from serve_app.cache.entry import CacheEntry, CacheQuery, CacheStats, Hit, LookUp, Miss, Probe, Selection
+from serve_app.cache.entry import (
+    CacheEntry,
+    CacheQuery,
+    CacheStats,
+    Doubt,
+    Hit,
+    LookUp,
+    Miss,
+    Probe,
+    Selection,
+)
 from serve_app.cache.exact import ExactTier
 from serve_app.cache.expiry import expiry_of
 from serve_app.cache.keys import CacheKey
@@ -43,6 +53,7 @@ class CacheCounters:
     semantic: int = 0
     misses: int = 0
     explored: int = 0
+    asked: int = 0
     failures: int = 0
     stored: int = 0
     dropped: int = 0
@@ -67,6 +78,18 @@ class PendingComparison:
     fresh: str
 
 
+@dataclass(frozen=True, slots=True)
+class PendingVerdict:
+    """What the served model said of a pair."""
+
+    entry_id: UUID
+    text: str
+    serves: bool
+
+
+Pending = PendingWrite | PendingComparison | PendingVerdict
+
+
 class CacheClient:
     """Look-ups in order of cost; writes through a bounded queue, off the response path."""
 
@@ -79,7 +102,7 @@ class CacheClient:
         self._expiry = expiry_of(settings)
         self._exact = ExactTier(settings.exact_entries)
         self._breaker = Breaker(settings.breaker_failures, settings.breaker_cooldown_s)
-        self._writes: asyncio.Queue[PendingWrite | PendingComparison] = asyncio.Queue(settings.write_queue)
+        self._writes: asyncio.Queue[Pending] = asyncio.Queue(settings.write_queue)
         self._epoch: int | None = None
         self._used: Counter[UUID] = Counter()
         self.counters = CacheCounters()
@@ -136,6 +159,17 @@ class CacheClient:
             return
         self._exact.put(entry)
         self._queue(PendingWrite(entry, vector, key.semantic))
+
+    def judged(self, doubt: Doubt, text: str, serves: bool) -> Hit | None:
+        """The served model said whether a near entry serves a text: remembered for everybody. Returns the hit
+        that it is now, unless the entry may have been purged in the meantime."""
+        self.counters.asked += 1
+        self._queue(PendingVerdict(doubt.entry.entry_id, text, serves))
+        if not serves or (self._epoch is not None and doubt.epoch < self._epoch):
+            return None
+        self.counters.misses -= 1
+        self.counters.semantic += 1
+        return Hit(doubt.entry, doubt.similarity, doubt.epoch, doubt.score)
 
     def compare(self, probe: Probe, fresh: Answer) -> None:
         """Queue a complete answer to be compared with the near entry's."""
@@ -250,7 +284,7 @@ class CacheClient:
         found: list[Embedding] = await self._embedder.embed.remote([text])
         return found[0].vector if found[0].is_whole else None
 
-    def _queue(self, pending: PendingWrite | PendingComparison) -> None:
+    def _queue(self, pending: Pending) -> None:
         try:
             self._writes.put_nowait(pending)
         except asyncio.QueueFull:
@@ -278,14 +312,20 @@ class CacheClient:
             pending = await self._writes.get()
             try:
                 async with asyncio.timeout(STORE_TIMEOUT_S):
-                    if isinstance(pending, PendingWrite):
-                        await self._write(pending)
-                    else:
-                        await self._cache.observe.remote(pending.probe, pending.fresh)
+                    await self._settle(pending)
             except Exception as error:  # an answer that is not stored is only a miss later
                 # Not the breaker's business: a store that cannot be written may still answer.
                 self.counters.failures += 1
                 logger.warning("an answer was not stored: %r", cause_of(error))
+
+    async def _settle(self, pending: Pending) -> None:
+        match pending:
+            case PendingWrite():
+                await self._write(pending)
+            case PendingComparison(probe, fresh):
+                await self._cache.observe.remote(probe, fresh)
+            case PendingVerdict(entry_id, text, serves):
+                await self._cache.judged.remote(entry_id, text, serves)
 
     async def _write(self, pending: PendingWrite) -> None:
         vector = pending.vector

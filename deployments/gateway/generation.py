@@ -15,13 +15,14 @@ from deployments.gateway.dispatch import Dispatcher
 from deployments.gateway.flights import FlightKey, Flights, Reader
 from deployments.gateway.http import EVENT_STREAM, Exchange
 from deployments.gateway.live_answer import LiveAnswer
+from deployments.gateway.model_judge import ModelJudge
 from deployments.gateway.relay import relay
 from deployments.gateway.services import Services
 from deployments.telemetry import RequestTracer
 from serve_app.admission import request_priority
 from serve_app.auth import Identity
 from serve_app.cache.controls import CacheControls, parse_controls
-from serve_app.cache.entry import Hit, Miss, Probe
+from serve_app.cache.entry import Doubt, Hit, Probe
 from serve_app.cache.keys import CacheKey, cache_key
 from serve_app.failover import wants_failover
 from serve_app.openai import replay
@@ -87,6 +88,8 @@ class GenerationEndpoint:
         self._dispatcher = dispatcher
         self._flights = flights
         self._tracer = tracer
+        asking = None if services.settings.cache is None else services.settings.cache.ask_model
+        self._judge = None if asking is None else ModelJudge(asking, dispatcher)
 
     async def __call__(self, exchange: Exchange) -> None:
         generation = await self._admit(exchange)
@@ -161,10 +164,24 @@ class GenerationEndpoint:
             generation.vector = vector
 
         found = await cache.look_up(key, generation.controls, generation.exchange.timeline, keep)
-        if isinstance(found, Miss):
-            generation.probe, generation.refused = found.probe, found.reason
+        if isinstance(found, Hit):
+            return found
+        generation.probe, generation.refused = found.probe, found.reason
+        return await self._ask_model(generation, cache, key, found.doubt)
+
+    async def _ask_model(
+        self, generation: Generation, cache: CacheClient, key: CacheKey, doubt: Doubt | None
+    ) -> Hit | None:
+        """Where the verifier is not sure, the served model may say that a near entry serves."""
+        if self._judge is None or doubt is None:
             return None
-        return found
+        with generation.exchange.timeline.step("ask-model"):
+            serves = await self._judge.serves(doubt, key.text, self._call(generation))
+        if serves is None:
+            return None
+        hit = cache.judged(doubt, key.text, serves)
+        generation.refused = None if hit is not None else "model"
+        return hit
 
     async def _race(self, generation: Generation, cache: CacheClient, key: CacheKey) -> Hit | Reader:
         """Look-up and engine at once; the first with something to say wins, the other is cancelled."""

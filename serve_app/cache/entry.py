@@ -87,11 +87,22 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class Doubt:
+    """A near entry of which the verifier is not sure: the served model may be asked. ``epoch`` as in a hit."""
+
+    entry: CacheEntry
+    similarity: float
+    score: float
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Miss:
     """Nothing answers. ``reason``: why the nearest entry was not given, ``None`` if there was none near."""
 
     reason: str | None = None
     probe: Probe | None = None
+    doubt: Doubt | None = None
 
 
 LookUp = Hit | Miss

@@ -38,6 +38,24 @@ class CacheRule(Frozen):
         return {name: _expression(pattern) for name, pattern in headers.items()}
 
 
+class AskModelSettings(Frozen):
+    """Ask the served model whether a stored answer serves, where the verifier is not sure: one token, paid
+    with an engine's time to first token. Worth it only with a model that can tell."""
+
+    from_score: float = Field(
+        default=0.5, ge=0, le=1, description="Least verifier's score that is worth asking about."
+    )
+    least_yes: float = Field(
+        default=0.9, gt=0.5, lt=1, description="P(yes) against P(no) that makes a stored answer serve."
+    )
+    min_answer_tokens: int = Field(
+        default=64,
+        ge=1,
+        description="A stored answer shorter than this is cheaper to make than to ask about.",
+    )
+    timeout_ms: float = Field(default=1000.0, gt=0)
+
+
 class CacheSettings(Frozen):
     """The exact and semantic tiers; see docs/architecture.md for what an entry is shared by."""
 
@@ -57,6 +75,9 @@ class CacheSettings(Frozen):
         ge=0,
         le=1,
         description="Least cosine similarity of a semantic hit; default: 0.75 before a verifier, else 0.90.",
+    )
+    ask_model: AskModelSettings | None = Field(
+        default=None, description="Ask the served model about near entries that the verifier is not sure of."
     )
     max_error_rate: float | None = Field(
         default=None,
