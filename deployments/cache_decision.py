@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,14 +16,14 @@ import numpy as np
 from safetensors import safe_open
 from tokenizers import Tokenizer
 
-from serve_app.cache.decision import Decision, guarded, similarity_only, verified
+from serve_app.cache.decision import Decision, cross_encoded, guarded, similarity_only, verified
 from serve_app.cache.guards.lists import load_word_lists
 from serve_app.cache.guards.registry import GUARDS, Guards
 from serve_app.cache.verifier.library import find_verifier, function_words
 from serve_app.cache.verifier.words import Floats, WordReader
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import CacheSettings
-from serve_app.settings.cache import Strictness
+from serve_app.settings.cache import CrossEncoderSettings, Strictness
 
 logger = logging.getLogger("ray.serve")
 
@@ -32,8 +33,9 @@ TABLE_NAMES = ("embeddings.word_embeddings.weight", "embed_tokens.weight", "wte.
 
 def open_decision(settings: CacheSettings, embedder: str) -> Decision:
     """The decision that the settings ask for; ``embedder`` is its ``source``. Without a verifier for it, or
-    with one whose files are not on this node, the guards stand alone; the log says so."""
-    decision = _decision(settings.decision, embedder)
+    with one whose files are not on this node, the guards stand alone; without the cross-encoder that the
+    settings name, the verifier decides; the log says so."""
+    decision = _cross_encoded(settings.cross_encoder) or _decision(settings.decision, embedder)
     return decision if settings.threshold is None else decision.with_threshold(settings.threshold)
 
 
@@ -51,6 +53,41 @@ def _decision(strictness: Strictness, embedder: str) -> Decision:
         logger.warning("the verifier for %s cannot run: %s; similarity and guards decide", embedder, error)
         return guarded(guards)
     return verified(guards, verifier, reader, verifier.card.thresholds[strictness])
+
+
+def _cross_encoded(settings: CrossEncoderSettings | None) -> Decision | None:
+    if settings is None:
+        return None
+    try:
+        score = open_cross_encoder(settings)
+    except (OSError, ValueError) as error:
+        logger.error("the cross-encoder %s cannot be used, the verifier decides: %s", settings.source, error)
+        return None
+    return cross_encoded(Guards(load_word_lists()), score, settings.least)
+
+
+def open_cross_encoder(settings: CrossEncoderSettings) -> Callable[[str, str], float]:
+    """A score from 0 to 1 for a stored and a new text.
+
+    Raises:
+        OSError: there is no such model.
+        ValueError: it gives other things than one number.
+    """
+    from sentence_transformers import CrossEncoder
+    from torch import nn
+
+    source = ModelStore(default_cache_dir()).resolve(settings.source)
+    model = CrossEncoder(source, device=settings.device, activation_fn=nn.Sigmoid())
+    if model.num_labels != 1:
+        raise ValueError(
+            f"cache.cross_encoder: {settings.source} has {model.num_labels} outputs; one is needed, "
+            "the probability that both texts mean the same"
+        )
+
+    def score(stored: str, new: str) -> float:
+        return float(model.predict([(stored, new)], show_progress_bar=False)[0])
+
+    return score
 
 
 def open_word_reader(embedder: str) -> WordReader:

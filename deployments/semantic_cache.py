@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -274,26 +274,36 @@ class SemanticCache:
         # A near entry that is stale does not answer: the fresh answer would be another text's.
         alive = now + self._settings.stale_s
         near = await store.nearest(query.partition, query.vector, alive, oldest, CANDIDATES)
-        return self._first_that_answers(query, near)
+        verdicts = self._verdicts_on(query, near)
+        if self._decision.is_slow and near:
+            verdicts = await asyncio.to_thread(list, verdicts)
+        return self._first_that_answers(query, near, verdicts)
 
-    def _first_that_answers(self, query: CacheQuery, near: Sequence[Match]) -> LookUp:
+    def _verdicts_on(self, query: CacheQuery, near: Sequence[Match]) -> Iterable[Verdict]:
+        """One for each, made when it is asked for."""
+        question = self._decision.read(query.text)
+        for match in near:
+            candidate = self._decision.read(match.entry.text)
+            yield self._decision.judge(question, candidate, match.similarity, query.threshold)
+
+    def _first_that_answers(
+        self, query: CacheQuery, near: Sequence[Match], verdicts: Iterable[Verdict]
+    ) -> LookUp:
         """The nearest entry that the decision and the bound let answer; for the nearest of those refused, its
         reason is counted."""
-        question = self._decision.read(query.text)
+        scale = self._decision.scale
         reasons: list[str] = []
         probes: list[Probe] = []
         doubts: list[Doubt] = []
-        for match in near:
-            candidate = self._decision.read(match.entry.text)
-            verdict = self._decision.judge(question, candidate, match.similarity, query.threshold)
-            score = verdict.scores.get("verifier", match.similarity)
+        for match, verdict in zip(near, verdicts, strict=False):  # the verdicts end with what is near
+            score = verdict.scores.get(scale, match.similarity)
             reason = self._second_opinion(match, verdict, query.text)
             if reason is not None and reason != IN_DOUBT:
                 reasons.append(reason)
                 continue
             permission = self._learning.ask(match.entry, score, query.text)
             if reason is None and permission.refusal is None:
-                return Hit(match.entry, match.similarity, score=verdict.scores.get("verifier"))
+                return Hit(match.entry, match.similarity, score=verdict.scores.get(scale))
             reasons.append(permission.refusal or IN_DOUBT)
             if permission.probe is not None:
                 probes.append(permission.probe)
@@ -311,7 +321,13 @@ class SemanticCache:
     def _second_opinion(self, match: Match, verdict: Verdict, text: str) -> str | None:
         """The decision's reason against the entry, or that of the served model, where it may be asked."""
         asking = self._settings.ask_model
-        if asking is None or verdict.reason != "verifier" or verdict.scores["verifier"] < asking.from_score:
+        score = verdict.scores.get(self._decision.scale)
+        if (
+            asking is None
+            or score is None
+            or verdict.reason != self._decision.scale
+            or score < asking.from_score
+        ):
             return verdict.reason
         serves = self._verdicts.get(match.entry.entry_id, text)
         if serves is not None:

@@ -88,7 +88,8 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A near entry of which the verifier is not sure: the served model may be asked. ``epoch`` as in a hit."""
+    """A near entry of which the verifier is not sure: the served model may be asked. ``epoch`` as in a
+    hit."""
 
     entry: CacheEntry
     similarity: float

@@ -56,6 +56,16 @@ class AskModelSettings(Frozen):
     timeout_ms: float = Field(default=1000.0, gt=0)
 
 
+class CrossEncoderSettings(Frozen):
+    """A sentence-transformers `CrossEncoder` with one output, which reads both questions together."""
+
+    source: str = Field(description="Folder or hub id, such as `cross-encoder/quora-distilroberta-base`.")
+    least: float = Field(
+        default=0.9, ge=0, le=1, description="Least score of a hit: measure it with `scripts/eval_cache.py`."
+    )
+    device: str | None = Field(default=None, description="`cpu`, `cuda`…; default: a GPU if there is one.")
+
+
 class CacheSettings(Frozen):
     """The exact and semantic tiers; see docs/architecture.md for what an entry is shared by."""
 
@@ -75,6 +85,9 @@ class CacheSettings(Frozen):
         ge=0,
         le=1,
         description="Least cosine similarity of a semantic hit; default: 0.75 before a verifier, else 0.90.",
+    )
+    cross_encoder: CrossEncoderSettings | None = Field(
+        default=None, description="Decides after the guards, in place of the shipped verifier."
     )
     ask_model: AskModelSettings | None = Field(
         default=None, description="Ask the served model about near entries that the verifier is not sure of."
@@ -126,6 +139,12 @@ class CacheSettings(Frozen):
     def _server_is_named(self) -> Self:
         if (self.store == "qdrant") != (self.qdrant is not None):
             raise ValueError("`qdrant` (a server) goes with `store: qdrant`, and only with it")
+        return self
+
+    @model_validator(mode="after")
+    def _decision_has_guards(self) -> Self:
+        if self.decision == "similarity" and (self.cross_encoder is not None or self.ask_model is not None):
+            raise ValueError("`cross_encoder` and `ask_model` belong to `decision: default` or `strict`")
         return self
 
 

@@ -6,10 +6,10 @@ request path does not change.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from serve_app.cache.decision.contract import Pair, Reading, Step, Verdict
-from serve_app.cache.decision.steps import GuardStep, HasWords, SimilarEnough, VerifierStep
+from serve_app.cache.decision.steps import CrossEncoderStep, GuardStep, HasWords, SimilarEnough, VerifierStep
 from serve_app.cache.guards.registry import Guards
 from serve_app.cache.verifier.verifier import Verifier
 from serve_app.cache.verifier.words import WordReader
@@ -39,8 +39,13 @@ class Decision:
     @property
     def scale(self) -> str:
         """What a hit's score is measured by: scores of two scales are not compared."""
-        verifier = any(isinstance(step, VerifierStep) for step in self._steps)
-        return "verifier" if verifier else "similarity"
+        judges = (step.name for step in self._steps if isinstance(step, VerifierStep | CrossEncoderStep))
+        return next(judges, SimilarEnough.name)
+
+    @property
+    def is_slow(self) -> bool:
+        """It takes milliseconds: not in an event loop's own thread."""
+        return any(isinstance(step, CrossEncoderStep) for step in self._steps)
 
     def with_threshold(self, threshold: float) -> Decision:
         """The same steps behind another least similarity."""
@@ -80,3 +85,9 @@ def verified(guards: Guards, verifier: Verifier, reader: WordReader, least: floa
     """``least``: the verifier's probability that a hit needs."""
     steps = (SimilarEnough(), HasWords(), GuardStep(), VerifierStep(verifier, least))
     return Decision(steps, COSINE_BEFORE_VERIFIER, guards, reader)
+
+
+def cross_encoded(guards: Guards, score: Callable[[str, str], float], least: float) -> Decision:
+    """``score``: a cross-encoder's, of a stored and a new text; ``least``: what a hit needs."""
+    steps = (SimilarEnough(), HasWords(), GuardStep(), CrossEncoderStep(score, least))
+    return Decision(steps, COSINE_BEFORE_VERIFIER, guards)

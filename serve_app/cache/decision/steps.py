@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from serve_app.cache.decision.contract import NOTHING_AGAINST_IT, Finding, Pair
 from serve_app.cache.verifier.verifier import Verifier
 
@@ -55,3 +57,18 @@ class VerifierStep:
         if not one or not two:
             return 0.0
         return self._verifier.score(one, two, pair.similarity, pair.evidence)
+
+
+class CrossEncoderStep:
+    """A cross-encoder's probability that one answer serves both texts reaches ``least``. It reads both texts
+    together, stored one first: some milliseconds on a CPU."""
+
+    name = "cross_encoder"
+
+    def __init__(self, score: Callable[[str, str], float], least: float) -> None:
+        self._score = score
+        self._least = least
+
+    def __call__(self, pair: Pair) -> Finding:
+        score = self._score(pair.candidate.text, pair.question.text)
+        return Finding(None if score >= self._least else self.name, score)
