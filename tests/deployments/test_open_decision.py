@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+from support.cross_encoder import make_cross_encoder
 
 from deployments.cache_decision import open_decision, open_word_reader
 from serve_app.cache.decision import Decision
@@ -85,35 +83,9 @@ def test_a_verifier_whose_embedder_has_no_files_here_leaves_the_guards(
         open_word_reader(str(folder))
 
 
-@pytest.fixture(scope="module")
-def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], str]:
-    """A folder with a tiny cross-encoder of so many outputs, with random weights and whole words."""
-
-    def make(outputs: int) -> str:
-        folder = tmp_path_factory.mktemp("cross-encoder")
-        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "how", "far", "is", "it", "near", "?"]
-        (folder / "vocab.txt").write_text("\n".join(words))
-        torch.manual_seed(1)
-        config = BertConfig(
-            vocab_size=len(words),
-            hidden_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=16,
-            num_labels=outputs,
-        )
-        BertForSequenceClassification(config).save_pretrained(folder)
-        BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
-        return str(folder)
-
-    return make
-
-
 @pytest.mark.parametrize(("least", "expected"), [(0.0, None), (1.0, "cross_encoder")])
-def test_a_cross_encoder_decides_after_the_guards(
-    cross_encoder: Callable[[int], str], least: float, expected: str | None
-) -> None:
-    chosen = {"source": cross_encoder(1), "least": least, "device": "cpu"}
+def test_a_cross_encoder_decides_after_the_guards(tmp_path: Path, least: float, expected: str | None) -> None:
+    chosen = {"source": make_cross_encoder(tmp_path), "least": least, "device": "cpu"}
     decision = open_decision(CacheSettings.model_validate({"cross_encoder": chosen}), MINILM)
     assert decision.is_slow
     verdict = decision.judge(decision.read("how far is it?"), decision.read("is it far?"), 0.95)
@@ -123,9 +95,12 @@ def test_a_cross_encoder_decides_after_the_guards(
 
 
 def test_a_cross_encoder_that_cannot_be_used_is_named_and_the_verifier_decides(
-    cross_encoder: Callable[[int], str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for source, complaint in ((cross_encoder(3), "3 outputs"), (str(tmp_path / "nowhere"), "nowhere")):
+    for source, complaint in (
+        (make_cross_encoder(tmp_path / "model", 3), "3 outputs"),
+        (str(tmp_path / "nowhere"), "nowhere"),
+    ):
         caplog.clear()
         chosen = {"source": source, "device": "cpu"}
         with caplog.at_level(logging.ERROR):

@@ -1,0 +1,259 @@
+"""What a hit costs over HTTP, and what many entries cost the embedded store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from cache_cosines import EMBEDDER
+from cache_mixes import read_pairs
+
+from benchmarks.engines import scripted_engine
+from benchmarks.layer import settings_for
+from benchmarks.load import Request, Sample, chat_request, closed_loop, percentile, run_fast
+from benchmarks.options import Options
+from benchmarks.peers import Endpoint, promptly
+from benchmarks.table import Figure, at_least, at_most, write_report
+
+OWN_PAIRS = Path(__file__).parents[1] / "cache_pairs" / "pairs.jsonl"
+MODEL = "scripted"
+TOKENS, ITL_MS = 20, 1.0
+ONE_CLIENT, CROWD, CROWD_REQUESTS = 500, 64, 6000
+SEMANTIC_ROUNDS = 8
+"""Times that every text which hits is asked again."""
+
+ENTRIES, DIMENSION, SEARCHES = 200_000, 384, 300
+PARTITIONS = 100
+WARM_SEARCHES = 20
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Milliseconds from sending to the last byte; one client but for ``exact_per_s``."""
+
+    exact_p50_ms: float
+    exact_per_s: float
+    semantic_p50_ms: float
+    semantic_p99_ms: float
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A store of many entries. ``shared``: all entries in one partition; ``spread``: in a hundred."""
+
+    start_s: float
+    shared_p50_ms: float
+    spread_p50_ms: float
+    memory_mib: float
+
+
+def run(options: Options) -> list[Figure]:
+    hits = [_hits(options) for _ in range(options.repeats)]
+    entries = 5_000 if options.quick else ENTRIES
+    filled = _filled(entries, options.repeats)
+    figures = [
+        _figure(hits, "exact_p50_ms", "exact hit p50, 1 client", "ms", at_most(3)),
+        _figure(hits, "exact_per_s", f"exact hits per second, {CROWD} clients", "1/s", at_least(600)),
+        _figure(hits, "semantic_p50_ms", "semantic hit p50, 1 client", "ms", at_most(12)),
+        _figure(hits, "semantic_p99_ms", "semantic hit p99, 1 client", "ms", at_most(30)),
+        _figure(
+            filled, "shared_p50_ms", f"search p50, {entries:,} entries in one partition", "ms", at_most(3)
+        ),
+        _figure(
+            filled, "spread_p50_ms", f"search p50, {entries:,} in {PARTITIONS} partitions", "ms", at_most(3)
+        ),
+        _figure(filled, "start_s", f"start of a store with {entries:,} entries", "s", at_most(5)),
+        _figure(filled, "memory_mib", f"memory with {entries:,} entries", "MiB", None),
+    ]
+    about = {"engine": f"scripted, {TOKENS} tokens", "embedder": EMBEDDER, "vectors": f"{DIMENSION} float32"}
+    write_report(options.out, "cache", figures, about=about)
+    return figures
+
+
+def _figure(repeats: Sequence[Any], name: str, title: str, unit: str, target: Any) -> Figure:
+    return Figure(title, unit, tuple(getattr(repeat, name) for repeat in repeats), target)
+
+
+# ---- over HTTP -------------------------------------------------------------------------------------------
+
+
+def _hits(options: Options) -> Hits:
+    with (
+        scripted_engine(MODEL, TOKENS, ITL_MS) as engine,
+        promptly(_settings(engine.url)) as endpoint,
+    ):
+        return run_fast(_measure(endpoint, options))
+
+
+def _settings(url: str) -> dict[str, Any]:
+    # Without a memory of recent texts, so that every semantic hit pays for its embedding.
+    embedder = {"id": "embedder", "source": EMBEDDER, "recent_texts": 0}
+    return settings_for(url, embedder=embedder, cache={"race": False, "lookup_budget_ms": 5000.0})
+
+
+async def _measure(endpoint: Endpoint, options: Options) -> Hits:
+    share = 10 if options.quick else 1
+    exact = _ask(endpoint, "What is asked again and again?")
+    await _until_cached(endpoint, exact)
+    alone = _checked(await closed_loop(endpoint.url, [exact] * (ONE_CLIENT // share), 1), "exact")
+    crowd = _checked(await closed_loop(endpoint.url, [exact] * (CROWD_REQUESTS // share), CROWD), "exact")
+    near = await _near_requests(endpoint)
+    semantic = _checked(
+        await closed_loop(endpoint.url, near * (SEMANTIC_ROUNDS // min(share, 4)), 1), "semantic"
+    )
+    span = max(sample.ended_at for sample in crowd) - min(sample.sent_at for sample in crowd)
+    return Hits(
+        exact_p50_ms=percentile(_times_ms(alone), 50),
+        exact_per_s=len(crowd) / span,
+        semantic_p50_ms=percentile(_times_ms(semantic), 50),
+        semantic_p99_ms=percentile(_times_ms(semantic), 99),
+    )
+
+
+async def _near_requests(endpoint: Endpoint) -> list[Request]:
+    """Questions that hit an entry of another text: a decision's own choice among paraphrases."""
+    pairs = [pair for pair in read_pairs(OWN_PAIRS) if pair.same]
+    stored = [_ask(endpoint, pair.candidate) for pair in pairs]
+    await closed_loop(endpoint.url, stored, 8)
+    for request in stored:
+        await _until_cached(endpoint, request)
+    asked = [_ask(endpoint, pair.query) for pair in pairs]
+    found = await closed_loop(endpoint.url, asked, 1)
+    # What missed is stored by now, and is no near text any more.
+    return [
+        request
+        for request, sample in zip(asked, found, strict=True)
+        if sample.headers.get("x-cache") == "semantic"
+    ]
+
+
+async def _until_cached(endpoint: Endpoint, request: Request) -> None:
+    for _ in range(500):
+        (sample,) = await closed_loop(endpoint.url, [request], 1)
+        if sample.headers.get("x-cache") in ("exact", "semantic"):
+            return
+        await asyncio.sleep(0.02)
+    raise RuntimeError("an answer was not stored within ten seconds")
+
+
+def _ask(endpoint: Endpoint, text: str) -> Request:
+    return chat_request(endpoint.model, text, TOKENS, stream=False)
+
+
+def _times_ms(samples: Sequence[Sample]) -> list[float]:
+    return [1000 * (sample.ended_at - sample.sent_at) for sample in samples]
+
+
+def _checked(samples: Sequence[Sample], tier: str) -> Sequence[Sample]:
+    """Raises:
+    RuntimeError: something else than this tier has answered.
+    """
+    others = [sample for sample in samples if not sample.ok or sample.headers.get("x-cache") != tier]
+    if others or not samples:
+        raise RuntimeError(f"{len(others)} of {len(samples)} requests were no {tier} hits")
+    return samples
+
+
+# ---- the store -------------------------------------------------------------------------------------------
+
+
+def _filled(entries: int, repeats: int) -> list[Filled]:
+    """Filled once, opened anew in a process of its own for each repeat."""
+    with tempfile.TemporaryDirectory(prefix="bench-", dir="/tmp") as folder:
+        _child("fill", folder, entries)
+        return [Filled(**_child("measure", folder, entries)) for _ in range(repeats)]
+
+
+def _child(what: str, folder: str, entries: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.cache", what, folder, str(entries)]
+    scripts = Path(__file__).parents[1]
+    done = subprocess.run(command, cwd=scripts, check=True, capture_output=True, text=True, timeout=1800)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+async def _fill(folder: str, entries: int) -> dict[str, Any]:
+    from deployments.store.edge import EdgeStore
+
+    for name, partitions in (("shared", 1), ("spread", PARTITIONS)):
+        store = await EdgeStore.open(f"{folder}/{name}", DIMENSION, "bench")
+        random = np.random.default_rng(1)
+        for number in range(entries):
+            await store.put(_entry(random, f"p{number % partitions}", number))
+        await store.optimise()
+        await store.close()
+    return {}
+
+
+async def _open_and_search(folder: str) -> dict[str, Any]:
+    before = _peak_kib()
+    start_s, shared = await _search(f"{folder}/shared", 1)
+    memory_mib = (_peak_kib() - before) / 1024
+    _, spread = await _search(f"{folder}/spread", PARTITIONS)
+    return asdict(Filled(start_s, percentile(shared, 50), percentile(spread, 50), memory_mib))
+
+
+def _peak_kib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+async def _search(folder: str, partitions: int) -> tuple[float, list[float]]:
+    """Seconds to open, and milliseconds of each search for a vector like the stored ones."""
+    from deployments.store.edge import EdgeStore
+
+    started = time.perf_counter()
+    store = await EdgeStore.open(folder, DIMENSION, "bench")
+    start_s, times = time.perf_counter() - started, []
+    random = np.random.default_rng(2)
+    for number in range(WARM_SEARCHES + SEARCHES):
+        vector = _vector(random)
+        began = time.perf_counter()
+        await store.nearest(f"p{number % partitions}", vector, time.time(), 0.0, 3)
+        if number >= WARM_SEARCHES:
+            times.append(1000 * (time.perf_counter() - began))
+    await store.close()
+    return start_s, times
+
+
+def _entry(random: np.random.Generator, partition: str, number: int) -> Any:
+    from serve_app.cache.entry import CacheEntry
+    from serve_app.openai.answers import Answer, Usage
+
+    answer = Answer(MODEL, "An answer of some length. " * 8, Usage(10, 50, 60))
+    now = time.time()
+    return CacheEntry(
+        UUID(int=number + 1),
+        "t",
+        MODEL,
+        partition,
+        f"q {number}",
+        answer,
+        now,
+        now + 1e6,
+        vector=_vector(random),
+    )
+
+
+def _vector(random: np.random.Generator) -> bytes:
+    """A unit vector in one of many clusters, as texts' vectors are."""
+    centre = np.random.default_rng(int(random.integers(2000))).standard_normal(DIMENSION)
+    vector = (centre + 0.5 * random.standard_normal(DIMENSION)).astype(np.float32)
+    return (vector / np.linalg.norm(vector)).tobytes()
+
+
+if __name__ == "__main__":
+    what, where, how_many = sys.argv[1:4]
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    work = _fill(where, int(how_many)) if what == "fill" else _open_and_search(where)
+    print(json.dumps(asyncio.run(work)))
