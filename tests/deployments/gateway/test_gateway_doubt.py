@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import permutations
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,6 @@ class Engine:
         )
 
     def _judgement(self) -> dict[str, Any]:
-        from math import log
 
         likeliest = [
             {"token": "yes", "logprob": log(self.yes)},
