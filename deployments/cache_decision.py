@@ -27,6 +27,8 @@ from serve_app.settings.cache import CrossEncoderSettings, Strictness
 
 logger = logging.getLogger("ray.serve")
 
+FIRST_TEXT = "What does the first request find already warm?"
+
 TABLE_NAMES = ("embeddings.word_embeddings.weight", "embed_tokens.weight", "wte.weight")
 """How model families call their input vectors; the first suffix found is taken."""
 
@@ -36,18 +38,22 @@ def open_decision(settings: CacheSettings, embedder: str) -> Decision:
     with one whose files are not on this node, the guards stand alone; without the cross-encoder that the
     settings name, the verifier decides; the log says so."""
     decision = _cross_encoded(settings.cross_encoder) or _decision(settings.decision, embedder)
-    return decision if settings.threshold is None else decision.with_threshold(settings.threshold)
+    if settings.threshold is not None:
+        decision = decision.with_threshold(settings.threshold)
+    # The first pair compiles patterns and fills tables; let it be this one.
+    decision.judge(decision.read(FIRST_TEXT), decision.read(FIRST_TEXT), 1.0)
+    return decision
 
 
 def _decision(strictness: Strictness, embedder: str) -> Decision:
     if strictness == "similarity":
         return similarity_only()
     guards = Guards(load_word_lists())
-    verifier = find_verifier(embedder, GUARDS)
-    if verifier is None:
-        logger.warning("no verifier was trained for embedder %s: similarity and guards decide", embedder)
-        return guarded(guards)
     try:
+        verifier = find_verifier(embedder, GUARDS)
+        if verifier is None:
+            logger.warning("no verifier was trained for embedder %s: similarity and guards decide", embedder)
+            return guarded(guards)
         reader = open_word_reader(embedder)
     except (OSError, LookupError, ValueError) as error:
         logger.warning("the verifier for %s cannot run: %s; similarity and guards decide", embedder, error)

@@ -17,7 +17,7 @@ class Embedder:
     a moment ago (a look-up that missed, and now its answer is stored) is answered from memory."""
 
     def __init__(self, settings: EmbedderSettings) -> None:
-        self._encoder = open_encoder(settings.backend, encoder_spec(settings))
+        self._encoder = open_encoder(settings.chosen_backend, encoder_spec(settings))
         self._source = settings.source
         self._most = settings.max_batch_size
         self.recent = RecentEmbeddings(settings.recent_texts)

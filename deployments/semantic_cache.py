@@ -12,6 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -49,6 +50,9 @@ REMEMBERED_PURGES = 1024
 IN_DOUBT = "in-doubt"
 """The verifier is not sure, and the served model was not asked yet."""
 
+READINGS = 512
+"""Texts whose words and their vectors are kept: some 20 KB each, 150 KB for the longest."""
+
 CANDIDATES = 3
 """Near entries that the decision may look at; the first that it does not refuse answers."""
 
@@ -67,6 +71,8 @@ class SemanticCache:
         self._settings = settings
         self._embedder = info
         self._decision = await asyncio.to_thread(open_decision, settings, info.source)
+        # A stored text meets many questions, a question several stored texts.
+        self._read = lru_cache(READINGS)(self._decision.read)
         self._learning = CacheLearning(settings.max_error_rate, self._decision.scale, embedder)
         self._verdicts = Verdicts()
         self._refused: Counter[str] = Counter()
@@ -281,9 +287,9 @@ class SemanticCache:
 
     def _verdicts_on(self, query: CacheQuery, near: Sequence[Match]) -> Iterable[Verdict]:
         """One for each, made when it is asked for."""
-        question = self._decision.read(query.text)
+        question = self._read(query.text)
         for match in near:
-            candidate = self._decision.read(match.entry.text)
+            candidate = self._read(match.entry.text)
             yield self._decision.judge(question, candidate, match.similarity, query.threshold)
 
     def _first_that_answers(

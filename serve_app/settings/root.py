@@ -77,9 +77,9 @@ class EmbedderSettings(Frozen):
 
     id: str = Field(min_length=1, description="The name clients use in `model`.")
     source: str = Field(min_length=1)
-    backend: Literal["torch", "onnx"] = Field(
-        default="torch",
-        description="`onnx` is the faster one on a CPU; it needs the packages of the `onnx` extra.",
+    backend: Literal["auto", "torch", "onnx"] = Field(
+        default="auto",
+        description="`onnx` is the faster one on a CPU and has no GPU; `auto` is `onnx` where that can run.",
     )
     device: Literal["cpu", "cuda"] = "cpu"
     dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"
@@ -89,6 +89,13 @@ class EmbedderSettings(Frozen):
     recent_texts: int = Field(default=4096, ge=0, description="Embeddings that each replica remembers.")
     replicas: int = Field(default=1, ge=1)
     num_cpus: float = Field(default=0.2, ge=0)
+
+    @property
+    def chosen_backend(self) -> Literal["torch", "onnx"]:
+        """What ``auto`` stands for. Both give the same vectors."""
+        if self.backend != "auto":
+            return self.backend
+        return "onnx" if self.device == "cpu" and self.dtype in ("float32", "int8") else "torch"
 
     @model_validator(mode="after")
     def _backend_has_dtype(self) -> Self:
