@@ -71,9 +71,8 @@ async def test_concurrent_requests_spread_over_the_replicas(
             return response.headers["x-served-by"]
 
     replicas = await asyncio.gather(*(served_by() for _ in range(8)))
-    # By expected wait, not by count: what runs already may be further at one of the two.
+    # By expected wait, not by count: how many each one gets depends on how far the others are.
     assert len(set(replicas)) == 2
-    assert min(replicas.count(name) for name in set(replicas)) >= 2
 
 
 async def test_other_paths_are_relayed_to_the_model_named(http: aiohttp.ClientSession, plain: Graph) -> None:

@@ -34,7 +34,8 @@ class Reading:
 @dataclass(frozen=True)
 class Pair:
     """A new question and a stored one; ``similarity`` is the cosine of their embeddings, ``threshold`` the
-    least that the request or the settings accept. ``guards`` are asked at most once for a pair."""
+    least that the request or the settings accept. ``guards`` are asked at most once for a pair, and no
+    further than the first that objects unless somebody wants to know of all."""
 
     question: Reading
     candidate: Reading
@@ -43,10 +44,19 @@ class Pair:
     guards: Guards | None = None
 
     @cached_property
+    def objection(self) -> str | None:
+        """The first guard that objects."""
+        if self.guards is None:
+            return None
+        return self.guards.objection(self.question.analysed, self.candidate.analysed)
+
+    @cached_property
     def evidence(self) -> Mapping[str, bool]:
         """What each guard says, in their order; ``True``: it objects."""
         if self.guards is None:
             return {}
+        if self.objection is None:
+            return self.guards.silence()
         return self.guards.evidence(self.question.analysed, self.candidate.analysed)
 
 

@@ -35,8 +35,7 @@ class GuardStep:
     name = "guards"
 
     def __call__(self, pair: Pair) -> Finding:
-        objection = next((name for name, objects in pair.evidence.items() if objects), None)
-        return Finding(objection) if objection is not None else NOTHING_AGAINST_IT
+        return NOTHING_AGAINST_IT if pair.objection is None else Finding(pair.objection)
 
 
 class VerifierStep:
