@@ -111,9 +111,11 @@ class AdminEntries:
             raise BadRequest(f"No entry: {error}.") from error
         if isinstance(found, Given):
             return self._given(cache, found)
-        if found.expires_at <= time.time():
+        now = time.time()
+        if found.expires_at <= now:
             raise BadRequest("It has expired.")
-        return CacheEntry(**msgspec.structs.asdict(found))
+        # Made now: else a purge from before this would mean it, too.
+        return CacheEntry(**msgspec.structs.asdict(found) | {"created_at": now})
 
     def _given(self, cache: CacheClient, given: Given) -> CacheEntry:
         if given.ttl_s is not None and not 0 < given.ttl_s < math.inf:
