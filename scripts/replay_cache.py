@@ -158,6 +158,7 @@ class Oracle:
             self._do(runner.cleanup())
             self._loop.call_soon_threadsafe(self._loop.stop)
             thread.join(WAIT_S)
+            self._loop.close()
 
     def _do(self, work: Any) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(WAIT_S)

@@ -145,8 +145,10 @@ def _after(exchange: Exchange) -> UUID | None:
     BadRequest: ``after`` is no id.
     """
     given = parse_qs(exchange.query.decode("latin-1")).get("after")
+    if given is None:
+        return None
     try:
-        return None if given is None else UUID(given[-1])
+        return UUID(given[-1])
     except ValueError as error:
         raise BadRequest(f"`after` is {given[-1][:40]!r}; expected `x-next`.", param="after") from error
 

@@ -108,8 +108,9 @@ class EdgeStore:
 
     async def evict(self, tenant: str, volume: Volume) -> Evicted:
         tally = EvictionTally(volume)
-        while not tally.is_full and await self._call(partial(self._shard.evict, tenant, tally)):
-            pass
+        gone = 1
+        while gone and not tally.is_full:
+            gone = await self._call(partial(self._shard.evict, tenant, tally))
         return tally.gone
 
     async def usage(self) -> dict[str, Volume]:

@@ -8,7 +8,6 @@ search by: a vector says roughly what a text is about. The texts themselves, que
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -58,7 +57,7 @@ class Sealer:
         """``None`` for what none of the keys opens, or what was moved or changed."""
         try:
             secret = base64.b64decode(entry.text, validate=True)
-        except binascii.Error:
+        except ValueError:  # that is no base64
             return None
         for number in range(len(self._keys)):
             try:
@@ -155,7 +154,7 @@ def sealer_from(variable: str, environment: Mapping[str, str] = os.environ) -> S
         raise StoreError(f"the variable {variable} (`encryption_key_env`) is not set where the cache runs")
     try:
         keys = [base64.b64decode(part.strip(), validate=True) for part in value.split(",")]
-    except (binascii.Error, ValueError):
+    except ValueError:
         keys = []
     if not keys or any(len(key) != KEY_BYTES for key in keys):
         raise StoreError(

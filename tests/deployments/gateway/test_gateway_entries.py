@@ -61,9 +61,9 @@ async def test_they_answer_only_requests_with_the_same_settings(folder: Path) ->
         assert (await running.post(ASKED, temperature=0.5)).headers["x-cache"] == "exact"
 
 
-async def test_what_one_cache_exports_another_one_imports(folder: Path) -> None:
+async def test_what_was_exported_answers_again_after_a_purge_and_an_import(folder: Path) -> None:
     exported = folder / "entries.jsonl"
-    async with local_cache(folder / "a", race=False) as cache, cached(cache) as running:
+    async with local_cache(folder, race=False) as cache, cached(cache) as running:
         await script(running, "warm", written(folder / "faq.jsonl", *PAIRS))
         fresh = (await running.post("something else entirely")).text
 
@@ -72,7 +72,8 @@ async def test_what_one_cache_exports_another_one_imports(folder: Path) -> None:
 
         assert await eventually(stored, within_s=5)
         assert await script(running, "export", exported) == f"3 entries written to {exported}"
-    async with local_cache(folder / "b", race=False) as cache, cached(cache) as running:
+        async with running.http.delete("/admin/cache?tenant=default") as response:
+            assert (await response.json()) == {"deleted": 3}
         assert await script(running, "import", exported) == "3 of 3 entries stored"
         for text, said in ((NEAR, "Paris."), ("something else entirely", fresh)):
             answer = await running.post(text)

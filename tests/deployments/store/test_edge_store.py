@@ -88,7 +88,7 @@ async def test_a_folder_of_another_layout_is_left_alone(tmp_path: Path) -> None:
     store = await EdgeStore.open(str(tmp_path), DIMENSION, EMBEDDER)
     await store.close()
     path = Path(store.location)
-    other = path.with_name(path.name.replace("v1", "v0"))
+    other = path.with_name(path.name.replace("v2", "v1"))
     other.mkdir()
     (other / "edge_config.json").write_text("of another time")
     store = await EdgeStore.open(str(tmp_path), DIMENSION, EMBEDDER)
