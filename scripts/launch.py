@@ -33,6 +33,8 @@ READY_TIMEOUT_S = 600.0
 DRAIN_S = 10.0
 POLL_S = 0.25
 STATUS_EVERY_S = 1.0
+LOOKS_BETWEEN_REAPS = 20
+"""While it runs. To find orphans it reads every process of the machine, and an engine on CPUs wants these."""
 
 # The way out, step by step; a step that runs over is cut short and named.
 SERVE_SHUTDOWN_S = 20.0
@@ -170,7 +172,11 @@ class Launch:
         }
 
     def run_until_stopped(self) -> None:
-        self.wait_for(lambda: False, float("inf"), "")
+        while True:
+            for _ in range(LOOKS_BETWEEN_REAPS):
+                self.pause_for_signals()
+                self.check_children()
+            processes.reap_orphans(self.children)
 
     def wait_for(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
         """Poll ``done``, watching the children and the signals meanwhile."""
@@ -181,10 +187,16 @@ class Launch:
                 raise StartError(f"{what}: not there after {limit_s:.0f} s")
 
     def pause(self) -> None:
+        self.pause_for_signals()
+        processes.reap_orphans(self.children)
+        self.check_children()
+
+    def pause_for_signals(self) -> None:
         time.sleep(POLL_S)
         if self.signals.requested:
             raise StopRequestedError
-        processes.reap_orphans(self.children)
+
+    def check_children(self) -> None:
         for child in self.children:
             code = child.process.poll()
             if code is not None:

@@ -266,6 +266,9 @@ def ray_environment(base: Mapping[str, str], folder: StartFolder, config: ServeC
     env.setdefault("RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S", str(MIN_DRAINING_S))
     # Ray runs replicas, and so HAProxy and the engines, at niceness 15: any other program would come first.
     env.setdefault("RAY_worker_niceness", "0")
+    # By default Serve's controller looks at everything ten times a second, which is a fifth of what an idle
+    # start costs; an engine on CPUs has to share these with it.
+    env.setdefault("RAY_SERVE_CONTROL_LOOP_INTERVAL_S", "0.5")
     if models_are_local(config):
         env.setdefault("HF_HUB_OFFLINE", "1")
     # Serve would answer 500 to header bytes that are no UTF-8; see the module.

@@ -191,7 +191,6 @@ async def _fill(folder: str, entries: int) -> dict[str, Any]:
         random = np.random.default_rng(1)
         for number in range(entries):
             await store.put(_entry(random, f"p{number % partitions}", number))
-        await store.optimise()
         await store.close()
     return {}
 
