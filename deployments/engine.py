@@ -19,10 +19,11 @@ from ray.serve.llm.deployment import LLMServer
 
 from deployments import vllm_bridge
 from deployments.listener import SECRET_HEADER, PrivateListener
+from deployments.vllm_arguments import engine_arguments, placement_group_config
 from deployments.warm_up import warm_up
 from serve_app.fleet import EngineReport, EngineState
 from serve_app.model_store import ModelStore
-from serve_app.settings import ModelSettings, SpeculationSettings
+from serve_app.settings import ModelSettings
 
 logger = logging.getLogger("ray.serve")
 
@@ -107,37 +108,10 @@ def llm_config(model: ModelSettings, store: ModelStore) -> LLMConfig:
         options["callback_config"] = {"callback_class": "deployments.local_model.LocalModel"}
     if engine.accelerator_type is not None:
         options["accelerator_type"] = engine.accelerator_type
+    placement = placement_group_config(engine)
+    if placement is not None:
+        options["placement_group_config"] = placement
     return LLMConfig(**options)
-
-
-def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
-    """vLLM's engine arguments; what is not set stays vLLM's default."""
-    engine = model.managed_engine
-    named = {
-        "revision": model.revision,
-        "tensor_parallel_size": engine.tensor_parallel_size,
-        "pipeline_parallel_size": engine.pipeline_parallel_size,
-        "dtype": engine.dtype,
-        "max_model_len": engine.max_model_len,
-        "max_num_seqs": engine.max_num_seqs,
-        "max_num_batched_tokens": engine.max_num_batched_tokens,
-        "gpu_memory_utilization": engine.gpu_memory_utilization,
-        "quantization": engine.quantization,
-        "kv_cache_dtype": engine.kv_cache_dtype,
-        "enable_prefix_caching": engine.enable_prefix_caching,
-        "enforce_eager": engine.enforce_eager,
-        "speculative_config": _speculation(engine.speculation, store),
-    }
-    return {name: value for name, value in named.items() if value is not None} | engine.options
-
-
-def _speculation(settings: SpeculationSettings | None, store: ModelStore) -> dict[str, Any] | None:
-    if settings is None:
-        return None
-    values = settings.model_dump(exclude_none=True)
-    if settings.model is not None:
-        values["model"] = store.resolve(settings.model)
-    return values
 
 
 def engine_environment(model: ModelSettings, store: ModelStore) -> dict[str, str]:

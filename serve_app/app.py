@@ -97,13 +97,21 @@ def build_graph(
 def build_engine(model: ModelSettings) -> serve.Application:
     """One vLLM engine deployment. Raises: SettingsError: an argument that Ray or vLLM does not take."""
     # Here, not at the top: importing ray.serve.llm takes seconds, and a test's graph does without.
+    from deployments.engine_checks import check_engine, check_served
+
+    store = ModelStore(default_cache_dir())
+    check_served(model)
+    check_engine(model, store)
     from ray.serve.llm import build_llm_deployment
 
     from deployments.engine import Engine, llm_config
+    from deployments.vllm_arguments import check_arguments, check_config
 
+    check_arguments(model, store)
+    check_config(model, store)
     try:
         return build_llm_deployment(
-            llm_config(model, ModelStore(default_cache_dir())),
+            llm_config(model, store),
             deployment_cls=Engine,
             name_prefix="Engine:",
             bind_kwargs={"model": model},

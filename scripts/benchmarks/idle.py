@@ -73,7 +73,12 @@ def data_plane(roots: Sequence[int]) -> list[int]:
 
 
 def name_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    """Its command line; empty if it has ended meanwhile."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return ""
+    return command.replace(b"\0", b" ").decode(errors="replace")
 
 
 def memory(pids: Sequence[int]) -> int:

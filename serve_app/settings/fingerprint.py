@@ -18,6 +18,10 @@ WITHOUT_INFLUENCE = frozenset(
         "num_cpus",
         "warm_up",
         "env",
+        "placement",
+        "scheduling_policy",
+        "kv_offload",
+        "enable_sleep_mode",
     }
 )
 """Engine settings about speed and place. Speculation stays in: it is exact only in theory."""

@@ -123,6 +123,8 @@ class Settings(Frozen):
         names = [model.id for model in self.models]
         if self.embedder is not None:
             names.append(self.embedder.id)
+        engines = [model.engine for model in self.models if model.engine is not None]
+        names += [name for engine in engines if engine.lora is not None for name in engine.lora.adapters]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"model id given twice: {', '.join(twice)}")

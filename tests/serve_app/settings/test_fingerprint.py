@@ -21,6 +21,14 @@ SHAPING: dict[str, Any] = {
     "enforce_eager": True,
     "speculation": {"method": "ngram", "num_speculative_tokens": 3},
     "options": {"seed": 3},
+    "data_parallel_size": 2,
+    "enable_chunked_prefill": False,
+    "long_prefill_token_threshold": 256,
+    "cudagraph_mode": "full",
+    "optimization_level": 1,
+    "performance_mode": "interactivity",
+    "structured_outputs_backend": "xgrammar",
+    "lora": {"adapters": {"a": "b"}},
 }
 """Engine settings that may change the text of an answer, with another value than the default."""
 
@@ -32,6 +40,10 @@ SPEED: dict[str, Any] = {
     "num_cpus": 4.0,
     "warm_up": False,
     "env": {"OMP_NUM_THREADS": "2"},
+    "placement": "spread",
+    "scheduling_policy": "priority",
+    "kv_offload": {"size_gib": 4.0},
+    "enable_sleep_mode": True,
 }
 
 
@@ -41,7 +53,8 @@ def model(engine: dict[str, Any] | None = None, **fields: Any) -> ModelSettings:
 
 
 def test_every_engine_setting_is_judged() -> None:
-    assert SHAPING.keys() | SPEED.keys() | {"cpu_kv_cache_gib"} == EngineSettings.model_fields.keys()
+    known = SHAPING.keys() | SPEED.keys() | {"cpu_kv_cache_gib", "enable_expert_parallel"}
+    assert known == EngineSettings.model_fields.keys()
     assert SPEED.keys() | {"cpu_kv_cache_gib"} == WITHOUT_INFLUENCE
 
 
@@ -53,6 +66,11 @@ def test_a_setting_that_shapes_the_text_changes_it(name: str) -> None:
 @pytest.mark.parametrize("name", SPEED)
 def test_a_setting_about_speed_or_place_does_not_change_it(name: str) -> None:
     assert fingerprint(model({name: SPEED[name]})) == fingerprint(model())
+
+
+def test_spreading_experts_changes_it() -> None:
+    parallel = {"tensor_parallel_size": 2}
+    assert fingerprint(model(parallel | {"enable_expert_parallel": True})) != fingerprint(model(parallel))
 
 
 def test_the_size_of_a_cpu_engines_kv_cache_does_not_change_it() -> None:

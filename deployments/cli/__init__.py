@@ -1,0 +1,1 @@
+"""The command ``promptly``. Each subcommand is one module; none of them needs a GPU or a running Ray."""

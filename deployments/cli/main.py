@@ -1,0 +1,25 @@
+"""``promptly SUBCOMMAND``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from deployments.cli import plan
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="promptly", description="Tools around a Promptly application.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="SUBCOMMAND")
+    plan.add_arguments(
+        commands.add_parser(
+            "plan",
+            help="check a config file and size its engines, without loading anything",
+            description=plan.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
+    options = parser.parse_args(arguments)
+    status: int = options.run(options)
+    return status

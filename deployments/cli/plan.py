@@ -1,0 +1,224 @@
+"""Check a config file and size its engines: memory, limits, speed, replicas and cost. Nothing is loaded or
+started.
+
+    promptly plan config.yaml
+    promptly plan config.yaml --device H100 --gpus 8 --price 2.50
+    promptly plan config.yaml --set engine.tensor_parallel_size=2 --set engine.quantization=fp8
+    promptly plan config.yaml --device L4 --rate 4 --prompt-tokens 1000 --output-tokens 200
+    promptly plan config.yaml --device H100 --trace requests.csv --ttft-ms 500 --tpot-ms 50
+
+Models are read from their folders, and else from the hub: only config.json and the index of the weights. Exit
+status 1: something in the file would fail after loading; each line says what, and a value that would work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from deployments.cli.model_files import ModelLibrary, SourceError
+from deployments.cli.overrides import overridden
+from deployments.cli.trace_file import TraceError, read_trace
+from serve_app.engines import check_data_parallel, check_depth, same_vocabulary
+from serve_app.errors import SettingsError
+from serve_app.model_store import ModelStore, default_cache_dir
+from serve_app.planning import (
+    USUAL,
+    Demand,
+    Device,
+    Efficiency,
+    Load,
+    ModelFiles,
+    ModelPlan,
+    Problem,
+    Target,
+    check_cluster,
+    device_names,
+    find_device,
+    plan_model,
+    report,
+)
+from serve_app.settings import ModelSettings, Settings, load_file
+
+GIB = 2**30
+CORE_TFLOPS = 0.08
+"""One AVX2 core at 2.5 GHz: two FMA units of 8 float32 lanes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The device to plan for. ``name`` None: each engine's own ``accelerator_type``; ``memory_gib`` None: the
+    table's."""
+
+    name: str | None = None
+    memory_gib: float | None = None
+    efficiency: Efficiency = USUAL
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``promptly plan``."""
+    parser.add_argument("config", type=Path, help="Serve config file")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="in the first model")
+    parser.add_argument("--device", help=f"default: the engine's accelerator_type; one of {device_names()}")
+    parser.add_argument("--memory-gib", type=positive, help="memory of one device, in place of the table's")
+    parser.add_argument("--gpus", type=int, help="GPUs of the cluster, for all models together")
+    parser.add_argument("--rate", type=positive, help="requests per second, for TTFT and time per token")
+    parser.add_argument("--prompt-tokens", type=positive, default=1000.0, help="mean, with --rate")
+    parser.add_argument("--output-tokens", type=positive, default=200.0, help="mean, with --rate")
+    parser.add_argument("--trace", type=Path, help="CSV with t_s, input_tokens, output_tokens")
+    parser.add_argument("--ttft-ms", type=positive, default=1000.0, help="target")
+    parser.add_argument(
+        "--tpot-ms", type=positive, default=100.0, help="target for the time per output token"
+    )
+    parser.add_argument(
+        "--share", type=share, default=0.95, help="of a trace's requests that meet the target"
+    )
+    parser.add_argument(
+        "--price", type=positive, help="of one device per hour, for the cost of a million tokens"
+    )
+    usual = USUAL
+    parser.add_argument(
+        "--bandwidth-share", type=share, default=usual.bandwidth, help="of the peak that decoding reaches"
+    )
+    parser.add_argument(
+        "--compute-share", type=share, default=usual.compute, help="of the peak that prefill reaches"
+    )
+    parser.add_argument("--offline", action="store_true", help="never ask the hub")
+    parser.set_defaults(run=run)
+
+
+def positive(text: str) -> float:
+    """Raises: ValueError, ArgumentTypeError: no number above 0."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: expected a number above 0")
+    return value
+
+
+def share(text: str) -> float:
+    """Raises: ValueError, ArgumentTypeError: no number above 0 and at most 1."""
+    value = positive(text)
+    if value > 1:
+        raise argparse.ArgumentTypeError(f"{text}: expected at most 1")
+    return value
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the plan of every model in the file; 1 if something would not work."""
+    library = ModelLibrary(ModelStore(default_cache_dir()), offline=options.offline or _hub_is_off())
+    efficiency = Efficiency(options.bandwidth_share, options.compute_share)
+    hardware = Hardware(options.device, options.memory_gib, efficiency)
+    try:
+        first, *others = load_file(options.config)
+        applications = [overridden(first, options.set), *others]
+        demand = _demand(options)
+        plans, problems = plan_applications(applications, library, hardware)
+    except (SettingsError, TraceError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    if options.gpus is not None:
+        problems += check_cluster(plans, options.gpus)
+    for plan in plans:
+        print("\n".join(report(plan, demand)), end="\n\n")
+    if not plans and not problems:
+        print("no model here has managed replicas: there is nothing to load")
+    for problem in problems:
+        print(f"{options.config}: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def plan_applications(
+    applications: Sequence[Settings], library: ModelLibrary, hardware: Hardware
+) -> tuple[list[ModelPlan], list[Problem]]:
+    """A plan of each model that can be read, and all problems.
+
+    Raises:
+        SettingsError: ``hardware`` names a device that is not known.
+    """
+    plans: list[ModelPlan] = []
+    problems: list[Problem] = []
+    for settings in applications:
+        for index, model in _managed(settings):
+            try:
+                plan = _plan(index, model, library, hardware)
+            except SourceError as error:
+                problems.append(_source_problem(index, error))
+                continue
+            plans.append(plan)
+            problems += plan.problems
+    return plans, problems
+
+
+def _managed(settings: Settings) -> Iterator[tuple[int, ModelSettings]]:
+    return ((index, model) for index, model in enumerate(settings.models) if model.engine is not None)
+
+
+def _source_problem(index: int, error: SourceError) -> Problem:
+    return Problem(f"models[{index}].{error.field}", error.source, error.reason, error.works)
+
+
+def _plan(index: int, model: ModelSettings, library: ModelLibrary, hardware: Hardware) -> ModelPlan:
+    """Raises: SourceError: the model or its draft cannot be read."""
+    speculation = model.managed_engine.speculation
+    compares = speculation is not None and speculation.method == "draft_model"
+    device = _device(model, hardware)
+    files = library.read(model.managed_source, model.revision, vocabulary=compares)
+    draft = None
+    if speculation is not None and speculation.model is not None:
+        draft = library.read(speculation.model, field="engine.speculation.model", vocabulary=compares)
+    same = None if draft is None else same_vocabulary(files.vocabulary, draft.vocabulary)
+    plan = plan_model(index, model, files, draft, device, same_tokenizer=same, efficiency=hardware.efficiency)
+    return replace(plan, problems=(*plan.problems, *_engine_problems(plan, model, draft)))
+
+
+def _engine_problems(plan: ModelPlan, model: ModelSettings, draft: ModelFiles | None) -> Iterator[Problem]:
+    where, engine = f"{plan.where}.engine", model.managed_engine
+    yield from check_data_parallel(where, engine, plan.architecture)
+    if engine.speculation is not None:
+        config = None if draft is None else draft.config
+        yield from check_depth(where, engine.speculation, plan.architecture, config)
+
+
+def _device(model: ModelSettings, hardware: Hardware) -> Device | None:
+    """``None`` where nobody names a device that is known. Raises: SettingsError: ``--device`` is not
+    known."""
+    engine = model.managed_engine
+    if engine.accelerator == "cpu":
+        device = _this_machine()
+    else:
+        name = hardware.name or engine.accelerator_type
+        device = None if name is None else find_device(name)
+        if device is None and hardware.name is not None:
+            raise SettingsError(f"--device {hardware.name}: expected one of: {device_names()}")
+    if device is not None and hardware.memory_gib is not None:
+        return replace(device, memory_gib=hardware.memory_gib)
+    return device
+
+
+def _this_machine() -> Device | None:
+    """The table's CPU with the memory and the cores of this machine."""
+    cpu = find_device("cpu")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
+    tflops = CORE_TFLOPS * len(os.sched_getaffinity(0))
+    return None if cpu is None else replace(cpu, memory_gib=memory, tflops=tflops)
+
+
+def _demand(options: argparse.Namespace) -> Demand:
+    load = None
+    if options.rate is not None:
+        load = Load(options.rate, options.prompt_tokens, options.output_tokens)
+    return Demand(
+        load=load,
+        trace=None if options.trace is None else read_trace(options.trace),
+        target=Target(options.ttft_ms / 1e3, options.tpot_ms / 1e3, options.share),
+        price=options.price,
+    )
+
+
+def _hub_is_off() -> bool:
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}

@@ -1,0 +1,19 @@
+"""Whether adapters, drafts and parallel ranks fit a model: pure checks over what was read from their files.
+
+What follows from the model's shape alone (heads, layers, context, quantization) is in
+``serve_app.planning.checks``.
+"""
+
+from serve_app.engines.adapters import AdapterFacts, check_adapters, fitting_rank
+from serve_app.engines.drafts import check_depth, same_vocabulary, vocabulary_of
+from serve_app.engines.ranks import check_data_parallel
+
+__all__ = [
+    "AdapterFacts",
+    "check_adapters",
+    "check_data_parallel",
+    "check_depth",
+    "fitting_rank",
+    "same_vocabulary",
+    "vocabulary_of",
+]

@@ -1,0 +1,61 @@
+"""What the planner's checks leave open of a draft: its depth, and whether two tokenizers are one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from serve_app.planning.architecture import Architecture
+from serve_app.planning.problems import Problem
+from serve_app.settings import SpeculationSettings
+
+SAME_SHARE = 0.99
+"""Of the target's tokens that must have the same number: reserved and control tokens often differ by name."""
+
+MEDUSA_HEADS = ("medusa_num_heads", "num_heads")
+
+
+def check_depth(
+    where: str, speculation: SpeculationSettings, target: Architecture, draft: Mapping[str, Any] | None
+) -> Iterator[Problem]:
+    """Whether the draft can draft that many tokens. ``where`` is the engine's path in messages, ``draft`` the
+    ``config.json`` of its own files, if it has some."""
+    asked = speculation.num_speculative_tokens
+    setting = f"{where}.speculation.num_speculative_tokens"
+    if speculation.method == "mtp" and draft is None:
+        layers = target.mtp_layers
+        if layers and asked > layers and asked % layers:
+            reason = f"{target.name} predicts {layers} tokens at a time"
+            yield Problem(setting, asked, reason, f"use {layers} or a multiple of it")
+    heads = _heads(draft or {}) if speculation.method == "medusa" else None
+    if heads is not None and asked > heads:
+        yield Problem(
+            setting, asked, f"the draft has {heads} heads, one for each token", f"use at most {heads}"
+        )
+
+
+def vocabulary_of(tokenizer: Mapping[str, Any]) -> dict[str, int]:
+    """Token to number, from a parsed ``tokenizer.json``; empty if it has none in a form that is known."""
+    model = tokenizer.get("model")
+    entries = model.get("vocab") if isinstance(model, Mapping) else None
+    if isinstance(entries, Mapping):
+        found = {str(token): int(number) for token, number in entries.items()}
+    elif isinstance(entries, list):  # Unigram: [token, score], in order
+        found = {str(entry[0]): number for number, entry in enumerate(entries)}
+    else:
+        return {}
+    added = tokenizer.get("added_tokens") or []
+    return found | {str(token["content"]): int(token["id"]) for token in added}
+
+
+def same_vocabulary(target: Mapping[str, int], draft: Mapping[str, int]) -> bool | None:
+    """Whether tokens mean the same to both; ``None`` if one is not known."""
+    if not target or not draft:
+        return None
+    equal = sum(draft.get(token) == number for token, number in target.items())
+    return equal >= SAME_SHARE * len(target)
+
+
+def _heads(draft: Mapping[str, Any]) -> int | None:
+    found = (draft.get(name) for name in MEDUSA_HEADS)
+    return next((heads for heads in found if isinstance(heads, int)), None)

@@ -1,0 +1,141 @@
+"""Expected times of one engine, by a roofline: whichever of memory and arithmetic takes longer.
+
+Williams, Waterman, Patterson: "Roofline: an insightful visual performance model" (CACM 52(4), 2009), applied
+to transformers as in Pope et al., "Efficiently scaling transformer inference" (MLSys 2023): a decode step
+reads the weights once and each request's KV cache; a token costs two operations per active weight, and
+``4 x layers x heads x head_dim`` per token of its context.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from serve_app.planning.architecture import Architecture
+from serve_app.planning.engine_request import EngineRequest
+from serve_app.planning.hardware import Device
+from serve_app.planning.memory import kv_bytes_per_token
+from serve_app.planning.quantization import family
+from serve_app.planning.weights import Groups, active_parameters, element_bytes
+
+LINK_LATENCY_S = {True: 30e-6, False: 10e-6}
+"""One all-reduce of a few kilobytes, over PCIe (``True``) or NVLink: an assumption of that order."""
+
+PCIE_GB_S = 64.0
+
+LAYER_S = 20e-6
+"""What a layer costs a GPU whatever its size, some eight kernels from a CUDA graph: an assumption of that
+order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """Share of the vendor's peak that real kernels reach. Assumptions, to be replaced by a measurement: a
+    2,083-token prompt of a 70B model over four H100 took 0.189 s, 0.4 of the arithmetic (a published one);
+    for the bandwidth it is what large copies reach."""
+
+    bandwidth: float = 0.75
+    compute: float = 0.45
+
+
+USUAL = Efficiency()
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What times are made of; per device, seconds and bytes at the *reached* rates.
+
+    ``expert_bytes`` is what all experts take; of it a step reads those that its tokens chose.
+    """
+
+    dense_bytes: float
+    expert_bytes: float
+    expert_share: float
+    kv_per_token: float
+    bytes_per_s: float
+    flops_per_token: float
+    flops_per_context: float
+    flops_per_s: float
+    fixed_s: float
+    link_s_per_token: float
+
+    def decode_step_s(self, batch: float, context: float) -> float:
+        """One step that gives each of ``batch`` requests a token, at ``context`` tokens each."""
+        read = self.dense_bytes + self._expert_bytes(batch) + batch * context * self.kv_per_token
+        work = batch * (self.flops_per_token + context * self.flops_per_context)
+        return max(read / self.bytes_per_s, work / self.flops_per_s) + self._other_s(batch)
+
+    def prefill_s(self, tokens: float) -> float:
+        """A prompt of ``tokens``, alone; its attention is causal, so a token sees half the prompt on
+        average."""
+        if tokens <= 0:
+            return 0.0
+        read = self.dense_bytes + self._expert_bytes(tokens)
+        work = tokens * (self.flops_per_token + tokens / 2 * self.flops_per_context)
+        return max(read / self.bytes_per_s, work / self.flops_per_s) + self._other_s(tokens)
+
+    def _expert_bytes(self, tokens: float) -> float:
+        """Of the experts that this many tokens choose, each on its own."""
+        asleep: float = (1.0 - self.expert_share) ** tokens
+        return self.expert_bytes * (1.0 - asleep)
+
+    def _other_s(self, tokens: float) -> float:
+        return self.fixed_s + self.link_s_per_token * tokens
+
+
+def speed(
+    architecture: Architecture,
+    groups: Groups,
+    request: EngineRequest,
+    device: Device,
+    efficiency: Efficiency = USUAL,
+) -> Speed | None:
+    """Times of one replica; ``None`` where the config does not tell the shape. ``groups`` are loaded bytes.
+
+    Pipeline stages run one after the other for a token, so only tensor parallelism divides its time.
+    """
+    if not architecture.is_known:
+        return None
+    ranks = request.tensor_parallel
+    experts = architecture.experts
+    shape = architecture
+    share = experts.active / experts.count if experts else 0.0
+    # An embedding is looked up, not read whole; as the head of a tied model it is.
+    dense = groups.total - groups.experts - (groups.embedding if groups.head else 0.0)
+    link_s, link_per_token = _links(shape, request, device)
+    return Speed(
+        dense_bytes=dense / ranks,
+        expert_bytes=groups.experts / ranks,
+        expert_share=share,
+        kv_per_token=kv_bytes_per_token(shape, request) * request.pipeline_parallel,
+        bytes_per_s=device.bandwidth_gb_s * 1e9 * efficiency.bandwidth,
+        flops_per_token=2 * active_parameters(shape) / ranks,
+        flops_per_context=4 * shape.cached_layers * shape.heads * shape.head_dim / ranks,
+        flops_per_s=_peak(shape, request, device) * 1e12 * efficiency.compute,
+        fixed_s=link_s + (0.0 if device.is_cpu else LAYER_S * shape.layers),
+        link_s_per_token=link_per_token,
+    )
+
+
+def _peak(shape: Architecture, request: EngineRequest, device: Device) -> float:
+    """TFLOP/s of the arithmetic that the weights are multiplied in."""
+    method = request.quantization or (shape.quantization.method if shape.quantization else "")
+    eight_bit = "fp8" in family(method) or (method == "compressed-tensors" and _bits(shape) == 8)
+    return device.fp8_tflops if eight_bit and device.fp8_tflops else device.tflops
+
+
+def _bits(shape: Architecture) -> int:
+    return 0 if shape.quantization is None else shape.quantization.bits
+
+
+def _links(shape: Architecture, request: EngineRequest, device: Device) -> tuple[float, float]:
+    """Two all-reduces per layer: seconds that each costs whatever its size, and seconds per token.
+
+    A ring moves ``2 (n - 1) / n`` of the data over each link.
+    """
+    ranks = request.tensor_parallel
+    if ranks == 1:
+        return 0.0, 0.0
+    count = 2 * shape.layers
+    latency = LINK_LATENCY_S[device.link_gb_s <= PCIE_GB_S]
+    moved = 2 * (ranks - 1) / ranks * shape.hidden * element_bytes(shape, request)
+    return count * latency, count * moved / (device.link_gb_s * 1e9)

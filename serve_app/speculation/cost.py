@@ -1,0 +1,77 @@
+"""What a step with drafts costs, and how that is learned from steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GPU_KNEE_TOKENS = 256.0
+"""Tokens a step whose computing takes as long as reading the weights: FLOP/s over bytes/s for 16-bit weights
+(2 FLOP for 2 bytes): H100 SXM 989e12 / 3.35e12 = 295, A100 312e12 / 2.0e12 = 156."""
+
+FADE = 0.99
+"""Weight that a step keeps with each newer one: about a hundred steps are remembered."""
+
+ENOUGH_STEPS = 24.0
+LEAST_SPREAD = 0.1
+"""Variance of the tokens a step below which no slope can be read; one request, with a token drafted in every
+second step, has 0.25."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """The cost of a step in units of a plain decode step of the same batch.
+
+    ``draft``: time to draft one token for the whole batch (0 for n-grams; c in Leviathan et al.).
+    ``knee_tokens``: a step of n tokens takes 1 + n / knee times as long as reading the weights takes. This
+    is the load: with many requests each token more to check costs its full share.
+    """
+
+    draft: float = 0.0
+    knee_tokens: float = GPU_KNEE_TOKENS
+
+    def of(self, depth: float, batch: float, coverage: float = 1.0) -> float:
+        """``batch``: requests that decode; ``coverage``: share of them that has a draft."""
+        plain = 1.0 + batch / self.knee_tokens
+        checked = 1.0 + batch * (1.0 + coverage * depth) / self.knee_tokens
+        return checked / plain + coverage * depth * self.draft
+
+
+@dataclass(slots=True)
+class StepTimes:
+    """A line through the durations of decode steps by their tokens (least squares; old steps fade). While
+    steps are all alike, what was known before holds."""
+
+    _weight: float = 0.0
+    _tokens: float = 0.0
+    _seconds: float = 0.0
+    _tokens_2: float = 0.0
+    _product: float = 0.0
+    _knee: float | None = None
+
+    def observe(self, tokens: int, seconds: float) -> None:
+        """A step that only decoded: ``tokens`` are those computed, drafts among them."""
+        self._weight = FADE * self._weight + 1.0
+        self._tokens = FADE * self._tokens + tokens
+        self._seconds = FADE * self._seconds + seconds
+        self._tokens_2 = FADE * self._tokens_2 + tokens * tokens
+        self._product = FADE * self._product + tokens * seconds
+        self._knee = self._read() or self._knee
+
+    @property
+    def knee_tokens(self) -> float | None:
+        """See :class:`StepCost`; ``None`` while the steps were too few or too alike to tell."""
+        return self._knee
+
+    def _read(self) -> float | None:
+        if self._weight < ENOUGH_STEPS:
+            return None
+        mean = self._tokens / self._weight
+        spread = self._tokens_2 / self._weight - mean * mean
+        if spread < LEAST_SPREAD:
+            return None
+        together = self._product / self._weight - mean * self._seconds / self._weight
+        slope = together / spread
+        fixed = self._seconds / self._weight - slope * mean
+        if slope <= 0:
+            return GPU_KNEE_TOKENS
+        return max(fixed / slope, 1.0)

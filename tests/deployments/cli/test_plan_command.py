@@ -1,0 +1,196 @@
+"""``promptly plan``: a config file in, a plan and an exit status out; nothing is started."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support import model_configs as configs
+
+from deployments.cli.main import main
+from deployments.cli.model_files import ModelLibrary
+from deployments.cli.plan import Hardware, plan_applications
+from serve_app.model_store import ModelStore
+from serve_app.settings import load_file
+
+ROOT = Path(__file__).parents[3]
+CONFIGS = ROOT / "config"
+TRACE_HEAD = "t_s,input_tokens,output_tokens\n"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelStore:
+    """A cache folder with the configs of well-known models, and no weights."""
+    monkeypatch.setenv("PROMPTLY_CACHE", str(tmp_path / "cache"))
+    store = ModelStore(tmp_path / "cache")
+    for source, config in configs.SOURCES.items():
+        configs.write_model(store.folder(source), config)
+    return store
+
+
+def config_file(tmp_path: Path, *models: dict[str, Any]) -> Path:
+    document = {
+        "http_options": {"host": "127.0.0.1"},
+        "applications": [{"import_path": "serve_app.app:build", "args": {"models": list(models)}}],
+    }
+    path = tmp_path / "app.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+def managed(source: str = "meta-llama/Llama-3.1-8B-Instruct", **engine: Any) -> dict[str, Any]:
+    return {"id": "m", "source": source, "engine": engine}
+
+
+@pytest.mark.usefixtures("store")
+def test_a_plan_is_printed_and_nothing_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = config_file(tmp_path, managed(max_model_len=16384))
+
+    assert main(["plan", str(path), "--device", "H100", "--rate", "2", "--price", "2.5", "--gpus", "1"]) == 0
+    shown = capsys.readouterr()
+    assert "1 x H100" in shown.out
+    assert "per million tokens" in shown.out
+    assert shown.err == ""
+
+
+@pytest.mark.usefixtures("store")
+def test_each_problem_is_one_line_with_file_setting_and_a_value_that_works(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = managed(tensor_parallel_size=3, max_model_len=200_000, quantization="awq")
+    path = config_file(tmp_path, wrong)
+
+    assert main(["plan", str(path)]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" = ")[0] for line in lines] == [
+        f"{path}: models[0].engine.tensor_parallel_size",
+        f"{path}: models[0].engine.max_model_len",
+        f"{path}: models[0].engine.quantization",
+    ]
+    assert "use at most 131072" in lines[1]
+
+
+@pytest.mark.usefixtures("store")
+def test_replicas_are_held_against_the_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = config_file(tmp_path, managed(max_model_len=16384) | {"replicas": 5})
+
+    assert main(["plan", str(path), "--device", "H100", "--gpus", "4"]) == 1
+    assert "use at most 4" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("store")
+def test_an_unknown_device_lists_those_that_are_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", str(config_file(tmp_path, managed())), "--device", "abacus"]) == 1
+    assert "H200" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("store")
+def test_a_model_folder_that_does_not_exist_is_said_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", str(config_file(tmp_path, managed("/nowhere/model")))]) == 1
+    assert "models[0].source = '/nowhere/model': no such folder" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("store")
+def test_a_model_that_is_not_here_is_said_when_the_hub_is_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = config_file(tmp_path, managed("owner/missing"))
+    assert main(["plan", str(path), "--offline"]) == 1
+    assert "the hub is off" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("store")
+def test_wrong_settings_are_said_as_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(config_file(tmp_path, managed(tensor_paralel_size=2)))]) == 1
+    assert "tensor_parallel_size" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("store")
+def test_a_trace_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text(TRACE_HEAD + "".join(f"{second},1000,50\n" for second in range(60)), encoding="utf-8")
+    path = config_file(tmp_path, managed(max_model_len=16384))
+
+    assert main(["plan", str(path), "--device", "H100", "--trace", str(trace)]) == 0
+    assert "60 requests in 59 s" in capsys.readouterr().out
+    assert main(["plan", str(path), "--trace", str(tmp_path / "none.csv")]) == 1
+    assert "none.csv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--rate", "0"), ("--share", "2"), ("--price", "-1"), ("--ttft-ms", "x")]
+)
+def test_numbers_out_of_range_are_refused(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", "config.yaml", option, value])
+    assert option in capsys.readouterr().err
+
+
+def test_upstreams_alone_load_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(CONFIGS / "upstreams.yaml")]) == 0
+    assert "nothing to load" in capsys.readouterr().out
+
+
+SHIPPED = [
+    ("local.yaml", None, 0),
+    ("gpu-8b.yaml", "L4", 1),
+    ("gpu-70b-tp4.yaml", None, 16),
+    ("gpu-8x.yaml", None, 8),
+]
+
+
+@pytest.mark.parametrize(("name", "device", "gpus"), SHIPPED, ids=[each[0] for each in SHIPPED])
+def test_the_shipped_configs_pass(store: ModelStore, name: str, device: str | None, gpus: int) -> None:
+    applications = load_file(CONFIGS / name)
+    library = ModelLibrary(store, offline=True)
+    plans, problems = plan_applications(applications, library, Hardware(name=device))
+    assert problems == []
+    assert all(plan.memory.tokens for plan in plans)
+    assert sum(plan.max_replicas * plan.request.devices for plan in plans if not plan.request.on_cpu) <= gpus
+
+
+def documented() -> list[tuple[str, str]]:
+    """The table's rows in docs/engines.md, each with its command."""
+    page = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^(\| \d+ \|)(.*)$", page, re.MULTILINE))
+    commands = re.findall(r"^# (\d+)\npromptly (.*)$", page, re.MULTILINE)
+    assert len(rows) == len(commands) >= 12
+    return [(rows[f"| {number} |"], command) for number, command in commands]
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(("row", "command"), documented(), ids=lambda value: value[:24])
+def test_the_documented_settings_pass_with_the_documented_numbers(
+    row: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main([*shlex.split(command), "--offline"]) == 0
+    shown = capsys.readouterr().out
+    held = re.search(r"holds ([\d,]+) tokens: ([\d.]+) requests", shown)
+    alone = re.search(r"per token (.*?) alone", shown)
+    prefill = re.search(r"prefill (.*?) per", shown)
+    assert held
+    assert alone
+    assert prefill
+    assert f"| {held[1]} ({held[2]}) | {alone[1]}, {prefill[1]} |" in row
+
+
+def test_the_command_needs_neither_ray_nor_vllm_nor_torch() -> None:
+    code = (
+        "import sys; from deployments.cli.main import main; main(['plan', 'config/upstreams.yaml']); "
+        "sys.exit(any(name in sys.modules for name in ('ray', 'vllm', 'torch', 'transformers')))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
