@@ -245,7 +245,7 @@ class ServeDefault:
         scaled = policy._apply_scaling_factors(desired, ready, config)
         if ready > 0 or scaled == 0:
             scaled, self._state = policy._apply_delay_logic(scaled, load.serving, config, self._state, now)
-        return max(config.min_replicas, min(config.max_replicas, scaled))
+        return int(max(config.min_replicas, min(config.max_replicas, scaled)))
 
 
 def _serve_context(view: View, config: Any, now: float) -> Any:

@@ -44,7 +44,7 @@ TARGETS = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16
 
 START_TIMES_S = (10.0, 60.0, 180.0)
 OBJECTIVES_S = (0.5, 1.0, 2.0, 5.0)
-HEADROOMS = (0.0, 0.3, 0.6)
+HEADROOMS = (0.0, 0.5)
 
 OURS = "by objective"
 DEFAULT = "Serve's default"

@@ -1,0 +1,28 @@
+"""How many replicas a model needs for what its users feel: pure policy, no clock, no Ray.
+
+``Autoscaler.decide`` is asked about once a second with the load of one model's engines (what the cache
+answers never reaches them, so it is not in it) and says how many replicas to wake, start, put to sleep or
+stop.
+"""
+
+from serve_app.autoscaling.arrivals import Arrivals, Bin
+from serve_app.autoscaling.capacity import Capacity
+from serve_app.autoscaling.increments import Increments
+from serve_app.autoscaling.load import FleetLoad, ReplicaLoad
+from serve_app.autoscaling.policy import Autoscaler, Decision, Reason
+from serve_app.autoscaling.rules import ScalingRules
+from serve_app.autoscaling.start_time import StartTime
+
+__all__ = [
+    "Arrivals",
+    "Autoscaler",
+    "Bin",
+    "Capacity",
+    "Decision",
+    "FleetLoad",
+    "Increments",
+    "Reason",
+    "ReplicaLoad",
+    "ScalingRules",
+    "StartTime",
+]

@@ -1,0 +1,45 @@
+"""How long a replica takes to start, learned from those that did."""
+
+from __future__ import annotations
+
+from collections import deque
+
+SMOOTHING = 0.3
+"""Weight of the newest start: starts are rare, and change with the image, the cache of compiled code, the
+node."""
+
+
+class StartTime:
+    """Seconds from the order of a replica until it serves. Starts that fail or are called off say nothing.
+
+    Replicas of one model are alike, so the order that became ready is taken to be the oldest; one that was
+    called off the newest (Serve stops what has not begun first).
+    """
+
+    def __init__(self, default_s: float) -> None:
+        self._mean_s = default_s
+        self._starts = 0
+        self._ready = 0
+        self._ordered: deque[float] = deque()
+
+    def observe(self, ready: int, starting: int, now: float) -> None:
+        """The fleet at ``now`` (seconds). Call with every look: its interval is the measurement's error."""
+        came = ready - self._ready
+        while came > 0 and len(self._ordered) > starting:
+            self._saw(now - self._ordered.popleft())
+            came -= 1
+        while len(self._ordered) > starting:
+            self._ordered.pop()
+        while len(self._ordered) < starting:
+            self._ordered.append(now)
+        self._ready = ready
+
+    def expected_s(self, now: float) -> float:
+        """A start that has lasted longer than usual is what a start takes now."""
+        lasting_s = now - self._ordered[0] if self._ordered else 0.0
+        return max(self._mean_s, lasting_s)
+
+    def _saw(self, elapsed_s: float) -> None:
+        weight = max(SMOOTHING, 1 / (self._starts + 1))
+        self._mean_s += weight * (elapsed_s - self._mean_s)
+        self._starts += 1
