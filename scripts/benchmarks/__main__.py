@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import failover, idle, layer, overload, routing, start, vllm_failover, vllm_load
+from benchmarks import cache, failover, idle, layer, overload, routing, start, vllm_failover, vllm_load
 from benchmarks.options import Options
 from benchmarks.table import Figure, write_report
 
@@ -31,6 +31,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "vllm-failover": vllm_failover.run,
     "idle": idle.run,
     "start": start.run,
+    "cache": cache.run,
 }
 
 

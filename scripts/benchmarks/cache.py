@@ -148,7 +148,8 @@ async def _until_cached(endpoint: Endpoint, request: Request) -> None:
 
 
 def _ask(endpoint: Endpoint, text: str) -> Request:
-    return chat_request(endpoint.model, text, TOKENS, stream=False)
+    # More than it says: an answer that was cut off by a limit is not stored.
+    return chat_request(endpoint.model, text, 2 * TOKENS, stream=False)
 
 
 def _times_ms(samples: Sequence[Sample]) -> list[float]:
