@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -54,20 +54,23 @@ class Permission:
 
 class CacheLearning:
     """One writer, in the cache's event loop. ``scale`` names what scores are measured by: what was learned on
-    another scale is forgotten. ``draw`` gives random numbers from [0, 1)."""
+    another scale is forgotten. ``record`` is how the verifier did elsewhere, for a beginning. ``draw`` gives
+    random numbers from [0, 1)."""
 
     def __init__(
         self,
         max_error_rate: float | None,
         scale: str,
         embedder: DeploymentHandle[Any],
+        record: Sequence[tuple[float, float, float]] = (),
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._rate = max_error_rate
         self._scale = scale
         self._embedder = embedder
         self._draw = draw
-        self._policy: ReusePolicy = reuse_policy(max_error_rate)
+        self._record = record
+        self._policy: ReusePolicy = reuse_policy(max_error_rate, record=record)
         self._reuses: OrderedDict[UUID, Reuse] = OrderedDict()
         self._is_saved = True
 
@@ -133,10 +136,10 @@ class CacheLearning:
         note = await store.read_note()
         try:
             saved = None if note is None else self._on_this_scale(msgspec.json.decode(note))
-            self._policy = reuse_policy(self._rate, saved)
+            self._policy = reuse_policy(self._rate, saved, self._record)
         except (msgspec.DecodeError, ValueError, TypeError, AttributeError) as error:
             logger.warning("what the cache had learned cannot be read (%s): it learns anew", error)
-            self._policy = reuse_policy(self._rate)
+            self._policy = reuse_policy(self._rate, record=self._record)
 
     async def save(self, store: CacheStore) -> None:
         """Raises:

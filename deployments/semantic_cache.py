@@ -73,7 +73,9 @@ class SemanticCache:
         self._decision = await asyncio.to_thread(open_decision, settings, info.source)
         # A stored text meets many questions, a question several stored texts.
         self._read = lru_cache(READINGS)(self._decision.read)
-        self._learning = CacheLearning(settings.max_error_rate, self._decision.scale, embedder)
+        self._learning = CacheLearning(
+            settings.max_error_rate, self._decision.scale, embedder, self._decision.record
+        )
         self._verdicts = Verdicts()
         self._refused: Counter[str] = Counter()
         self._reopen_s = reopen_s

@@ -91,8 +91,24 @@ def main() -> None:
         about += f"; {line}"
         print_strata(pairs, scores >= least)
     forest = flatten(fit(examples, np.arange(len(pairs)), seed=0))
-    card = VerifierCard(options.embedder, examples.names, thresholds, about)
+    record = record_of(pairs, scores, sorted(thresholds.values()))
+    card = VerifierCard(options.embedder, examples.names, thresholds, about, record)
     print(save_verifier(card, forest, options.out), f"{len(forest.feature)} nodes")
+
+
+def record_of(
+    pairs: Sequence[LabelledPair], scores: Scores, limits: Sequence[float]
+) -> tuple[tuple[float, float, float], ...]:
+    """(lowest score, hits, wrong ones among them in traffic) of each range between limits; ``scores`` are
+    cross-validated."""
+    above = [rates(pairs, scores >= least) for least in limits]
+    hits = [float(found.hits["para"]) for found in above]
+    wrong = [count * found.false_share(TRAFFIC).value for count, found in zip(hits, above, strict=True)]
+    beyond = zip([*hits[1:], 0.0], [*wrong[1:], 0.0], strict=True)
+    return tuple(
+        (float(least), these - higher, round(max(0.0, bad - higher_bad), 1))
+        for least, these, bad, (higher, higher_bad) in zip(limits, hits, wrong, beyond, strict=True)
+    )
 
 
 def arguments() -> argparse.Namespace:

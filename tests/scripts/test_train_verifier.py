@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cache_mixes import LabelledPair
 from sklearn.ensemble import ExtraTreesClassifier
-from train_verifier import flatten, folds, linked, threshold, worst_kind
+from train_verifier import flatten, folds, linked, record_of, threshold, worst_kind
 
 
 def pair(query: str, candidate: str, stratum: str) -> LabelledPair:
@@ -45,3 +45,14 @@ def test_the_threshold_keeps_the_aim_and_every_kind_of_hard_pairs() -> None:
     least = threshold(pairs, scores, aim=0.02)
     assert worst_kind(pairs, scores >= least) <= 0.08
     assert worst_kind(pairs, scores >= least - 0.05) > 0.08
+
+
+def test_the_record_tells_hits_and_wrong_ones_of_each_range_by_itself() -> None:
+    pairs = [pair(f"p{n}", f"p{n}'", "para:x") for n in range(100)]
+    pairs += [pair(f"d{n}", f"d{n}'", "diff:x") for n in range(100)]
+    scores = np.concatenate([np.full(60, 0.95), np.full(40, 0.7), np.full(99, 0.1), np.full(1, 0.7)])
+    low, high = record_of(pairs, scores, [0.6, 0.9])
+    assert high == (0.9, 60.0, 0.0)
+    assert low[:2] == (0.6, 40.0)
+    # One in a hundred of the different ones, weighted as in traffic: 0.65 × 1 % beside 0.30 × 100 %.
+    assert low[2] == pytest.approx(100 * 0.0065 / (0.0065 + 0.30), abs=0.05)

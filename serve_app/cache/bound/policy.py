@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -10,6 +10,7 @@ from uuid import UUID
 from serve_app.cache.bound.blocked import BlockedPairs
 from serve_app.cache.bound.evidence import EntryEvidence
 from serve_app.cache.bound.model import Decision, LearnedBound
+from serve_app.cache.bound.population import PopulationEvidence
 
 Pair = tuple[UUID, str]
 """An entry's id and a request's text."""
@@ -94,17 +95,23 @@ class Unbounded:
         return {**self.kept, "blocked": self.blocked.to_list()}
 
 
-def reuse_policy(max_error_rate: float | None, saved: Mapping[str, Any] | None = None) -> ReusePolicy:
-    """The policy for a rate (``None``: no bound), with what an earlier one saved by ``to_dict``.
+def reuse_policy(
+    max_error_rate: float | None,
+    saved: Mapping[str, Any] | None = None,
+    record: Sequence[tuple[float, float, float]] = (),
+) -> ReusePolicy:
+    """The policy for a rate (``None``: no bound), with what an earlier one saved by ``to_dict``, else with
+    what the verifier's ``record`` lets expect.
 
     Raises:
         ValueError: ``saved`` is not what a policy saves.
     """
+    expected = PopulationEvidence.expecting(record)
     if saved is None:
-        return Unbounded() if max_error_rate is None else LearnedBound(max_error_rate)
+        return Unbounded() if max_error_rate is None else LearnedBound(max_error_rate, expected)
     if max_error_rate is not None and "population" in saved:
         return LearnedBound.from_dict(max_error_rate, saved)
     blocked = BlockedPairs.from_list(saved.get("blocked", ()))
     if max_error_rate is not None:
-        return LearnedBound(max_error_rate, blocked=blocked)
+        return LearnedBound(max_error_rate, expected, blocked=blocked)
     return Unbounded(blocked, {name: value for name, value in saved.items() if name != "blocked"})

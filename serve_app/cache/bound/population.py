@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,9 @@ BUCKET_MEMORY = 256.0
 
 MEMORY = 4000.0
 """Observations, wherever they fall, in which a bucket forgets what it is not told again."""
+
+TRUST_IN_RECORD = 0.5
+"""Of what was seen on labelled pairs: traffic is another thing."""
 
 REPEAT_MEMORY = 1024.0
 SPREAD_MEMORY = 2000.0
@@ -84,6 +87,19 @@ class PopulationEvidence:
     spread: float = 0.0
     expected_pairs: float = 0.0
     _curve: Curve | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def expecting(cls, record: Sequence[tuple[float, float, float]]) -> PopulationEvidence:
+        """What a verifier's record lets expect before anything is seen: (lowest score, hits, wrong ones), in
+        order. A range's counts are spread over its buckets, at half their weight: those were other texts."""
+        expected = cls()
+        starts = [bucket_of(least) for least, _, _ in record] + [BUCKETS]
+        for (_, hits, wrong), start, end in zip(record, starts, starts[1:], strict=False):
+            share = TRUST_IN_RECORD / max(1, end - start)
+            for bucket in range(start, end):
+                expected.right[bucket] = (hits - wrong) * share
+                expected.wrong[bucket] = wrong * share
+        return expected
 
     def observe(self, score: float, right: bool, entry: EntryEvidence) -> None:
         """``entry`` is what was known of the entry before."""

@@ -43,6 +43,11 @@ class Decision:
         return next(judges, SimilarEnough.name)
 
     @property
+    def record(self) -> tuple[tuple[float, float, float], ...]:
+        """How the verifier did on other pairs; empty without one."""
+        return next((step.record for step in self._steps if isinstance(step, VerifierStep)), ())
+
+    @property
     def is_slow(self) -> bool:
         """It takes milliseconds: not in an event loop's own thread."""
         return any(isinstance(step, CrossEncoderStep) for step in self._steps)

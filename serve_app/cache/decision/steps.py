@@ -47,6 +47,11 @@ class VerifierStep:
         self._verifier = verifier
         self._least = least
 
+    @property
+    def record(self) -> tuple[tuple[float, float, float], ...]:
+        """See :class:`~serve_app.cache.verifier.verifier.VerifierCard`."""
+        return self._verifier.card.record
+
     def __call__(self, pair: Pair) -> Finding:
         score = self._score(pair)
         return Finding(None if score >= self._least else self.name, score)

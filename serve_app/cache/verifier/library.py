@@ -63,7 +63,10 @@ def save_verifier(card: VerifierCard, forest: Forest, folder: Path) -> Path:
 
 def _card(text: str) -> VerifierCard:
     fields = json.loads(text)
-    return VerifierCard(**{**fields, "features": tuple(fields["features"])})
+    record = tuple(
+        (float(least), float(hits), float(wrong)) for least, hits, wrong in fields.get("record", ())
+    )
+    return VerifierCard(**{**fields, "features": tuple(fields["features"]), "record": record})
 
 
 def _file_name(embedder: str) -> str:

@@ -18,12 +18,15 @@ class VerifierCard:
 
     ``embedder``: the model whose token vectors it was trained on. ``features``: their names, in order.
     ``thresholds``: the least probability of a hit, by the name of a setting of ``cache.decision``.
+    ``record``: how it did on pairs that it was not trained on, by ranges of scores: (lowest score, hits,
+    wrong ones among them if traffic is mixed as assumed).
     """
 
     embedder: str
     features: tuple[str, ...]
     thresholds: dict[str, float]
     about: str
+    record: tuple[tuple[float, float, float], ...] = ()
 
 
 class Verifier:

@@ -19,6 +19,7 @@ from serve_app.cache.bound import (
     Observation,
     PopulationEvidence,
     feedback,
+    reuse_policy,
     upper_bound,
 )
 from serve_app.cache.bound.budget import MOST_DOUBT
@@ -300,3 +301,40 @@ def test_a_decision_costs_less_than_50_microseconds() -> None:
             bound.decide(evidence, score, 0.5, PAIR)
         rounds.append((perf_counter() - start) / len(SCORES))
     assert min(rounds) < 50e-6
+
+
+RECORD = ((0.905, 175.0, 5.2), (0.9475, 332.0, 1.3))
+"""Of a verifier: in each range of scores, hits and wrong ones among them."""
+
+
+def test_with_a_verifiers_record_a_sure_entry_answers_before_anything_was_seen() -> None:
+    policy = reuse_policy(0.02, record=RECORD)
+    assert policy.decide(NEW, 0.97, 0.9).reuse
+    assert policy.decide(NEW, 0.91, 0.9) == Decision(False, True, pytest.approx(0.057, abs=0.02), "bound")
+    assert not reuse_policy(0.005, record=RECORD).decide(NEW, 0.97, 0.9).reuse
+
+
+def test_a_record_gives_way_to_what_is_seen() -> None:
+    policy = reuse_policy(0.02, record=RECORD)
+    for number in range(200):
+        policy.learn(NEW, 0.97, right=number % 5 > 0)
+    assert not policy.decide(NEW, 0.97, 0.9).reuse
+
+
+def test_what_was_saved_goes_before_a_record() -> None:
+    bound = LearnedBound(0.02)
+    for _ in range(50):
+        bound.learn(NEW, 0.97, right=False)
+    assert not reuse_policy(0.02, bound.to_dict(), RECORD).decide(NEW, 0.97, 0.9).reuse
+    assert reuse_policy(0.02, {"blocked": []}, RECORD).decide(NEW, 0.97, 0.9).reuse
+
+
+def test_without_a_rate_everything_is_reused_but_for_blocked_pairs() -> None:
+    policy = reuse_policy(None)
+    assert not policy.learns
+    assert policy.decide(NEW, 0.1, 0.0, PAIR).reuse
+    policy.report(NEW, 0.1, False, PAIR)
+    assert policy.decide(NEW, 0.1, 0.0, PAIR).reason == "blocked"
+    again = reuse_policy(None, policy.to_dict() | {"population": {"kept": 1}})
+    assert again.decide(NEW, 0.1, 0.0, PAIR).reason == "blocked"
+    assert again.to_dict()["population"] == {"kept": 1}

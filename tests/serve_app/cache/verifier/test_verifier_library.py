@@ -14,7 +14,13 @@ from serve_app.cache.verifier.library import find_verifier, function_words, save
 from serve_app.cache.verifier.verifier import VerifierCard
 
 SHIPPED = "sentence-transformers/all-MiniLM-L6-v2"
-CARD = VerifierCard("owner/model-v1.5", ("cosine", "guard_numbers"), {"default": 0.5, "strict": 0.9}, "test")
+CARD = VerifierCard(
+    "owner/model-v1.5",
+    ("cosine", "guard_numbers"),
+    {"default": 0.5, "strict": 0.9},
+    "test",
+    ((0.5, 9.0, 1.0),),
+)
 STUMP = Forest(
     roots=np.array([0], np.int32),
     feature=np.array([0, LEAF, LEAF], np.int16),
