@@ -50,6 +50,9 @@ REMEMBERED_PURGES = 1024
 IN_DOUBT = "in-doubt"
 """The verifier is not sure, and the served model was not asked yet."""
 
+SAME_MOMENT_S = 1e-3
+"""An engine's numbers come back with another last bit now and then."""
+
 READINGS = 512
 """Texts whose words and their vectors are kept: some 20 KB each, 150 KB for the longest."""
 
@@ -229,7 +232,7 @@ class SemanticCache:
     async def _still(self, entry_id: UUID, made_at: float) -> CacheEntry | None:
         """The entry with the very answer that was looked at; another may have taken its place."""
         entry = await self._opened().get(entry_id)
-        return entry if entry is not None and entry.created_at == made_at else None
+        return entry if entry is not None and abs(entry.created_at - made_at) < SAME_MOMENT_S else None
 
     async def _learn_from_repeat(self, before: CacheEntry, entry: CacheEntry) -> None:
         right = await self._learning.compare(entry.answer.text, before.answer.text)

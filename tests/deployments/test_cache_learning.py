@@ -111,7 +111,8 @@ async def test_nothing_is_given_before_anything_is_known_and_a_probe_says_what_t
         stored = entry()
         await cache.put(stored)
         found = await cache.look_up(near())
-        assert found == Miss("error-bound", Probe(stored.entry_id, stored.created_at, pytest.approx(1.0)))
+        made_at = pytest.approx(stored.created_at, rel=0, abs=1e-3)
+        assert found == Miss("error-bound", Probe(stored.entry_id, made_at, pytest.approx(1.0)))
         assert (await cache.stats()).refused == {"error-bound": 1}
 
 

@@ -53,7 +53,8 @@ async def test_the_collection_is_made_once_with_its_indexes(qdrant: QdrantRest) 
     assert collection.request["vectors"]["distance"] == "Cosine"
     assert collection.request["metadata"] == {"embedder": EMBEDDER}
     assert collection.indexes["partition"]["is_tenant"] is True
-    assert set(collection.indexes) == {"partition", "tenant", "model", "tags", "created_at", "expires_at"}
+    fields = {"partition", "tenant", "model", "tags", "created_at", "expires_at", "value"}
+    assert set(collection.indexes) == fields
     assert len([call for call in qdrant.calls if call.endswith("/index")]) == 6
 
 
