@@ -55,7 +55,7 @@ async def test_the_collection_is_made_once_with_its_indexes(qdrant: QdrantRest) 
     assert collection.indexes["partition"]["is_tenant"] is True
     fields = {"partition", "tenant", "model", "tags", "created_at", "expires_at", "value"}
     assert set(collection.indexes) == fields
-    assert len([call for call in qdrant.calls if call.endswith("/index")]) == 6
+    assert len([call for call in qdrant.calls if call.endswith("/index")]) == 7
 
 
 async def test_what_the_settings_ask_of_the_collection_is_asked(qdrant: QdrantRest) -> None:
