@@ -26,6 +26,7 @@ from deployments.store.payload import (
     TENANT_KEY,
     VOLUME_FIELDS,
     EvictionTally,
+    add_volumes,
     annotation_of,
     entries_of,
     entry_of,
@@ -34,7 +35,6 @@ from deployments.store.payload import (
     matches_of,
     note_of,
     payload_of,
-    volumes_of,
 )
 from serve_app.cache.entry import Annotation, CacheEntry, Selection
 from serve_app.cache.eviction import Volume
@@ -117,9 +117,7 @@ class EdgeStore:
         held: dict[str, Volume] = {}
         after: Any = None
         while True:
-            page, after = await self._call(partial(self._shard.volumes, after))
-            for tenant, volume in page.items():
-                held[tenant] = held.get(tenant, Volume()) + volume
+            after = await self._call(partial(self._shard.add_volumes, held, after))
             if after is None:
                 return held
 
@@ -211,13 +209,14 @@ class Shard:
             self._engine.update(qe.UpdateOperation.delete_points(doomed))
         return len(doomed)
 
-    def volumes(self, after: Any) -> tuple[dict[str, Volume], Any]:
-        """One page from the id ``after`` on, and where the next one begins."""
+    def add_volumes(self, held: dict[str, Volume], after: Any) -> Any:
+        """Count one page from the id ``after`` on; returns where the next one begins."""
         selector = qe.PayloadSelector.Include(VOLUME_FIELDS)
         records, following = self._engine.scroll(
             qe.ScrollRequest(offset=after, limit=BATCH, with_payload=selector)
         )
-        return volumes_of(record.payload for record in records), following
+        add_volumes(held, (record.payload for record in records))
+        return following
 
     def count(self) -> int:
         # Without a filter the engine's estimate is its own tally; an exact count walks all ids.

@@ -116,14 +116,12 @@ def matches_of(points: Iterable[Any]) -> list[Match]:
     return [Match(entry, score) for entry, score in found if entry is not None and abs(score) <= MAX_COSINE]
 
 
-def volumes_of(payloads: Iterable[Any]) -> dict[str, Volume]:
-    """Entries and bytes by tenant; ``payloads`` have at least ``VOLUME_FIELDS``."""
-    held: dict[str, Volume] = {}
+def add_volumes(held: dict[str, Volume], payloads: Iterable[Any]) -> None:
+    """Count entries and bytes by tenant into ``held``; ``payloads`` have at least ``VOLUME_FIELDS``."""
     for payload in payloads:
         tenant, size = (payload or {}).get("tenant"), (payload or {}).get("size")
         if isinstance(tenant, str) and isinstance(size, int):
             held[tenant] = held.get(tenant, Volume()) + Volume(1, size)
-    return held
 
 
 @dataclass(slots=True)

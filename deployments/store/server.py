@@ -29,6 +29,7 @@ from deployments.store.payload import (
     TENANT_KEY,
     VOLUME_FIELDS,
     EvictionTally,
+    add_volumes,
     annotation_of,
     entries_of,
     entry_of,
@@ -37,7 +38,6 @@ from deployments.store.payload import (
     matches_of,
     note_of,
     payload_of,
-    volumes_of,
 )
 from serve_app.cache.entry import Annotation, CacheEntry, Selection
 from serve_app.cache.eviction import Volume
@@ -191,8 +191,7 @@ class ServerStore:
             records, after = await self._call(
                 self._client.scroll, offset=after, limit=BATCH, with_payload=VOLUME_FIELDS
             )
-            for tenant, volume in volumes_of(record.payload for record in records).items():
-                held[tenant] = held.get(tenant, Volume()) + volume
+            add_volumes(held, (record.payload for record in records))
             if after is None:
                 return held
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
+from support.semantic_cache import open_semantic_cache
 
 from deployments.semantic_cache import SemanticCache
 from deployments.store.edge import EdgeStore
@@ -56,19 +57,10 @@ class Method:
         self.remote = call
 
 
-class PlainCache(SemanticCache):
-    """Serve awaits the destructor; the interpreter would not."""
-
-    def __del__(self) -> None:  # type: ignore[override]
-        """The tests call ``close``."""
-
-
 @asynccontextmanager
 async def opened(folder: Path, **settings: Any) -> AsyncIterator[SemanticCache]:
-    cache = PlainCache.__new__(PlainCache)
     values: dict[str, Any] = {"path": str(folder), "decision": "similarity", **settings}
-    embedder: Any = Embedder()
-    await cache.__init__(CacheSettings(**values), embedder, 60.0)  # type: ignore[misc]
+    cache = await open_semantic_cache(CacheSettings(**values), Embedder(), 60.0)
     try:
         yield cache
     finally:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from support.graph import eventually
 from support.qdrant_rest import Fault, QdrantRest
+from support.semantic_cache import open_semantic_cache
 
 from deployments.semantic_cache import SemanticCache
 from deployments.store import StoreError
@@ -42,20 +43,9 @@ class EmbedderHandle:
         return INFO
 
 
-class PlainCache(SemanticCache):
-    """Serve awaits the destructor; the interpreter would not."""
-
-    def __del__(self) -> None:  # type: ignore[override]
-        """Tests call ``close``."""
-
-
 async def open_cache(path: Path, *, reopen_s: float = 60.0, **settings: Any) -> SemanticCache:
-    cache = PlainCache.__new__(PlainCache)
-    handle: Any = EmbedderHandle()
-    # As Serve does.
     values = CacheSettings(path=str(path), decision="similarity", **settings)
-    await cache.__init__(values, handle, reopen_s)  # type: ignore[misc]
-    return cache
+    return await open_semantic_cache(values, EmbedderHandle(), reopen_s)
 
 
 @pytest.fixture
@@ -159,12 +149,10 @@ async def server_cache(folder: Path, **settings: Any) -> AsyncIterator[tuple[Sem
     """A cache on a server that can be told to fail."""
     server = QdrantRest(folder / "qdrant")
     await server.start()
-    cache = PlainCache.__new__(PlainCache)
-    handle: Any = EmbedderHandle()
     values = CacheSettings(
         store="qdrant", decision="similarity", qdrant=QdrantSettings(url=server.url, **settings)
     )
-    await cache.__init__(values, handle, 60.0)  # type: ignore[misc]
+    cache = await open_semantic_cache(values, EmbedderHandle(), 60.0)
     try:
         yield cache, server
     finally:

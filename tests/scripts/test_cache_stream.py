@@ -15,8 +15,8 @@ from cache_mixes import LabelledPair
 from cache_stream import Meanings, answer_to, stream
 from support.gateway import gateway
 from support.graph import eventually
+from support.semantic_cache import open_semantic_cache
 
-from deployments.semantic_cache import SemanticCache
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.settings import CacheSettings
 
@@ -97,19 +97,13 @@ class Handle:
         return type("Method", (), {"remote": staticmethod(getattr(self._target, name))})
 
 
-class PlainCache(SemanticCache):
-    def __del__(self) -> None:  # type: ignore[override]
-        """Closed by the test."""
-
-
 async def test_a_replay_tells_right_hits_from_wrong_ones(tmp_path: Path) -> None:
     # Texts with one first letter look the same; "a one" and "a other" mean different things.
     pairs = [*PAIRS, LabelledPair("a one", "a other", False, "hard:x")]
     meanings = Meanings(pairs)
-    cache = PlainCache.__new__(PlainCache)
     embedder: Any = Handle(Embedder())
     settings: dict[str, Any] = {"decision": "similarity", "race": False, "lookup_budget_ms": 5000.0}
-    await cache.__init__(CacheSettings(path=str(tmp_path), **settings), embedder)  # type: ignore[misc]
+    cache = await open_semantic_cache(CacheSettings(path=str(tmp_path), **settings), embedder)
     handles = {"embedder": embedder, "cache": Handle(cache)}
     try:
         with replay_cache.Oracle(pairs, seed=1, variation=0.2).running() as oracle:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from support.semantic_cache import open_semantic_cache
 
-from deployments.semantic_cache import SemanticCache
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.settings import CacheSettings
 
@@ -35,13 +35,6 @@ class WordEmbedder:
         for word in words[:MAX_TOKENS]:
             vector += np.random.default_rng(zlib.crc32(word.encode())).standard_normal(DIMENSION)
         return Embedding((vector / np.linalg.norm(vector)).tobytes(), len(words), len(words) > MAX_TOKENS)
-
-
-class PlainCache(SemanticCache):
-    """Serve awaits the destructor; the interpreter would not."""
-
-    def __del__(self) -> None:  # type: ignore[override]
-        """``local_cache`` calls ``close``."""
 
 
 class LocalHandle:
@@ -133,9 +126,7 @@ async def local_cache(folder: Path, **settings: Any) -> AsyncIterator[LocalCache
     near = {"decision": "similarity"}  # its texts are alike by their words alone: a guard would object
     values = {"lookup_budget_ms": 5_000.0, "path": str(folder / "store"), **near, **settings}
     embedder = LocalHandle(WordEmbedder())
-    cache = PlainCache.__new__(PlainCache)
-    # As Serve does.
-    await cache.__init__(CacheSettings(**values), embedder)  # type: ignore[misc, arg-type]
+    cache = await open_semantic_cache(CacheSettings(**values), embedder)
     try:
         yield LocalCache(embedder, LocalHandle(cache), values)
     finally:

@@ -1,0 +1,24 @@
+"""The cache's deployment as a plain object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployments.semantic_cache import REOPEN_PERIOD_S, SemanticCache
+from serve_app.settings import CacheSettings
+
+
+class PlainCache(SemanticCache):
+    """Serve awaits the destructor; the interpreter would not."""
+
+    def __del__(self) -> None:  # type: ignore[override]
+        """Whoever opens it calls ``close``."""
+
+
+async def open_semantic_cache(
+    settings: CacheSettings, embedder: Any, reopen_s: float = REOPEN_PERIOD_S
+) -> SemanticCache:
+    """Made as Serve makes it. ``embedder`` stands for the embedder's handle."""
+    cache = PlainCache.__new__(PlainCache)
+    await cache.__init__(settings, embedder, reopen_s)  # type: ignore[misc]
+    return cache
