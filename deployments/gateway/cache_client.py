@@ -316,7 +316,7 @@ class CacheClient:
             except Exception as error:  # an answer that is not stored is only a miss later
                 # Not the breaker's business: a store that cannot be written may still answer.
                 self.counters.failures += 1
-                logger.warning("an answer was not stored: %r", cause_of(error))
+                logger.warning("the cache lost a %s: %r", type(pending).__name__, cause_of(error))
 
     async def _settle(self, pending: Pending) -> None:
         match pending:
