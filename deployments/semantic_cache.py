@@ -276,19 +276,28 @@ class SemanticCache:
 
     async def _find(self, query: CacheQuery, now: float) -> LookUp:
         store = self._opened()
-        same = await store.get(query.entry_id)
+        if query.vector is None:
+            same, near = await store.get(query.entry_id), []
+        else:
+            same, near = await self._same_and_near(store, query, query.vector, now)
         if same is not None and same.is_fresh(now, query.max_age_s):
             return Hit(same)
-        if query.vector is None:
-            return Miss()
-        oldest = 0.0 if query.max_age_s is None else now - query.max_age_s
-        # A near entry that is stale does not answer: the fresh answer would be another text's.
-        alive = now + self._settings.stale_s
-        near = await store.nearest(query.partition, query.vector, alive, oldest, CANDIDATES)
         verdicts = self._verdicts_on(query, near)
         if self._decision.is_slow and near:
             verdicts = await asyncio.to_thread(list, verdicts)
         return self._first_that_answers(query, near, verdicts)
+
+    async def _same_and_near(
+        self, store: CacheStore, query: CacheQuery, vector: bytes, now: float
+    ) -> tuple[CacheEntry | None, list[Match]]:
+        """Asked together: a server answers both in one round trip's time."""
+        oldest = 0.0 if query.max_age_s is None else now - query.max_age_s
+        # A near entry that is stale does not answer: the fresh answer would be another text's.
+        alive = now + self._settings.stale_s
+        return await asyncio.gather(
+            store.get(query.entry_id),
+            store.nearest(query.partition, vector, alive, oldest, CANDIDATES),
+        )
 
     def _verdicts_on(self, query: CacheQuery, near: Sequence[Match]) -> Iterable[Verdict]:
         """One for each, made when it is asked for."""

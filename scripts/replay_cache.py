@@ -59,6 +59,8 @@ class Replay:
 
     name: str
     outcomes: list[str] = field(default_factory=list)
+    doubtful: list[tuple[str, str]] = field(default_factory=list)
+    """The text asked and the entry's, of the hits that no label judges: for a reader's own eyes."""
     bound: Mapping[str, float] = field(default_factory=dict)
 
     def count(self, *outcomes: str, upto: int | None = None) -> int:
@@ -91,6 +93,7 @@ class Replay:
                 {"requests": end, "hit_rate": self.hit_rate(end), "false_share": self.false_share(end)}
                 for end in range(BLOCK, len(self.outcomes) + 1, BLOCK)
             ],
+            "unlabelled": [list(pair) for pair in self.doubtful],
             "bound": dict(self.bound),
         }
 
@@ -103,6 +106,7 @@ class Client:
         self._model = model
         self._meanings = meanings
         self._texts: dict[str, str] = {}
+        self.doubtful: list[tuple[str, str]] = []
 
     async def outcome(self, question: Question) -> str:
         message = {"role": "user", "content": question.text}
@@ -131,7 +135,10 @@ class Client:
     def _judge(self, question: Question, text: str) -> str:
         if text in self._meanings and self._meanings[text] == question.meaning:
             return RIGHT
-        return WRONG if self._meanings.is_labelled(question.text, text) else UNLABELLED
+        if self._meanings.is_labelled(question.text, text):
+            return WRONG
+        self.doubtful.append((question.text, text))
+        return UNLABELLED
 
 
 class Oracle:
@@ -234,6 +241,7 @@ async def replay(name: str, endpoint: Endpoint, questions: Sequence[Question], m
             if number % (4 * BLOCK) == 0:
                 print(f"{name}: {number} of {len(questions)}", file=sys.stderr, flush=True)
         found.bound = await client.bound()
+    found.doubtful = client.doubtful
     return found
 
 

@@ -15,6 +15,7 @@ from cache_mixes import LabelledPair
 from cache_stream import Meanings, answer_to, stream
 from support.gateway import gateway
 from support.graph import eventually
+from support.handles import LocalHandle
 from support.semantic_cache import open_semantic_cache
 
 from serve_app.embedding import EmbedderInfo, Embedding
@@ -87,24 +88,14 @@ class Embedder:
         return [Embedding(vectors["abcd".find(text[0])].tobytes(), 2, False) for text in texts]
 
 
-class Handle:
-    """Calls an object's methods as a deployment's handle does."""
-
-    def __init__(self, target: Any) -> None:
-        self._target = target
-
-    def __getattr__(self, name: str) -> Any:
-        return type("Method", (), {"remote": staticmethod(getattr(self._target, name))})
-
-
 async def test_a_replay_tells_right_hits_from_wrong_ones(tmp_path: Path) -> None:
     # Texts with one first letter look the same; "a one" and "a other" mean different things.
     pairs = [*PAIRS, LabelledPair("a one", "a other", False, "hard:x")]
     meanings = Meanings(pairs)
-    embedder: Any = Handle(Embedder())
+    embedder: Any = LocalHandle(Embedder())
     settings: dict[str, Any] = {"decision": "similarity", "race": False, "lookup_budget_ms": 5000.0}
     cache = await open_semantic_cache(CacheSettings(path=str(tmp_path), **settings), embedder)
-    handles = {"embedder": embedder, "cache": Handle(cache)}
+    handles = {"embedder": embedder, "cache": LocalHandle(cache)}
     try:
         with replay_cache.Oracle(pairs, seed=1, variation=0.2).running() as oracle:
             upstream = {"name": "oracle", "url": f"{oracle.url}/v1", "kind": "openai"}
@@ -129,6 +120,11 @@ async def test_a_replay_tells_right_hits_from_wrong_ones(tmp_path: Path) -> None
                 second = await replay_cache.replay("x", endpoint, asked, meanings)
                 assert second.outcomes == ["exact", "right", "wrong", "exact", "miss"]
                 assert second.bound == {"blocked_pairs": 0}
+                asked = [replay_cache.Question("b two", meanings["b two"])]
+                assert (await replay_cache.replay("x", endpoint, asked, meanings)).outcomes == ["miss"]
+                asked = [replay_cache.Question("a three", meanings["b two"])]
+                third = await replay_cache.replay("x", endpoint, asked, meanings)
+                assert third.values()["unlabelled"] == [["a three", "a one"]]
     finally:
         await cache.close()
 

@@ -1,0 +1,39 @@
+"""Which CPUs an engine computes with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deployments.cpu_threads import BIND, bound_cpus
+from serve_app.settings import EngineSettings
+
+
+def cpu_engine(**more: Any) -> EngineSettings:
+    return EngineSettings(accelerator="cpu", **more)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "expected"), [({1, 0}, "0,1"), ({2, 5, 3}, "2,3,5"), (range(4), "0,1,2,3")]
+)
+def test_an_engine_computes_with_all_of_few_cpus(allowed: set[int], expected: str) -> None:
+    assert bound_cpus(cpu_engine(), allowed) == expected
+
+
+@pytest.mark.parametrize("allowed", [{0}, range(5), range(64)])
+def test_vllm_chooses_where_there_is_no_choice_or_plenty(allowed: set[int]) -> None:
+    assert bound_cpus(cpu_engine(), allowed) is None
+
+
+def test_ranks_share_the_cpus_as_vllm_divides_them() -> None:
+    assert bound_cpus(cpu_engine(tensor_parallel_size=2), {0, 1}) is None
+    assert bound_cpus(cpu_engine(pipeline_parallel_size=2), {0, 1}) is None
+
+
+def test_the_operators_own_choice_stands() -> None:
+    assert bound_cpus(cpu_engine(env={BIND: "0"}), {0, 1}) is None
+
+
+def test_a_gpu_engine_is_left_alone() -> None:
+    assert bound_cpus(EngineSettings(), {0, 1}) is None

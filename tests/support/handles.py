@@ -1,0 +1,79 @@
+"""What stands for a deployment's handle where there is no Serve."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+
+class LocalHandle:
+    """What stands for a deployment's handle: calls a plain object's methods, which may be held up or fail."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+        self._gates: dict[str, asyncio.Event] = {}
+        self._stubborn: set[str] = set()
+        self._failures: dict[str, Exception] = {}
+        self.begun: Counter[str] = Counter()
+        self.ended: Counter[str] = Counter()
+        self.cancelled: Counter[str] = Counter()
+
+    def options(self, **_: Any) -> LocalHandle:
+        """Whatever way is asked for: here it is always this process."""
+        return self
+
+    def __getattr__(self, method: str) -> LocalMethod:
+        return LocalMethod(lambda *args: self._call(method, args))
+
+    @contextmanager
+    def held(self, method: str, *, stubborn: bool = False) -> Iterator[None]:
+        """Calls begin, but are not answered before the block ends, or ``let`` is called. ``stubborn`` ones
+        do not end before either when they are cancelled."""
+        self._gates[method] = asyncio.Event()
+        self._stubborn |= {method} if stubborn else set()
+        try:
+            yield
+        finally:
+            self.let(method)
+            self._stubborn.discard(method)
+
+    def let(self, method: str) -> None:
+        """Answer what is held, and whatever comes."""
+        if method in self._gates:
+            self._gates.pop(method).set()
+
+    @contextmanager
+    def failing(self, method: str) -> Iterator[None]:
+        self._failures[method] = RuntimeError("broken on purpose")
+        try:
+            yield
+        finally:
+            del self._failures[method]
+
+    async def _call(self, method: str, args: tuple[Any, ...]) -> Any:
+        self.begun[method] += 1
+        if method in self._gates:
+            await self._wait(method, self._gates[method])
+        if method in self._failures:
+            raise self._failures[method]
+        answer = await getattr(self._target, method)(*args)
+        self.ended[method] += 1
+        return answer
+
+    async def _wait(self, method: str, gate: asyncio.Event) -> None:
+        try:
+            await gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled[method] += 1
+            if method in self._stubborn:
+                await gate.wait()
+            raise
+
+
+@dataclass(frozen=True)
+class LocalMethod:
+    remote: Callable[..., Coroutine[Any, Any, Any]]
