@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
+from deployments.direct_calls import DirectAddress, DirectCalls
 from deployments.embedding import Batches, EncoderSpec, RecentEmbeddings, TextEncoder, open_encoder
+from deployments.serve_platform import node_address
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.settings import EmbedderSettings
 
@@ -24,6 +26,7 @@ class Embedder:
         # The model runs on a thread of its own, so that the replica's loop keeps answering health checks.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedder")
         self._batches = Batches(self._encode, settings.max_batch_size, settings.batch_wait_ms / 1000)
+        self._direct: DirectCalls | None = None
         # A thread's first pass allocates; let it be this one.
         self._thread.submit(embeddings, self._encoder, [WARM_UP_TEXT]).result()
 
@@ -41,6 +44,12 @@ class Embedder:
             self.recent.put(text, embedding)
             known[text] = embedding
         return [known[text] for text in texts]
+
+    async def address(self) -> DirectAddress:
+        """Where gateways' look-ups send their texts."""
+        if self._direct is None:
+            self._direct = DirectCalls({"embed": self.embed}, node_address())
+        return self._direct.address
 
     async def describe(self) -> EmbedderInfo:
         encoder = self._encoder

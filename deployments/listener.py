@@ -86,6 +86,7 @@ class PrivateListener:
         return self._gate.active
 
     def start(self) -> None:
+        self._socket.listen()  # whoever connects before the server runs waits for it
         self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[self._socket]))
 
     async def stop(self, drain_timeout_s: float) -> None:
@@ -94,9 +95,14 @@ class PrivateListener:
             return
         started = time.monotonic()
         await asyncio.sleep(min(STOP_GRACE_S, drain_timeout_s))
-        left_s = max(0.0, drain_timeout_s - (time.monotonic() - started))
-        # uvicorn's own shutdown: refuse new connections, close idle ones, wait, cancel what is left.
-        self._server.config.timeout_graceful_shutdown = math.ceil(left_s)
+        await self.close(max(0.0, drain_timeout_s - (time.monotonic() - started)))
+
+    async def close(self, timeout_s: float) -> None:
+        """Refuse new connections now, close idle ones, wait, cancel what is left after ``timeout_s`` (whole
+        seconds)."""
+        if self._serving is None:
+            return
+        self._server.config.timeout_graceful_shutdown = math.ceil(timeout_s)
         self._server.should_exit = True
         serving, self._serving = self._serving, None
         await serving

@@ -21,6 +21,8 @@ from ray.serve.handle import DeploymentHandle
 from deployments.cache_decision import open_decision
 from deployments.cache_learning import CacheLearning
 from deployments.cache_room import CacheRoom
+from deployments.direct_calls import DirectAddress, DirectCalls, Method
+from deployments.serve_platform import node_address
 from deployments.store import CacheStore, Match, StoreError, open_store
 from serve_app.cache.bound import EntryEvidence
 from serve_app.cache.decision import Verdict
@@ -89,8 +91,16 @@ class SemanticCache:
             Bounds(settings.max_entries, settings.max_bytes, settings.max_entries_per_tenant)
         )
         self._error = ""
+        self._direct: DirectCalls | None = None
         self._store = await self._try_open()
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep_forever())
+
+    async def address(self) -> DirectAddress:
+        """Where gateways' look-ups go."""
+        if self._direct is None:
+            methods: dict[str, Method] = {"look_up": self.look_up, "stats": self.stats}
+            self._direct = DirectCalls(methods, node_address())
+        return self._direct.address
 
     async def look_up(self, query: CacheQuery) -> LookUp:
         """The entry that answers the query: the same text, else a near one if there is a vector. A miss tells
@@ -198,6 +208,8 @@ class SemanticCache:
     async def close(self) -> None:
         """End the sweeper and release the store. Serve calls it through ``__del__``."""
         self._sweeper.cancel()
+        if self._direct is not None:
+            await self._direct.stop()
         if self._store is not None:
             store, self._store = self._store, None
             try:
@@ -276,8 +288,9 @@ class SemanticCache:
 
     async def _find(self, query: CacheQuery, now: float) -> LookUp:
         store = self._opened()
+        near: list[Match] = []
         if query.vector is None:
-            same, near = await store.get(query.entry_id), []
+            same = await store.get(query.entry_id)
         else:
             same, near = await self._same_and_near(store, query, query.vector, now)
         if same is not None and same.is_fresh(now, query.max_age_s):

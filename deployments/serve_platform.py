@@ -3,9 +3,6 @@
 - ``ray.serve.context._get_global_client``: the running Serve instance; its HTTP options say which
   address the proxy listens on, which an application's builder is not told.
 - ``ray._private.state.jobs``: a builder is not told its file either; the driver's command line is known here.
-- ``DeploymentHandle.options(_by_reference=False)``: the call goes to the replica's own gRPC server, as all calls
-  would with Serve's ``RAY_SERVE_USE_GRPC_BY_DEFAULT=1``, in place of Ray's actor call and object store. The
-  other side's exceptions arrive as they are, not wrapped.
 - ``DeploymentBroadcastResponse._fetch_replica_results_async``: ``broadcast`` gives all answers or none; one
   replica that hangs must not hide the others.
 """
@@ -17,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import ray
 import yaml
 from ray._private.state import jobs
 from ray.exceptions import RayError
@@ -32,6 +30,11 @@ unavailable replica, too slow an answer."""
 def cause_of(error: BaseException) -> BaseException:
     """Ray wraps the other side's exception; its cause is the one line worth reading."""
     return getattr(error, "cause", None) or error
+
+
+def node_address() -> str:
+    """The address of this node that others reach."""
+    return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
 
 
 def listening_host() -> str | None:
@@ -51,13 +54,6 @@ def config_file(args: Mapping[str, Any]) -> str | None:
             if word.endswith((".yaml", ".yml")) and _holds(folder / word, args):
                 return word
     return None
-
-
-def quick(handle: DeploymentHandle[Any]) -> DeploymentHandle[Any]:
-    """The same deployment by the shorter way: for small calls on a request's path. Raises whatever it likes."""
-    return handle.options(
-        _by_reference=False, request_serialization="pickle", response_serialization="pickle"
-    )
 
 
 def _holds(path: Path, args: Mapping[str, Any]) -> bool:

@@ -17,7 +17,8 @@ from uuid import UUID
 
 from ray.serve.handle import DeploymentHandle
 
-from deployments.serve_platform import cause_of, quick
+from deployments.direct_calls import DirectClient
+from deployments.serve_platform import cause_of
 from serve_app.breaker import Breaker
 from serve_app.cache.controls import CacheControls
 from serve_app.cache.entry import (
@@ -99,9 +100,9 @@ class CacheClient:
         self._settings = settings
         self._embedder = embedder
         self._cache = cache
-        # The calls of a look-up; a method of a handle is a new handle at every access.
-        self._embed_method = quick(embedder).embed
-        self._look_up_method = quick(cache).look_up
+        # For the calls of a look-up; all others have time.
+        self._direct_embedder = DirectClient(embedder)
+        self._direct_cache = DirectClient(cache)
         self._expiry = expiry_of(settings)
         self._exact = ExactTier(settings.exact_entries)
         self._breaker = Breaker(settings.breaker_failures, settings.breaker_cooldown_s)
@@ -114,8 +115,10 @@ class CacheClient:
 
     async def prime(self) -> None:
         """One embedding and one look-up, so that the first request finds the way open."""
-        await self._embed_method.remote(["warm-up"])
-        await quick(self._cache).stats.remote()
+        for direct in (self._direct_embedder, self._direct_cache):
+            await direct.refresh()
+        await self._direct_embedder.call("embed", ["warm-up"])
+        await self._direct_cache.call("stats")
 
     @property
     def breaker_is_open(self) -> bool:
@@ -242,9 +245,11 @@ class CacheClient:
         stats: CacheStats = await self._cache.stats.remote()
         return stats
 
-    def stop(self) -> None:
+    async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
+        await self._direct_embedder.close()
+        await self._direct_cache.close()
 
     async def _look_further(
         self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Callable[[bytes], None]
@@ -273,7 +278,7 @@ class CacheClient:
             query = CacheQuery(
                 key.entry_id, key.partition, key.text, vector, controls.threshold, controls.max_age_s
             )
-            found: LookUp = await self._look_up_method.remote(query)
+            found: LookUp = await self._direct_cache.call("look_up", query)
         if isinstance(found, Miss) or found.similarity is not None:
             return found
         # A hit from before a purge that is known here by now must not stay in memory.
@@ -284,7 +289,7 @@ class CacheClient:
     async def _embed(self, text: str) -> bytes | None:
         """``None`` for a text that the embedder cannot read whole: two texts that differ only in what it did
         not read would look the same."""
-        found: list[Embedding] = await self._embed_method.remote([text])
+        found: list[Embedding] = await self._direct_embedder.call("embed", [text])
         return found[0].vector if found[0].is_whole else None
 
     def _queue(self, pending: Pending) -> None:

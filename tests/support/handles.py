@@ -22,10 +22,6 @@ class LocalHandle:
         self.ended: Counter[str] = Counter()
         self.cancelled: Counter[str] = Counter()
 
-    def options(self, **_: Any) -> LocalHandle:
-        """Whatever way is asked for: here it is always this process."""
-        return self
-
     def __getattr__(self, method: str) -> LocalMethod:
         return LocalMethod(lambda *args: self._call(method, args))
 
