@@ -2,13 +2,18 @@
 
 The folder is locked by Qdrant's write-ahead log while it is open: one process at a time. Each
 embedder has a folder of its own, so that vectors of two models are never compared.
+
+The engine makes an index over vectors only in ``optimize()``, which takes minutes for what a cache holds,
+with Python's lock held, and again when entries were added. So there is none: beyond some thousand entries in
+a partition a sketch of the vectors (``edge_sketch.py``) says which of them the engine compares.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -18,6 +23,8 @@ from uuid import UUID
 import qdrant_edge as qe
 
 from deployments.store.base import Evicted, Match, StoreError
+from deployments.store.edge_kept_sketch import KeptSketch
+from deployments.store.edge_mending import Mending
 from deployments.store.payload import (
     KEYWORDS,
     NOTE,
@@ -39,9 +46,14 @@ from deployments.store.payload import (
 from serve_app.cache.entry import Annotation, CacheEntry, Selection
 from serve_app.cache.eviction import Volume
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 BATCH = 1000
+
+SKETCH_FROM = 1000
+"""Entries of a partition from which on the sketch is faster than the engine alone."""
 
 
 class EdgeStore:
@@ -53,10 +65,14 @@ class EdgeStore:
         self._path = path
         self._thread = thread
         self._is_open = True
+        self._mending: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, folder: str, dimension: int, embedder: str) -> EdgeStore:
-        """Open or make the shard for ``embedder`` under ``folder``.
+    async def open(
+        cls, folder: str, dimension: int, embedder: str, sketch_from: int = SKETCH_FROM
+    ) -> EdgeStore:
+        """Open or make the shard for ``embedder`` under ``folder``. After a crash, or where there is no
+        sketch yet, one is made in the background; until then searches compare whole partitions.
 
         Raises:
             StoreError: the folder is locked by another process, unreadable or damaged.
@@ -64,10 +80,14 @@ class EdgeStore:
         path = _path(folder, embedder, dimension)
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cache-store")
         try:
-            return cls(await _run(thread, path, partial(_open, path, dimension)), path, thread)
+            shard = await _run(thread, path, partial(_open, path, dimension, sketch_from))
         except BaseException:
             thread.shutdown(wait=False)
             raise
+        store = cls(shard, path, thread)
+        if not shard.is_sketched:
+            store._mending = asyncio.get_running_loop().create_task(store._mend())
+        return store
 
     @property
     def location(self) -> str:
@@ -124,14 +144,34 @@ class EdgeStore:
     async def count(self) -> int:
         return await self._call(self._shard.count)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether large partitions are searched by the sketch. Not yet after a crash; see :meth:`settle`."""
+        return self._shard.is_sketched
+
+    async def settle(self) -> None:
+        """Wait until the sketch is whole: at once, but for a store that was just opened after a crash."""
+        if self._mending is not None:
+            await asyncio.wait([self._mending])
+
     async def close(self) -> None:
         if not self._is_open:
             return
         self._is_open = False
+        if self._mending is not None:
+            self._mending.cancel()
         try:
             await _run(self._thread, self._path, self._shard.close)
         finally:
             self._thread.shutdown(wait=False)
+
+    async def _mend(self) -> None:
+        try:
+            mending = await self._call(self._shard.mending)
+            while not await self._call(partial(self._shard.mend, mending)):
+                pass
+        except StoreError as error:
+            logger.warning("searches will be slow in large partitions: %s", error)
 
     async def _call(self, work: Callable[[], T]) -> T:
         if not self._is_open:
@@ -142,9 +182,12 @@ class EdgeStore:
 class Shard:
     """The engine's blocking calls, in the cache's terms. One thread at a time; raises what it likes."""
 
-    def __init__(self, engine: qe.EdgeShard) -> None:
+    def __init__(self, engine: qe.EdgeShard, sketch: KeptSketch) -> None:
         self._engine = engine
+        self._sketch = sketch
         self._notes = len(engine.retrieve([NOTE_ID], with_payload=False, with_vector=False))
+        self.is_sketched = len(sketch) == self.count()
+        """Whether the sketch holds what the engine does."""
 
     def get(self, entry_id: UUID) -> CacheEntry | None:
         records = self._engine.retrieve([entry_id], with_payload=True, with_vector=False)
@@ -156,6 +199,9 @@ class Shard:
             qe.FieldCondition("expires_at", range=qe.RangeFloat(gt=now)),
             qe.FieldCondition("created_at", range=qe.RangeFloat(gte=oldest)),
         ]
+        near = self._sketch.near(partition, vector, now, oldest, limit) if self.is_sketched else None
+        if near is not None:
+            conditions.append(qe.HasIdCondition({*near}))
         request = qe.SearchRequest(
             qe.Query.Nearest(floats(vector)), limit, filter=qe.Filter(must=conditions), with_payload=True
         )
@@ -164,6 +210,8 @@ class Shard:
     def put(self, entry: CacheEntry) -> None:
         vector: Any = {} if entry.vector is None else floats(entry.vector)
         point = qe.Point(entry.entry_id, vector, payload_of(entry))
+        # First the sketch: an entry that the engine does not hold after a crash shows in the number of them.
+        self._sketch.put(entry.entry_id, entry.partition, entry.created_at, entry.expires_at, entry.vector)
         self._engine.update(qe.UpdateOperation.upsert_points([point]))
 
     def annotate(self, entry_id: UUID, annotation: Annotation) -> None:
@@ -190,10 +238,11 @@ class Shard:
         return entries_of(records), None if following is None else UUID(str(following))
 
     def delete(self, condition: qe.Filter) -> int:
-        doomed = int(self._engine.count(qe.CountRequest(exact=True, filter=condition)))
+        doomed = list(self._ids(condition))
         if doomed:
             self._engine.update(qe.UpdateOperation.delete_points_by_filter(condition))
-        return doomed
+            self._sketch.drop(doomed)
+        return len(doomed)
 
     def evict(self, tenant: str, tally: EvictionTally) -> int:
         """One page; returns how many went."""
@@ -207,6 +256,7 @@ class Shard:
         doomed = tally.take(records)
         if doomed:
             self._engine.update(qe.UpdateOperation.delete_points(doomed))
+            self._sketch.drop(UUID(str(one)) for one in doomed)
         return len(doomed)
 
     def add_volumes(self, held: dict[str, Volume], after: Any) -> Any:
@@ -222,19 +272,43 @@ class Shard:
         # Without a filter the engine's estimate is its own tally; an exact count walks all ids.
         return int(self._engine.count(qe.CountRequest(exact=False))) - self._notes
 
+    def mending(self) -> Mending:
+        return Mending(self._engine, self._sketch)
+
+    def mend(self, mending: Mending) -> bool:
+        """One step; returns whether the sketch is whole now."""
+        self.is_sketched = mending.step()
+        return self.is_sketched
+
     def close(self) -> None:
+        self._sketch.close()
         self._engine.flush()
         self._engine.close()
+
+    def _ids(self, condition: qe.Filter) -> Iterator[UUID]:
+        after: Any = None
+        while True:
+            request = qe.ScrollRequest(offset=after, limit=BATCH, filter=condition, with_payload=False)
+            records, after = self._engine.scroll(request)
+            yield from (UUID(str(record.id)) for record in records)
+            if after is None:
+                return
 
 
 def _path(folder: str, embedder: str, dimension: int) -> Path:
     return Path(folder).expanduser() / generation(embedder, dimension)
 
 
-def _open(path: Path, dimension: int) -> Shard:
+def _open(path: Path, dimension: int, sketch_from: int) -> Shard:
     if not path.exists():
         _make(path, dimension)
-    return Shard(qe.EdgeShard.load(str(path)))
+    engine = qe.EdgeShard.load(str(path))
+    sketch = KeptSketch(path, dimension, sketch_from)  # after the engine: only who has the lock may write
+    try:
+        return Shard(engine, sketch)
+    except BaseException:
+        sketch.close()
+        raise
 
 
 def _make(path: Path, dimension: int) -> None:
@@ -247,7 +321,8 @@ def _make(path: Path, dimension: int) -> None:
     engine = qe.EdgeShard.create(str(unfinished), qe.EdgeConfig(vectors=vectors))
     for field, schema in _indexes().items():
         engine.update(qe.UpdateOperation.create_field_index(field, schema))
-    Shard(engine).close()
+    engine.flush()
+    engine.close()
     unfinished.rename(path)
 
 

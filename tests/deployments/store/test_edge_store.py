@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from store_samples import DIMENSION, EMBEDDER, entry, unit
 from store_writer import SLOTS, written
+from writers import writer
 
 from deployments.store import StoreError
 from deployments.store.edge import EdgeStore
 from serve_app.cache.entry import CacheEntry, Selection
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
 KILLS = int(os.environ.get("PROMPTLY_TEST_KILLS", "20"))
 ENTRIES = 30
 
@@ -32,8 +29,8 @@ async def test_a_folder_that_is_open_already_is_refused_with_its_name(tmp_path: 
 
 
 async def test_a_folder_that_another_process_holds_is_refused_until_it_ends(tmp_path: Path) -> None:
-    with _writer(tmp_path, 0) as writer:
-        writer.read_until("0")
+    with writer("store_writer.py", tmp_path, 0) as other:
+        other.read_until("0")
         with pytest.raises(StoreError, match=str(tmp_path)):
             await EdgeStore.open(str(tmp_path), DIMENSION, EMBEDDER)
     store = await EdgeStore.open(str(tmp_path), DIMENSION, EMBEDDER)
@@ -45,10 +42,10 @@ async def test_a_killed_writer_leaves_whole_entries_and_all_that_it_reported(tmp
     """``PROMPTLY_TEST_KILLS`` sets how often."""
     reported = -1
     for kill in range(KILLS):
-        with _writer(tmp_path, reported + 1) as writer:
+        with writer("store_writer.py", tmp_path, reported + 1) as other:
             # The first ones die while the folder is made or opened, the others in the middle of writes.
-            writer.read_until("opening" if kill < 2 else str(reported + 1 + kill * 7 % 40))
-        reported = max([reported, *map(int, filter(str.isdigit, writer.lines))])
+            other.read_until("opening" if kill < 2 else str(reported + 1 + kill * 7 % 40))
+        reported = max([reported, *map(int, filter(str.isdigit, other.lines))])
         await _check(tmp_path, reported)
 
 
@@ -163,47 +160,15 @@ def _damage(folder: Path, pattern: str, damage: Callable[[Path], None]) -> None:
 async def _read_all(folder: Path) -> tuple[list[CacheEntry], str | None]:
     """What can be read, and the error that ended it."""
     found: list[CacheEntry] = []
+    store: EdgeStore | None = None
     try:
         store = await EdgeStore.open(str(folder), DIMENSION, EMBEDDER)
         found += await store.select(Selection(tenant="t"), 2 * ENTRIES)
         found += [match.entry for match in await store.nearest("p", unit(1), 150.0, 0.0, 2 * ENTRIES)]
-        await store.close()
     except StoreError as error:
         return found, str(error)
-    return found, None
-
-
-@dataclass
-class Writer:
-    """The other process, and what it said so far."""
-
-    process: subprocess.Popen[str]
-    lines: list[str] = field(default_factory=list)
-
-    def read_until(self, last: str) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line.strip())
-            if self.lines[-1] == last:
-                return
-        pytest.fail(f"the writer ended before {last!r}")
-
-    def kill(self) -> None:
-        assert self.process.stdout is not None
-        self.process.kill()
-        with self.process.stdout as stream:
-            rest = stream.read().splitlines(keepends=True)
-        self.lines += [line.strip() for line in rest if line.endswith("\n")]  # the last one may be cut
-        self.process.wait()
-
-
-@contextmanager
-def _writer(folder: Path, first: int) -> Iterator[Writer]:
-    """Killed at the end of the block."""
-    command = [sys.executable, str(HERE / "store_writer.py"), str(folder), str(first)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE)])}
-    writer = Writer(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
-    try:
-        yield writer
     finally:
-        writer.kill()
+        if store is not None:
+            with suppress(StoreError):  # what is damaged may not be flushed either
+                await store.close()
+    return found, None
