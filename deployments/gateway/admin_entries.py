@@ -21,6 +21,7 @@ from serve_app.cache.controls import CacheControls
 from serve_app.cache.entry import CacheEntry
 from serve_app.cache.keys import cache_key
 from serve_app.errors import BadRequest, PromptlyError
+from serve_app.model_choice.names import ModelNames
 from serve_app.openai.answers import Answer, Usage
 from serve_app.openai.requests import Endpoint, parse_generation
 
@@ -70,6 +71,7 @@ class Refused:
 class AdminEntries:
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._names = ModelNames.of(services.settings)
 
     async def __call__(self, exchange: Exchange) -> None:
         cache = cache_for(self._services, exchange)
@@ -120,7 +122,9 @@ class AdminEntries:
     def _given(self, cache: CacheClient, given: Given) -> CacheEntry:
         if given.ttl_s is not None and not 0 < given.ttl_s < math.inf:
             raise BadRequest(f"`ttl_s` is {given.ttl_s}; expected seconds above 0.")
-        request = parse_generation(Endpoint.CHAT, msgspec.json.encode(given.request))
+        request = self._names.under_own_name(
+            parse_generation(Endpoint.CHAT, msgspec.json.encode(given.request))
+        )
         key = cache_key(request, given.tenant, self._services.fingerprint(request.model))
         if key is None:
             raise BadRequest("Such a request bypasses the cache (docs/cache.md says which).")

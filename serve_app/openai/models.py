@@ -1,4 +1,4 @@
-"""An engine's list of models, as far as it says more than names."""
+"""Lists of models: what an engine's says, and the cards of our own."""
 
 from __future__ import annotations
 
@@ -21,3 +21,38 @@ def context_tokens(body: bytes, model: str) -> int | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return next((card.max_model_len for card in cards if card.id == model), None)
+
+
+class ModelCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One entry of ``/v1/models``; ``created`` is Unix time in seconds.
+
+    Beyond OpenAI's fields it has those of vLLM where they say something: ``root`` is the model that an alias
+    stands for, ``parent`` the model that an adapter changes, ``max_model_len`` the context length in tokens.
+    """
+
+    id: str
+    object: str
+    created: int
+    owned_by: str
+    root: str | None = None
+    parent: str | None = None
+    max_model_len: int | None = None
+
+
+def model_card(
+    name: str,
+    created: int,
+    *,
+    root: str | None = None,
+    parent: str | None = None,
+    max_model_len: int | None = None,
+) -> ModelCard:
+    return ModelCard(
+        id=name,
+        object="model",
+        created=created,
+        owned_by="promptly",
+        root=root,
+        parent=parent,
+        max_model_len=max_model_len,
+    )

@@ -150,3 +150,13 @@ def test_a_line_of_the_file_that_is_no_pair_is_named(tmp_path: Path, line: str, 
 
 def request() -> dict[str, Any]:
     return {"model": MODEL, "messages": [{"role": "user", "content": ASKED}]}
+
+
+async def test_an_answer_given_under_an_alias_answers_the_model(folder: Path) -> None:
+    async with (
+        local_cache(folder, race=False) as cache,
+        gateway(QUICK, handles=cache.handles, model={"aliases": ["best"]}, **cache.args) as running,
+    ):
+        path = written(folder / "faq.jsonl", PAIRS[0])
+        assert await script(running, "warm", path, model="best") == "1 of 1 entries stored"
+        assert (await running.post(ASKED)).headers["x-cache"] == "exact"

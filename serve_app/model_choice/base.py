@@ -1,0 +1,61 @@
+"""The contract of a rule that chooses a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from serve_app.openai.requests import ParsedRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Of a million tokens, in any one currency."""
+
+    input: float = 0.0
+    output: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceRequest:
+    """What a rule knows of a request.
+
+    ``prompt_tokens`` is an estimate from the text's length: nothing has been tokenized. ``answer_tokens`` is
+    the request's own limit, or what the settings keep for an answer where it names none. ``headers`` are the
+    client's, in lower case and without its key.
+    """
+
+    prompt_tokens: float
+    answer_tokens: int
+    headers: Mapping[str, str]
+    parsed: ParsedRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One model that may be chosen.
+
+    ``context`` is the most tokens of prompt and answer together, as its engines say (``None``: nobody says).
+    ``can_serve``: a member is there to take requests; ``has_room``: and it could take one at once.
+    """
+
+    name: str
+    price: Price = Price()
+    context: int | None = None
+    can_serve: bool = True
+    has_room: bool = True
+
+    def cost(self, request: ChoiceRequest) -> float:
+        """Of the request with an answer as long as it may become, in millionths of the prices' currency."""
+        return self.price.input * request.prompt_tokens + self.price.output * request.answer_tokens
+
+    def holds(self, tokens: float) -> bool:
+        return self.context is None or tokens <= self.context
+
+
+class ModelRule(Protocol):
+    """Names one of the candidates (never empty), which come in the order of the settings. It is called in the
+    gateway's event loop for every request: a pure function that must not block."""
+
+    def __call__(self, request: ChoiceRequest, candidates: Sequence[Candidate], /) -> str: ...

@@ -1,0 +1,132 @@
+"""Which model answers a request: the one that is named, or the one that a rule chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from serve_app.errors import BadRequest
+from serve_app.fleet import FleetTable, Member
+from serve_app.model_choice.base import Candidate, ChoiceRequest, ModelRule, Price
+from serve_app.model_choice.names import ModelNames, Served, under
+from serve_app.model_choice.registry import load_rule
+from serve_app.openai.requests import ParsedRequest
+from serve_app.routing.prompt import estimated_tokens
+from serve_app.settings import ModelSettings, Settings
+from serve_app.settings.auto_model import AutoModelSettings
+
+TIER_HEADER = "x-model-tier"
+SECRET_HEADERS = frozenset({"authorization", "cookie"})
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One model of a choice, as far as settings tell. ``listed`` is its name there."""
+
+    listed: str
+    served: Served
+    price: Price
+    max_model_len: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One auto model: its options, and the rule that decides among them."""
+
+    settings: AutoModelSettings
+    rule: ModelRule
+    options: tuple[Option, ...]
+
+    def options_for(self, headers: Mapping[str, str]) -> tuple[Option, ...]:
+        """Those of the tier that the request asks for.
+
+        Raises:
+            BadRequest: there is no such tier.
+        """
+        tier = headers.get(TIER_HEADER)
+        if tier is None:
+            return self.options
+        listed = self.settings.tiers.get(tier.strip())
+        if listed is None:
+            known = ", ".join(self.settings.tiers) or f"none: {self.settings.id!r} has no tiers"
+            raise BadRequest(
+                f"Header `{TIER_HEADER}` is {tier[:40]!r}; expected one of: {known}.",
+                param=TIER_HEADER,
+                code="invalid_header",
+            )
+        return tuple(option for option in self.options if option.listed in listed)
+
+
+class ModelChooser:
+    """Gives every request the own name of the model that answers it.
+
+    Making one imports the rules that are a user's own. Raises: SettingsError: one cannot be imported.
+    """
+
+    def __init__(self, settings: Settings, fleet: FleetTable) -> None:
+        self.names = ModelNames.of(settings)
+        self._fleet = fleet
+        models = {model.id: model for model in settings.models}
+        self._choices = {auto.id: _choice(auto, self.names, models) for auto in settings.auto_models}
+
+    def choose(self, parsed: ParsedRequest, headers: Mapping[str, str], now: float) -> ParsedRequest:
+        """The request under the own name of what answers it; its fields and body stay the client's.
+
+        Raises:
+            UnknownModel: nothing has the name that it asks for.
+            BadRequest: it asks for a tier that there is not.
+        """
+        choice = self._choices.get(parsed.model)
+        if choice is None:
+            return self.names.under_own_name(parsed)
+        return under(parsed, self._decide(choice, parsed, headers, now))
+
+    def _decide(self, choice: Choice, parsed: ParsedRequest, headers: Mapping[str, str], now: float) -> str:
+        candidates = [self._candidate(option, now) for option in choice.options_for(headers)]
+        generation = parsed.generation
+        asked = generation.max_completion_tokens or generation.max_tokens
+        request = ChoiceRequest(
+            prompt_tokens=estimated_tokens(parsed),
+            answer_tokens=choice.settings.answer_tokens if asked is None else asked,
+            headers={name: value for name, value in headers.items() if name not in SECRET_HEADERS},
+            parsed=parsed,
+        )
+        name = choice.rule(request, candidates)
+        if all(name != candidate.name for candidate in candidates):
+            # A user's rule is wrong: the log says so, the client is told that the gateway failed.
+            raise ValueError(f"rule {choice.settings.rule!r} returned {name!r}, which is no candidate")
+        return name
+
+    def _candidate(self, option: Option, now: float) -> Candidate:
+        model = option.served.model
+        reported = reported_context(self._fleet.members(model))
+        serving = self._fleet.candidates(model, now)
+        return Candidate(
+            name=option.served.name,
+            price=option.price,
+            context=option.max_model_len if reported is None else reported,
+            can_serve=bool(serving),
+            has_room=any(member.has_room for member in serving),
+        )
+
+
+def reported_context(members: Iterable[Member]) -> int | None:
+    """The context length, in tokens, that every one of ``members`` that says has at least."""
+    contexts = (member.report.token_limits.context for member in members)
+    return min((context for context in contexts if context is not None), default=None)
+
+
+def _choice(auto: AutoModelSettings, names: ModelNames, models: Mapping[str, ModelSettings]) -> Choice:
+    served = {listed: names.served[listed] for listed in auto.models}
+    options = tuple(_option(listed, each, models[each.model]) for listed, each in served.items())
+    return Choice(auto, load_rule(auto.rule), options)
+
+
+def _option(listed: str, served: Served, model: ModelSettings) -> Option:
+    price, engine = model.cost_per_million_tokens, model.engine
+    return Option(
+        listed=listed,
+        served=served,
+        price=Price() if price is None else Price(price.input, price.output),
+        max_model_len=None if engine is None else engine.max_model_len,
+    )

@@ -1,0 +1,45 @@
+"""The rules by the name that settings use, and those that a user wrote."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import cast
+
+from serve_app.errors import SettingsError
+from serve_app.model_choice.base import ModelRule
+from serve_app.model_choice.cheapest import cheapest_that_fits
+
+RULES: dict[str, ModelRule] = {"cheapest-that-fits": cheapest_that_fits}
+
+FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def known_rule(name: str) -> str:
+    """Raises: ValueError: neither a rule's name nor that of a function."""
+    if name not in RULES and not FUNCTION.fullmatch(name):
+        raise ValueError(
+            f"unknown rule; expected one of: {', '.join(sorted(RULES))}, or a function as `module:function`"
+        )
+    return name
+
+
+def load_rule(name: str) -> ModelRule:
+    """A registered rule, or the function that ``module:function`` names. Imports that module.
+
+    Raises:
+        SettingsError: the module cannot be imported, or has no such function.
+    """
+    if name in RULES:
+        return RULES[name]
+    module, _, function = name.partition(":")
+    try:
+        rule = getattr(importlib.import_module(module), function)
+    except Exception as error:  # whatever a user's module raises while it is imported
+        raise SettingsError(
+            f"auto_models: rule = {name!r}: {type(error).__name__}: {error}; expected a function that can be "
+            "imported where the gateway runs, as `module:function`"
+        ) from error
+    if not callable(rule):
+        raise SettingsError(f"auto_models: rule = {name!r}: it is no function but {type(rule).__name__}")
+    return cast("ModelRule", rule)
