@@ -1,0 +1,312 @@
+"""What the engine's own settings give: prefix cache, chunked prefill, INT8 weights; and whether
+``promptly plan`` knows what a started engine holds.
+
+SmolLM2 135M on this machine's CPUs, vLLM's server with the arguments that Promptly passes it, one server at a
+time. Every repeat starts three, the next repeat in the opposite order:
+
+- *chunked*: prompts go in ``CHUNK_TOKENS`` at a time. Here the prefix cache and bf16's time per token are
+  measured, and four streams meet a long prompt;
+- *whole*: without chunked prefill, the same streams and the same prompt;
+- *INT8*: the folder that ``scripts/quantize.py`` makes. Where there is none, it is left out, and said.
+
+The time between tokens is taken over the gaps that the long prompt's prefill touches: a whole prefill is one
+gap of each stream, which no percentile of a long stream would show.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from quantize_figures import agreement
+from quantize_schemes import INT8, quantized_source
+from quantize_speed import PROMPTS, TOKENS, WARM_TOKENS
+
+from benchmarks.engine_server import (
+    LOAD_LIMIT_S,
+    MODEL,
+    Answer,
+    EngineMemory,
+    answer_of,
+    ask,
+    engine_memory,
+    engine_server,
+    greedy,
+)
+from benchmarks.load import open_loop, percentile, run_fast
+from benchmarks.options import Options
+from benchmarks.peers import Endpoint, PeerError
+from benchmarks.peers.vllm_server import ENGINE_ARGUMENTS
+from benchmarks.table import Figure, at_most, write_report
+from benchmarks.vllm_load import SOURCE, model_folder
+from deployments.cli.model_files import ModelLibrary
+from deployments.cli.plan import Hardware, plan_applications
+from serve_app.model_store import ModelStore, default_cache_dir
+from serve_app.settings import Settings
+
+VOCABULARY = range(100, 49_000)
+"""Ids of SmolLM2's tokens that are no special ones."""
+
+PREFIX_TOKENS, QUESTION_TOKENS = 1000, 16
+PREFIX_PAIRS = 3
+
+STREAMS = 4
+CHUNK_TOKENS = 256
+LONG_TOKENS = 8000
+"""Of the long prompt; its answer must fit ``max_model_len`` as well."""
+
+STREAM_TOKENS = 128
+"""Of each stream's answer: it must outlive a prefill of ``LONG_TOKENS / CHUNK_TOKENS`` steps."""
+
+QUICK_LONG_TOKENS = 1000
+LONG_AFTER_S = 2.0
+LONG_ANSWER_TOKENS = 4
+
+
+CHUNKED, WHOLE, QUANTISED = "chunked", "whole", "INT8"
+
+CHUNKED_ARGUMENTS: Mapping[str, Any] = {
+    **ENGINE_ARGUMENTS,
+    "max_model_len": 8192,
+    "enable_chunked_prefill": True,
+    "max_num_batched_tokens": CHUNK_TOKENS,
+}
+WHOLE_ARGUMENTS: Mapping[str, Any] = {
+    **ENGINE_ARGUMENTS,
+    "max_model_len": 8192,
+    "enable_chunked_prefill": False,
+    "max_num_batched_tokens": 8192,
+}
+ABOUT = {
+    "engine": f"{SOURCE}, CPU, " + ", ".join(f"{name} {value}" for name, value in CHUNKED_ARGUMENTS.items()),
+    "long prompt": f"{LONG_TOKENS:,} tokens beside {STREAMS} streams, in chunks of {CHUNK_TOKENS} or whole",
+}
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Streams that meet a long prompt. ``gaps_s``: those of the streams that its prefill touches."""
+
+    gaps_s: tuple[float, ...]
+    ttft_s: float
+    """Of the long prompt."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one server gave; what was not asked of it is empty or ``None``."""
+
+    memory: EngineMemory
+    planned: EngineMemory
+    prefix_shares: tuple[float, ...] = ()
+    """TTFT of a second request with the prefix of a first one, over the first one's."""
+    meeting: Meeting | None = None
+    answers: tuple[Answer, ...] = ()
+
+    @property
+    def tpot_s(self) -> float:
+        return median(answer.tpot_s for answer in self.answers)
+
+
+Repeat = Mapping[str, Measured]
+"""By server."""
+
+
+def run(options: Options) -> list[Figure]:
+    quantised = quantised_folder()
+    if quantised is None:
+        print(f"  no INT8 figures: run `python scripts/quantize.py {SOURCE} --scheme {INT8.name}` first")
+    repeats = [_repeat(options, number, quantised) for number in range(options.repeats)]
+    figures = all_figures(repeats)
+    write_report(options.out, "engine", figures, about=ABOUT)
+    return figures
+
+
+def quantised_folder() -> Path | None:
+    """Where ``scripts/quantize.py`` puts SmolLM2 in INT8 unless it is told otherwise."""
+    folder = ModelStore(default_cache_dir()).folder(quantized_source(SOURCE, INT8))
+    return folder if folder.is_dir() else None
+
+
+def _repeat(options: Options, number: int, quantised: Path | None) -> Repeat:
+    folder = model_folder()
+    seed = number
+    servers: dict[str, Callable[[], Measured]] = {
+        CHUNKED: lambda: _chunked(folder, seed, quick=options.quick),
+        WHOLE: lambda: _whole(folder, seed, quick=options.quick),
+    }
+    if quantised is not None:
+        servers[QUANTISED] = lambda: _quantised(quantised)
+    return {name: servers[name]() for name in list(servers)[:: options.order(number)]}
+
+
+def _chunked(folder: Path, seed: int, *, quick: bool) -> Measured:
+    with engine_server(folder, CHUNKED_ARGUMENTS) as endpoint:
+        return Measured(
+            memory=engine_memory(endpoint),
+            planned=planned_memory(folder, CHUNKED_ARGUMENTS),
+            answers=answers(endpoint),
+            prefix_shares=prefix_shares(endpoint, seed, 1 if quick else PREFIX_PAIRS),
+            meeting=meeting(endpoint, seed, quick=quick),
+        )
+
+
+def _whole(folder: Path, seed: int, *, quick: bool) -> Measured:
+    with engine_server(folder, WHOLE_ARGUMENTS) as endpoint:
+        memory = engine_memory(endpoint)
+        ask(endpoint, PROMPTS[:1], WARM_TOKENS)
+        return Measured(
+            memory, planned_memory(folder, WHOLE_ARGUMENTS), meeting=meeting(endpoint, seed, quick=quick)
+        )
+
+
+def _quantised(folder: Path) -> Measured:
+    with engine_server(folder, CHUNKED_ARGUMENTS) as endpoint:
+        memory = engine_memory(endpoint)
+        return Measured(memory, planned_memory(folder, CHUNKED_ARGUMENTS), answers=answers(endpoint))
+
+
+# ---- what is measured ------------------------------------------------------------------------------------
+
+
+def answers(endpoint: Endpoint) -> tuple[Answer, ...]:
+    """One stream's, after a warm-up."""
+    ask(endpoint, PROMPTS[:1], WARM_TOKENS)
+    return tuple(ask(endpoint, PROMPTS, TOKENS))
+
+
+def prefix_shares(endpoint: Endpoint, seed: int, pairs: int) -> tuple[float, ...]:
+    """Two requests after each other with one prefix; no pair shares anything with another."""
+    chance = random.Random(seed)
+    shares = []
+    for _ in range(pairs):
+        prefix = chance.choices(VOCABULARY, k=PREFIX_TOKENS)
+        prompts = [prefix + chance.choices(VOCABULARY, k=QUESTION_TOKENS) for _ in range(2)]
+        first, second = ask(endpoint, prompts, 2)
+        shares.append(second.ttft_s / first.ttft_s)
+    return tuple(shares)
+
+
+def meeting(endpoint: Endpoint, seed: int, *, quick: bool) -> Meeting:
+    """Streams that decode, and after ``LONG_AFTER_S`` a long prompt beside them.
+
+    Raises:
+        PeerError: a request failed, or no stream was running while the prompt was read.
+    """
+    chance = random.Random(1000 + seed)
+    short = [greedy(chance.choices(VOCABULARY, k=QUESTION_TOKENS), STREAM_TOKENS) for _ in range(STREAMS)]
+    count = QUICK_LONG_TOKENS if quick else LONG_TOKENS
+    long = greedy(chance.choices(VOCABULARY, k=count), LONG_ANSWER_TOKENS)
+    arrivals = [*((0.0, request) for request in short), (LONG_AFTER_S, long)]
+    samples = run_fast(open_loop(endpoint.url, arrivals, limit_s=LOAD_LIMIT_S))
+    *streams, arrived = map(answer_of, samples)
+    gaps = touched_gaps(streams, arrived.sent_s, arrived.sent_s + arrived.ttft_s)
+    if not gaps:
+        raise PeerError(f"no stream ran beside the long prompt: send it before {LONG_AFTER_S:g} s")
+    return Meeting(gaps, arrived.ttft_s)
+
+
+def touched_gaps(streams: Sequence[Answer], begin_s: float, end_s: float) -> tuple[float, ...]:
+    """Gaps between tokens that overlap the time from ``begin_s`` to ``end_s``."""
+    return tuple(
+        later - sooner
+        for stream in streams
+        for sooner, later in pairwise(stream.chunks_s)
+        if later > begin_s and sooner < end_s
+    )
+
+
+def planned_memory(folder: Path, arguments: Mapping[str, Any], *, kv_cache_gib: int = 1) -> EngineMemory:
+    """What ``promptly plan`` says of a CPU engine with these arguments."""
+    engine = {"accelerator": "cpu", "cpu_kv_cache_gib": kv_cache_gib, **arguments}
+    settings = Settings.model_validate({"models": [{"id": MODEL, "source": str(folder), "engine": engine}]})
+    library = ModelLibrary(ModelStore(default_cache_dir()), offline=True)
+    (plan,), _ = plan_applications([settings], library, Hardware())
+    return EngineMemory(plan.memory.tokens or 0, round(plan.memory.weights), 0)
+
+
+# ---- figures ---------------------------------------------------------------------------------------------
+
+
+def all_figures(repeats: Sequence[Repeat]) -> list[Figure]:
+    """The targets first, then what they were computed from."""
+    return [
+        *prefix_figures([repeat[CHUNKED].prefix_shares for repeat in repeats]),
+        *meeting_figures([(_met(repeat[CHUNKED]), _met(repeat[WHOLE])) for repeat in repeats]),
+        *quantised_figures([repeat for repeat in repeats if QUANTISED in repeat]),
+        *plan_figures(repeats),
+    ]
+
+
+def _met(measured: Measured) -> Meeting:
+    if measured.meeting is None:
+        raise PeerError("this server met no long prompt")
+    return measured.meeting
+
+
+def prefix_figures(shares: Sequence[Sequence[float]]) -> list[Figure]:
+    name = f"TTFT of a second request with the same {PREFIX_TOKENS:,} tokens, over the first's"
+    return [Figure(name, "×", tuple(map(median, shares)), at_most(0.35))]
+
+
+def meeting_figures(pairs: Sequence[tuple[Meeting, Meeting]]) -> list[Figure]:
+    """Of meetings with chunks, and with the whole prompt at once."""
+    name = f"ITL p99 of {STREAMS} streams beside a prompt of {LONG_TOKENS:,} tokens"
+    chunked = tuple(itl_p99_ms(chunked) for chunked, _ in pairs)
+    whole = tuple(itl_p99_ms(whole) for _, whole in pairs)
+    ratios = tuple(few / one for few, one in zip(chunked, whole, strict=True))
+    return [
+        Figure(f"{name}, chunked over whole", "×", ratios, at_most(0.5)),
+        Figure(name, "ms", chunked, series=CHUNKED),
+        Figure(name, "ms", whole, series=WHOLE),
+        Figure("TTFT of that prompt", "s", tuple(each.ttft_s for each, _ in pairs), series=CHUNKED),
+        Figure("TTFT of that prompt", "s", tuple(each.ttft_s for _, each in pairs), series=WHOLE),
+    ]
+
+
+def itl_p99_ms(meeting: Meeting) -> float:
+    return percentile(meeting.gaps_s, 99) * 1000
+
+
+def quantised_figures(repeats: Sequence[Repeat]) -> list[Figure]:
+    """Empty where nothing was quantised."""
+    if not repeats:
+        return []
+    pairs = [(repeat[CHUNKED], repeat[QUANTISED]) for repeat in repeats]
+    ratios = tuple(int8.tpot_s / bf16.tpot_s for bf16, int8 in pairs)
+    equal = tuple(
+        agreement([each.token_ids for each in bf16.answers], [each.token_ids for each in int8.answers])
+        for bf16, int8 in pairs
+    )
+    return [
+        Figure("TPOT, INT8 over bf16", "×", ratios, at_most(0.999)),
+        Figure("TPOT", "ms", tuple(bf16.tpot_s * 1000 for bf16, _ in pairs), series="bf16"),
+        Figure("TPOT", "ms", tuple(int8.tpot_s * 1000 for _, int8 in pairs), series=QUANTISED),
+        Figure("greedy tokens before INT8 first differs from bf16", "share", equal),
+    ]
+
+
+def plan_figures(repeats: Sequence[Repeat]) -> list[Figure]:
+    """How far the plan is off, relative to what each engine says."""
+    figures = []
+    for name in dict.fromkeys(name for repeat in repeats for name in repeat):
+        servers = [repeat[name] for repeat in repeats if name in repeat]
+        tokens = tuple(off(each.planned.kv_tokens, each.memory.kv_tokens) for each in servers)
+        weights = tuple(
+            off(each.planned.weights, each.memory.weights + each.memory.copies) for each in servers
+        )
+        figures += [
+            Figure("plan's KV tokens, off by", "%", tokens, at_most(10), series=name),
+            Figure("plan's weights, off by", "%", weights, at_most(10), series=name),
+        ]
+    return figures
+
+
+def off(planned: float, found: float) -> float:
+    """Percent of what was found."""
+    return abs(planned - found) / found * 100

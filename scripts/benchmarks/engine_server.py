@@ -1,0 +1,226 @@
+"""A vLLM server with engine arguments of one's own: what its answers take, and what it says of its memory.
+
+    with engine_server(folder, {**ENGINE_ARGUMENTS, "max_model_len": 8192}) as endpoint:
+        answers = ask(endpoint, ["Once upon a time"], tokens=32)
+        memory = engine_memory(endpoint)
+
+``vllm serve`` with the arguments that Promptly would pass, and nothing in front of it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import launcher_plan as plan
+
+from benchmarks.load import Request, Sample, closed_loop, run_fast
+from benchmarks.peers.endpoint import Endpoint, PeerError, environment, free_port, local_url
+from benchmarks.peers.processes import READY_TIMEOUT_S, running, scratch_folder
+from benchmarks.peers.vllm_server import ENGINE_ENVIRONMENT, option
+
+MODEL = "model"
+"""What the server calls whatever model it has."""
+
+LOAD_LIMIT_S = 600.0
+ANSWER_TIMEOUT_S = 60.0
+WEIGHT_REPORT = "benchmarks.weight_report.WeightReport"
+
+# Only our own calls reach it: the address is the loopback's.
+DEVELOPER_MODE: Mapping[str, str] = {"VLLM_SERVER_DEV_MODE": "1"}
+
+Prompt = str | Sequence[int]
+"""Text, or token ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One greedy answer. ``chunks_s``: when each chunk of text came, in seconds after the run began."""
+
+    sent_s: float
+    ttft_s: float
+    tpot_s: float
+    """Mean time per output token after the first."""
+    chunks_s: tuple[float, ...]
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMemory:
+    """What a started engine holds. ``weights``: bytes of the model's tensors; ``copies``: bytes of a second
+    form of some of them that its kernels keep (on a CPU, packed embeddings)."""
+
+    kv_tokens: int
+    weights: int
+    copies: int
+
+
+@contextmanager
+def engine_server(
+    folder: Path,
+    arguments: Mapping[str, Any],
+    env: Mapping[str, str] = ENGINE_ENVIRONMENT,
+    *,
+    name: str = "vLLM",
+) -> Iterator[Endpoint]:
+    """vLLM's OpenAI server, ready when it has completed a text.
+
+    Raises:
+        PeerError: it did not start, with the end of its log.
+    """
+    port = free_port()
+    url = local_url(port)
+    with (
+        scratch_folder() as scratch,
+        running(
+            name,
+            server_command(folder, arguments, port),
+            environment(**env, **DEVELOPER_MODE),
+            log=scratch / "log",
+            ready=lambda: completes(url),
+            limit_s=READY_TIMEOUT_S,
+        ) as pid,
+    ):
+        yield Endpoint(name, url, MODEL, (pid,))
+
+
+def server_command(folder: Path, arguments: Mapping[str, Any], port: int) -> list[str]:
+    """The module and not the command ``vllm``: the CPU build has no distribution of that name."""
+    named = {**arguments, "worker_extension_cls": WEIGHT_REPORT}
+    return [
+        *[sys.executable, "-m", "vllm.entrypoints.openai.api_server"],
+        *["--host", plan.LOOPBACK, "--port", str(port)],
+        *["--model", str(folder), "--served-model-name", MODEL],
+        *(word for argument, value in named.items() for word in flag(argument, value)),
+    ]
+
+
+def flag(name: str, value: Any) -> list[str]:
+    """One engine argument on vLLM's command line: ``False`` as ``--no-...``, mappings as JSON."""
+    if isinstance(value, Mapping):
+        return option(name, json.dumps(value))
+    return [f"--no-{name.replace('_', '-')}"] if value is False else option(name, value)
+
+
+def completes(url: str) -> bool:
+    """Whether one token comes back; a model without a chat template can do that too."""
+    try:
+        status, _ = post(url, "/v1/completions", {"model": MODEL, "prompt": "Ready?", "max_tokens": 1})
+    except (OSError, http.client.HTTPException):
+        return False
+    return status == 200
+
+
+# ---- answers ---------------------------------------------------------------------------------------------
+
+
+def greedy(prompt: Prompt, tokens: int) -> Request:
+    """A streamed completion of exactly ``tokens`` tokens, whose ids are kept."""
+    body = {
+        "model": MODEL,
+        "prompt": prompt if isinstance(prompt, str) else list(prompt),
+        "max_tokens": tokens,
+        "temperature": 0,
+        "ignore_eos": True,
+        "stream": True,
+        "return_token_ids": True,
+    }
+    return Request("/v1/completions", json.dumps(body).encode(), keep_body=True)
+
+
+def ask(endpoint: Endpoint, prompts: Sequence[Prompt], tokens: int, *, streams: int = 1) -> list[Answer]:
+    """One greedy answer per prompt, ``streams`` at once.
+
+    Raises:
+        PeerError: one failed.
+    """
+    requests = [greedy(prompt, tokens) for prompt in prompts]
+    samples = run_fast(closed_loop(endpoint.url, requests, streams, limit_s=LOAD_LIMIT_S))
+    return [answer_of(sample) for sample in samples]
+
+
+def answer_of(sample: Sample) -> Answer:
+    """Raises: PeerError: the request failed."""
+    if not sample.ok or sample.ttft_s is None:
+        body = (sample.body or b"")[:500].decode(errors="replace")
+        raise PeerError(f"a request failed: {sample.error} {body}")
+    ids = token_ids_of(sample.body or b"")
+    first = sample.sent_at + sample.ttft_s
+    chunks = tuple(accumulate(sample.gaps_s, initial=first))
+    return Answer(sample.sent_at, sample.ttft_s, sum(sample.gaps_s) / max(len(ids) - 1, 1), chunks, ids)
+
+
+def token_ids_of(body: bytes) -> tuple[int, ...]:
+    """The ids in a streamed answer, in order."""
+    events = (line.removeprefix(b"data: ") for line in body.split(b"\n") if line.startswith(b"data: {"))
+    choices = (choice for event in events for choice in json.loads(event).get("choices", ()))
+    return tuple(token for choice in choices for token in choice.get("token_ids") or ())
+
+
+# ---- memory ----------------------------------------------------------------------------------------------
+
+
+def engine_memory(endpoint: Endpoint) -> EngineMemory:
+    """What the engine says after its start.
+
+    Raises:
+        PeerError: it does not say.
+    """
+    status, answer = post(endpoint.url, "/collective_rpc", {"method": "weight_report"})
+    if status != 200:
+        raise PeerError(f"/collective_rpc: status {status}: {answer[:500]!r}")
+    reports = json.loads(answer)["results"]
+    return EngineMemory(
+        kv_tokens=kv_tokens(get(endpoint.url, "/metrics")),
+        weights=max(report["weights"] for report in reports),
+        copies=max(report["copies"] for report in reports),
+    )
+
+
+def kv_tokens(metrics: str) -> int:
+    """Blocks times tokens of a block, from ``vllm:cache_config_info``.
+
+    Raises:
+        PeerError: the metric is not there.
+    """
+    found = re.search(r"^vllm:cache_config_info\{(.*)\}", metrics, re.MULTILINE)
+    labels = dict(re.findall(r'(\w+)="([^"]*)"', found[1])) if found else {}
+    if not labels:
+        raise PeerError("vLLM's metrics have no vllm:cache_config_info")
+    return int(labels["num_gpu_blocks"]) * int(labels["block_size"])
+
+
+# ---- HTTP ------------------------------------------------------------------------------------------------
+
+
+def get(url: str, path: str) -> str:
+    """Raises: PeerError: no 200."""
+    status, body = _exchange(url, "GET", path, None)
+    if status != 200:
+        raise PeerError(f"{path}: status {status}")
+    return body.decode()
+
+
+def post(url: str, path: str, value: Mapping[str, Any]) -> tuple[int, bytes]:
+    """Status and body. Asked directly, whatever proxy is set."""
+    return _exchange(url, "POST", path, json.dumps(value))
+
+
+def _exchange(url: str, method: str, path: str, body: str | None) -> tuple[int, bytes]:
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=ANSWER_TIMEOUT_S)
+    try:
+        connection.request(method, path, body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()

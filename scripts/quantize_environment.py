@@ -1,0 +1,62 @@
+"""llm-compressor in a virtual environment of its own: its versions of transformers and compressed-tensors are
+not those that vLLM needs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from importlib.metadata import version
+from pathlib import Path
+
+from quantize_schemes import QuantizeError
+
+FOLDER = Path(__file__).parents[1] / ".quantize-venv"
+REQUIREMENT = "llmcompressor==0.14.0"
+COMPLETE = "installed"
+"""A file that stands for a whole installation."""
+
+INSTALL_TIMEOUT_S = 1800.0
+HOW = "make it with `python scripts/quantize.py --install` (minutes, about 2 GB)"
+
+
+def interpreter(folder: Path = FOLDER) -> Path:
+    """The Python that has llm-compressor.
+
+    Raises:
+        QuantizeError: there is none.
+    """
+    found = folder / "bin" / "python"
+    if not (folder / COMPLETE).is_file() or not found.exists():
+        raise QuantizeError(f"{REQUIREMENT} is not installed in {folder}: {HOW}")
+    return found
+
+
+def install(folder: Path = FOLDER) -> Path:
+    """At once where it is installed already.
+
+    Raises:
+        QuantizeError: pip could not install it; the message is pip's own.
+    """
+    if (folder / COMPLETE).is_file():
+        return interpreter(folder)
+    print(f"installing {REQUIREMENT} into {folder} ...", file=sys.stderr, flush=True)
+    shutil.rmtree(folder, ignore_errors=True)  # what an interrupted installation left
+    venv.create(folder, with_pip=True)
+    (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    # The same torch as here: the build for this machine's hardware, which pip has in its cache.
+    wanted = [REQUIREMENT, f"torch=={version('torch')}"]
+    command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *wanted]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=INSTALL_TIMEOUT_S)
+    if done.returncode != 0:
+        raise QuantizeError(f"{' '.join(wanted)}: {done.stderr.strip()[-2000:]}")
+    (folder / COMPLETE).write_text("\n".join(wanted) + "\n", encoding="utf-8")
+    return interpreter(folder)
+
+
+def environment() -> dict[str, str]:
+    """Of the worker: nothing is fetched, and this environment's packages stay out."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    return {**kept, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
