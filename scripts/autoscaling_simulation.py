@@ -13,7 +13,7 @@ import csv
 import heapq
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +23,9 @@ from serve_app.autoscaling import Autoscaler, Decision, FleetLoad, ReplicaLoad, 
 
 TICK_S = 1.0
 """Between two looks of a policy. Serve's controller looks every 0.1 s at means over 30 s."""
+
+REPORTED_AFTER = 2
+"""Ticks: a gateway tells its replicas once a second, they report to Serve once a second."""
 
 SMOOTHING = 0.1
 """Of the replicas' measurements, as in ``serve_app.fleet.pace``."""
@@ -210,15 +213,26 @@ class Fixed:
 
 
 class ByObjective:
-    """The policy of ``serve_app.autoscaling``."""
+    """The policy that is served (``serve_app.autoscaling``), told of its load as late as in a cluster: what
+    gateways and engines report every second reaches Serve up to ``reported_after`` ticks later."""
 
-    def __init__(self, rules: ScalingRules) -> None:
+    def __init__(self, rules: ScalingRules, reported_after: int = REPORTED_AFTER) -> None:
         self._autoscaler = Autoscaler(rules)
+        self._on_the_way: deque[FleetLoad] = deque([FleetLoad()] * reported_after)
         self.decisions: list[Decision] = []
 
     def replicas(self, view: View, now: float) -> int:
-        self.decisions.append(self._autoscaler.decide(view.load, now))
+        self._on_the_way.append(view.load)
+        reported = self._on_the_way.popleft()
+        self.decisions.append(self._autoscaler.decide(_as_reported(view.load, reported), now))
         return self.decisions[-1].serving
+
+
+def _as_reported(fleet: FleetLoad, reported: FleetLoad) -> FleetLoad:
+    """The fleet as it is, which Serve knows at once, with the load that was reported."""
+    new = fleet.ready[len(reported.ready) :]
+    ready = reported.ready[: len(fleet.ready)] + tuple(ReplicaLoad(capacity=each.capacity) for each in new)
+    return replace(reported, ready=ready, starting=fleet.starting)
 
 
 class ServeDefault:

@@ -42,6 +42,10 @@ MOST_UNSEEN = 2.0
 ENOUGH_ANSWERS = 50.0
 """Fewer first tokens than this say nothing of the share that is late."""
 
+SETTLED_S = 10.0
+"""After the fleet has changed, what begins has still waited in the line of before, and reports are some
+seconds old."""
+
 FAR_BEYOND = 2.0
 """Measured lateness above so many times the allowed share means that the model is wrong about this load."""
 
@@ -118,6 +122,7 @@ class Autoscaler:
         self._kept = Peak()
         self._replays: dict[float, tuple[float, Held]] = {}
         self._busy_at: float | None = None
+        self._serving = 0
 
     def decide(self, load: FleetLoad, now: float) -> Decision:
         """How to go on with the fleet at ``now`` (monotonic seconds)."""
@@ -134,8 +139,10 @@ class Autoscaler:
         self._start_time.observe(len(load.ready), load.starting, now)
         self._arrivals.add(load.arrived, load.arrived_tokens, now)
         self._capacity = self._capacity.measured(load, self._rules)
-        self._lateness.observe(load)
-        if load.arrived or load.ongoing or self._busy_at is None:
+        self._lateness.observe(load, now)
+        # A replica that somebody else has ordered (Serve starts one for a call that finds none) is wanted.
+        grew, self._serving = load.serving > self._serving, load.serving
+        if load.arrived or load.ongoing or grew or self._busy_at is None:
             self._busy_at = now
         return self._start_time.expected_s(now)
 
@@ -271,15 +278,17 @@ class Lateness:
     def __init__(self, rules: ScalingRules) -> None:
         self._rules = rules
         self._ready = 0
+        self._changed_at = -math.inf
         self._first_tokens = 0.0
         self._late = 0.0
         self._floors = Peak()
 
-    def observe(self, load: FleetLoad) -> None:
-        """What began since the last look. A fleet that changes is not measured."""
+    def observe(self, load: FleetLoad, now: float) -> None:
+        """What began since the last look. A fleet that changes, or has just changed, is not measured."""
         if len(load.ready) != self._ready or load.starting or load.waking:
             self._ready, self._first_tokens, self._late = len(load.ready), 0.0, 0.0
-        else:
+            self._changed_at = now
+        elif now - self._changed_at >= SETTLED_S:
             self._first_tokens += load.first_tokens
             self._late += load.late_first_tokens
 

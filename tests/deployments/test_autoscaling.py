@@ -1,40 +1,187 @@
-"""Replicas follow the engines' own load."""
+"""Serve asks, and the policy answers by what engines and gateways report."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import cloudpickle
 import pytest
+from ray.serve._private.common import DeploymentID, ReplicaID, TimeStampedValue
+from ray.serve.autoscaling_policy import _apply_autoscaling_config
+from ray.serve.config import AutoscalingContext
 
-from deployments.autoscaling import EngineLoadPolicy, autoscaling_config
+from deployments.autoscaling import PERIOD_S, ObjectivePolicy, autoscaling_config
+from serve_app.autoscaling import GatewayLoad, Reason, ReplicaLoad
+from serve_app.autoscaling.metrics import engine_metrics
 from serve_app.settings import AutoscalingSettings
 
-
-def decide(running: list[float], waiting: list[float], target: float = 10) -> int:
-    metrics = {"running": dict(enumerate(running)), "waiting": dict(enumerate(waiting))}
-    context: Any = SimpleNamespace(aggregated_metrics=metrics)
-    return EngineLoadPolicy(target)(context)[0]
-
-
-@pytest.mark.parametrize(
-    ("running", "waiting", "expected"),
-    [([], [], 1), ([0], [0], 1), ([10], [0], 1), ([10], [1], 2), ([16, 16], [30, 3], 7)],
-)
-def test_waiting_requests_count_like_running_ones(
-    running: list[float], waiting: list[float], expected: int
-) -> None:
-    assert decide(running, waiting) == expected
+ENGINE = DeploymentID("Engine:m", "app")
+IDLE = ReplicaLoad(capacity=8, prefill_tokens_per_s=1000.0, service_s=2.0)
+ZERO = AutoscalingSettings(min=0, max=4, zero_after_s=60.0)
+QUICK = AutoscalingSettings(max=8, start_s=10.0)
 
 
-def test_a_replica_that_has_not_reported_yet_is_no_error() -> None:
-    context: Any = SimpleNamespace(aggregated_metrics=None)
-    assert EngineLoadPolicy(10)(context)[0] == 1
+def policy(settings: AutoscalingSettings) -> ObjectivePolicy:
+    """As Serve's controller gets it: by value, and made from its keyword arguments."""
+    found = autoscaling_config(settings).policy
+    made: ObjectivePolicy = cloudpickle.loads(found.get_serialized_policy_def())(**found.policy_kwargs)
+    return made
 
 
-def test_serve_gets_bounds_delays_and_the_policy() -> None:
-    config = autoscaling_config(
-        AutoscalingSettings(min=1, max=4, target_ongoing_requests=8, upscale_delay_s=3)
+def seen(
+    replicas: Sequence[ReplicaLoad | None],
+    target: int | None = None,
+    gateways: Sequence[GatewayLoad] = (),
+    ongoing: float = 0.0,
+    settings: AutoscalingSettings = ZERO,
+) -> AutoscalingContext:
+    """What Serve's controller passes on. ``None``: a replica that has not reported yet."""
+    ids = [ReplicaID(f"r{number}", ENGINE) for number in range(len(replicas))]
+    raw: dict[str, dict[ReplicaID, list[TimeStampedValue]]] = {}
+    for replica, load in zip(ids, replicas, strict=True):
+        for name, value in ({} if load is None else engine_metrics(load, gateways)).items():
+            # The newest is last; the ones before it must not count.
+            raw.setdefault(name, {})[replica] = [TimeStampedValue(1.0, 1e9), TimeStampedValue(2.0, value)]
+    return AutoscalingContext(
+        deployment_id=ENGINE,
+        deployment_name=ENGINE.name,
+        app_name=ENGINE.app_name,
+        current_num_replicas=len(replicas),
+        target_num_replicas=len(replicas) if target is None else target,
+        running_replicas=ids,
+        total_num_requests=ongoing,
+        total_queued_requests=ongoing,
+        aggregated_metrics=None,
+        raw_metrics=lambda: raw,
+        capacity_adjusted_min_replicas=settings.min,
+        capacity_adjusted_max_replicas=settings.max,
+        policy_state={},
+        last_scale_up_time=None,
+        last_scale_down_time=None,
+        current_time=0.0,
+        config=autoscaling_config(settings),
     )
-    assert (config.min_replicas, config.max_replicas, config.upscale_delay_s) == (1, 4, 3)
-    assert config.policy.policy_kwargs == {"target_ongoing_requests": 8.0}
+
+
+def gateway(number: int, arrived: float = 0.0, name: str = "g", **changed: Any) -> GatewayLoad:
+    return GatewayLoad(name, number, arrived, 100 * arrived, **changed)
+
+
+def test_a_backlog_at_the_gateways_starts_as_many_as_it_needs_at_once() -> None:
+    scaler = policy(QUICK)
+    waiting = gateway(1, queued=100, queued_tokens=90_000)
+    decision = scaler.decide(seen([IDLE], gateways=[waiting]), 1.0)
+    assert decision.replicas >= 3
+    assert decision.reason in {Reason.BACKLOG, Reason.FIRST_TOKENS}
+
+
+def test_a_backlog_at_the_engines_counts_the_same() -> None:
+    busy = replace(IDLE, running=8, waiting=92, waiting_tokens=90_000)
+    assert policy(QUICK).decide(seen([busy]), 1.0).replicas >= 3
+
+
+def test_every_replica_passes_the_gateways_on_and_they_count_once() -> None:
+    waiting = gateway(1, queued=20, queued_tokens=9_000)
+    one = policy(QUICK).decide(seen([IDLE], gateways=[waiting]), 1.0)
+    three = policy(QUICK).decide(seen([IDLE] * 3, gateways=[waiting]), 1.0)
+    assert three.needed <= one.needed
+
+
+def test_arrivals_are_the_growth_of_the_gateways_counters() -> None:
+    def settled(grows: bool) -> int:
+        scaler, total = policy(AutoscalingSettings(max=8, hold_s=0.0)), 1e6
+        for second in range(60):
+            total += 20 * grows
+            load = gateway(second, total)
+            decision = scaler.decide(seen([IDLE] * 4, gateways=[load]), float(second))
+        return decision.needed
+
+    assert settled(grows=True) >= 3  # 2,000 tokens a second, 1,000 a replica
+    assert settled(grows=False) <= 1
+
+
+def test_traffic_that_the_cache_answers_starts_nothing() -> None:
+    """It is in no counter of the gateways, and at no engine."""
+    scaler = policy(QUICK)
+    for second in range(100):
+        decision = scaler.decide(seen([IDLE], gateways=[gateway(second, 500.0)]), float(second))
+        assert decision.replicas == 1
+
+
+def test_replicas_that_start_are_counted_and_not_ordered_again() -> None:
+    scaler = policy(QUICK)
+    waiting = gateway(1, queued=100, queued_tokens=90_000)
+    ordered = scaler.decide(seen([IDLE], gateways=[waiting]), 1.0).replicas
+    again = scaler.decide(seen([IDLE], target=ordered, gateways=[waiting]), 1.0 + PERIOD_S)
+    assert again.replicas == ordered
+
+
+def test_between_two_decisions_the_last_one_is_the_answer() -> None:
+    scaler = policy(QUICK)
+    first = scaler.decide(seen([IDLE]), 1.0)
+    waiting = seen([IDLE], gateways=[gateway(1, queued=100, queued_tokens=90_000)])
+    assert scaler.decide(waiting, 1.0 + PERIOD_S / 2) is first
+    assert scaler.decide(waiting, 1.0 + PERIOD_S).replicas > 1
+
+
+def test_a_fleet_that_has_changed_is_decided_on_at_once() -> None:
+    scaler = policy(ZERO)
+    assert scaler.decide(seen([]), 100.0).replicas == 0
+    # Serve has started one for a call that found none. It has not reported yet.
+    assert scaler.decide(seen([None], target=1), 100.1).replicas == 1
+
+
+def test_a_replica_that_came_for_a_waiting_call_lives_until_it_is_idle() -> None:
+    scaler, now = policy(ZERO), 1000.0
+    scaler.decide(seen([]), now - 900)
+    scaler.decide(seen([None]), now)
+    assert scaler.decide(seen([IDLE]), now + ZERO.zero_after_s - 1).replicas == 1
+    decision = scaler.decide(seen([IDLE]), now + ZERO.zero_after_s)
+    assert (decision.replicas, decision.reason) == (0, Reason.IDLE)
+
+
+def test_what_runs_keeps_a_replica_alive() -> None:
+    scaler = policy(ZERO)
+    for second in range(0, 1000, 10):
+        assert scaler.decide(seen([ReplicaLoad(running=1)]), float(second)).replicas == 1
+
+
+def test_a_counter_that_goes_on_counting_while_there_is_no_replica_is_no_loss() -> None:
+    """Reports reach the policy through replicas: at zero there are none."""
+    scaler = policy(AutoscalingSettings(min=0, max=8))
+    scaler.decide(seen([IDLE], gateways=[gateway(1, 100.0)]), 0.0)
+    scaler.decide(seen([], target=0), 400.0)
+    decision = scaler.decide(seen([IDLE], gateways=[gateway(400, 130.0)]), 460.0)
+    assert 1 <= decision.replicas < 8
+
+
+def test_serve_wakes_a_fleet_for_a_call_that_waits_and_never_asks_the_policy() -> None:
+    def never(context: AutoscalingContext) -> tuple[int, dict[str, Any]]:
+        raise AssertionError("Serve decides this by itself")
+
+    assert _apply_autoscaling_config(never)(seen([], target=0, ongoing=1.0))[0] == 1
+
+
+def test_serve_adds_no_delay_of_its_own() -> None:
+    wrapped = _apply_autoscaling_config(policy(QUICK))
+    waiting = gateway(1, queued=100, queued_tokens=90_000)
+    context = seen([IDLE], gateways=[waiting], settings=QUICK)
+    assert wrapped(context)[0] >= 3
+
+
+@pytest.mark.parametrize("fewer", [(3, 1), (1, 0)])
+def test_serve_shrinks_as_soon_as_the_policy_says_so(fewer: tuple[int, int]) -> None:
+    before, after = fewer
+    wrapped = _apply_autoscaling_config(lambda context: (after, {}))
+    assert wrapped(seen([IDLE] * before))[0] == after
+
+
+def test_serve_gets_the_bounds_and_the_policy_the_rest() -> None:
+    settings = AutoscalingSettings(min=2, max=4, ttft_objective_s=0.7, itl_objective_s=0.05)
+    config = autoscaling_config(settings)
+    assert (config.min_replicas, config.max_replicas) == (2, 4)
+    rules = config.policy.policy_kwargs
+    assert (rules["min_replicas"], rules["max_replicas"]) == (2, 4)
+    assert (rules["ttft_objective_s"], rules["itl_objective_s"]) == (0.7, 0.05)

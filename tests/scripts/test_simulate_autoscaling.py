@@ -188,3 +188,11 @@ def test_the_report_has_every_policy_in_numbers_and_pictures(
     assert {each["start_s"] for each in content["studies"][0]["comparisons"]} == {10.0, 60.0, 180.0}
     assert (tmp_path / "out" / "simulate_bursts.png").stat().st_size > 10_000
     assert all(policy in capsys.readouterr().out for policy in [*policies][:1])
+
+
+def test_the_policy_hears_of_a_burst_as_late_as_in_a_cluster() -> None:
+    scaler = ByObjective(ScalingRules(max_replicas=8, start_s=5.0), reported_after=2)
+    burst = View(FleetLoad(ready=(ReplicaLoad(),), queued=200, queued_tokens=200_000), 0.0)
+    first, second, third = (scaler.replicas(burst, float(tick)) for tick in range(3))
+    assert (first, second) == (1, 1)
+    assert third > 1

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from serve_app.autoscaling import Autoscaler, Decision, FleetLoad, Reason, ReplicaLoad, ScalingRules
+from serve_app.autoscaling.policy import SETTLED_S
 
 RULES = ScalingRules(
     min_replicas=1,
@@ -293,3 +294,14 @@ def test_without_a_worth_the_objective_is_held_by_as_many_as_it_takes() -> None:
     for second in range(60):
         town.second(arrived=0 if second % 10 else 600, arrived_tokens=0 if second % 10 else 60_000)
     assert town.serving[-1] >= 40  # 60,000 tokens at once, some 1,400 a replica within the objective
+
+
+def test_answers_that_waited_for_the_fleet_of_before_are_not_held_against_the_new_one() -> None:
+    autoscaler = Autoscaler(replace(RULES, min_replicas=2))
+    autoscaler.decide(fleet(1, starting=1), 0.0)
+    for second in range(1, int(SETTLED_S)):
+        decision = autoscaler.decide(fleet(2, first_tokens=30, late_first_tokens=30), float(second))
+    assert decision.serving == 2
+    for second in range(int(SETTLED_S), 3 * int(SETTLED_S)):
+        decision = autoscaler.decide(fleet(2, first_tokens=30, late_first_tokens=30), float(second))
+    assert (decision.serving, decision.reason) == (3, Reason.LATE)
