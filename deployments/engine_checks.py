@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from deployments.cli.model_files import ModelLibrary, SourceError
+from deployments.machine import this_machine
 from serve_app.engines import (
     AdapterFacts,
     check_adapters,
@@ -22,11 +23,14 @@ from serve_app.engines import (
 )
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore
-from serve_app.planning import ModelFiles, Problem
+from serve_app.planning import Device, ModelFiles, Problem
 from serve_app.planning.architecture import Architecture, read_architecture
 from serve_app.planning.checks import check_draft, check_shape
 from serve_app.planning.engine_request import configured, engine_request
-from serve_app.settings import EngineSettings, ModelSettings
+from serve_app.planning.plan import UNKNOWN_CONTEXT
+from serve_app.planning.room import Sizing, check_memory
+from serve_app.planning.weights import loaded
+from serve_app.settings import AutoscalingSettings, ModelSettings
 from serve_app.settings.engine import LoraSettings
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -37,24 +41,35 @@ MAPPING = (
 )
 
 
-def check_engine(model: ModelSettings, store: ModelStore) -> None:
-    """Hold ``model``'s engine settings against the files of its model, draft and adapters.
+def check_engine(model: ModelSettings, store: ModelStore, device: Device | None = None) -> None:
+    """Hold ``model``'s engine settings against the files of its model, draft and adapters, and against the
+    memory of ``device`` where one is given.
 
     Raises:
         SettingsError: one line a problem: setting, value, reason, and what would work.
     """
-    problems = list(_problems(model, store))
+    problems = list(_problems(model, store, device))
     if problems:
         raise SettingsError("\n".join(f"model {model.id!r}: {problem}" for problem in problems))
 
 
-def check_served(model: ModelSettings) -> None:
-    """Refuse what vLLM takes and the gateway does not serve yet.
+def check_on_node(model: ModelSettings, store: ModelStore) -> None:
+    """What :func:`check_engine` says on the engine's own node; an engine on a CPU must find room there.
 
     Raises:
         SettingsError: as :func:`check_engine`.
     """
-    problems = list(_not_served_yet(model.managed_engine))
+    on_cpu = model.managed_engine.accelerator == "cpu"
+    check_engine(model, store, this_machine() if on_cpu else None)
+
+
+def check_served(model: ModelSettings) -> None:
+    """Refuse what vLLM takes and what is not served, here or by vLLM itself.
+
+    Raises:
+        SettingsError: as :func:`check_engine`.
+    """
+    problems = list(_not_served_yet(model))
     if problems:
         raise SettingsError("\n".join(f"model {model.id!r}: {problem}" for problem in problems))
 
@@ -72,24 +87,40 @@ def adapter_problems(where: str, lora: LoraSettings, store: ModelStore) -> Itera
     yield from check_adapters(where, lora, found)
 
 
-def _not_served_yet(engine: EngineSettings) -> Iterator[Problem]:
-    """What vLLM takes, and the gateway does not pass on."""
-    if engine.data_parallel_size > 1:
+def _not_served_yet(model: ModelSettings) -> Iterator[Problem]:
+    """What vLLM takes, and what does not work all the same."""
+    engine = model.managed_engine
+    if engine.disaggregation is not None:
+        yield Problem(
+            "engine.disaggregation",
+            engine.disaggregation.connector,
+            "prefill and decode are not placed apart yet",
+            "leave it out: `max_num_batched_tokens` bounds what a prompt takes from running answers",
+        )
+    if engine.data_parallel_size > 1 and engine.accelerator == "cpu":
         yield Problem(
             "engine.data_parallel_size",
             engine.data_parallel_size,
-            "ranks of one engine are not placed yet",
-            "1, and as many `replicas`",
+            "vLLM 0.29 has no exchange among experts on CPUs",
+            "1, or `accelerator: gpu`",
         )
-    if engine.lora is not None:
-        yield Problem("engine.lora", "…", "requests are not routed to adapters yet", "a model for each")
-    if engine.scheduling_policy == "priority":
+    if engine.pipeline_parallel_size > 1 and engine.accelerator == "cpu" and engine.enforce_eager:
         yield Problem(
-            "engine.scheduling_policy", "priority", "engines are not told a request's priority yet", "fcfs"
+            "engine.pipeline_parallel_size",
+            engine.pipeline_parallel_size,
+            "vLLM 0.29's stages on CPUs fail at their first request in eager mode",
+            "1, and a larger `tensor_parallel_size`",
+        )
+    if engine.data_parallel_size > 1 and isinstance(model.replicas, AutoscalingSettings):
+        yield Problem(
+            "replicas",
+            "autoscaled",
+            "the ranks of an engine start and end together, which the policy does not know of",
+            "a number of engines",
         )
 
 
-def _problems(model: ModelSettings, store: ModelStore) -> Iterator[Problem]:
+def _problems(model: ModelSettings, store: ModelStore, device: Device | None) -> Iterator[Problem]:
     engine = model.managed_engine
     if engine.lora is not None:
         yield from adapter_problems("engine", engine.lora, store)
@@ -102,9 +133,20 @@ def _problems(model: ModelSettings, store: ModelStore) -> Iterator[Problem]:
     if files is None:
         return
     target = read_architecture(configured(files.config, model))
-    yield from check_shape("engine", target, engine_request(model), None)
+    yield from check_shape("engine", target, engine_request(model), device)
     yield from check_data_parallel("engine", engine, target)
     yield from _draft_problems(model, store, files, target)
+    if device is not None and target.is_known:
+        yield from _memory_problems(model, files, target, device)
+
+
+def _memory_problems(
+    model: ModelSettings, files: ModelFiles, target: Architecture, device: Device
+) -> Iterator[Problem]:
+    """Of the model alone: a draft is small beside it, and read elsewhere."""
+    request = engine_request(model)
+    sizing = Sizing(target, loaded(target, files.weights, request), request, device)
+    yield from check_memory("engine", sizing, request.max_model_len or target.context or UNKNOWN_CONTEXT)
 
 
 def _draft_problems(

@@ -1,65 +1,198 @@
 """Requests that an engine answers before it counts as ready.
 
-They cover what a first user would otherwise wait for: tokenizer, chat template, sampling with and
-without a temperature, a short and a longer prompt, a batch, speculation (repeated text), and the HTTP
-path itself.
+They cover what a first user would otherwise wait for: tokenizer, chat template, sampling with and without a
+temperature, both endpoints, the HTTP path itself, and the shapes that traffic will have: prompts up to one
+that is cut into chunks, batches up to what the engine runs at once, speculation, structured output.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+import msgspec
 
 from deployments.listener import SECRET_HEADER
 
 TIMEOUT_S = 300.0
+"""For one request. The first one compiles what the start left out."""
+
 REPEATED = "The quick brown fox jumps over the lazy dog. "
-LONG_PROMPT_REPEATS = 20  # about 200 tokens
-BATCH = 4
+REPEATS = 20  # about 200 tokens
+
+PROMPT_TOKENS = (256, 1024, 4096)
+"""Lengths on the way to the longest prompt of a warm-up."""
+
+LONGEST_SHARE = 0.5
+"""Of the context, where no prompt is longer than a step takes: prompts of full length are rare."""
+
+ANSWER_TOKENS = 4
+REPEATED_ANSWER_TOKENS = 16
+"""Enough for drafts to be made, verified and refused."""
+
+BATCHES = (4, 16, 64)
+"""Requests at once; above these the time of a step grows evenly."""
+
+Clock = Callable[[], float]
+
+logger = logging.getLogger("ray.serve")
 
 
 class WarmUpError(RuntimeError):
-    """The engine did not answer a warm-up request; the message holds its status and error."""
+    """The engine did not answer a warm-up request; the message names its kind, and holds status and error."""
 
 
-async def warm_up(url: str, secret: str, model: str) -> dict[str, float]:
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """What an engine can be sent: tokens of its context, tokens of one step, requests that it runs at once;
+    whether it drafts, and whether answers may have to follow a grammar."""
+
+    context: int
+    batched_tokens: int
+    sequences: int
+    speculates: bool = False
+    structured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A kind of which there are larger and larger ones. ``size`` in tokens or requests."""
+
+    kind: str
+    size: int
+    path: str
+    bodies: list[dict[str, Any]]
+
+
+ERROR_EVENT = b'data: {"error"'
+"""An engine that fails after its first byte says so inside the stream."""
+
+CHAT = "/v1/chat/completions"
+COMPLETIONS = "/v1/completions"
+
+
+async def warm_up(
+    url: str, secret: str, model: str, shapes: Shapes, *, budget_s: float, clock: Clock = time.monotonic
+) -> dict[str, float]:
     """Send the warm-up requests to a listener; returns how many seconds each kind took.
 
+    Larger prompts and batches are left out when the time of the next smaller one says that they would not end
+    within ``budget_s`` of the beginning. The rest is always sent.
+
     Raises:
-        WarmUpError: an answer was no 200.
+        WarmUpError: an answer was no 200, or did not come.
     """
-    took: dict[str, float] = {}
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     async with aiohttp.ClientSession(url, headers={SECRET_HEADER: secret}, timeout=timeout) as session:
-        for kind, bodies in _requests(model).items():
-            started = time.monotonic()
-            await asyncio.gather(*(_post(session, body) for body in bodies))
-            took[kind] = time.monotonic() - started
-    return took
+        run = _Run(session, clock, budget_s)
+        for kind, body in _always(model, shapes):
+            await run.send(kind, CHAT, [body])
+        tokens = await run.tokens(model, REPEATED * REPEATS)
+        await run.climb([_prompt(model, tokens, length) for length in prompt_lengths(shapes)])
+        await run.climb([_batch(model, size) for size in batch_sizes(shapes)])
+    return run.took
 
 
-def _requests(model: str) -> dict[str, list[dict[str, Any]]]:
-    """By kind; the requests of one kind are sent together."""
-    long_text = REPEATED * LONG_PROMPT_REPEATS
-    return {
-        "first request": [_chat(model, "Hello")],
-        "long prompt": [_chat(model, f"Repeat: {long_text}", max_tokens=16)],
-        "sampling": [_chat(model, "Hello again", temperature=0.7)],
-        "whole answer": [_chat(model, "Say yes.", stream=False)],
-        "batch": [_chat(model, f"Count to {number}.") for number in range(2, 2 + BATCH)],
-    }
+def prompt_lengths(shapes: Shapes) -> list[int]:
+    """Tokens of each prompt, ascending. The longest is more than a step takes, so that it goes in by chunks,
+    where the context allows that."""
+    room = shapes.context - ANSWER_TOKENS
+    chunked = shapes.batched_tokens + shapes.batched_tokens // 4
+    longest = chunked if chunked <= room else int(room * LONGEST_SHARE)
+    lengths = [length for length in PROMPT_TOKENS if length < longest]
+    return [*lengths, longest] if longest > 0 else lengths
+
+
+def batch_sizes(shapes: Shapes) -> list[int]:
+    """Requests of each batch, ascending."""
+    most = min(shapes.sequences, BATCHES[-1])
+    return [*(size for size in BATCHES if size < most), most] if most > 1 else []
+
+
+class _Run:
+    """One warm-up: its connection, its time, and what it found."""
+
+    def __init__(self, session: aiohttp.ClientSession, clock: Clock, budget_s: float) -> None:
+        self.took: dict[str, float] = {}
+        self._session = session
+        self._clock = clock
+        self._ends_at = clock() + budget_s
+
+    async def send(self, kind: str, path: str, bodies: Sequence[dict[str, Any]]) -> None:
+        """All at once. Raises: WarmUpError."""
+        started = self._clock()
+        await asyncio.gather(*(self._post(kind, path, body) for body in bodies))
+        self.took[kind] = self._clock() - started
+
+    async def tokens(self, model: str, text: str) -> list[int]:
+        """The engine's own tokens of ``text``. Raises: WarmUpError."""
+        answer = await self._post("tokenize", "/tokenize", {"model": model, "prompt": text})
+        return list(msgspec.json.decode(answer)["tokens"])
+
+    async def climb(self, rungs: Sequence[Rung]) -> None:
+        """From the smallest on, as long as the next one is expected to end in time. Raises: WarmUpError."""
+        seconds_each = 0.0
+        for rung in rungs:
+            if self._clock() + seconds_each * rung.size > self._ends_at:
+                logger.info("warm-up: %s left out, the time is up (engine.warm_up_budget_s)", rung.kind)
+                return
+            await self.send(rung.kind, rung.path, rung.bodies)
+            seconds_each = self.took[rung.kind] / rung.size
+
+    async def _post(self, kind: str, path: str, body: dict[str, Any]) -> bytes:
+        try:
+            async with self._session.post(path, json=body) as response:
+                answer = await response.read()
+        except TimeoutError as error:
+            raise WarmUpError(f"warm-up ({kind}): no answer within {TIMEOUT_S:.0f} s") from error
+        except aiohttp.ClientError as error:
+            raise WarmUpError(f"warm-up ({kind}): {type(error).__name__}: {error}") from error
+        if response.status != 200 or ERROR_EVENT in answer:
+            said = answer[answer.find(ERROR_EVENT) if response.status == 200 else 0 :][:500]
+            raise WarmUpError(
+                f"warm-up ({kind}): answered {response.status}: {said.decode(errors='replace')}"
+            )
+        return answer
+
+
+def _always(model: str, shapes: Shapes) -> list[tuple[str, dict[str, Any]]]:
+    """What is sent whatever it takes, one after the other."""
+    kinds = [
+        ("first request", _chat(model, "Hello")),
+        ("sampling", _chat(model, "Hello again", temperature=0.7, top_p=0.9, top_k=20)),
+        ("whole answer", _chat(model, "Say yes.", stream=False)),
+    ]
+    if shapes.speculates:
+        repeated = f"Repeat: {REPEATED * 4}"
+        kinds.append(("speculation", _chat(model, repeated, max_tokens=REPEATED_ANSWER_TOKENS)))
+    if shapes.structured:
+        schema = {"type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"]}
+        shape = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+        kinds.append(("structured output", _chat(model, "Say yes as JSON.", response_format=shape)))
+    return kinds
+
+
+def _prompt(model: str, tokens: Sequence[int], length: int) -> Rung:
+    """One prompt of exactly ``length`` tokens. It begins at a place of its own: no prompt before it is its
+    prefix."""
+    start = length % len(tokens)
+    repeated = [*tokens[start:], *tokens[:start]] * (length // len(tokens) + 1)
+    body = {"model": model, "prompt": repeated[:length], "max_tokens": ANSWER_TOKENS}
+    return Rung(
+        f"prompt of {length} tokens", length, COMPLETIONS, [body | {"temperature": 0, "stream": True}]
+    )
+
+
+def _batch(model: str, size: int) -> Rung:
+    texts = [f"Count from {number} to {number + size}." for number in range(size)]
+    return Rung(f"batch of {size}", size, CHAT, [_chat(model, text) for text in texts])
 
 
 def _chat(model: str, text: str, **fields: Any) -> dict[str, Any]:
     body = {"model": model, "messages": [{"role": "user", "content": text}]}
-    return body | {"max_tokens": 4, "temperature": 0, "stream": True} | fields
-
-
-async def _post(session: aiohttp.ClientSession, body: dict[str, Any]) -> None:
-    async with session.post("/v1/chat/completions", json=body) as response:
-        text = await response.text()
-        if response.status != 200:
-            raise WarmUpError(f"warm-up request answered {response.status}: {text[:500]}")
+    return body | {"max_tokens": ANSWER_TOKENS, "temperature": 0, "stream": True} | fields

@@ -279,6 +279,8 @@ def ray_environment(base: Mapping[str, str], folder: StartFolder, config: ServeC
         "TMPDIR": str(folder.temp),
         # Ray would wait for Serve to move replicas to another node; Serve is shut down by then.
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
+        # Nothing joins this cluster: what has no room now never has.
+        "PROMPTLY_FIXED_CLUSTER": "1",
     }
 
 

@@ -16,6 +16,7 @@ REQUEST_TIMEOUT_S = 2.0  # also how long a Ctrl-C may wait for an answer
 VERSION = "/api/version"
 APPLICATIONS = "/api/serve/applications/"
 FAILED = frozenset({"DEPLOY_FAILED", "UNHEALTHY"})
+ENGINE_START_ERROR = "EngineStartError"  # its text is made for people; the traceback before it is not
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # Ray paints the names of tasks in tracebacks
 
 
@@ -39,7 +40,12 @@ class Deployment:
         lines = [line.strip() for line in self.message.splitlines() if line.strip()]
         if not lines:
             return ""
-        return lines[-1] if "Error" in self.message else lines[0]
+        return lines[-1].rpartition(f"{ENGINE_START_ERROR}: ")[2] if "Error" in self.message else lines[0]
+
+    @property
+    def failure(self) -> str:
+        """The whole message, or the one line of an engine that says itself why it does not start."""
+        return self.gist if ENGINE_START_ERROR in self.message else self.message
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class Application:
     def failure(self) -> str:
         """What Serve says about the application, and about each deployment that brought it down."""
         failed = [deployment for deployment in self.deployments if deployment.status in FAILED]
-        details = [f"{deployment.name}: {deployment.message}" for deployment in failed]
+        details = [f"{deployment.name}: {deployment.failure}" for deployment in failed]
         text = "\n".join([f"{self.name}: {self.status}: {self.message}", *details])
         return COLOURS.sub("", text).rstrip()
 

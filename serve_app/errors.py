@@ -19,7 +19,7 @@
     ├── UpstreamTimeout        504  the engine did not begin in time
     └── DeadlineExceeded       504
 
-``SettingsError`` is raised at start-up and never answers a request.
+``SettingsError`` and ``EngineStartError`` are raised at start-up and never answer a request.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ import msgspec
 
 class SettingsError(ValueError):
     """A settings file cannot be used; the message names file, key, value and expectation."""
+
+
+class EngineStartError(RuntimeError):
+    """An engine cannot start; one line that names the model, the setting and a value that would work."""
 
 
 class PromptlyError(Exception):

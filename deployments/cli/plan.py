@@ -24,6 +24,7 @@ from pathlib import Path
 from deployments.cli.model_files import ModelLibrary, SourceError
 from deployments.cli.overrides import overridden
 from deployments.cli.trace_file import TraceError, read_trace
+from deployments.machine import this_machine
 from serve_app.engines import check_data_parallel, check_depth, same_vocabulary
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore, default_cache_dir
@@ -44,10 +45,6 @@ from serve_app.planning import (
     report,
 )
 from serve_app.settings import ModelSettings, Settings, load_file
-
-GIB = 2**30
-CORE_TFLOPS = 0.08
-"""One AVX2 core at 2.5 GHz: two FMA units of 8 float32 lanes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +186,7 @@ def _device(model: ModelSettings, hardware: Hardware) -> Device | None:
     known."""
     engine = model.managed_engine
     if engine.accelerator == "cpu":
-        device = _this_machine()
+        device = this_machine()
     else:
         name = hardware.name or engine.accelerator_type
         device = None if name is None else find_device(name)
@@ -198,14 +195,6 @@ def _device(model: ModelSettings, hardware: Hardware) -> Device | None:
     if device is not None and hardware.memory_gib is not None:
         return replace(device, memory_gib=hardware.memory_gib)
     return device
-
-
-def _this_machine() -> Device | None:
-    """The table's CPU with the memory and the cores of this machine."""
-    cpu = find_device("cpu")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
-    tflops = CORE_TFLOPS * len(os.sched_getaffinity(0))
-    return None if cpu is None else replace(cpu, memory_gib=memory, tflops=tflops)
 
 
 def _demand(options: argparse.Namespace) -> Demand:

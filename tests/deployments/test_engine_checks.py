@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from deployments.engine_checks import check_engine, check_served
+from deployments.engine_checks import check_engine, check_on_node, check_served
+from deployments.machine import GIB, this_machine
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore
-from serve_app.settings import EngineSettings, ModelSettings
+from serve_app.settings import AutoscalingSettings, EngineSettings, ModelSettings
 
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
@@ -218,15 +219,64 @@ def test_weights_in_one_file_are_left_to_the_engine(store: ModelStore, tmp_path:
     check_engine(model(str(path)), store)
 
 
-@pytest.mark.parametrize(
-    ("engine", "setting"),
-    [
-        ({"data_parallel_size": 2}, "engine.data_parallel_size"),
-        ({"lora": {"adapters": {"a": "owner/a"}}}, "engine.lora"),
-        ({"scheduling_policy": "priority"}, "engine.scheduling_policy"),
-    ],
-)
-def test_what_the_gateway_does_not_serve_yet_is_refused(engine: dict[str, Any], setting: str) -> None:
-    with pytest.raises(SettingsError, match=setting):
-        check_served(model(**engine))
+def test_a_cpu_engine_must_find_room_on_its_node(store: ModelStore) -> None:
+    machine = this_machine()
+    assert machine is not None
+    settings = model(accelerator="cpu", cpu_kv_cache_gib=int(machine.memory_gib) + 1)
+    check_engine(settings, store)  # some other node may have the room
+    with pytest.raises(SettingsError) as caught:
+        check_on_node(settings, store)
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith(f"model 'm': engine.cpu_kv_cache_gib = {int(machine.memory_gib) + 1}: ")
+    works = int(line.rpartition("use at most ")[2].removesuffix(" GiB"))
+    check_on_node(model(accelerator="cpu", cpu_kv_cache_gib=works), store)
+
+
+def test_a_cache_that_holds_no_request_of_full_length_names_the_length_that_fits(store: ModelStore) -> None:
+    write(store.folder("owner/long"), LLAMA | {"max_position_embeddings": 4_000_000})
+    settings = model("owner/long", accelerator="cpu", cpu_kv_cache_gib=1)
+    with pytest.raises(
+        SettingsError, match=r"engine\.max_model_len = None: .*; use at most \d+, or a larger"
+    ):
+        check_on_node(settings, store)
+
+
+def test_the_memory_of_this_machine_is_known() -> None:
+    machine = this_machine()
+    assert machine is not None
+    assert 0.5 < machine.memory_gib < 2**40 / GIB
+
+
+def test_prefill_and_decode_on_replicas_of_their_own_are_not_served_yet() -> None:
+    apart = {"prefill_replicas": 1, "decode_replicas": 2}
+    with pytest.raises(SettingsError, match=r"^model 'm': engine\.disaggregation = 'nixl': .*; leave it out"):
+        check_served(model(disaggregation=apart))
     check_served(model())
+
+
+def test_data_parallel_ranks_need_gpus() -> None:
+    with pytest.raises(SettingsError, match=r"engine\.data_parallel_size = 2: .*; 1, or `accelerator: gpu`"):
+        check_served(model(accelerator="cpu", data_parallel_size=2))
+
+
+def test_pipeline_stages_on_a_cpu_are_refused_where_vllm_fails() -> None:
+    stages = {"accelerator": "cpu", "pipeline_parallel_size": 2}
+    with pytest.raises(SettingsError, match=r"pipeline_parallel_size = 2: .*; 1, and a larger `tensor_par"):
+        check_served(model(**stages, enforce_eager=True))
+    check_served(model(**stages))
+    check_served(model(pipeline_parallel_size=2, enforce_eager=True))
+
+
+def test_data_parallel_engines_are_served_but_not_autoscaled() -> None:
+    ranks = EngineSettings(data_parallel_size=2)
+    check_served(ModelSettings(id="m", source="owner/moe", engine=ranks, replicas=3))
+    scaled = ModelSettings(id="m", source="owner/moe", engine=ranks, replicas=AutoscalingSettings(max=3))
+    with pytest.raises(SettingsError, match=r"replicas = 'autoscaled': .*; a number of engines"):
+        check_served(scaled)
+
+
+@pytest.mark.parametrize(
+    "engine", [{"lora": {"adapters": {"a": "owner/a"}}}, {"scheduling_policy": "priority"}]
+)
+def test_what_the_gateway_serves_passes(engine: dict[str, Any]) -> None:
+    check_served(model(**engine))

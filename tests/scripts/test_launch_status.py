@@ -153,6 +153,9 @@ def test_the_gist_of_a_message_is_what_happened() -> None:
     assert (
         gist("Failed to start 1 times.\n  File x\nValueError: no such model\n") == "ValueError: no such model"
     )
+    assert gist("  raise x\nray.EngineStartError: Engine(pid=1): EngineStartError: too little memory\n") == (
+        "too little memory"
+    )
     assert gist("More than 30 s to start.\nThis may be a slow __init__.") == "More than 30 s to start."
 
 

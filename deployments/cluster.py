@@ -1,0 +1,48 @@
+"""What an application's builder asks of the cluster that it runs in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import ray
+
+from serve_app.engines.placement import check_placement
+from serve_app.errors import SettingsError
+from serve_app.settings import Settings
+
+FIXED = "PROMPTLY_FIXED_CLUSTER"
+"""Set to 1 in the environment of Ray's nodes: no autoscaler will add some."""
+
+logger = logging.getLogger("ray.serve")
+
+
+def check_room(settings: Settings, environment: Mapping[str, str], *, source: str) -> None:
+    """Say which replicas find no room in the cluster; outside Ray nothing is known of one.
+
+    Raises:
+        SettingsError: they do not, and the cluster does not grow. One line a model: the setting and a value
+            that would work.
+    """
+    problems = room_problems(settings)
+    if problems and environment.get(FIXED) == "1":
+        raise SettingsError("\n".join(f"{source}: {problem}" for problem in problems))
+    for problem in problems:
+        logger.warning("replicas wait until the cluster has room: %s", problem)
+
+
+def room_problems(settings: Settings) -> list[str]:
+    """One line for each model whose replicas find no room in the cluster as it is now."""
+    if not ray.is_initialized():
+        return []
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    return [str(problem) for problem in check_placement(settings, resources)]
+
+
+def is_one_node() -> bool:
+    """This process's node is the whole cluster: what is checked here holds for every replica."""
+    if not ray.is_initialized():
+        return False
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return len([node for node in nodes if node["Alive"]]) == 1

@@ -1,0 +1,31 @@
+"""The machine that this process runs on, as a device of a plan."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from serve_app.planning import Device, find_device
+
+GIB = 2**30
+CORE_TFLOPS = 0.08
+"""One AVX2 core at 2.5 GHz: two FMA units of 8 float32 lanes."""
+
+CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
+"""Bytes, or ``max``; only in a container (control groups, version 2)."""
+
+
+def this_machine() -> Device | None:
+    """The table's CPU with the memory and the cores of this machine, or of this container."""
+    cpu = find_device("cpu")
+    tflops = CORE_TFLOPS * len(os.sched_getaffinity(0))
+    return None if cpu is None else replace(cpu, memory_gib=_memory_bytes() / GIB, tflops=tflops)
+
+
+def _memory_bytes() -> int:
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):
+        return min(physical, int(CONTAINER_LIMIT.read_text(encoding="ascii")))
+    return physical

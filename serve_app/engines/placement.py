@@ -1,0 +1,90 @@
+"""Whether a cluster has room for the replicas that are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from serve_app.planning.problems import Problem
+from serve_app.settings import AutoscalingSettings, EngineSettings, ModelSettings, Settings
+
+CPU, GPU = "CPU", "GPU"
+PLENTY = 1 << 20
+"""Replicas that take nothing always find room."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The replicas of a model; ``each`` is what one takes, by Ray's resource names."""
+
+    setting: str
+    replicas: int
+    each: Mapping[str, float]
+
+
+def check_placement(settings: Settings, resources: Mapping[str, float]) -> Iterator[Problem]:
+    """``resources``: what the whole cluster has, by Ray's names. Of an autoscaled model ``replicas.min`` must
+    find room; how the nodes divide the resources is not looked at."""
+    left = dict(resources)
+    for name, amount in _around_engines(settings).items():
+        left[name] = left.get(name, 0.0) - amount
+    for wanted in _wanted(settings):
+        room = _room(wanted.each, left)
+        if wanted.replicas > room:
+            yield _too_many(wanted, resources, left, room)
+        for name, amount in wanted.each.items():
+            left[name] = left.get(name, 0.0) - amount * min(wanted.replicas, room)
+
+
+def resources_of(engine: EngineSettings) -> dict[str, float]:
+    """What one replica takes: its devices, and beside them CPUs for each data-parallel rank itself."""
+    ranks, devices = engine.data_parallel_size, engine.num_devices
+    if engine.accelerator == "cpu":
+        return {CPU: ranks * (engine.num_cpus + devices)}
+    return {GPU: float(ranks * devices), CPU: ranks * engine.num_cpus}
+
+
+def _wanted(settings: Settings) -> Iterator[_Wanted]:
+    for index, model in enumerate(settings.models):
+        if model.engine is not None:
+            yield _replicas(f"models[{index}]", model, resources_of(model.engine))
+
+
+def _replicas(where: str, model: ModelSettings, each: Mapping[str, float]) -> _Wanted:
+    if isinstance(model.replicas, AutoscalingSettings):
+        return _Wanted(f"{where}.replicas.min", model.replicas.min, each)
+    return _Wanted(f"{where}.replicas", model.replicas, each)
+
+
+def _around_engines(settings: Settings) -> dict[str, float]:
+    """Gateways, embedders and the cache."""
+    taken = {CPU: settings.gateway.replicas * settings.gateway.num_cpus, GPU: 0.0}
+    if settings.embedder is not None:
+        taken[CPU] += settings.embedder.replicas * settings.embedder.num_cpus
+        taken[GPU] += settings.embedder.replicas if settings.embedder.device == "cuda" else 0
+    if settings.cache is not None:
+        taken[CPU] += settings.cache.num_cpus
+    return taken
+
+
+def _room(each: Mapping[str, float], left: Mapping[str, float]) -> int:
+    """Replicas that find room. A little is added because shares of a CPU do not add up exactly."""
+    rooms = [int((left.get(name, 0.0) + 1e-6) // amount) for name, amount in each.items() if amount > 0]
+    return max(min(rooms, default=PLENTY), 0)
+
+
+def _too_many(
+    wanted: _Wanted, resources: Mapping[str, float], left: Mapping[str, float], room: int
+) -> Problem:
+    name = min(
+        (name for name, amount in wanted.each.items() if amount > 0),
+        key=lambda name: left.get(name, 0.0) / wanted.each[name],
+    )
+    reason = (
+        f"each takes {wanted.each[name]:g} {name}, and of the cluster's {resources.get(name, 0.0):g} {name} "
+        f"{max(left.get(name, 0.0), 0.0):g} are left for them"
+    )
+    more = f"add nodes with {wanted.each[name] * wanted.replicas - max(left.get(name, 0.0), 0.0):g} {name}"
+    return Problem(
+        wanted.setting, wanted.replicas, reason, f"use at most {room}, or {more}" if room else more
+    )

@@ -1,0 +1,57 @@
+"""Replicas for which a cluster has no room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from serve_app.engines.placement import check_placement
+from serve_app.settings import Settings, parse_args
+
+CPU_MODEL: dict[str, Any] = {"id": "a", "source": "s", "engine": {"accelerator": "cpu", "num_cpus": 1}}
+GPU_MODEL: dict[str, Any] = {"id": "b", "source": "s", "engine": {"num_cpus": 0, "tensor_parallel_size": 2}}
+GATEWAY = {"gateway": {"num_cpus": 0.5, "replicas": 2}}
+
+
+def settings(*models: dict[str, Any]) -> Settings:
+    return parse_args({"models": list(models), **GATEWAY}, source="test")
+
+
+def lines(resources: dict[str, float], *models: dict[str, Any]) -> list[str]:
+    return [str(problem) for problem in check_placement(settings(*models), resources)]
+
+
+def test_what_fits_is_not_named() -> None:
+    assert lines({"CPU": 5.0, "GPU": 4.0}, CPU_MODEL | {"replicas": 2}, GPU_MODEL | {"replicas": 2}) == []
+
+
+def test_too_many_replicas_name_the_setting_and_how_many_would_fit() -> None:
+    (line,) = lines({"CPU": 8.0}, CPU_MODEL | {"replicas": 5})
+    assert line == (
+        "models[0].replicas = 5: each takes 2 CPU, and of the cluster's 8 CPU 7 are left for them; "
+        "use at most 3, or add nodes with 3 CPU"
+    )
+
+
+def test_where_not_one_fits_only_nodes_help() -> None:
+    (line,) = lines({"CPU": 8.0}, GPU_MODEL)
+    assert line.endswith("of the cluster's 0 GPU 0 are left for them; add nodes with 2 GPU")
+
+
+def test_earlier_models_take_their_room_first() -> None:
+    (line,) = lines({"CPU": 2.0, "GPU": 4.0}, GPU_MODEL, GPU_MODEL | {"id": "c", "replicas": 2})
+    assert line.startswith("models[1].replicas = 2: ")
+    assert "use at most 1" in line
+
+
+@pytest.mark.parametrize(("least", "problems"), [(0, 0), (1, 0), (4, 1)])
+def test_of_an_autoscaled_model_the_least_number_must_fit(least: int, problems: int) -> None:
+    found = lines({"CPU": 5.0}, CPU_MODEL | {"replicas": {"min": least, "max": 100}})
+    assert len(found) == problems
+    assert all(line.startswith("models[0].replicas.min = 4") for line in found)
+
+
+def test_models_without_replicas_take_nothing() -> None:
+    upstream = {"name": "u", "url": "http://127.0.0.1:1/v1"}
+    assert lines({"CPU": 1.0}, {"id": "x", "upstreams": [upstream]}) == []
