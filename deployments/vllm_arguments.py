@@ -21,12 +21,13 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnno
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore
 from serve_app.settings import EngineSettings, ModelSettings, SpeculationSettings
-from serve_app.settings.engine import DepthStep, LoraSettings
+from serve_app.settings.engine import DEPTH_CAN_CHANGE, READS_THE_TEXT, DepthStep, LoraSettings
 
 MOST_REQUESTS = 1 << 20
 """Above any ``max_num_seqs``: the end of the last range of a depth schedule."""
 
 SUFFIX_PACKAGE = "arctic_inference"
+GUARDED_SCHEDULER = "deployments.guarded_scheduler.guarded_scheduler"
 NOT_CHECKABLE = (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError, NameError)
 """Types of vLLM that pydantic cannot make a check of, such as a class of its own."""
 
@@ -56,6 +57,7 @@ def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
         "performance_mode": engine.performance_mode,
         "enable_sleep_mode": engine.enable_sleep_mode or None,
         "speculative_config": speculative_config(engine.speculation, store),
+        "scheduler_cls": GUARDED_SCHEDULER if _is_guarded(engine) else None,
     }
     given = {name: value for name, value in named.items() if value is not None}
     return _with_parts(given | _offload(engine) | _lora(engine.lora, store) | engine.options, engine)
@@ -76,7 +78,18 @@ def speculative_config(settings: SpeculationSettings | None, store: ModelStore) 
     }
     if settings.depth_by_load is not None:
         values["num_speculative_tokens_per_batch_size"] = depth_schedule(settings.depth_by_load)
+    elif settings.guard and settings.method in DEPTH_CAN_CHANGE - READS_THE_TEXT:
+        # With a schedule, if only of one depth, vLLM takes CUDA graphs that fit a depth which changes.
+        same = DepthStep(requests=1, tokens=settings.num_speculative_tokens)
+        values["num_speculative_tokens_per_batch_size"] = depth_schedule([same])
     return {name: value for name, value in values.items() if value is not None} | (settings.options or {})
+
+
+def _is_guarded(engine: EngineSettings) -> bool:
+    """Whether speculation is turned down when it does not pay. Data-parallel ranks that chose different
+    depths would wait for each other for ever."""
+    speculation = engine.speculation
+    return speculation is not None and speculation.guard and engine.data_parallel_size == 1
 
 
 def depth_schedule(steps: Sequence[DepthStep]) -> list[list[int]]:

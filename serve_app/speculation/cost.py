@@ -17,6 +17,11 @@ LEAST_SPREAD = 0.1
 second step, has 0.25."""
 
 
+OUTLIER = 3.0
+"""A step that took so many times the mean (of as many tokens, at the most that they can cost) waited for
+something else, and counts as one that took no longer."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepCost:
     """The cost of a step in units of a plain decode step of the same batch.
@@ -50,6 +55,9 @@ class StepTimes:
 
     def observe(self, tokens: int, seconds: float) -> None:
         """A step that only decoded: ``tokens`` are those computed, drafts among them."""
+        if self._weight >= ENOUGH_STEPS:
+            longer = max(1.0, tokens * self._weight / self._tokens)
+            seconds = min(seconds, OUTLIER * longer * self._seconds / self._weight)
         self._weight = FADE * self._weight + 1.0
         self._tokens = FADE * self._tokens + tokens
         self._seconds = FADE * self._seconds + seconds

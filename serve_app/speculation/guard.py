@@ -7,6 +7,7 @@ At depth 0 nothing is measured: the guard tries depth 1 for a window, after paus
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,8 @@ from serve_app.speculation.cost import StepCost
 from serve_app.speculation.speed_up import acceptance_rate, speed_up
 
 TRY_DEPTH = 1
+SURPRISE = 1.5
+"""Three standard errors of a share of n drafts, times the root of n; a share of one half has the widest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +114,7 @@ def decide(policy: GuardPolicy, state: GuardState, window: Sample, cost: StepCos
     """The state for the next window, from the one that ended. ``cost`` is the engine's at present."""
     if state.depth == 0:
         return _while_off(policy, state, window, cost)
-    enough = state.evidence.drafts >= policy.enough_drafts
-    evidence = (state.evidence.faded(policy.memory) if enough else state.evidence) + window
+    evidence = _evidence(policy, state.evidence, window)
     if evidence.drafts < policy.enough_drafts:
         return replace(state, evidence=evidence, reason="too few drafts to judge")
     gains = _gains(policy, evidence, window.batch, cost)
@@ -132,6 +134,17 @@ def decide(policy: GuardPolicy, state: GuardState, window: Sample, cost: StepCos
         speed_up=gains[depth],
         reason=_reason(evidence, window.batch, depth, gains[depth]),
     )
+
+
+def _evidence(policy: GuardPolicy, before: Sample, window: Sample) -> Sample:
+    """What is known of the text: older windows fade, and are forgotten where the newest does not fit them."""
+    if before.drafts < policy.enough_drafts:
+        return before + window
+    if window.drafts >= policy.enough_drafts:
+        surprise = abs(window.acceptance - before.acceptance) * math.sqrt(window.drafts)
+        if surprise > SURPRISE:
+            return window
+    return before.faded(policy.memory) + window
 
 
 def _while_off(policy: GuardPolicy, state: GuardState, window: Sample, cost: StepCost) -> GuardState:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from deployments.vllm_arguments import (
+    GUARDED_SCHEDULER,
     check_arguments,
     check_config,
     depth_schedule,
@@ -265,3 +266,27 @@ def test_vllms_own_words_are_passed_on(engine: dict[str, Any], expected: str) ->
 
 def test_what_another_node_will_run_is_not_built_here(store: ModelStore) -> None:
     check_config(ModelSettings(id="m", source="owner/m", engine=EngineSettings(max_model_len=10**9)), store)
+
+
+def test_speculation_is_guarded_unless_something_else_is_asked_for(store: ModelStore) -> None:
+    def scheduler(**engine: Any) -> Any:
+        return engine_arguments(model(**engine), store).get("scheduler_cls")
+
+    assert scheduler(speculation=NGRAM) == GUARDED_SCHEDULER
+    assert scheduler() is None
+    assert scheduler(speculation=NGRAM | {"guard": False}) is None
+    assert scheduler(speculation=NGRAM, data_parallel_size=2) is None
+    assert scheduler(speculation=NGRAM, options={"scheduler_cls": "mine.Scheduler"}) == "mine.Scheduler"
+
+
+@pytest.mark.parametrize(
+    ("method", "guard", "schedule"),
+    [("ngram", True, None), ("draft_model", False, None), ("draft_model", True, [4])],
+)
+def test_vllm_is_told_that_the_depth_of_a_guarded_draft_model_changes(
+    store: ModelStore, method: Any, guard: bool, schedule: list[int] | None
+) -> None:
+    source = None if method == "ngram" else "owner/draft"
+    settings = SpeculationSettings(method=method, num_speculative_tokens=4, model=source, guard=guard)
+    found = (speculative_config(settings, store) or {}).get("num_speculative_tokens_per_batch_size")
+    assert (found and [depth for _, _, depth in found]) == schedule

@@ -50,6 +50,15 @@ def test_a_knee_that_moved_is_found_again() -> None:
     assert times.knee_tokens == pytest.approx(4, rel=0.05)
 
 
+def test_steps_that_waited_for_something_else_hardly_move_the_knee() -> None:
+    choose = random.Random(2)
+    times = StepTimes()
+    for number in range(600):
+        tokens = choose.randint(1, 5)
+        times.observe(tokens, 0.02 * (1 + tokens / 8) + (1.0 if number % 50 == 49 else 0.0))
+    assert times.knee_tokens == pytest.approx(8, rel=0.5)
+
+
 @pytest.mark.parametrize("tokens", [[], [5] * 200, [1, 8]])
 def test_steps_that_are_few_or_alike_tell_nothing(tokens: list[int]) -> None:
     times = StepTimes()

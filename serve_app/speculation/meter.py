@@ -1,0 +1,92 @@
+"""What speculation gave an engine, counted outside of it: for operators, not for the guard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from serve_app.speculation.cost import StepCost, StepTimes
+from serve_app.speculation.guard import Sample
+
+MEMORY = 0.998
+"""Weight that a step keeps with each newer one: about five hundred steps are remembered."""
+
+DEPTH_STEPS = 32
+"""The depth shown is that of the newest one to two times as many steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationReport:
+    """Counters since the engine's start; everything else is of its newest steps.
+
+    ``acceptance_rate``: accepted over drafted tokens. ``mean_accepted_length``: tokens that a draft gave,
+    with the one that is the target's own (both as vLLM counts them). ``depth``: the longest draft; 0: none.
+    ``speed_up``: estimated, over no speculation; ``None`` while the durations of steps do not tell.
+    """
+
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+    acceptance_rate: float = 0.0
+    mean_accepted_length: float = 1.0
+    depth: int = 0
+    speed_up: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepCounts:
+    """One step of the engine, as its statistics tell it.
+
+    ``decoding``: requests that decoded; ``prefilled``: those whose prompt ended in it. ``drafts``,
+    ``drafted`` and ``accepted`` as in :class:`Sample`, ``longest`` the longest draft. ``goes_on``: the engine
+    has work left, so that the next step begins at once.
+    """
+
+    decoding: int
+    prefilled: int = 0
+    drafts: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    longest: int = 0
+    goes_on: bool = False
+
+
+@dataclass(slots=True)
+class SpeculationMeter:
+    """Adds up steps; ``now`` is any clock in seconds."""
+
+    _draft_tokens: int = 0
+    _accepted_tokens: int = 0
+    _recent: Sample = field(default_factory=Sample)
+    _times: StepTimes = field(default_factory=StepTimes)
+    _began: float | None = None
+    _steps: int = 0
+    _longest: int = 0
+    _longest_before: int = 0
+
+    def observe(self, step: StepCounts, now: float) -> None:
+        """A step ended at ``now``."""
+        self._draft_tokens += step.drafted
+        self._accepted_tokens += step.accepted
+        if step.decoding:
+            sample = Sample(1.0, step.decoding, step.drafts, step.drafted, step.accepted)
+            self._recent = self._recent.faded(MEMORY) + sample
+            self._note_depth(step.longest)
+        if self._began is not None and step.decoding and not step.prefilled:
+            self._times.observe(step.decoding + step.drafted, now - self._began)
+        self._began = now if step.goes_on else None
+
+    def report(self) -> SpeculationReport:
+        recent, knee = self._recent, self._times.knee_tokens
+        return SpeculationReport(
+            draft_tokens=self._draft_tokens,
+            accepted_tokens=self._accepted_tokens,
+            acceptance_rate=recent.accepted / recent.drafted if recent.drafted else 0.0,
+            mean_accepted_length=1.0 + (recent.accepted / recent.drafts if recent.drafts else 0.0),
+            depth=max(self._longest, self._longest_before),
+            speed_up=None if knee is None else recent.speed_up(StepCost(knee_tokens=knee)),
+        )
+
+    def _note_depth(self, longest: int) -> None:
+        self._steps += 1
+        self._longest = max(self._longest, longest)
+        if self._steps % DEPTH_STEPS == 0:
+            self._longest_before, self._longest = self._longest, 0

@@ -1,0 +1,154 @@
+"""The guard inside vLLM's own scheduler: real schedulers, and a model whose drafts hold with a fixed chance.
+
+Time is the model's: a step takes 1 + tokens / KNEE.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.speculating import TINY_LLAMA
+from vllm.engine.arg_utils import EngineArgs
+from vllm.sampling_params import SamplingParams
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
+from vllm.v1.request import Request
+from vllm.v1.structured_output import StructuredOutputManager
+
+from deployments.guarded_scheduler import GuardedAsyncScheduler, guarded_scheduler
+from deployments.vllm_arguments import GUARDED_SCHEDULER
+
+DEPTH, KNEE, BLOCK, BLOCKS, ENOUGH_TOKENS = 4, 8.0, 128, 2000, 8000
+
+
+def configuration(folder: Path, method: str, **speculation: Any) -> Any:
+    (folder / "config.json").write_text(json.dumps(TINY_LLAMA | {"max_position_embeddings": 8192}))
+    made = EngineArgs(
+        model=str(folder),
+        skip_tokenizer_init=True,
+        max_num_seqs=8,
+        enforce_eager=True,
+        enable_prefix_caching=False,
+        scheduler_cls=GUARDED_SCHEDULER,
+        speculative_config={
+            "method": "ngram",
+            "num_speculative_tokens": DEPTH,
+            "prompt_lookup_max": 4,
+            **speculation,
+        },
+    ).create_engine_config()
+    made.cache_config.num_gpu_blocks = BLOCKS
+    made.speculative_config.method = method  # the others would load a model, which is not what is tested
+    return made
+
+
+def scheduler(config: Any) -> Any:
+    spec = FullAttentionSpec(block_size=BLOCK, num_kv_heads=1, head_size=1, dtype=torch.float32)
+    caches = KVCacheConfig(
+        num_blocks=BLOCKS, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)]
+    )
+    made = config.scheduler_config.get_scheduler_cls()
+    return made(
+        vllm_config=config,
+        kv_cache_config=caches,
+        structured_output_manager=StructuredOutputManager(config),
+        log_stats=True,
+        block_size=BLOCK,
+    )
+
+
+@dataclass
+class Ran:
+    """``ratio``: time per token and request, over what it is without speculation."""
+
+    ratio: float
+    depths: list[int]
+    longest: list[int]
+    """Of the drafts that each step checked."""
+
+
+def run(scheduler: Any, acceptance: float, coverage: float = 1.0, steps: int = 1200, batch: int = 2) -> Ran:
+    now, tokens, choose = 0.0, 0, random.Random(0)
+    scheduler.clock = lambda: now
+    depths, longest = [], []
+    for number in range(batch):
+        ends = SamplingParams(max_tokens=ENOUGH_TOKENS, ignore_eos=True)
+        scheduler.add_request(Request(f"r{number}", list(range(20)), ends, None))
+    for _ in range(steps):
+        output = scheduler.schedule()
+        now += 1 + output.total_num_scheduled_tokens / KNEE
+        names = list(output.num_scheduled_tokens)
+        drafts = [output.scheduled_spec_decode_tokens.get(name, []) for name in names]
+        sampled = [[5] * (1 + _accepted(len(draft), acceptance, choose)) for draft in drafts]
+        tokens += sum(map(len, sampled))
+        scheduler.update_from_output(output, _model_output(names, sampled))
+        asked = output.num_spec_tokens_to_schedule
+        proposed = [[7] * (asked if choose.random() < coverage else 0) for _ in names]
+        scheduler.update_draft_token_ids(DraftTokenIds(names, proposed))
+        depths.append(scheduler.guard.depth)
+        longest.append(max(map(len, drafts)))
+    return Ran(now / (tokens / batch) / (1 + batch / KNEE), depths, longest)
+
+
+def _accepted(drafted: int, acceptance: float, choose: random.Random) -> int:
+    count = 0
+    while count < drafted and choose.random() < acceptance:
+        count += 1
+    return count
+
+
+def _model_output(names: list[str], sampled: list[list[int]]) -> ModelRunnerOutput:
+    return ModelRunnerOutput(
+        req_ids=names,
+        req_id_to_index={name: number for number, name in enumerate(names)},
+        sampled_token_ids=sampled,
+        logprobs=None,
+        prompt_logprobs_dict={},
+        pooler_output=[],
+    )
+
+
+# ``ngram`` is asked for fewer tokens; ``suffix`` always drafts the same number, and drafts are cut.
+both_ways = pytest.mark.parametrize("method", ["ngram", "suffix"])
+
+
+@both_ways
+def test_drafts_that_are_refused_cost_at_most_three_percent(tmp_path: Path, method: str) -> None:
+    ran = run(scheduler(configuration(tmp_path, method)), acceptance=0.05)
+    assert ran.ratio <= 1.03
+    assert ran.depths[-1] == 0
+    assert sum(map(bool, ran.longest)) < 0.2 * len(ran.longest)
+
+
+@both_ways
+@pytest.mark.parametrize("coverage", [0.4, 1.0])
+def test_drafts_that_hold_are_kept(tmp_path: Path, method: str, coverage: float) -> None:
+    ran = run(scheduler(configuration(tmp_path, method)), acceptance=0.85, coverage=coverage)
+    assert ran.depths[-1] >= 3
+    assert max(ran.longest) == DEPTH
+    assert ran.ratio <= (0.65 if coverage == 1.0 else 0.85)
+
+
+def test_the_depth_by_load_that_was_set_is_the_most(tmp_path: Path) -> None:
+    by_load = [[1, 1, DEPTH], [2, 8, 1]]
+    config = configuration(tmp_path, "ngram", num_speculative_tokens_per_batch_size=by_load)
+    assert max(run(scheduler(config), acceptance=0.95).longest) == 1
+
+
+def test_vllms_asynchronous_scheduler_is_guarded_too(tmp_path: Path) -> None:
+    config = configuration(tmp_path, "ngram")
+    config.scheduler_config.async_scheduling = True
+    made = scheduler(config)
+    assert isinstance(made, GuardedAsyncScheduler)
+    assert isinstance(made, AsyncScheduler)
+
+
+def test_the_name_given_to_vllm_is_the_factory(tmp_path: Path) -> None:
+    assert configuration(tmp_path, "ngram").scheduler_config.get_scheduler_cls() is guarded_scheduler
