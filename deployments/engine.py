@@ -7,7 +7,6 @@ Ray Serve starts, places, checks and scales it; requests reach it over HTTP, not
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,18 @@ from ray.serve.llm import LLMConfig
 from ray.serve.llm.deployment import LLMServer
 
 from deployments import vllm_bridge
+from deployments.cpu_threads import bind_threads
+from deployments.engine_checks import check_on_node
+from deployments.engine_environment import engine_environment
+from deployments.engine_start import EngineStart
 from deployments.listener import SECRET_HEADER, PrivateListener
 from deployments.vllm_arguments import engine_arguments, placement_group_config
-from deployments.warm_up import warm_up
+from deployments.warm_up import Shapes, warm_up
+from serve_app.autoscaling import GatewayLoad, GatewayReports, ReplicaLoad
+from serve_app.autoscaling.metrics import engine_metrics
 from serve_app.fleet import EngineReport, EngineState
-from serve_app.model_store import ModelStore
+from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import ModelSettings
-
-logger = logging.getLogger("ray.serve")
 
 
 class Engine(LLMServer):
@@ -36,11 +39,14 @@ class Engine(LLMServer):
     """
 
     async def __init__(self, llm_config: LLMConfig, *, model: ModelSettings) -> None:  # type: ignore[misc]  # Serve awaits it
-        started = time.monotonic()
+        self._start_up = EngineStart(model)
         self._model = model
         self._state = EngineState.WARMING
-        await super().__init__(llm_config)
-        loaded = time.monotonic()
+        self._gateways = GatewayReports()
+        with self._start_up.loading():
+            check_on_node(model, ModelStore(default_cache_dir()))
+            bind_threads(model.managed_engine)
+            await super().__init__(llm_config)
         self._probe = vllm_bridge.load_probe(self)
         self._capacity = vllm_bridge.max_num_seqs(self)
         self._kv_cache_tokens = vllm_bridge.kv_cache_tokens(self)
@@ -48,11 +54,11 @@ class Engine(LLMServer):
         app = await vllm_bridge.build_asgi_app(self)
         self._listener = PrivateListener(app, str(ray.util.get_node_ip_address()))  # type: ignore[no-untyped-call]
         self._listener.start()
-        warmed = await self._warm_up()
+        with self._start_up.warming():
+            warmed = await self._warm_up()
+        self._probe.measure_anew()
+        self._start_s = self._start_up.phases(warmed)
         self._state = EngineState.READY
-        phases = {"load": loaded - started, **warmed}
-        shown = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in phases.items())
-        logger.info("engine %s ready: %s", model.id, shown)
 
     async def describe(self) -> EngineReport:
         """Where this engine listens, and its load; polled by every gateway."""
@@ -71,12 +77,29 @@ class Engine(LLMServer):
             token_limits=self._token_limits,
             # A reasoning parser keeps text back in a buffer of its own: tokens would run ahead of it.
             gives_token_ids="reasoning_parser" not in self._model.managed_engine.options,
+            speculation=self._probe.speculation(),
+            start_s=self._start_s,
         )
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """Serve's hook for custom metrics: its own counters see no request of ours."""
         load = self._probe.load()
-        return {"running": float(load.running), "waiting": float(load.waiting)}
+        speed, most = self._probe.speed, self._model.max_requests_per_replica
+        own = ReplicaLoad(
+            running=load.running,
+            waiting=load.waiting,
+            waiting_tokens=load.waiting_tokens,
+            kv_cache_usage=load.kv_cache_usage,
+            capacity=min(self._capacity, most or self._capacity),
+            prefill_tokens_per_s=speed.prefill_tokens_per_s,
+            service_s=speed.service_s,
+            itl_s=speed.itl_s if load.running else None,
+        )
+        return engine_metrics(own, self._gateways.newest(time.monotonic()))
+
+    async def hear(self, gateway: GatewayLoad) -> None:
+        """What a gateway knows of the traffic: this replica passes it on to the autoscaling policy."""
+        self._gateways.hear(gateway, time.monotonic())
 
     async def __del__(self) -> None:
         listener: PrivateListener | None = getattr(self, "_listener", None)
@@ -86,11 +109,23 @@ class Engine(LLMServer):
         await super().__del__()
         if getattr(self, "engine", None) is not None:
             await asyncio.to_thread(vllm_bridge.shut_down, self)
+        start_up: EngineStart | None = getattr(self, "_start_up", None)
+        if start_up is not None:
+            start_up.close()
 
     async def _warm_up(self) -> dict[str, float]:
-        if not self._model.managed_engine.warm_up:
+        engine = self._model.managed_engine
+        if not engine.warm_up:
             return {}
-        return await warm_up(self._listener.url, self._listener.secret, self._model.id)
+        shapes = Shapes(
+            context=self._token_limits.context or 0,
+            batched_tokens=vllm_bridge.max_num_batched_tokens(self),
+            sequences=self._capacity,
+            speculates=engine.speculation is not None,
+            structured=engine.structured_outputs_backend is not None,
+        )
+        listener, budget_s = self._listener, engine.warm_up_budget_s
+        return await warm_up(listener.url, listener.secret, self._model.id, shapes, budget_s=budget_s)
 
 
 def llm_config(model: ModelSettings, store: ModelStore) -> LLMConfig:
@@ -112,18 +147,3 @@ def llm_config(model: ModelSettings, store: ModelStore) -> LLMConfig:
     if placement is not None:
         options["placement_group_config"] = placement
     return LLMConfig(**options)
-
-
-def engine_environment(model: ModelSettings, store: ModelStore) -> dict[str, str]:
-    """Environment variables of the engine's processes; the settings' own go before all of them."""
-    environment = {
-        "VLLM_NO_USAGE_STATS": "1",
-        # What is compiled at first use is kept between starts.
-        "TORCHINDUCTOR_CACHE_DIR": str(store.cache_dir / "torchinductor"),
-    }
-    if model.managed_engine.accelerator == "cpu" and model.managed_engine.enforce_eager:
-        # vLLM's sampler compiles a few functions all the same: on two cores, 8 s of every start.
-        environment["TORCHDYNAMO_DISABLE"] = "1"
-    if model.managed_engine.cpu_kv_cache_gib is not None:
-        environment["VLLM_CPU_KVCACHE_SPACE"] = str(model.managed_engine.cpu_kv_cache_gib)
-    return environment | model.managed_engine.env

@@ -4,36 +4,46 @@ Checked against Ray 2.60 and vLLM 0.29. When either moves, look at:
 
 - ``LLMServer.engine`` (a ``VLLMEngine``) and its ``build_asgi_app()``: vLLM's own FastAPI app;
 - ``VLLMEngine._engine_client``: the ``AsyncLLM``;
+- ``AsyncLLM.output_processor``: what is unfinished, and its prompt tokens;
 - ``AsyncLLM.logger_manager.stat_loggers``: vLLM lets stat loggers be given only at construction,
   which ``ray.serve.llm`` does; the list is read at every step, so one more can join later.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.types import ASGIApp
 
+from serve_app.autoscaling import EngineSpeed
 from serve_app.openai.continuation import TokenLimits
+from serve_app.speculation import SpeculationMeter, SpeculationReport, StepCounts
 
 
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
-    """Requests at the engine; ``kv_cache_usage`` is a share from 0 to 1."""
+    """Requests at the engine; ``waiting_tokens`` are prompt tokens of those whose prompt is not prefilled,
+    ``kv_cache_usage`` is a share from 0 to 1."""
 
     running: int
     waiting: int
+    waiting_tokens: int
     kv_cache_usage: float
 
 
 class LoadProbe:
-    """A vLLM stat logger that only remembers the scheduler's newest numbers."""
+    """A vLLM stat logger that remembers the scheduler's newest numbers and measures the engine's pace."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
         self._waiting = 0
         self._kv_cache_usage = 0.0
+        self._most = int(client.vllm_config.scheduler_config.max_num_seqs)
+        self.speed = EngineSpeed()
+        speculates = client.vllm_config.speculative_config is not None
+        self._meter = SpeculationMeter() if speculates else None
         if client.logger_manager is not None:
             client.logger_manager.stat_loggers.append(self)
 
@@ -41,17 +51,41 @@ class LoadProbe:
         """The scheduler reports only when it steps; the count of unfinished requests is always right."""
         unfinished = self._client.get_num_unfinished_requests()
         waiting = min(self._waiting, unfinished)
-        return EngineLoad(unfinished - waiting, waiting, self._kv_cache_usage if unfinished else 0.0)
+        tokens = self._client.output_processor.get_num_queued_tokens()
+        usage = self._kv_cache_usage if unfinished else 0.0
+        return EngineLoad(unfinished - waiting, waiting, tokens, usage)
 
     @property
     def failed(self) -> bool:
         """The engine's process is gone; Serve's health check will replace the replica."""
         return bool(self._client.errored)
 
-    def record(self, scheduler_stats: Any, *args: Any, **kwargs: Any) -> None:
-        if scheduler_stats is not None:
-            self._waiting = scheduler_stats.num_waiting_reqs
-            self._kv_cache_usage = scheduler_stats.kv_cache_usage
+    def speculation(self) -> SpeculationReport | None:
+        """What speculation gained; ``None`` without it."""
+        return None if self._meter is None else self._meter.report()
+
+    def record(self, scheduler_stats: Any, iteration_stats: Any = None, *args: Any, **kwargs: Any) -> None:
+        if scheduler_stats is None:
+            return
+        self._waiting = scheduler_stats.num_waiting_reqs
+        self._kv_cache_usage = scheduler_stats.kv_cache_usage
+        if iteration_stats is not None:
+            self._measure(iteration_stats, full=scheduler_stats.num_running_reqs >= self._most)
+        if self._meter is not None and iteration_stats is not None:
+            self._meter.observe(_step(scheduler_stats, iteration_stats), time.monotonic())
+
+    def measure_anew(self) -> None:
+        """What was measured so far is not what traffic will see: it was warm-up."""
+        self.speed = EngineSpeed()
+
+    def _measure(self, iteration_stats: Any, *, full: bool) -> None:
+        """Numbers of one step (vLLM's ``IterationStats``; seconds)."""
+        tokens, ttfts = iteration_stats.prompt_token_stats.total, iteration_stats.time_to_first_tokens_iter
+        self.speed.prefilled(tokens, ttfts, time.monotonic(), full=full)
+        self.speed.decoded(iteration_stats.inter_token_latencies_iter)
+        for finished in iteration_stats.finished_requests:
+            if finished.inference_time > 0:  # else it was aborted before it ran
+                self.speed.served(finished.inference_time)
 
     def log(self) -> None:
         """Part of vLLM's interface; there is nothing to print."""
@@ -63,6 +97,20 @@ class LoadProbe:
         """Part of vLLM's interface."""
 
 
+def _step(scheduler_stats: Any, iteration_stats: Any) -> StepCounts:
+    """One step as vLLM counts it."""
+    drafts = scheduler_stats.spec_decoding_stats
+    return StepCounts(
+        decoding=len(iteration_stats.inter_token_latencies_iter),
+        prefilled=len(iteration_stats.time_to_first_tokens_iter),
+        drafts=drafts.num_drafts if drafts else 0,
+        drafted=drafts.num_draft_tokens if drafts else 0,
+        accepted=drafts.num_accepted_tokens if drafts else 0,
+        longest=sum(count > 0 for count in drafts.num_draft_tokens_per_pos) if drafts else 0,
+        goes_on=scheduler_stats.num_running_reqs > 0,
+    )
+
+
 def load_probe(server: Any) -> LoadProbe:
     """A probe on the engine of a started ``LLMServer``."""
     return LoadProbe(server.engine._engine_client)
@@ -71,6 +119,11 @@ def load_probe(server: Any) -> LoadProbe:
 def max_num_seqs(server: Any) -> int:
     """How many requests the engine runs at once."""
     return int(server.engine._engine_client.vllm_config.scheduler_config.max_num_seqs)
+
+
+def max_num_batched_tokens(server: Any) -> int:
+    """How many tokens one step takes."""
+    return int(server.engine._engine_client.vllm_config.scheduler_config.max_num_batched_tokens)
 
 
 def kv_cache_tokens(server: Any) -> int:

@@ -18,6 +18,7 @@ from ray import serve
 from ray.serve.exceptions import RayServeException
 from ray.serve.schema import LoggingConfig
 
+from deployments.cluster import check_room, is_one_node
 from deployments.embedder import Embedder
 from deployments.gateway import Gateway
 from deployments.gateway.external import external_upstreams
@@ -25,6 +26,7 @@ from deployments.semantic_cache import SemanticCache
 from deployments.serve_platform import config_file, listening_host
 from serve_app.auth import KeyRecord, load_records
 from serve_app.errors import SettingsError
+from serve_app.model_choice.registry import load_rule
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import KeySettings, ModelSettings, Settings, check_exposure, parse_args
 
@@ -48,8 +50,9 @@ ONE_LOOP = {
     "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
     "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
 }
-"""A gateway's HTTP server, its own code and its calls to other deployments share one event loop (uvloop): by
-default every chunk crosses from Serve's thread to a second one (see docs/performance.md)."""
+"""A replica's server, its own code and its calls to other deployments share one event loop (uvloop): by
+default every chunk of a gateway, and every call of embedder and cache, crosses from Serve's thread to a
+second one (see docs/performance.md). What takes long in them has threads of its own."""
 
 EngineBuilder = Callable[[ModelSettings], serve.Application]
 
@@ -64,6 +67,7 @@ def build(args: dict[str, Any]) -> serve.Application:
     try:
         settings = parse_args(args, source=source)
         check_exposure(settings, listening_host(), source=source)
+        check_room(settings, os.environ, source=source)
         return build_graph(settings, os.environ, engine=build_engine)
     except SettingsError as error:
         raise RayServeException(f"Wrong settings: {error}") from None
@@ -73,6 +77,8 @@ def build_graph(
     settings: Settings, environment: Mapping[str, str], *, engine: EngineBuilder
 ) -> serve.Application:
     """Wire the deployments. ``engine`` makes a model's engine deployment: tests give another one here."""
+    for auto in settings.auto_models:
+        load_rule(auto.rule)  # a function of the user's own is missed here, before any model loads
     engines = {model.id: engine(model) for model in settings.models if model.engine is not None}
     embedder = _embedder(settings)
     cache = _semantic_cache(settings, embedder)
@@ -97,14 +103,16 @@ def build_graph(
 def build_engine(model: ModelSettings) -> serve.Application:
     """One vLLM engine deployment. Raises: SettingsError: an argument that Ray or vLLM does not take."""
     # Here, not at the top: importing ray.serve.llm takes seconds, and a test's graph does without.
-    from deployments.engine_checks import check_engine, check_served
+    from deployments.engine_checks import check_engine, check_on_node, check_served
 
     store = ModelStore(default_cache_dir())
     check_served(model)
-    check_engine(model, store)
+    check = check_on_node if is_one_node() else check_engine
+    check(model, store)
     from ray.serve.llm import build_llm_deployment
 
-    from deployments.engine import Engine, llm_config
+    from deployments.data_parallel import engine_class
+    from deployments.engine import llm_config
     from deployments.vllm_arguments import check_arguments, check_config
 
     check_arguments(model, store)
@@ -112,7 +120,7 @@ def build_engine(model: ModelSettings) -> serve.Application:
     try:
         return build_llm_deployment(
             llm_config(model, store),
-            deployment_cls=Engine,
+            deployment_cls=engine_class(model.managed_engine),
             name_prefix="Engine:",
             bind_kwargs={"model": model},
             override_serve_options=engine_options(model),
@@ -122,13 +130,14 @@ def build_engine(model: ModelSettings) -> serve.Application:
 
 
 def engine_options(model: ModelSettings) -> dict[str, Any]:
-    """Serve's options of a model's engine deployment."""
+    """Serve's options of a model's engine deployment. A data-parallel rank is a replica to Serve."""
     options: dict[str, Any] = {
         "graceful_shutdown_timeout_s": model.drain_timeout_s + DRAIN_MARGIN_S,
         "logging_config": QUIET,
     }
     if isinstance(model.replicas, int):
-        return options | {"num_replicas": model.replicas, "autoscaling_config": None}
+        replicas = model.replicas * model.managed_engine.data_parallel_size
+        return options | {"num_replicas": replicas, "autoscaling_config": None}
     from deployments.autoscaling import autoscaling_config
 
     return options | {"num_replicas": None, "autoscaling_config": autoscaling_config(model.replicas)}
@@ -147,7 +156,10 @@ def key_records(settings: Settings, environment: Mapping[str, str]) -> tuple[Key
 def _embedder(settings: Settings) -> serve.Application | None:
     if settings.embedder is None:
         return None
-    options: dict[str, float] = {"num_cpus": settings.embedder.num_cpus}
+    options: dict[str, Any] = {
+        "num_cpus": settings.embedder.num_cpus,
+        "runtime_env": {"env_vars": ONE_LOOP},
+    }
     if settings.embedder.device == "cuda":
         options["num_gpus"] = 1
     return _deployment(
@@ -167,7 +179,7 @@ def _semantic_cache(settings: Settings, embedder: serve.Application | None) -> s
         name="SemanticCache",
         num_replicas=1,  # one process owns the epochs and purges, and the embedded store is one folder
         max_ongoing_requests=CONTROL_MAX_ONGOING,
-        ray_actor_options={"num_cpus": settings.cache.num_cpus},
+        ray_actor_options={"num_cpus": settings.cache.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
     ).bind(settings.cache, embedder)
 
 

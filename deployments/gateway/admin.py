@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -13,12 +13,14 @@ from uuid import UUID
 import msgspec
 
 from deployments.gateway.cache_client import CacheClient
+from deployments.gateway.engine_status import EngineStatus
 from deployments.gateway.http import Exchange
 from deployments.gateway.services import Services
 from deployments.serve_platform import CALL_ERRORS
 from serve_app.cache.entry import CacheEntry, Selection
 from serve_app.errors import BadRequest, CacheUnavailable, NotFound
 from serve_app.fleet import Member
+from serve_app.speculation import SpeculationReport
 
 SELECTORS = ("id", "tag", "model", "tenant")
 LISTED_ENTRIES = 100
@@ -35,6 +37,15 @@ class Admin:
         fleet, now = self._services.fleet, time.monotonic()
         await exchange.respond_json(
             {model: [_member(member, now) for member in fleet.members(model)] for model in fleet.models}
+        )
+
+    async def engines(self, exchange: Exchange) -> None:
+        """Of each model with replicas of its own: how Serve sees them, and how long each took to start."""
+        self._services.identify_admin(exchange)
+        statuses, fleet = await self._services.engines.read(), self._services.fleet
+        managed = [model.id for model in self._services.settings.models if model.engine is not None]
+        await exchange.respond_json(
+            {model: _engines(statuses.get(model), fleet.members(model)) for model in managed}
         )
 
     async def latency(self, exchange: Exchange) -> None:
@@ -164,6 +175,22 @@ def _entry(entry: CacheEntry) -> dict[str, Any]:
     }
 
 
+def _engines(status: EngineStatus | None, members: Sequence[Member]) -> dict[str, Any]:
+    return {
+        "status": None if status is None else status.status,
+        "message": None if status is None else status.message,
+        "replicas": [
+            {
+                "replica": member.name,
+                "state": member.report.state.value,
+                "start_s": {phase: round(seconds, 2) for phase, seconds in member.report.start_s.items()},
+            }
+            for member in members
+            if not member.report.is_static
+        ],
+    }
+
+
 def _member(member: Member, now: float) -> dict[str, Any]:
     report = member.report
     return {
@@ -180,4 +207,13 @@ def _member(member: Member, now: float) -> dict[str, Any]:
         "in_flight": member.in_flight,
         "service_s": round(member.pace.service_s, 4) if member.pace.ends else None,
         "reported_ago_s": round(now - member.reported_at, 3),
+        "speculation": _speculation(report.speculation),
+    }
+
+
+def _speculation(report: SpeculationReport | None) -> dict[str, Any] | None:
+    if report is None:
+        return None
+    return {
+        name: round(value, 4) if isinstance(value, float) else value for name, value in asdict(report).items()
     }

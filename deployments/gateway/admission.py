@@ -10,12 +10,20 @@ from dataclasses import dataclass
 from statistics import mean
 
 from deployments.gateway.call import Call
+from deployments.gateway.cold_start import ColdStart
 from serve_app.admission import DrainRate, Ticket, WaitingLine
+from serve_app.autoscaling import Demand
 from serve_app.errors import NoReplica, OverCapacity, PromptlyError
 from serve_app.fleet import Dispatch, FleetTable, Member
 from serve_app.routing import Router
 from serve_app.settings import LimitSettings
 from serve_app.traffic import Traffic
+
+MANAGED_PRIORITY = 0
+"""Of managed replicas; upstreams with a higher number serve in their place."""
+
+ANSWER_S = 0.1
+"""Left of a deadline to say why it is not kept."""
 
 AGAIN = -1
 """The priority of a request that a member has failed already: it was admitted once, it goes first."""
@@ -31,22 +39,46 @@ class Waiter:
 
 
 class Admission:
-    """One model's members, line and drain rate, as this gateway sees them."""
+    """One model's members, line and drain rate, as this gateway sees them. ``cold_start`` is given where the
+    model scales to zero, ``demand`` where it scales."""
 
     def __init__(
-        self, model: str, fleet: FleetTable, router: Router, limits: LimitSettings, traffic: Traffic
+        self,
+        model: str,
+        fleet: FleetTable,
+        router: Router,
+        limits: LimitSettings,
+        traffic: Traffic,
+        *,
+        cold_start: ColdStart | None = None,
+        demand: Demand | None = None,
     ) -> None:
         self._model = model
         self._fleet = fleet
         self._router = router
         self._limits = limits
         self._traffic = traffic
+        self._cold_start = cold_start
+        self.demand = demand
         self._line: WaitingLine[Waiter] = WaitingLine()
         self._drain = DrainRate()
 
     @property
     def waiting(self) -> int:
         return len(self._line)
+
+    @property
+    def waiting_tokens(self) -> float:
+        """Estimated prompt tokens of those in line."""
+        return sum(ticket.request.call.routing.prompt_tokens for ticket in self._line)
+
+    @property
+    def is_cold(self) -> bool:
+        """The model is scaled to zero: a replica has to start before one can serve."""
+        if self._cold_start is None:
+            return False
+        candidates = self._fleet.candidates(self._model, time.monotonic())
+        return all(member.report.is_static for member in candidates)
 
     def has_room(self) -> bool:
         """A request could go to a member now."""
@@ -81,6 +113,8 @@ class Admission:
         best = next((member for member in self._router.order(routing, members) if member.has_room), None)
         if best is None:
             return None
+        if best.report.priority > MANAGED_PRIORITY:
+            self._ask_for_a_replica()
         self._router.sent(routing, best)
         call.timeline.add("route", started_ns)
         return self._fleet.send(best, routing.uncached_tokens(best), now)
@@ -94,7 +128,11 @@ class Admission:
         self.wake()
 
     def wake(self) -> None:
-        """Give places to those in line while there is room."""
+        """Give places to those in line while there is room; start a replica for them where there is none."""
+        if self._line and self._cold_start is not None:
+            self._ask_for_a_replica()
+            if not self.is_cold:  # the pace of a line does not begin before there is one who serves
+                self._drain.waits(time.monotonic())
         for ticket in self._line:
             waiter = ticket.request
             if waiter.place.done():
@@ -111,9 +149,9 @@ class Admission:
         if waiter.place.done():
             return waiter.place.result()
         self._traffic.queued += 1
-        self._drain.waits(time.monotonic())
-        # Not the deadline: others may have joined, and whoever is late hears so from Exchange.run.
-        bound, started_ns = self._limits.max_queue_wait_s, waiter.call.timeline.clock()
+        if not self.is_cold:
+            self._drain.waits(time.monotonic())
+        bound, started_ns = self._patience_s(waiter.call), waiter.call.timeline.clock()
         try:
             async with asyncio.timeout(bound):
                 return await waiter.place
@@ -126,6 +164,18 @@ class Admission:
         finally:
             waiter.call.timeline.add("queue", started_ns)
 
+    def _patience_s(self, call: Call) -> float:
+        """How long a call may stand in line. Not its deadline: others may have joined, and whoever is late
+        hears so from Exchange.run. But while the first replica starts, nothing else would come of giving up:
+        then it may wait as long as whoever asked first."""
+        if not self.is_cold:
+            return self._limits.max_queue_wait_s
+        return max(0.0, call.deadline - time.monotonic() - ANSWER_S)
+
+    def _ask_for_a_replica(self) -> None:
+        if self._cold_start is not None and self.is_cold:
+            self._cold_start.ask()
+
     def _withdraw(self, ticket: Ticket[Waiter]) -> None:
         """Leave the line; a place that came at the same moment is given back."""
         place = ticket.request.place
@@ -135,6 +185,9 @@ class Admission:
             self._line.leave(ticket)
 
     def _too_late(self, ticket: Ticket[Waiter], waited_s: float) -> PromptlyError:
+        if self.is_cold:
+            message = f"{self._model!r} had no replica: one is starting, not ready after {waited_s:.1f} s."
+            return NoReplica(message, code="model_starting")
         if not self._fleet.candidates(self._model, time.monotonic()):
             return NoReplica(f"No replica of {self._model!r} can take the request now.", code="no_replica")
         self._traffic.refused += 1
@@ -146,7 +199,7 @@ class Admission:
 
         Raises: OverCapacity.
         """
-        wait_s = self._expected_wait_s(ahead)
+        wait_s = None if self.is_cold else self._expected_wait_s(ahead)
         too_many = ahead >= self._limits.max_queued_requests
         patience_s = min(self._limits.max_queue_wait_s, ticket.request.call.deadline - time.monotonic())
         if not too_many and (wait_s is None or wait_s <= patience_s):

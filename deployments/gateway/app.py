@@ -24,7 +24,9 @@ from serve_app.errors import MethodNotAllowed, NotFound, OverCapacity, PromptlyE
 from serve_app.headers import require_utf8
 from serve_app.openai.requests import Endpoint
 
-ALWAYS_ANSWERED = frozenset({"/health", "/ready", "/admin/fleet", "/admin/latency", "/admin/traffic"})
+ALWAYS_ANSWERED = frozenset(
+    {"/health", "/ready", "/admin/engines", "/admin/fleet", "/admin/latency", "/admin/traffic"}
+)
 
 logger = logging.getLogger("ray.serve")
 
@@ -127,6 +129,7 @@ def _paths(services: Services, dispatcher: Dispatcher, tracer: RequestTracer | N
     paths.add("/admin/cache", ("GET", "DELETE"), admin.cache)
     paths.add("/admin/cache/entries", ("GET", "POST"), AdminEntries(services))
     paths.add("/admin/cache/feedback", ("POST",), admin.feedback)
+    paths.add("/admin/engines", ("GET",), admin.engines)
     paths.add("/admin/fleet", ("GET",), admin.fleet)
     paths.add("/admin/latency", ("GET",), admin.latency)
     paths.add("/admin/traffic", ("GET",), admin.traffic)

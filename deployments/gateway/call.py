@@ -17,15 +17,18 @@ from serve_app.openai.requests import ParsedRequest
 from serve_app.routing import RoutingRequest
 from serve_app.timing import Timeline
 
+ENGINE_PRIORITY_HEADER = "x-vllm-priority"
+"""vLLM takes a request's priority (a lower number goes first) in a header too: the body stays as it came."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One request on its way to an engine. It outlives its client where others have joined.
 
-    ``target`` is path and query, encoded. ``request`` is given for generating requests, which may be sent
-    again; anything else is sent at most once. ``failover``: another member may take over. ``tracks_tokens``:
-    a member that can is asked for token ids; ``continues``: the rest of an answer, for such members only.
-    ``deadline`` is in monotonic seconds.
+    ``model`` is any name of a model, an adapter or an alias. ``target`` is path and query, encoded.
+    ``request`` is given for generating requests, which may be sent again; anything else is sent at most once.
+    ``failover``: another member may take over. ``tracks_tokens``: a member that can is asked for token ids;
+    ``continues``: the rest of an answer, for such members only. ``deadline`` is in monotonic seconds.
     """
 
     model: str
@@ -44,9 +47,13 @@ class Call:
     tracks_tokens: bool = False
     continues: bool = False
 
-    def headers_for_engine(self) -> dict[str, str]:
-        """vLLM names its own request after ``x-request-id``; two requests with one id must not meet there."""
-        return {**self.headers, "x-request-id": f"{self.headers['x-request-id']}-{token_hex(4)}"}
+    def headers_for_engine(self, *, by_priority: bool = False) -> dict[str, str]:
+        """vLLM names its own request after ``x-request-id``; two requests with one id must not meet there.
+        ``by_priority``: the engine schedules by priority; it is told this one's unless the body says one."""
+        headers = {**self.headers, "x-request-id": f"{self.headers['x-request-id']}-{token_hex(4)}"}
+        if by_priority and self.fields.get("priority") is None:
+            headers[ENGINE_PRIORITY_HEADER] = str(self.priority)
+        return headers
 
     def target_for(self, report: EngineReport) -> str:
         """Paths under ``/v1`` lie under the member's own prefix."""
@@ -54,14 +61,15 @@ class Call:
             return report.api_prefix + self.target.removeprefix("/v1")
         return self.target
 
-    def body_for(self, report: EngineReport) -> bytes:
+    def body_for(self, report: EngineReport, name: str) -> bytes:
         """The very bytes that the client sent, unless the gateway wants more or the member has another name
-        for the model."""
+        for the model. ``name`` is the model's own."""
         changed: dict[str, object] = {}
         if self.tracks_tokens and report.gives_token_ids:
             changed["return_token_ids"] = True
-        if report.served_as is not None:
-            changed["model"] = report.served_as
+        served_as = report.served_as or name
+        if served_as != self.fields.get("model"):
+            changed["model"] = served_as
         if self.include_usage:
             options = self.fields.get("stream_options")
             known = options if isinstance(options, dict) else {}

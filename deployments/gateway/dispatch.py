@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from deployments.gateway.admission import Admission, may_take
 from deployments.gateway.call import Call
@@ -20,8 +20,9 @@ from serve_app.errors import (
     UpstreamTimeout,
 )
 from serve_app.failover import Tried
-from serve_app.fleet import UNREACHABLE_S, Dispatch, EngineState, FleetTable
+from serve_app.fleet import UNREACHABLE_S, Dispatch, EngineReport, EngineState, FleetTable
 from serve_app.hedging import Hedge
+from serve_app.model_choice.names import ModelNames
 from serve_app.openai.upstream_errors import normalise_error, stream_error
 from serve_app.settings import LimitSettings
 from serve_app.traffic import Traffic
@@ -32,15 +33,20 @@ NOT_FOR_US = (401, 403)
 CLOCK_S = 0.01
 """An event loop's timer may be so much ahead of the clock."""
 
+Placed = Callable[[Dispatch], None]
+"""Told every place that a call gets."""
+
 
 class Dispatcher:
-    """One gateway's way to every member of every model."""
+    """One gateway's way to every member of every model. A call names a model, an alias or an adapter."""
 
     def __init__(
         self,
         *,
         admissions: Mapping[str, Admission],
         hedges: Mapping[str, Hedge],
+        names: ModelNames,
+        by_priority: frozenset[str],
         fleet: FleetTable,
         upstream: UpstreamPool,
         limits: LimitSettings,
@@ -49,6 +55,8 @@ class Dispatcher:
     ) -> None:
         self._admissions = admissions
         self._hedges = hedges
+        self._names = names
+        self._by_priority = by_priority
         self._fleet = fleet
         self._upstream = upstream
         self._limits = limits
@@ -57,7 +65,7 @@ class Dispatcher:
 
     def has_room(self, model: str) -> bool:
         """A request would go to a member at once."""
-        return self._admissions[model].has_room()
+        return self._admission(model).has_room()
 
     async def open(self, call: Call) -> LiveAnswer:
         """The answer of the first member that gives one; its first bytes have arrived.
@@ -68,20 +76,45 @@ class Dispatcher:
         """
         self._traffic.requests += 1
         tried = Tried()
-        leg = await self.begin(call, tried)
+        leg = await self._counted(call, tried)
         if call.request is None:
             return PlainAnswer(leg, ends_with_done=False)
         if call.tracks_tokens and leg.response.is_stream and leg.dispatch.member.report.gives_token_ids:
             return ContinuedAnswer(call, leg, tried, self.begin, self._traffic)
         return PlainAnswer(leg, ends_with_done=True)
 
-    async def begin(self, call: Call, tried: Tried) -> Leg:
+    async def _counted(self, call: Call, tried: Tried) -> Leg:
+        """``begin``, told to the autoscaler of a model that has one."""
+        admission = self._admission(call.model)
+        demand = admission.demand
+        if demand is None:
+            return await self.begin(call, tried)
+        asked = demand.came(call.routing.prompt_tokens, time.monotonic(), cold=admission.is_cold)
+
+        def placed(dispatch: Dispatch) -> None:
+            if dispatch.member.report.is_static:
+                demand.went_elsewhere(asked)
+
+        try:
+            leg = await self.begin(call, tried, placed)
+        except asyncio.CancelledError:
+            demand.withdrew(asked, time.monotonic())
+            raise
+        except BaseException:
+            demand.failed(asked)
+            raise
+        demand.began(asked, call.timeline.elapsed_ms() / 1000 if leg.response.is_stream else None)
+        return leg
+
+    async def begin(self, call: Call, tried: Tried, placed: Placed | None = None) -> Leg:
         """A member's first bytes. Members that fail are added to ``tried`` and never asked again."""
-        admission = self._admissions[call.model]
+        admission = self._admission(call.model)
         while True:
             if tried.failures >= self._max_attempts or (tried and not self._has_other(call, tried)):
                 raise NoReplica(f"{len(tried.names)} replicas have failed this request.", code="no_replica")
             dispatch = await admission.place(call, tried.names)
+            if placed is not None:
+                placed(dispatch)
             try:
                 return await self._first_bytes(call, dispatch, tried)
             except PromptlyError as error:
@@ -94,7 +127,7 @@ class Dispatcher:
     def _has_other(self, call: Call, tried: Tried) -> bool:
         """Whether somebody is left to ask, if not at this moment: one that refused a connection may be back
         in a second."""
-        members = self._fleet.members(call.model)
+        members = self._fleet.members(self._names.model_of(call.model))
         return any(may_take(m, call, tried.names) and m.report.state is EngineState.READY for m in members)
 
     async def _first_bytes(self, call: Call, dispatch: Dispatch, tried: Tried) -> Leg:
@@ -104,10 +137,20 @@ class Dispatcher:
             return await self._send(call, dispatch, tried)
         return await self._hedged(call, dispatch, tried, hedge, after_s)
 
+    def _admission(self, name: str) -> Admission:
+        """Aliases and adapters go the way of their model: it is one fleet."""
+        return self._admissions[self._names.model_of(name)]
+
+    def _is_by_priority(self, call: Call, report: EngineReport) -> bool:
+        """The member schedules by priority. Others refuse to be told one, and so may a server that is not
+        ours."""
+        return not report.is_static and self._names.model_of(call.model) in self._by_priority
+
     def _hedge(self, call: Call) -> Hedge | None:
         """Only streams are hedged: any other answer's first byte says how long the answer is."""
         is_stream = call.request is not None and call.request.generation.wants_stream
-        return self._hedges.get(call.model) if is_stream and call.failover else None
+        model = self._names.model_of(call.model)
+        return self._hedges.get(model) if is_stream and call.failover else None
 
     async def _hedged(
         self, call: Call, dispatch: Dispatch, tried: Tried, hedge: Hedge, after_s: float
@@ -126,7 +169,7 @@ class Dispatcher:
     def _second(self, call: Call, first: Dispatch, tried: Tried, hedge: Hedge) -> set[asyncio.Future[Leg]]:
         if not hedge.may_hedge():
             return set()
-        dispatch = self._admissions[call.model].place_now(call, {*tried.names, first.member.name})
+        dispatch = self._admission(call.model).place_now(call, {*tried.names, first.member.name})
         if dispatch is None:
             return set()
         hedge.hedged()
@@ -148,7 +191,7 @@ class Dispatcher:
 
     async def _send(self, call: Call, dispatch: Dispatch, tried: Tried) -> Leg:
         """One member's first bytes, or why there are none."""
-        admission, hedge, started_ns = self._admissions[call.model], self._hedge(call), time.time_ns()
+        admission, hedge, started_ns = self._admission(call.model), self._hedge(call), time.time_ns()
         try:
             response = await self._request(call, dispatch)
         except BaseException as error:
@@ -187,8 +230,8 @@ class Dispatcher:
                     report,
                     call.method,
                     call.target_for(report),
-                    call.body_for(report),
-                    call.headers_for_engine(),
+                    call.body_for(report, self._names.own(call.model)),
+                    call.headers_for_engine(by_priority=self._is_by_priority(call, report)),
                 )
                 if response.status >= 400 or response.first.startswith(STREAM_ERROR):
                     raise await _refusal(response)

@@ -6,10 +6,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ray.serve.exceptions import DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
 from deployments.gateway.external import ExternalUpstream
@@ -43,11 +44,13 @@ class FleetWatch:
         upstream: UpstreamPool,
         period_s: float,
         changed: Changed,
+        may_be_empty: Collection[str] = (),
     ) -> None:
         self._fleet = fleet
         self._upstream = upstream
         self._period_s = period_s
         self._changed = changed
+        self._may_be_empty = frozenset(may_be_empty)
         self._touching: set[asyncio.Task[bytes | None]] = set()
         self._loops = [_task(self._watch(model, handle)) for model, handle in engines.items()]
         self._loops += [_task(self._watch_external(each)) for each in external]
@@ -67,11 +70,18 @@ class FleetWatch:
                 answered_at = time.monotonic()
                 self._learn(model, reports, silent, answered_at)
             except Exception as error:  # the loop must outlive whatever a poll meets
-                logger.warning("fleet poll of %s failed: %s", model, type(error).__name__)
-                if time.monotonic() - answered_at > FORGET_AFTER_S:
-                    self._fleet.update(model, [], time.monotonic())
+                self._cannot_ask(model, error, answered_at)
             self._changed(model)
             await asyncio.sleep(self._period_s)
+
+    def _cannot_ask(self, model: str, error: Exception, answered_at: float) -> None:
+        """Serve says so when there is no replica. In a fleet that scales to zero that is believed at once;
+        elsewhere the replicas that were there are, for a while: the controller may have restarted."""
+        nobody_there = isinstance(error, DeploymentUnavailableError) and model in self._may_be_empty
+        if not nobody_there:
+            logger.warning("fleet poll of %s failed: %s", model, type(error).__name__)
+        if nobody_there or time.monotonic() - answered_at > FORGET_AFTER_S:
+            self._fleet.update(model, [], time.monotonic())
 
     def _learn(self, model: str, reports: list[EngineReport], silent: int, now: float) -> None:
         """Who does not report is gone; but while some replica is silent, it may be one of those."""

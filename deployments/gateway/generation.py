@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from deployments.gateway.cache_client import CacheClient
 from deployments.gateway.call import Call, deadline_of, forwarded_headers, target_of
@@ -25,10 +26,17 @@ from serve_app.cache.controls import CacheControls, parse_controls
 from serve_app.cache.entry import Doubt, Hit, Probe
 from serve_app.cache.keys import CacheKey, cache_key
 from serve_app.failover import wants_failover
+from serve_app.model_choice.chooser import ModelChooser
 from serve_app.openai import replay
 from serve_app.openai.answers import Answer, answer_from_json, answer_from_stream
 from serve_app.openai.continuation import obstacle
 from serve_app.openai.requests import Endpoint, ParsedRequest, parse_generation
+from serve_app.settings import Settings
+
+MODEL_HEADER = "x-model"
+"""The model that answers, where the request named an alias or left the choice to us."""
+
+SAFE_IN_HEADER = "/:@+=,"
 
 
 @dataclass(slots=True)
@@ -85,6 +93,8 @@ class GenerationEndpoint:
     ) -> None:
         self._endpoint = endpoint
         self._services = services
+        self._chooser = ModelChooser(services.settings, services.fleet)
+        self._thresholds = _thresholds(services.settings)
         self._dispatcher = dispatcher
         self._flights = flights
         self._tracer = tracer
@@ -108,13 +118,29 @@ class GenerationEndpoint:
             failover = wants_failover(exchange.headers, services.settings.gateway.failover)
             timeout_s = services.timeout_s(exchange)
             body = await exchange.read_body(services.settings.limits.max_body_bytes)
-            request = parse_generation(self._endpoint, body)
+            request = self._chosen(exchange, parse_generation(self._endpoint, body))
+            controls = self._with_threshold(controls, request.model)
             fingerprint = services.fingerprint(request.model)
             key = self._cache_key(request, identity, fingerprint)
             return Generation(exchange, identity, request, key, controls, priority, failover, timeout_s)
 
+    def _chosen(self, exchange: Exchange, asked: ParsedRequest) -> ParsedRequest:
+        """The request under the own name of the model that answers; a client that named another is told."""
+        request = self._chooser.choose(asked, exchange.headers, time.monotonic())
+        if request.model != asked.model:
+            exchange.response_headers[MODEL_HEADER] = quote(request.model, safe=SAFE_IN_HEADER)
+        return request
+
+    def _with_threshold(self, controls: CacheControls, model: str) -> CacheControls:
+        """What a request asks for goes before what its model's settings say."""
+        least = self._thresholds.get(self._chooser.names.model_of(model))
+        if controls.threshold is not None or least is None:
+            return controls
+        return replace(controls, threshold=least)
+
     def _cache_key(self, request: ParsedRequest, identity: Identity, fingerprint: str) -> CacheKey | None:
-        if self._services.cache is None or request.model in self._services.uncached_models:
+        model = self._chooser.names.model_of(request.model)
+        if self._services.cache is None or model in self._services.uncached_models:
             return None
         return cache_key(request, identity.tenant, fingerprint)
 
@@ -225,6 +251,7 @@ class GenerationEndpoint:
     def _call(self, generation: Generation) -> Call:
         exchange, request = generation.exchange, generation.request
         session = exchange.headers.get(self._services.settings.gateway.session_header)
+        model = self._chooser.names.model_of(request.model)
         return Call(
             model=request.model,
             method=exchange.method,
@@ -232,7 +259,7 @@ class GenerationEndpoint:
             body=request.body,
             fields=request.fields,
             headers=forwarded_headers(exchange, self._tracer),
-            routing=self._services.routers[request.model].describe(request, session),
+            routing=self._services.routers[model].describe(request, session),
             priority=generation.priority,
             deadline=deadline_of(exchange, generation.timeout_s),
             timeline=exchange.timeline,
@@ -305,6 +332,12 @@ class GenerationEndpoint:
             "promptly.cache": generation.cache_status,
             "gen_ai.request.model": generation.request.model,
         }
+
+
+def _thresholds(settings: Settings) -> dict[str, float]:
+    """By model, where one has its own."""
+    thresholds = {model.id: model.cache_threshold for model in settings.models}
+    return {model: least for model, least in thresholds.items() if least is not None}
 
 
 def _read_answer(request: ParsedRequest, recorded: list[bytes]) -> Answer | None:

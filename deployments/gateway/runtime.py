@@ -14,8 +14,10 @@ from deployments.gateway.admission import Admission
 from deployments.gateway.app import GatewayApp
 from deployments.gateway.cache_client import CacheClient
 from deployments.gateway.dispatch import Dispatcher
+from deployments.gateway.engine_status import EngineStatuses
 from deployments.gateway.external import ExternalUpstream
 from deployments.gateway.fleet_watch import FleetWatch
+from deployments.gateway.scaling import Scaling
 from deployments.gateway.services import Services
 from deployments.gateway.upstream import UpstreamPool
 from deployments.telemetry import tracer_from_environment
@@ -23,6 +25,7 @@ from serve_app.auth import KeyRecord, KeyRing
 from serve_app.fleet import FleetTable
 from serve_app.hedging import Hedge
 from serve_app.latency import LatencyWindows
+from serve_app.model_choice.names import ModelNames
 from serve_app.routing import POLICIES, Router
 from serve_app.settings import Settings
 from serve_app.traffic import Traffic
@@ -45,7 +48,10 @@ class GatewayRuntime:
         embedder: DeploymentHandle[Any] | None = None,
         cache: DeploymentHandle[Any] | None = None,
     ) -> None:
-        fleet = FleetTable({model.id: model.max_requests_per_replica for model in settings.models})
+        self._scaling = Scaling(settings, engines)
+        may_be_empty = self._scaling.cold_starts.keys()
+        limits = {model.id: model.max_requests_per_replica for model in settings.models}
+        fleet = FleetTable(limits, may_be_empty)
         self._upstream = UpstreamPool()
         self._tracer = tracer_from_environment(os.environ)
         self._services = Services(
@@ -57,9 +63,21 @@ class GatewayRuntime:
             latency=LatencyWindows(),
             routers=_routers(settings),
             traffic=Traffic(),
+            engines=EngineStatuses(engines, settings),
         )
+        names = ModelNames.of(settings)
+        # Aliases and adapters too, for the paths that relay to whatever model is named.
+        self._services.fingerprints |= names.fingerprints(self._services.fingerprints)
         self._admissions = {
-            model: Admission(model, fleet, router, settings.limits, self._services.traffic)
+            model: Admission(
+                model,
+                fleet,
+                router,
+                settings.limits,
+                self._services.traffic,
+                cold_start=self._scaling.cold_starts.get(model),
+                demand=self._scaling.demands.get(model),
+            )
             for model, router in self._services.routers.items()
         }
         self._watch = FleetWatch(
@@ -69,16 +87,20 @@ class GatewayRuntime:
             upstream=self._upstream,
             period_s=settings.gateway.fleet_poll_s,
             changed=self._fleet_changed,
+            may_be_empty=may_be_empty,
         )
         dispatcher = Dispatcher(
             admissions=self._admissions,
             hedges=_hedges(settings),
+            names=names,
+            by_priority=_scheduled_by_priority(settings),
             fleet=fleet,
             upstream=self._upstream,
             limits=settings.limits,
             max_attempts=settings.gateway.max_attempts,
             traffic=self._services.traffic,
         )
+        self._scaling.start(self._admissions)
         self._priming = asyncio.get_running_loop().create_task(self._prime())
         self.app = GatewayApp(self._services, dispatcher, self._tracer)
 
@@ -103,9 +125,10 @@ class GatewayRuntime:
     async def close(self) -> None:
         self._priming.cancel()
         await self._watch.stop()
+        await self._scaling.stop()
         self._services.refreshes.stop()
         if self._services.cache is not None:
-            self._services.cache.stop()
+            await self._services.cache.close()
         await self._upstream.close()
         if self._tracer is not None:
             await asyncio.to_thread(self._tracer.shut_down)
@@ -114,9 +137,10 @@ class GatewayRuntime:
 def _cache_client(
     settings: Settings, embedder: DeploymentHandle[Any] | None, cache: DeploymentHandle[Any] | None
 ) -> CacheClient | None:
-    if settings.cache is None or embedder is None or cache is None:
+    rules = settings.cache_with_models
+    if rules is None or embedder is None or cache is None:
         return None
-    return CacheClient(settings.cache, embedder, cache)
+    return CacheClient(rules, embedder, cache)
 
 
 def _routers(settings: Settings) -> dict[str, Router]:
@@ -130,3 +154,9 @@ def _hedges(settings: Settings) -> dict[str, Hedge]:
         for model in settings.models
         if model.hedge is not None
     }
+
+
+def _scheduled_by_priority(settings: Settings) -> frozenset[str]:
+    """The models whose own engines are told how urgent a request is; others refuse to be."""
+    engines = {model.id: model.engine for model in settings.models if model.engine is not None}
+    return frozenset(model for model, engine in engines.items() if engine.scheduling_policy == "priority")

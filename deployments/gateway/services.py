@@ -9,6 +9,7 @@ from typing import Any
 from ray.serve.handle import DeploymentHandle
 
 from deployments.gateway.cache_client import CacheClient
+from deployments.gateway.engine_status import EngineStatuses
 from deployments.gateway.http import Exchange
 from deployments.gateway.refreshes import Refreshes
 from serve_app.auth import DEFAULT_TENANT, Identity, KeyRing, require_admin
@@ -34,6 +35,7 @@ class Services:
     latency: LatencyWindows
     routers: Mapping[str, Router]
     traffic: Traffic
+    engines: EngineStatuses
     refreshes: Refreshes = field(default_factory=Refreshes)
     primed: bool = False
     fingerprints: dict[str, str] = field(init=False)

@@ -14,7 +14,19 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import cache, failover, idle, layer, overload, routing, start, vllm_failover, vllm_load
+from benchmarks import (
+    cache,
+    engine_figures,
+    failover,
+    idle,
+    layer,
+    overload,
+    routing,
+    speculation,
+    start,
+    vllm_failover,
+    vllm_load,
+)
 from benchmarks.options import Options
 from benchmarks.table import Figure, write_report
 
@@ -32,6 +44,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "idle": idle.run,
     "start": start.run,
     "cache": cache.run,
+    "speculation": speculation.run,
+    "engine": engine_figures.run,
 }
 
 

@@ -8,6 +8,7 @@ from enum import Enum
 
 from serve_app.fleet.pace import Pace
 from serve_app.openai.continuation import TokenLimits
+from serve_app.speculation import SpeculationReport
 
 UNKNOWN_LIMITS = TokenLimits()
 
@@ -30,6 +31,7 @@ class EngineReport:
     ``gives_token_ids``: it speaks vLLM's extensions, so that a cut answer can be continued on it.
     ``priority``: members of a lower number are asked first; ``weight``: share among equals. ``is_static``:
     it stays in the table whether or not it reports (an external upstream).
+    ``speculation``: what it gains; ``None`` without it. ``start_s``: seconds of each phase of its start.
     """
 
     replica_id: str
@@ -49,6 +51,8 @@ class EngineReport:
     priority: int = 0
     weight: float = 1.0
     is_static: bool = False
+    speculation: SpeculationReport | None = None
+    start_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from serve_app.fleet.members import EngineReport, Member
@@ -31,11 +31,13 @@ class FleetTable:
     """Members by model. ``send``, ``first_byte`` and ``end`` follow each request.
 
     ``limits`` bounds what one managed replica is given at once, by model; ``None`` is its own capacity, which
-    is what an external upstream always has.
+    is what an external upstream always has. Models in ``may_be_empty`` are ready without a member: their
+    fleet is scaled to zero while nobody asks.
     """
 
-    def __init__(self, limits: Mapping[str, int | None]) -> None:
+    def __init__(self, limits: Mapping[str, int | None], may_be_empty: Collection[str] = ()) -> None:
         self._limits = dict(limits)
+        self._may_be_empty = frozenset(may_be_empty)
         self._members: dict[str, dict[str, Member]] = {model: {} for model in limits}
         self._turns = dict.fromkeys(limits, 0.0)
         self._recovered_at: dict[str, float] = {}
@@ -148,8 +150,9 @@ class FleetTable:
         member.unreachable_until = now + UNREACHABLE_S
 
     def is_ready(self, now: float) -> bool:
-        """Every model has a member that can serve."""
-        return all(self.candidates(model, now) for model in self._members)
+        """Every model has a member that can serve, or starts one when it is asked for."""
+        waits_for = self._members.keys() - self._may_be_empty
+        return all(self.candidates(model, now) for model in waits_for)
 
     def in_flight(self) -> int:
         return sum(member.in_flight for members in self._members.values() for member in members.values())

@@ -3,8 +3,9 @@
 Typed and frozen; read once at the edge and passed on as values. An unknown key is an error.
 """
 
+from serve_app.settings.autoscaling import AutoscalingSettings
 from serve_app.settings.cache import CacheSettings
-from serve_app.settings.engine import AutoscalingSettings, EngineSettings, SpeculationSettings
+from serve_app.settings.engine import EngineSettings, SpeculationSettings
 from serve_app.settings.load import check_exposure, load_file, parse_args
 from serve_app.settings.model import HedgeSettings, ModelSettings
 from serve_app.settings.qdrant import QdrantSettings

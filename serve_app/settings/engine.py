@@ -1,4 +1,4 @@
-"""Settings of a vLLM engine and its replicas.
+"""Settings of a vLLM engine.
 
 Names are vLLM's own where it has one. What is checked here needs no file and no vLLM; what needs the model's
 files is in ``deployments.engine_checks``, what needs vLLM's argument list in ``deployments.vllm_arguments``.
@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from serve_app.settings.base import Frozen
+from serve_app.settings.disaggregation import DisaggregationSettings, wrong_disaggregation
 
 NEEDS_DRAFT_MODEL = frozenset({"draft_model", "eagle", "eagle3", "medusa"})
 READS_THE_TEXT = frozenset({"ngram", "suffix"})
@@ -149,6 +150,11 @@ class SpeculationSettings(Frozen):
         min_length=1,
         description="Depth by the number of running requests; the last one holds for all above.",
     )
+    guard: bool = Field(
+        default=True,
+        description="Draft less, or nothing, while measured acceptance makes drafting a loss. Without effect "
+        "where `data_parallel_size` is above 1, or `options.scheduler_cls` names another scheduler.",
+    )
     options: dict[str, Any] | None = Field(
         default=None, description="Any other key of vLLM's `speculative_config`."
     )
@@ -201,22 +207,6 @@ class SpeculationSettings(Frozen):
     def _options_are_others(self) -> Self:
         taken = {name: name for name in type(self).model_fields} | dict(OWN_SPECULATION_SETTING)
         _refuse_taken(self.options or {}, taken)
-        return self
-
-
-class AutoscalingSettings(Frozen):
-    """Replicas between ``min`` and ``max``, by the engines' own load (running + waiting requests)."""
-
-    min: int = Field(default=1, ge=1)
-    max: int = Field(ge=1)
-    target_ongoing_requests: float = Field(default=16.0, gt=0, description="Requests a replica should carry.")
-    upscale_delay_s: float = Field(default=10.0, ge=0)
-    downscale_delay_s: float = Field(default=300.0, ge=0)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.min > self.max:
-            raise ValueError(f"`min` ({self.min}) is greater than `max` ({self.max})")
         return self
 
 
@@ -296,6 +286,7 @@ class EngineSettings(Frozen):
     )
     kv_cache_dtype: KvCacheDtype | None = None
     kv_offload: KvOffloadSettings | None = None
+    disaggregation: DisaggregationSettings | None = None
     cpu_kv_cache_gib: int | None = Field(default=None, ge=1, description="KV cache of a CPU engine, GiB.")
     enable_prefix_caching: bool = True
     enforce_eager: bool = False
@@ -316,6 +307,11 @@ class EngineSettings(Frozen):
     env: dict[str, str] = Field(default_factory=dict, description="Environment of the engine's processes.")
     num_cpus: float = Field(default=1.0, ge=0, description="Logical CPUs of the replica beside its workers.")
     warm_up: bool = True
+    warm_up_budget_s: float = Field(
+        default=10.0,
+        ge=0,
+        description="Larger prompts and batches are warmed up only as far as this time allows.",
+    )
 
     @field_validator("quantization")
     @classmethod
@@ -353,6 +349,15 @@ class EngineSettings(Frozen):
     def _wrong_on_gpu(self) -> Iterator[str]:
         if self.cpu_kv_cache_gib is not None:
             yield "`cpu_kv_cache_gib` is for `accelerator: cpu`; use `gpu_memory_utilization`"
+
+    @model_validator(mode="after")
+    def _disaggregation_fits(self) -> Self:
+        if self.disaggregation is None:
+            return self
+        on_cpu, offloads = self.accelerator == "cpu", self.kv_offload is not None
+        for problem in wrong_disaggregation(on_cpu=on_cpu, offloads=offloads, options=self.options):
+            raise ValueError(problem)
+        return self
 
     @model_validator(mode="after")
     def _options_are_others(self) -> Self:

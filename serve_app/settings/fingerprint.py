@@ -17,10 +17,12 @@ WITHOUT_INFLUENCE = frozenset(
         "enable_prefix_caching",
         "num_cpus",
         "warm_up",
+        "warm_up_budget_s",
         "env",
         "placement",
         "scheduling_policy",
         "kv_offload",
+        "disaggregation",
         "enable_sleep_mode",
     }
 )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
+from serve_app.settings.autoscaling import AutoscalingSettings
 from serve_app.settings.base import Frozen
-from serve_app.settings.engine import AutoscalingSettings, EngineSettings
+from serve_app.settings.engine import EngineSettings
 from serve_app.settings.policies import known_policy
 from serve_app.settings.upstream import UpstreamSettings
 
 MANAGED_ONLY = frozenset({"replicas", "revision"})
 """Of no use to a model that only external upstreams serve."""
+
+NEEDS_CACHE = ("cache_ttl_s", "cache_threshold")
+"""Of no use to a model whose answers are not cached."""
 
 
 class HedgeSettings(Frozen):
@@ -27,11 +32,21 @@ class HedgeSettings(Frozen):
     )
 
 
+class PriceSettings(Frozen):
+    """What a million tokens cost, in any one currency; only compared with other models'."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+
+
 class ModelSettings(Frozen):
     """One model that clients can name, and what serves it: managed replicas (`source` and `engine`), external
     upstreams, or both."""
 
     id: str = Field(min_length=1, description="The name clients use in `model`.")
+    aliases: tuple[str, ...] = Field(
+        default=(), strict=False, description="Other names for it; answers name the `id`."
+    )
     source: str | None = Field(default=None, min_length=1, description="Hub id or folder of the weights.")
     revision: str | None = None
     engine: EngineSettings | None = None
@@ -46,6 +61,17 @@ class ModelSettings(Frozen):
     hedge: HedgeSettings | None = Field(default=None, description="Off unless given.")
     drain_timeout_s: float = Field(default=120.0, ge=0, description="For running answers at shutdown.")
     cache: bool = Field(default=True, description="Whether answers of this model are cached.")
+    cache_ttl_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="Life of its entries where no rule fits; default: `cache.ttl_s`.",
+    )
+    cache_threshold: float | None = Field(
+        default=None, ge=0, le=1, description="In place of `cache.threshold`."
+    )
+    cost_per_million_tokens: PriceSettings | None = Field(
+        default=None, description="What `auto_models` compare."
+    )
 
     @field_validator("routing")
     @classmethod
@@ -69,6 +95,31 @@ class ModelSettings(Frozen):
         if twice:
             raise ValueError(f"upstream name given twice: {', '.join(twice)}")
         return self
+
+    @model_validator(mode="after")
+    def _is_offered(self) -> Self:
+        for problem in self._wrong_offer():
+            raise ValueError(problem)
+        return self
+
+    def _wrong_offer(self) -> Iterator[str]:
+        if any(not alias for alias in self.aliases):
+            yield "an alias in `aliases` is empty"
+        if self.adapters and self.upstreams:
+            yield (
+                "`upstreams` do not know the adapters of `engine.lora`: give them a model of their own, with "
+                "another `id`"
+            )
+        for name in NEEDS_CACHE:
+            if not self.cache and getattr(self, name) is not None:
+                yield f"`{name}` is of no use with `cache: false`: leave one of the two out"
+
+    @property
+    def adapters(self) -> dict[str, str]:
+        """LoRA adapters that are served under names of their own: name to hub id or folder."""
+        if self.engine is None or self.engine.lora is None:
+            return {}
+        return self.engine.lora.adapters
 
     @property
     def managed_engine(self) -> EngineSettings:

@@ -6,8 +6,9 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from serve_app.settings.auto_model import AutoModelSettings, wrong_names
 from serve_app.settings.base import Frozen
-from serve_app.settings.cache import CacheSettings
+from serve_app.settings.cache import CacheRule, CacheSettings
 from serve_app.settings.model import ModelSettings
 from serve_app.settings.policies import known_policy
 
@@ -110,6 +111,7 @@ class Settings(Frozen):
     """The ``args`` of a Promptly application."""
 
     models: tuple[ModelSettings, ...] = Field(strict=False)
+    auto_models: tuple[AutoModelSettings, ...] = Field(default=(), strict=False)
     embedder: EmbedderSettings | None = None
     cache: CacheSettings | None = None
     auth: Literal["none", "loopback"] | KeySettings = "loopback"
@@ -120,14 +122,9 @@ class Settings(Frozen):
     def _consistent(self) -> Self:
         if not self.models:
             raise ValueError("`models` is empty: give at least one model")
-        names = [model.id for model in self.models]
-        if self.embedder is not None:
-            names.append(self.embedder.id)
-        engines = [model.engine for model in self.models if model.engine is not None]
-        names += [name for engine in engines if engine.lora is not None for name in engine.lora.adapters]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"model id given twice: {', '.join(twice)}")
+        embedder = None if self.embedder is None else self.embedder.id
+        for problem in wrong_names(self.models, self.auto_models, embedder):
+            raise ValueError(problem)
         if self.cache is not None and self.embedder is None:
             raise ValueError("`cache` needs an `embedder`")
         return self
@@ -139,3 +136,16 @@ class Settings(Frozen):
     @property
     def cache_joins(self) -> bool:
         return self.cache is not None and self.cache.join
+
+    @property
+    def cache_with_models(self) -> CacheSettings | None:
+        """The cache's settings with what each model says of its entries: a rule behind all others."""
+        if self.cache is None:
+            return None
+        own = [
+            CacheRule(ttl_s=model.cache_ttl_s, model=name)
+            for model in self.models
+            if model.cache_ttl_s is not None
+            for name in (model.id, *model.adapters)
+        ]
+        return self.cache.model_copy(update={"rules": [*self.cache.rules, *own]})

@@ -15,7 +15,7 @@ def test_every_setting_is_on_the_page() -> None:
         "num_speculative_tokens",
         "keys_file",
         "lookup_budget_ms",
-        "target_ongoing_requests",
+        "ttft_objective_s",
         "health_period_s",
         "max_share",
     ):

@@ -307,3 +307,10 @@ def test_reports_that_cannot_be_read_to_the_end_leave_the_table_as_it_was() -> N
     with pytest.raises(ZeroDivisionError):
         table.update("m", (make_report(str(1 // number)) for number in (1, 0)), 1.0)
     assert names(table.members("m")) == ["a"]
+
+
+def test_a_model_that_may_be_empty_is_ready_without_a_member() -> None:
+    table = FleetTable({"m": None, "zero": None}, may_be_empty={"zero"})
+    assert not table.is_ready(0.0)
+    table.update("m", [make_report("a")], 0.0)
+    assert table.is_ready(0.0)

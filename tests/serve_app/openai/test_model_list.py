@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
-from serve_app.openai.models import context_tokens
+from serve_app.openai.models import context_tokens, model_card
 
 VLLM = (
     b'{"object":"list","data":[{"id":"small","object":"model","created":1795238815,"owned_by":"vllm",'
@@ -68,3 +69,22 @@ def test_a_list_that_does_not_say_is_no_answer(body: bytes) -> None:
 )
 def test_anything_but_a_list_of_models_is_no_answer(body: bytes) -> None:
     assert context_tokens(body, "small") is None
+
+
+@pytest.mark.parametrize(
+    ("about", "more"),
+    [
+        ({}, {}),
+        ({"root": "real"}, {"root": "real"}),
+        ({"parent": "base", "max_model_len": 512}, {"parent": "base", "max_model_len": 512}),
+    ],
+)
+def test_a_card_says_what_is_known_and_nothing_else(about: dict[str, Any], more: dict[str, Any]) -> None:
+    card = msgspec.to_builtins(model_card("m", 7, **about))
+    assert card == {"id": "m", "object": "model", "created": 7, "owned_by": "promptly"} | more
+
+
+def test_a_gateway_can_read_the_list_of_another() -> None:
+    cards = [model_card("m", 7, max_model_len=4096), model_card("n", 7)]
+    body = msgspec.json.encode({"object": "list", "data": cards})
+    assert [context_tokens(body, name) for name in ("m", "n")] == [4096, None]

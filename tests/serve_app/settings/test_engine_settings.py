@@ -149,6 +149,35 @@ def test_what_only_a_gpu_can_do_is_refused_on_a_cpu(fields: dict[str, Any], expe
     assert expected in message_for(**CPU, **fields)
 
 
+APART: dict[str, Any] = {"disaggregation": {"prefill_replicas": 1, "decode_replicas": 2}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (CPU, "`disaggregation` needs GPUs"),
+        ({"kv_offload": {"size_gib": 4.0}}, "leave one of the two out"),
+        ({"options": {"kv_transfer_config": {}}}, "take it out of `options`"),
+        (
+            {"disaggregation": {"prefill_replicas": 0, "decode_replicas": 1}},
+            "disaggregation.prefill_replicas = 0",
+        ),
+        (
+            {"disaggregation": {"prefill_replicas": 1, "decode_replicas": 1, "connector": "tcp"}},
+            "disaggregation.connector = 'tcp'",
+        ),
+    ],
+)
+def test_prefill_and_decode_apart_do_not_go_with_everything(fields: dict[str, Any], expected: str) -> None:
+    assert expected in message_for(**(APART | fields))
+
+
+def test_prefill_and_decode_apart_can_be_set() -> None:
+    disaggregation = EngineSettings(**APART).disaggregation
+    assert disaggregation is not None
+    assert disaggregation.connector == "nixl"
+
+
 @pytest.mark.parametrize(
     ("speculation", "expected"),
     [

@@ -39,10 +39,12 @@ SPEED: dict[str, Any] = {
     "enable_prefix_caching": False,
     "num_cpus": 4.0,
     "warm_up": False,
+    "warm_up_budget_s": 5.0,
     "env": {"OMP_NUM_THREADS": "2"},
     "placement": "spread",
     "scheduling_policy": "priority",
     "kv_offload": {"size_gib": 4.0},
+    "disaggregation": {"prefill_replicas": 1, "decode_replicas": 2},
     "enable_sleep_mode": True,
 }
 

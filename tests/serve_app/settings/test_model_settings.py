@@ -145,3 +145,36 @@ def test_a_policy_that_is_not_registered_is_refused_with_the_known_ones(name: st
 
 def test_a_model_goes_by_the_gateways_policy_unless_it_names_its_own() -> None:
     assert model(**MANAGED).routing is None
+
+
+LORA = {"engine": {"accelerator": "cpu", "lora": {"adapters": {"poet": "/a/poet", "cook": "owner/cook"}}}}
+
+
+def test_adapters_are_those_of_the_engine() -> None:
+    assert model(**MANAGED).adapters == {}
+    assert model(**EXTERNAL).adapters == {}
+    assert model(**(MANAGED | LORA)).adapters == {"poet": "/a/poet", "cook": "owner/cook"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (LORA | EXTERNAL, "`upstreams` do not know the adapters of `engine.lora`: give them a model of"),
+        ({"aliases": ["a", ""]}, "an alias in `aliases` is empty"),
+        ({"aliases": "gpt"}, "models[0].aliases = 'gpt': expected: "),
+        ({"cache": False, "cache_ttl_s": 60.0}, "`cache_ttl_s` is of no use with `cache: false`"),
+        ({"cache": False, "cache_threshold": 0.9}, "`cache_threshold` is of no use with `cache: false`"),
+        ({"cache_ttl_s": 0.0}, "models[0].cache_ttl_s = 0.0: expected: greater than 0"),
+        ({"cache_threshold": 1.5}, "models[0].cache_threshold = 1.5: expected: less than or equal to 1"),
+        (
+            {"cost_per_million_tokens": {"input": -1.0, "output": 1.0}},
+            "models[0].cost_per_million_tokens.input = -1.0: expected: greater than or equal to 0",
+        ),
+        (
+            {"cost_per_million_tokens": {"input": 1.0}},
+            "models[0].cost_per_million_tokens.output is missing: expected a value",
+        ),
+    ],
+)
+def test_what_is_wrong_with_how_a_model_is_offered_is_named(fields: dict[str, Any], expected: str) -> None:
+    assert expected in message_for(**(MANAGED | fields))
