@@ -43,7 +43,7 @@ SPECULATION: Mapping[str, Any] = {
     "method": "ngram",
     "num_speculative_tokens": 4,
     "prompt_lookup_max": 4,
-    "prompt_lookup_min": 2,
+    "prompt_lookup_min": 1,
 }
 COUNT, TOKENS = 6, 64
 """Prompts of a task, and the most tokens of an answer."""
