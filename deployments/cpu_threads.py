@@ -11,25 +11,31 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 
-from serve_app.settings import EngineSettings
+from serve_app.settings import ModelSettings
 
 BIND = "VLLM_CPU_OMP_THREADS_BIND"
 FEW_CPUS = 4
 """Up to so many all are bound: beyond, one of them is less than a fifth."""
 
 
-def bound_cpus(engine: EngineSettings, allowed: Collection[int]) -> str | None:
+def bound_cpus(model: ModelSettings, allowed: Collection[int]) -> str | None:
     """vLLM's list of CPUs for an engine's threads, or ``None`` where vLLM shall choose: several ranks (each
-    has CPUs of its own), many CPUs, or a choice of the operator's (``engine.env``)."""
-    if engine.accelerator != "cpu" or engine.num_devices * engine.data_parallel_size > 1:
+    has CPUs of its own) or replicas (their threads would wait for each other), many CPUs, or a choice of the
+    operator's (``engine.env``)."""
+    engine = model.managed_engine
+    if (
+        model.replicas != 1
+        or engine.accelerator != "cpu"
+        or engine.num_devices * engine.data_parallel_size > 1
+    ):
         return None
     if BIND in engine.env or not 1 < len(allowed) <= FEW_CPUS:
         return None
     return ",".join(str(cpu) for cpu in sorted(allowed))
 
 
-def bind_threads(engine: EngineSettings) -> None:
+def bind_threads(model: ModelSettings) -> None:
     """In the engine's replica, before vLLM starts its processes: they inherit the environment."""
-    cpus = bound_cpus(engine, os.sched_getaffinity(0))
+    cpus = bound_cpus(model, os.sched_getaffinity(0))
     if cpus is not None:
         os.environ[BIND] = cpus

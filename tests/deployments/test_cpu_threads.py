@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from deployments.cpu_threads import BIND, bound_cpus
-from serve_app.settings import EngineSettings
+from serve_app.settings import ModelSettings
 
 
-def cpu_engine(**more: Any) -> EngineSettings:
-    return EngineSettings(accelerator="cpu", **more)
+def cpu_engine(replicas: Any = 1, **more: Any) -> ModelSettings:
+    return ModelSettings(id="m", source="m", replicas=replicas, engine={"accelerator": "cpu", **more})
 
 
 @pytest.mark.parametrize(
@@ -36,4 +36,9 @@ def test_the_operators_own_choice_stands() -> None:
 
 
 def test_a_gpu_engine_is_left_alone() -> None:
-    assert bound_cpus(EngineSettings(), {0, 1}) is None
+    assert bound_cpus(ModelSettings(id="m", source="m", engine={}), {0, 1}) is None
+
+
+def test_replicas_that_may_share_a_machine_are_left_to_vllm() -> None:
+    assert bound_cpus(cpu_engine(replicas=2), {0, 1}) is None
+    assert bound_cpus(cpu_engine(replicas={"min": 1, "max": 2}), {0, 1}) is None

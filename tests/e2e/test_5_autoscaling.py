@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +18,11 @@ from benchmarks.vllm_failover import ONE_CORE_EACH
 from support.server import Server, ServerSlot, launched
 
 from serve_app.model_store import ModelStore
+
+pytestmark = pytest.mark.skipif(
+    "PROMPTLY_TEST_SCALING" not in os.environ,
+    reason="minutes, and two engines at once: set PROMPTLY_TEST_SCALING=1 on a machine with nothing else to do",
+)
 
 MODEL = "tiny"
 TINY_LLAMA: dict[str, Any] = {
