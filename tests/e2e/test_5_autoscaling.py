@@ -21,7 +21,7 @@ from serve_app.model_store import ModelStore
 
 pytestmark = pytest.mark.skipif(
     "PROMPTLY_TEST_SCALING" not in os.environ,
-    reason="minutes, and two engines at once: set PROMPTLY_TEST_SCALING=1 on a machine with nothing else to do",
+    reason="takes minutes and two engines at once: set PROMPTLY_TEST_SCALING=1 on an idle machine",
 )
 
 MODEL = "tiny"
