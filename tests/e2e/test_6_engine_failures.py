@@ -182,7 +182,8 @@ def failure(pair: Pair, model: str) -> str:
     """Why its engines do not start; empty as long as they have not failed."""
     try:
         engines = pair.engines(model, "/broken")
-    except urllib.error.HTTPError as error:  # the application has no route yet
-        error.close()
+    except (urllib.error.URLError, TimeoutError) as error:  # the application has no route or no gateway yet
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
         return ""
     return str(engines["message"]) if engines["status"] == "deploy_failed" else ""
