@@ -20,8 +20,8 @@ from support.server import Server, ServerSlot, launched
 from serve_app.model_store import ModelStore
 
 pytestmark = pytest.mark.skipif(
-    "PROMPTLY_TEST_SCALING" not in os.environ,
-    reason="takes minutes and two engines at once: set PROMPTLY_TEST_SCALING=1 on an idle machine",
+    "PROMPTLY_TEST_LONG" not in os.environ,
+    reason="takes minutes and two engines at once: set PROMPTLY_TEST_LONG=1 on an idle machine",
 )
 
 MODEL = "tiny"

@@ -26,6 +26,11 @@ from support.tiny_llama import CONFIG, write_tiny_llama
 from deployments.machine import this_machine
 from serve_app.model_store import ModelStore
 
+pytestmark = pytest.mark.skipif(
+    "PROMPTLY_TEST_LONG" not in os.environ,
+    reason="takes four minutes, for engines that start and fail: set PROMPTLY_TEST_LONG=1",
+)
+
 TIMEOUT_S = 180.0
 QUESTION: list[Any] = [{"role": "user", "content": "Tell me a long story about a lighthouse keeper."}]
 ENGINE: dict[str, Any] = {
