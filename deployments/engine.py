@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import ray
 from ray import serve
 from ray.serve.llm import LLMConfig
 from ray.serve.llm.deployment import LLMServer
@@ -22,6 +21,7 @@ from deployments.engine_checks import check_on_node
 from deployments.engine_environment import engine_environment
 from deployments.engine_start import EngineStart
 from deployments.listener import SECRET_HEADER, PrivateListener
+from deployments.serve_platform import node_address
 from deployments.vllm_arguments import engine_arguments, placement_group_config
 from deployments.warm_up import Shapes, warm_up
 from serve_app.autoscaling import GatewayLoad, GatewayReports, ReplicaLoad
@@ -52,7 +52,7 @@ class Engine(LLMServer):
         self._kv_cache_tokens = vllm_bridge.kv_cache_tokens(self)
         self._token_limits = vllm_bridge.token_limits(self)
         app = await vllm_bridge.build_asgi_app(self)
-        self._listener = PrivateListener(app, str(ray.util.get_node_ip_address()))  # type: ignore[no-untyped-call]
+        self._listener = PrivateListener(app, node_address())
         self._listener.start()
         with self._start_up.warming():
             warmed = await self._warm_up()

@@ -41,8 +41,6 @@ class ColdStart:
         logger.info("%s has no replica: one is asked for", self._model)
         try:
             await self._engine.describe.remote()
-        except (
-            Exception
-        ) as error:  # whatever Serve says of a start that failed; whoever still waits asks again
+        except Exception as error:  # a start that failed, in Serve's words; whoever still waits asks again
             logger.warning("no replica of %s came: %s", self._model, type(error).__name__)
         await asyncio.sleep(AGAIN_AFTER_S)

@@ -62,7 +62,5 @@ class Scaling:
             try:
                 async with asyncio.timeout(REPORT_TIMEOUT_S):
                     await handle.broadcast("hear", load).results_async()
-            except (
-                Exception
-            ) as error:  # nobody is there to be told, or one hangs: the next report says it again
+            except Exception as error:  # nobody is there, or one hangs: the next report says it again
                 logger.debug("load of %s not reported: %s", model, type(error).__name__)

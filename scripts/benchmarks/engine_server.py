@@ -12,21 +12,17 @@ from __future__ import annotations
 import http.client
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-
-import launcher_plan as plan
 
 from benchmarks.load import Request, Sample, closed_loop, run_fast
-from benchmarks.peers.endpoint import Endpoint, PeerError, environment, free_port, local_url
+from benchmarks.peers.endpoint import Endpoint, PeerError, environment, exchange, free_port, local_url
 from benchmarks.peers.processes import READY_TIMEOUT_S, running, scratch_folder
-from benchmarks.peers.vllm_server import ENGINE_ENVIRONMENT, option
+from benchmarks.peers.vllm_server import ENGINE_ENVIRONMENT, server_command
 
 MODEL = "model"
 """What the server calls whatever model it has."""
@@ -83,7 +79,7 @@ def engine_server(
         scratch_folder() as scratch,
         running(
             name,
-            server_command(folder, arguments, port),
+            engine_command(folder, arguments, port),
             environment(**env, **DEVELOPER_MODE),
             log=scratch / "log",
             ready=lambda: completes(url),
@@ -93,22 +89,9 @@ def engine_server(
         yield Endpoint(name, url, MODEL, (pid,))
 
 
-def server_command(folder: Path, arguments: Mapping[str, Any], port: int) -> list[str]:
-    """The module and not the command ``vllm``: the CPU build has no distribution of that name."""
-    named = {**arguments, "worker_extension_cls": WEIGHT_REPORT}
-    return [
-        *[sys.executable, "-m", "vllm.entrypoints.openai.api_server"],
-        *["--host", plan.LOOPBACK, "--port", str(port)],
-        *["--model", str(folder), "--served-model-name", MODEL],
-        *(word for argument, value in named.items() for word in flag(argument, value)),
-    ]
-
-
-def flag(name: str, value: Any) -> list[str]:
-    """One engine argument on vLLM's command line: ``False`` as ``--no-...``, mappings as JSON."""
-    if isinstance(value, Mapping):
-        return option(name, json.dumps(value))
-    return [f"--no-{name.replace('_', '-')}"] if value is False else option(name, value)
+def engine_command(folder: Path, arguments: Mapping[str, Any], port: int) -> list[str]:
+    """That of a server which also reports its weights."""
+    return server_command(MODEL, folder, port, {**arguments, "worker_extension_cls": WEIGHT_REPORT})
 
 
 def completes(url: str) -> bool:
@@ -204,23 +187,12 @@ def kv_tokens(metrics: str) -> int:
 
 def get(url: str, path: str) -> str:
     """Raises: PeerError: no 200."""
-    status, body = _exchange(url, "GET", path, None)
+    status, body = exchange(url, "GET", path, timeout_s=ANSWER_TIMEOUT_S)
     if status != 200:
         raise PeerError(f"{path}: status {status}")
     return body.decode()
 
 
 def post(url: str, path: str, value: Mapping[str, Any]) -> tuple[int, bytes]:
-    """Status and body. Asked directly, whatever proxy is set."""
-    return _exchange(url, "POST", path, json.dumps(value))
-
-
-def _exchange(url: str, method: str, path: str, body: str | None) -> tuple[int, bytes]:
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=ANSWER_TIMEOUT_S)
-    try:
-        connection.request(method, path, body, {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        return response.status, response.read()
-    finally:
-        connection.close()
+    """Status and body."""
+    return exchange(url, "POST", path, json.dumps(value), timeout_s=ANSWER_TIMEOUT_S)

@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 from benchmarks.vllm_failover import ONE_CORE_EACH
 from support.server import Server, ServerSlot, launched
+from support.tiny_llama import TOKENIZER_FILES
 
 from serve_app.model_store import ModelStore
 
@@ -69,7 +70,7 @@ QUIET_S = 180.0
 def tiny(prepared_models: ModelStore, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     known = prepared_models.folder("HuggingFaceTB/SmolLM2-135M-Instruct")
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+    for name in TOKENIZER_FILES:
         shutil.copy(known / name, folder / name)
     (folder / "config.json").write_text(json.dumps(TINY_LLAMA))
     return folder

@@ -24,13 +24,13 @@ from benchmarks.engine_server import (
     Answer,
     EngineMemory,
     answer_of,
-    flag,
+    engine_command,
     kv_tokens,
-    server_command,
     token_ids_of,
 )
 from benchmarks.load import Sample
 from benchmarks.peers import PeerError
+from benchmarks.peers.vllm_server import option
 
 from serve_app.settings import EngineSettings
 
@@ -83,11 +83,11 @@ def test_the_kv_cache_is_read_from_the_metrics() -> None:
     ],
 )
 def test_engine_arguments_become_words(value: object, words: list[str]) -> None:
-    assert flag("some_name", value) == words
+    assert option("some_name", value) == words
 
 
 def test_the_server_reports_its_weights() -> None:
-    command = server_command(Path("/models/small"), CHUNKED_ARGUMENTS, 20_001)
+    command = engine_command(Path("/models/small"), CHUNKED_ARGUMENTS, 20_001)
     assert command[-2:] == ["--worker-extension-cls", WEIGHT_REPORT]
     assert "--enable-chunked-prefill" in command
 

@@ -69,16 +69,29 @@ def wait_for(done: Callable[[], bool], limit_s: float, what: str) -> None:
 
 
 def answers_chat(url: str, model: str) -> bool:
-    """Whether a streamed answer of one token comes back whole. Asked directly, whatever proxy is set."""
+    """Whether a streamed answer of one token comes back whole."""
     question = [{"role": "user", "content": "Ready?"}]
     body = json.dumps({"model": model, "messages": question, "stream": True, "max_tokens": 1})
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=ANSWER_TIMEOUT_S)
     try:
-        connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        return b"data: [DONE]" in response.read() and response.status == 200
+        status, answer = exchange(url, "POST", "/v1/chat/completions", body)
     except (OSError, http.client.HTTPException):
         return False
+    return b"data: [DONE]" in answer and status == 200
+
+
+def exchange(
+    url: str, method: str, path: str, body: str | None = None, timeout_s: float = ANSWER_TIMEOUT_S
+) -> tuple[int, bytes]:
+    """Status and body of one request. Asked directly, whatever proxy is set.
+
+    Raises:
+        OSError, http.client.HTTPException: there was no answer.
+    """
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
+    try:
+        connection.request(method, path, body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        return response.status, response.read()
     finally:
         connection.close()

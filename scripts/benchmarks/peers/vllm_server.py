@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,17 +38,22 @@ def bare_vllm(model: str, model_folder: Path) -> Iterator[Endpoint]:
         yield endpoint
 
 
-def server_command(model: str, model_folder: Path, port: int) -> list[str]:
+def server_command(
+    model: str, model_folder: Path, port: int, arguments: Mapping[str, Any] = ENGINE_ARGUMENTS
+) -> list[str]:
     """The module and not the command ``vllm``: the CPU build has no distribution of that name."""
     return [
         *[sys.executable, "-m", "vllm.entrypoints.openai.api_server"],
         *["--host", plan.LOOPBACK, "--port", str(port)],
         *["--model", str(model_folder), "--served-model-name", model],
-        *(argument for name, value in ENGINE_ARGUMENTS.items() for argument in option(name, value)),
+        *(argument for name, value in arguments.items() for argument in option(name, value)),
     ]
 
 
 def option(name: str, value: Any) -> list[str]:
-    """``max_num_seqs=16`` as vLLM's command line has it; ``True`` is a flag without a value."""
-    flag = f"--{name.replace('_', '-')}"
-    return [flag] if value is True else [flag, str(value)]
+    """``max_num_seqs=16`` as vLLM's command line has it; ``True`` is a flag without a value, ``False`` is
+    ``--no-...``, and a mapping is JSON."""
+    words = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{words}" if value else f"--no-{words}"]
+    return [f"--{words}", json.dumps(value) if isinstance(value, Mapping) else str(value)]
