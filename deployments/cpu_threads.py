@@ -1,4 +1,4 @@
-"""Which CPUs an engine on CPUs computes with.
+"""How an engine on CPUs runs: in how many processes, with which CPUs.
 
 vLLM leaves one CPU to its scheduler's process, which waits by polling (``VLLM_CPU_OMP_THREADS_BIND=auto``,
 ``vllm.utils.ompmultiprocessing``). That process yields to whoever computes: on a machine with few CPUs the
@@ -18,16 +18,18 @@ FEW_CPUS = 4
 """Up to so many all are bound: beyond, one of them is less than a fifth."""
 
 
+def runs_in_one_process(model: ModelSettings) -> bool:
+    """Whether the engine is one rank on CPUs: its scheduler and its worker need no process each."""
+    engine = model.managed_engine
+    return engine.accelerator == "cpu" and engine.num_devices * engine.data_parallel_size == 1
+
+
 def bound_cpus(model: ModelSettings, allowed: Collection[int]) -> str | None:
     """vLLM's list of CPUs for an engine's threads, or ``None`` where vLLM shall choose: several ranks (each
     has CPUs of its own) or replicas (their threads would wait for each other), many CPUs, or a choice of the
     operator's (``engine.env``)."""
     engine = model.managed_engine
-    if (
-        model.replicas != 1
-        or engine.accelerator != "cpu"
-        or engine.num_devices * engine.data_parallel_size > 1
-    ):
+    if model.replicas != 1 or not runs_in_one_process(model):
         return None
     if BIND in engine.env or not 1 < len(allowed) <= FEW_CPUS:
         return None

@@ -16,7 +16,7 @@ from ray.serve.llm import LLMConfig
 from ray.serve.llm.deployment import LLMServer
 
 from deployments import vllm_bridge
-from deployments.cpu_threads import bind_threads
+from deployments.cpu_threads import bind_threads, runs_in_one_process
 from deployments.engine_checks import check_on_node
 from deployments.engine_environment import engine_environment
 from deployments.engine_start import EngineStart
@@ -46,7 +46,7 @@ class Engine(LLMServer):
         with self._start_up.loading():
             check_on_node(model, ModelStore(default_cache_dir()))
             bind_threads(model)
-            await super().__init__(llm_config)
+            await super().__init__(llm_config, engine_cls=_engine_class(model))
         self._probe = vllm_bridge.load_probe(self)
         self._capacity = vllm_bridge.max_num_seqs(self)
         self._kv_cache_tokens = vllm_bridge.kv_cache_tokens(self)
@@ -126,6 +126,15 @@ class Engine(LLMServer):
         )
         listener, budget_s = self._listener, engine.warm_up_budget_s
         return await warm_up(listener.url, listener.secret, self._model.id, shapes, budget_s=budget_s)
+
+
+def _engine_class(model: ModelSettings) -> Any:
+    """What ``LLMServer`` starts; ``None`` is ``ray.serve.llm``'s own. Imports vLLM, in the replica."""
+    if not runs_in_one_process(model):
+        return None
+    from deployments.one_process_engine import OneProcessEngine
+
+    return OneProcessEngine
 
 
 def llm_config(model: ModelSettings, store: ModelStore) -> LLMConfig:

@@ -1,7 +1,7 @@
 """Real engines are killed as they answer: how many streams fail, and is every text what it would have been?
 
 Two vLLM replicas with SmolLM2, four greedy streams at once. SIGKILL to the replica that serves most of them:
-once to Serve's replica, once to vLLM's scheduler, once to vLLM's worker; then Serve has to replace it.
+to Serve's replica, to vLLM's process, to a replica again; each time Serve has to replace it.
 
 A continued answer was computed in two batches, and in the second its begin was a prompt. That the text is the
 same can only be asked where greedy text does not depend on the batch: the texts of one stream alone and of
@@ -35,7 +35,7 @@ from benchmarks.vllm_load import MODEL, SOURCE, managed_model, model_folder
 REPLICAS = 2
 TOKENS = 150
 SUBJECTS = ("a lighthouse keeper", "a lost key", "a river", "an old clock")  # a stream each
-PARTS = ("replica", "engine_core", "worker")
+KILLED = ("replica", "engine_core", "replica")
 KILL_AT = 0.4
 """Of the time that the same streams take undisturbed."""
 
@@ -48,7 +48,7 @@ ADMIN_TIMEOUT_S = 10.0
 ABOUT = {
     "engines": f"{REPLICAS} × vLLM, {SOURCE}, CPU, bfloat16, one thread each",
     "load": f"{len(SUBJECTS)} greedy streams of {TOKENS} tokens at once",
-    "kills in a repeat": ", ".join(f"SIGKILL to the {part.replace('_', ' ')}" for part in PARTS),
+    "kills in a repeat": ", ".join(f"SIGKILL to the {part.replace('_', ' ')}" for part in KILLED),
 }
 
 NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -56,14 +56,12 @@ NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclass(frozen=True)
 class EngineProcesses:
-    """The process ids of one replica on a CPU; each is the parent of the next."""
+    """The process ids of one replica on a CPU; the first is the other's parent."""
 
     replica: int
     """Serve's actor: the engine's HTTP listener and vLLM's front end."""
     engine_core: int
-    """vLLM's scheduler."""
-    worker: int
-    """vLLM's model."""
+    """vLLM's scheduler and model."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ def _repeat(options: Options, endpoint: Endpoint, expected: Sequence[bytes]) -> 
     samples = undisturbed(endpoint, streams=len(SUBJECTS))
     varying = differences(samples, expected)
     after_s = KILL_AT * max(sample.ended_at for sample in samples)
-    parts = PARTS[:1] if options.quick else PARTS
+    parts = KILLED[:1] if options.quick else KILLED
     return varying, [kill(endpoint, part, after_s, expected) for part in parts]
 
 
@@ -203,10 +201,9 @@ def engine_processes(root: int, url: str) -> EngineProcesses:
     replicas = [each for each in psutil.Process(root).children(recursive=True) if _is(each, "ray::ServeRepl")]
     replica = next((each for each in replicas if _listens(each, port)), None)
     core = None if replica is None else _child(replica, "VLLM::EngineCor")
-    worker = None if core is None else _child(core, "VLLM::Worker")
-    if replica is None or core is None or worker is None:
+    if replica is None or core is None:
         raise PeerError(f"no whole engine listens at {url}")
-    return EngineProcesses(replica.pid, core.pid, worker.pid)
+    return EngineProcesses(replica.pid, core.pid)
 
 
 def _child(parent: psutil.Process, name: str) -> psutil.Process | None:
