@@ -1,24 +1,37 @@
-"""The cosine of each pair's embeddings, as the cache would have it."""
+"""The cosine of each pair's embeddings, from the encoder that serves."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
+import numpy as np
 from cache_mixes import LabelledPair
 
-from serve_app.model_store import ModelStore, default_cache_dir
+from deployments.embedding import EncoderSpec, open_encoder
+from serve_app.settings import EmbedderSettings
 
 EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
 """The one that a verifier ships for."""
 
+BATCH = 32
 
-def similarities(pairs: Sequence[LabelledPair], embedder: str) -> list[float]:
-    """One cosine for each pair; ``embedder`` is a hub id or a folder."""
-    from sentence_transformers import SentenceTransformer
 
-    model = SentenceTransformer(ModelStore(default_cache_dir()).resolve(embedder), device="cpu")
-    texts = sorted({text for pair in pairs for text in (pair.query, pair.candidate)})
-    vectors = model.encode(texts, normalize_embeddings=True, show_progress_bar=sys.stderr.isatty())
+def embedder_settings(source: str = EMBEDDER) -> EmbedderSettings:
+    """The defaults of an embedder on CPUs."""
+    return EmbedderSettings(id="embedder", source=source)
+
+
+def similarities(pairs: Sequence[LabelledPair], settings: EmbedderSettings) -> list[float]:
+    """One cosine for each pair.
+
+    Raises:
+        SettingsError: the encoder cannot run here.
+    """
+    spec = EncoderSpec(settings.source, settings.device, settings.dtype, settings.threads)
+    encoder = open_encoder(settings.chosen_backend, spec)
+    # By length: what is encoded together is padded to the longest.
+    texts = sorted({text for pair in pairs for text in (pair.query, pair.candidate)}, key=len)
+    batches = [texts[begin : begin + BATCH] for begin in range(0, len(texts), BATCH)]
+    vectors = np.concatenate([encoder.encode(batch).vectors for batch in batches])
     at = dict(zip(texts, vectors, strict=True))
     return [float(at[pair.query] @ at[pair.candidate]) for pair in pairs]

@@ -24,11 +24,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from cache_cosines import EMBEDDER, similarities
+from cache_cosines import embedder_settings, similarities
 from cache_mixes import AS_IT_IS, GROUPS, MIXES, TRAFFIC, Interval, LabelledPair, Rates, rates, read_pairs
 
 from deployments.cache_decision import open_decision
 from serve_app.cache.decision import Decision, Verdict
+from serve_app.settings import EmbedderSettings
 from serve_app.settings.cache import CacheSettings, Strictness
 
 OWN_PAIRS = Path(__file__).parent / "cache_pairs" / "pairs.jsonl"
@@ -77,11 +78,12 @@ def main() -> None:
     if not pairs:
         sys.exit(f"eval_cache: {options.pairs} holds no pairs")
     cosines = similarities(pairs, embedder)
-    judged = [
-        judge(name, open_decision(cache.model_copy(update={"decision": name}), embedder), pairs, cosines)
-        for name in SETTINGS
-    ]
-    report = Report(options.pairs.name, embedder, pairs, cosines, judged)
+    decisions = {
+        name: open_decision(cache.model_copy(update={"decision": name}), embedder.source) for name in SETTINGS
+    }
+    judged = [judge(name, decision, pairs, cosines) for name, decision in decisions.items()]
+    name = f"{embedder.source} ({embedder.chosen_backend}, {embedder.dtype})"
+    report = Report(options.pairs.name, name, pairs, cosines, judged)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "eval_cache.md").write_text(report.markdown(), encoding="utf-8")
     (options.out / "eval_cache.json").write_text(json.dumps(report.values(), indent=1), encoding="utf-8")
@@ -98,19 +100,19 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def configured(path: Path | None) -> tuple[str, CacheSettings]:
+def configured(path: Path | None) -> tuple[EmbedderSettings, CacheSettings]:
     """The embedder and the cache's settings.
 
     Raises:
         ValueError: the file has no embedder, or is not valid.
     """
     if path is None:
-        return EMBEDDER, CacheSettings()
+        return embedder_settings(), CacheSettings()
     from serve_app.settings import load_file
 
     for settings in load_file(path):
         if settings.embedder is not None:
-            return settings.embedder.source, settings.cache or CacheSettings()
+            return settings.embedder, settings.cache or CacheSettings()
     raise ValueError(f"{path}: no embedder, so there is no semantic cache to evaluate")
 
 

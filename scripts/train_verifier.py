@@ -22,7 +22,7 @@ from sklearn.model_selection import GroupKFold
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from cache_cosines import EMBEDDER, similarities
+from cache_cosines import EMBEDDER, embedder_settings, similarities
 from cache_mixes import GROUPS, MIXES, TRAFFIC, LabelledPair, rates, read_pairs
 
 from deployments.cache_decision import open_word_reader
@@ -122,7 +122,7 @@ def arguments() -> argparse.Namespace:
 def describe(pairs: Sequence[LabelledPair], embedder: str) -> Examples:
     guards = Guards(load_word_lists())
     reader = open_word_reader(embedder)
-    cosines = similarities(pairs, embedder)
+    cosines = similarities(pairs, embedder_settings(embedder))
     found = []
     for pair, cosine in zip(pairs, cosines, strict=True):
         one, two = Reading(pair.query, reader), Reading(pair.candidate, reader)

@@ -19,13 +19,13 @@ import numpy.typing as npt
 
 CODE_WORDS = 8
 CODE_BITS = 64 * CODE_WORDS
-HEAD_WORDS = 3
+HEAD_WORDS = 2
 """Of a code's words, those that a search reads of all entries; it reads the rest of the nearest by these."""
 
 HEAD_KEPT, HEAD_SHARE = 1000, 0.005
 """So many, and this share of a partition, go on from the heads."""
 
-CANDIDATES, PER_RESULT = 128, 16
+CANDIDATES, PER_RESULT = 48, 16
 """So many, and this many for each result that is asked for, are compared exactly."""
 
 CHUNK = 32768
@@ -207,7 +207,7 @@ class _Block:
         kept = max(HEAD_SHARE, (HEAD_KEPT + wanted) / self._size)
         sample = differing[:: 1 + self._size // SAMPLE]
         most = int(np.searchsorted(np.cumsum(np.bincount(sample)), kept * len(sample)))
-        return self._places[: self._size][differing <= most]
+        return self._places[np.flatnonzero(differing <= most)]
 
 
 def _with_room(records: Records) -> Records:

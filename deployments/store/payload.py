@@ -112,7 +112,11 @@ def entries_of(points: Iterable[Any]) -> list[CacheEntry]:
 
 def matches_of(points: Iterable[Any]) -> list[Match]:
     """The whole entries among an engine's scored points (``id``, ``payload`` and ``score``, a cosine)."""
-    found = ((entry_of(point.id, point.payload), float(point.score)) for point in points)
+    return matches((entry_of(point.id, point.payload), float(point.score)) for point in points)
+
+
+def matches(found: Iterable[tuple[CacheEntry | None, float]]) -> list[Match]:
+    """Of entries with their cosines, those that are whole and can be."""
     return [Match(entry, score) for entry, score in found if entry is not None and abs(score) <= MAX_COSINE]
 
 

@@ -4,13 +4,15 @@
         answers = ask(endpoint, ["Once upon a time"], tokens=32)
         memory = engine_memory(endpoint)
 
-``vllm serve`` with the arguments that Promptly would pass, and nothing in front of it.
+``vllm serve`` with the arguments that Promptly would pass, in one process as in Promptly (``deployments.
+one_process_engine``), and nothing in front of it.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +32,11 @@ MODEL = "model"
 LOAD_LIMIT_S = 600.0
 ANSWER_TIMEOUT_S = 60.0
 WEIGHT_REPORT = "benchmarks.weight_report.WeightReport"
+
+ONE_PROCESS: Mapping[str, Any] = {
+    "distributed_executor_backend": "vllm.v1.executor.uniproc_executor.UniProcExecutor",
+}
+"""The name alone, ``uni``, is one that vLLM replaces on CPUs."""
 
 # Only our own calls reach it: the address is the loopback's.
 DEVELOPER_MODE: Mapping[str, str] = {"VLLM_SERVER_DEV_MODE": "1"}
@@ -80,7 +87,7 @@ def engine_server(
         running(
             name,
             engine_command(folder, arguments, port),
-            environment(**env, **DEVELOPER_MODE),
+            environment(**env, **DEVELOPER_MODE, OMP_NUM_THREADS=str(len(os.sched_getaffinity(0)))),
             log=scratch / "log",
             ready=lambda: completes(url),
             limit_s=READY_TIMEOUT_S,
@@ -91,7 +98,8 @@ def engine_server(
 
 def engine_command(folder: Path, arguments: Mapping[str, Any], port: int) -> list[str]:
     """That of a server which also reports its weights."""
-    return server_command(MODEL, folder, port, {**arguments, "worker_extension_cls": WEIGHT_REPORT})
+    more = {**ONE_PROCESS, "worker_extension_cls": WEIGHT_REPORT}
+    return server_command(MODEL, folder, port, {**arguments, **more})
 
 
 def completes(url: str) -> bool:

@@ -51,9 +51,8 @@ COUNT, TOKENS = 6, 64
 QUICK_COUNT, QUICK_TOKENS = 1, 16
 STEP_STREAMS = (2, 3, 5)
 STEP_TOKENS = 48
-REST_S = 1.5
-"""Before another server is asked: vLLM's worker looks for work for a second after its last step, on a core
-that the other needs."""
+REST_S = 0.2
+"""Before another server is asked: the last one's threads wait for their next step a while."""
 
 BFLOAT16_FLAGS = re.compile(r"\b(avx512_bf16|amx_bf16)\b")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployments.cpu_threads import BIND, bound_cpus
+from deployments.cpu_threads import BIND, bound_cpus, runs_in_one_process
 from serve_app.settings import ModelSettings
 
 
@@ -24,6 +24,14 @@ def test_an_engine_computes_with_all_of_few_cpus(allowed: set[int], expected: st
 @pytest.mark.parametrize("allowed", [{0}, range(5), range(64)])
 def test_vllm_chooses_where_there_is_no_choice_or_plenty(allowed: set[int]) -> None:
     assert bound_cpus(cpu_engine(), allowed) is None
+
+
+@pytest.mark.parametrize("ranks", ["tensor_parallel_size", "pipeline_parallel_size"])
+def test_one_rank_on_cpus_needs_one_process(ranks: str) -> None:
+    assert runs_in_one_process(cpu_engine())
+    assert runs_in_one_process(cpu_engine(replicas=2))
+    assert not runs_in_one_process(cpu_engine(**{ranks: 2}))
+    assert not runs_in_one_process(ModelSettings(id="m", source="m", engine={}))
 
 
 def test_ranks_share_the_cpus_as_vllm_divides_them() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import openai
+import psutil
 import pytest
 import yaml
 from benchmarks.vllm_failover import ONE_CORE_EACH, engine_processes
@@ -87,6 +88,13 @@ def wait_for_both(server: Server) -> None:
     while len(members(server)) < 2:
         assert time.monotonic() < deadline, "the replica was not replaced"
         time.sleep(0.25)
+
+
+def test_an_engine_of_one_rank_is_one_process(pair: Server) -> None:
+    cores = [engine_processes(pair.process.pid, each["url"]).engine_core for each in members(pair).values()]
+    assert len(cores) == 2
+    below = [child.name() for core in cores for child in psutil.Process(core).children(recursive=True)]
+    assert [name for name in below if name.startswith("VLLM")] == []
 
 
 @pytest.mark.parametrize("part", ["replica", "engine_core"])

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEAF = -1
+STEPS = 4
+"""Down the trees before it is asked whether all are at a leaf."""
 
 
 @dataclass(frozen=True)
@@ -26,19 +28,21 @@ class Forest:
     value: NDArray[np.float32]
 
     def probability(self, features: NDArray[np.float32]) -> float:
-        """The trees' mean; ``features`` [n] in the order of training."""
-        feature, threshold, right, value = self._columns
-        values = features.tolist()
-        total = 0.0
-        for root in self.roots.tolist():
-            at = root
-            while (asked := feature[at]) != LEAF:
-                at = at + 1 if values[asked] <= threshold[at] else right[at]
-            total += value[at]
-        return total / len(self.roots)
+        """The trees' mean; ``features`` [n] in the order of training. All trees go down together: one by one
+        in Python takes four times as long when the nodes are not in the processor's cache."""
+        feature, threshold, children = self._walk
+        at = self.roots.astype(np.intp)
+        while np.any(self.feature[at] != LEAF):
+            for _ in range(STEPS):
+                goes_right = ~(features[feature[at]] <= threshold[at])
+                at = children[2 * at + goes_right]
+        return float(self.value[at].mean(dtype=np.float64))
 
     @cached_property
-    def _columns(self) -> tuple[list[int], list[float], list[int], list[float]]:
-        """As lists: going down 200 trees one by one takes half as long as in step with numpy, whose calls
-        cost more than the few hundred comparisons."""
-        return self.feature.tolist(), self.threshold.tolist(), self.right.tolist(), self.value.tolist()
+    def _walk(self) -> tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.intp]]:
+        """By node the feature and the threshold, and two by two the children. A leaf is its own child."""
+        nodes = np.arange(len(self.feature))
+        is_leaf = self.feature == LEAF
+        left, right = np.where(is_leaf, nodes, nodes + 1), np.where(is_leaf, nodes, self.right)
+        feature = np.where(is_leaf, 0, self.feature).astype(np.intp)
+        return feature, self.threshold, np.stack([left, right], axis=1).ravel()
