@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -140,9 +141,11 @@ def _inversions(places: Sequence[int]) -> tuple[float, float]:
     count = len(places)
     if count < 2:
         return 0.0, 0.0
-    order = np.array(places)
-    wrong = float(np.triu(order[:, None] > order[None, :], 1).sum())
-    return wrong, wrong / (count * (count - 1) / 2)
+    wrong, after = 0, list[int]()
+    for place in reversed(places):
+        wrong += bisect_left(after, place)
+        insort(after, place)
+    return float(wrong), wrong / (count * (count - 1) / 2)
 
 
 def _content(words: Words) -> set[str]:
