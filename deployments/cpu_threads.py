@@ -1,9 +1,9 @@
 """How an engine on CPUs runs: in how many processes, with which CPUs.
 
 vLLM leaves one CPU to its scheduler's process, which waits by polling (``VLLM_CPU_OMP_THREADS_BIND=auto``,
-``vllm.utils.ompmultiprocessing``). That process yields to whoever computes: on a machine with few CPUs the
-one that it keeps is a large part of all. On two, SmolLM2-135M's TTFT is 0.6 × and its TPOT 0.8 × with both
-(docs/performance.md).
+``vllm.utils.ompmultiprocessing``). An engine of one rank has no such process here (see
+``one_process_engine.py``), and on a machine with few CPUs the one that would be kept is a large part of all.
+On two, SmolLM2-135M's TTFT is 0.6 × and its TPOT 0.8 × with both (docs/performance.md).
 """
 
 from __future__ import annotations

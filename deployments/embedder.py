@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from deployments.direct_calls import DirectAddress, DirectCalls
-from deployments.embedding import Batches, EncoderSpec, RecentEmbeddings, TextEncoder, open_encoder
+from deployments.embedding import Batches, RecentEmbeddings, TextEncoder, open_configured
 from deployments.serve_platform import node_address
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.settings import EmbedderSettings
@@ -19,7 +19,7 @@ class Embedder:
     a moment ago (a look-up that missed, and now its answer is stored) is answered from memory."""
 
     def __init__(self, settings: EmbedderSettings) -> None:
-        self._encoder = open_encoder(settings.chosen_backend, encoder_spec(settings))
+        self._encoder = open_configured(settings)
         self._source = settings.source
         self._most = settings.max_batch_size
         self.recent = RecentEmbeddings(settings.recent_texts)
@@ -58,11 +58,6 @@ class Embedder:
     async def _encode(self, texts: list[str]) -> list[Embedding]:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, embeddings, self._encoder, texts)
-
-
-def encoder_spec(settings: EmbedderSettings) -> EncoderSpec:
-    """What the settings ask an encoder for."""
-    return EncoderSpec(settings.source, settings.device, settings.dtype, settings.threads)
 
 
 def embeddings(encoder: TextEncoder, texts: list[str]) -> list[Embedding]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from cache_mixes import LabelledPair
 
-from deployments.embedding import EncoderSpec, open_encoder
+from deployments.embedding import open_configured
 from serve_app.settings import EmbedderSettings
 
 EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -27,8 +27,7 @@ def similarities(pairs: Sequence[LabelledPair], settings: EmbedderSettings) -> l
     Raises:
         SettingsError: the encoder cannot run here.
     """
-    spec = EncoderSpec(settings.source, settings.device, settings.dtype, settings.threads)
-    encoder = open_encoder(settings.chosen_backend, spec)
+    encoder = open_configured(settings)
     # By length: what is encoded together is padded to the longest.
     texts = sorted({text for pair in pairs for text in (pair.query, pair.candidate)}, key=len)
     batches = [texts[begin : begin + BATCH] for begin in range(0, len(texts), BATCH)]

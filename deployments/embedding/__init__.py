@@ -9,6 +9,14 @@
 from deployments.embedding.base import Encoded, EncoderSpec, TextEncoder
 from deployments.embedding.batches import Batches
 from deployments.embedding.recent import RecentEmbeddings
-from deployments.embedding.registry import open_encoder
+from deployments.embedding.registry import open_configured, open_encoder
 
-__all__ = ["Batches", "Encoded", "EncoderSpec", "RecentEmbeddings", "TextEncoder", "open_encoder"]
+__all__ = [
+    "Batches",
+    "Encoded",
+    "EncoderSpec",
+    "RecentEmbeddings",
+    "TextEncoder",
+    "open_configured",
+    "open_encoder",
+]

@@ -6,6 +6,17 @@ from collections.abc import Callable
 
 from deployments.embedding.base import EncoderSpec, TextEncoder
 from serve_app.errors import SettingsError
+from serve_app.settings import EmbedderSettings
+
+
+def open_configured(settings: EmbedderSettings) -> TextEncoder:
+    """The encoder that the settings ask for.
+
+    Raises:
+        SettingsError: as :func:`open_encoder`.
+    """
+    spec = EncoderSpec(settings.source, settings.device, settings.dtype, settings.threads)
+    return open_encoder(settings.chosen_backend, spec)
 
 
 def open_encoder(backend: str, spec: EncoderSpec) -> TextEncoder:

@@ -30,19 +30,19 @@ class Forest:
     def probability(self, features: NDArray[np.float32]) -> float:
         """The trees' mean; ``features`` [n] in the order of training. All trees go down together: one by one
         in Python takes four times as long when the nodes are not in the processor's cache."""
-        feature, threshold, children = self._walk
+        feature, children = self._walk
         at = self.roots.astype(np.intp)
         while np.any(self.feature[at] != LEAF):
             for _ in range(STEPS):
-                goes_right = ~(features[feature[at]] <= threshold[at])
+                goes_right = ~(features[feature[at]] <= self.threshold[at])
                 at = children[2 * at + goes_right]
         return float(self.value[at].mean(dtype=np.float64))
 
     @cached_property
-    def _walk(self) -> tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.intp]]:
-        """By node the feature and the threshold, and two by two the children. A leaf is its own child."""
+    def _walk(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """By node the feature, and two by two the children. A leaf is its own child."""
         nodes = np.arange(len(self.feature))
         is_leaf = self.feature == LEAF
         left, right = np.where(is_leaf, nodes, nodes + 1), np.where(is_leaf, nodes, self.right)
         feature = np.where(is_leaf, 0, self.feature).astype(np.intp)
-        return feature, self.threshold, np.stack([left, right], axis=1).ravel()
+        return feature, np.stack([left, right], axis=1).ravel()
