@@ -12,7 +12,7 @@ import shlex
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -202,14 +202,20 @@ def port_is_free(host: str, port: int) -> bool:
     return True
 
 
+def free_port(*usual: int, taken: Collection[int] = ()) -> int:
+    """A port that nothing listens on, on any interface: a ``usual`` one, else one at random outside
+    the ranges that the system and Serve give away by themselves. None of those ``taken``."""
+    others = random.sample(FREE_PORT_RANGE, len(FREE_PORT_RANGE))
+    candidates = (port for port in [*usual, *others] if port not in taken)
+    return next(port for port in candidates if port_is_free(DEFAULT_HTTP_HOST, port))
+
+
 def pick_ports(taken: frozenset[int] = frozenset()) -> Ports:
     """The usual ports where they are free (they are in bookmarks and scrapers), others at random."""
-    others = random.sample(FREE_PORT_RANGE, len(FREE_PORT_RANGE))
     picked = set(taken)
 
     def pick(*usual: int) -> int:
-        candidates = (port for port in [*usual, *others] if port not in picked)
-        port = next(port for port in candidates if port_is_free(DEFAULT_HTTP_HOST, port))
+        port = free_port(*usual, taken=picked)
         picked.add(port)
         return port
 

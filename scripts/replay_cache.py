@@ -31,10 +31,11 @@ from aiohttp import web
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.peers import Endpoint, promptly
-from benchmarks.peers.endpoint import free_port, local_url
+from benchmarks.peers.endpoint import local_url
 from cache_cosines import EMBEDDER
 from cache_mixes import LabelledPair, read_pairs, wilson
 from cache_stream import Meanings, Question, answer_to, stream
+from launcher_plan import free_port
 
 OWN_PAIRS = Path(__file__).parent / "cache_pairs" / "pairs.jsonl"
 MODEL = "oracle"

@@ -86,11 +86,12 @@ def members(server: Server) -> dict[str, dict[str, Any]]:
 def wait_for_both(server: Server) -> None:
     deadline = time.monotonic() + RECOVERY_S
     while len(members(server)) < 2:
-        assert time.monotonic() < deadline, "the replica was not replaced"
+        assert time.monotonic() < deadline, "the other replica does not serve"
         time.sleep(0.25)
 
 
 def test_an_engine_of_one_rank_is_one_process(pair: Server) -> None:
+    wait_for_both(pair)
     cores = [engine_processes(pair.process.pid, each["url"]).engine_core for each in members(pair).values()]
     assert len(cores) == 2
     below = [child.name() for core in cores for child in psutil.Process(core).children(recursive=True)]

@@ -12,10 +12,10 @@ from typing import Any
 import aiohttp
 import pytest
 import ray
+from launcher_plan import free_port
 from ray import serve
 from support.collector import Collector, collecting
 from support.graph import Graph
-from support.ports import free_port
 from support.scripted_engine import ScriptedEngine
 
 from serve_app.app import build_graph, engine_options

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from benchmarks.peers import PeerError, Script
 from benchmarks.peers import processes as peer_processes
-from benchmarks.peers.endpoint import ROOT, environment, free_port, wait_for
+from benchmarks.peers.endpoint import ROOT, environment, wait_for
 from benchmarks.peers.litellm_proxy import proxy_config
 from benchmarks.peers.promptly import with_private_store
 from benchmarks.peers.ray_serve_llm import SCRIPTED_ENGINE, real_llm_config, scripted_llm_config
@@ -108,7 +108,7 @@ def test_promptly_without_a_cache_stays_without(tmp_path: Path) -> None:
 
 
 def test_free_port_can_be_bound() -> None:
-    assert plan.port_is_free(plan.LOOPBACK, free_port())
+    assert plan.port_is_free(plan.LOOPBACK, plan.free_port())
 
 
 def test_waiting_is_bounded() -> None:

@@ -24,8 +24,8 @@ from benchmarks.load import (
     poisson,
     summarise,
 )
+from launcher_plan import free_port
 from sim_engine import NO_FAULTS, Faults, SimEngine, SimSettings, Stats
-from support.ports import free_port
 
 LIMIT_S = 10.0
 TOKENS = 5

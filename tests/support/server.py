@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-from support.ports import free_port
+from launcher_plan import free_port
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -92,7 +91,8 @@ def serve_deploy(folder: Path, store: Path) -> Iterator[Server]:
     dashboard = free_port()
     address = f"http://127.0.0.1:{dashboard}"
     head = ["start", "--head", "--block", "--num-cpus=8", "--disable-usage-stats", f"--port={free_port()}"]
-    head += [f"--dashboard-port={dashboard}", f"--ray-client-server-port={free_port()}"]
+    head += [f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={free_port()}"]
+    head += [f"--ray-client-server-port={free_port()}"]
     with _process([str(BIN / "ray"), *head], folder / "ray.log", env) as server:
         _wait(server, lambda: _answers(f"{address}/api/version"))
         deploy = [str(BIN / "serve"), "deploy", "-a", address, str(config)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,12 +35,6 @@ class Endpoint:
     url: str
     model: str
     pids: tuple[int, ...]
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that nothing listens on, outside the system's own ranges."""
-    candidates = random.sample(plan.FREE_PORT_RANGE, len(plan.FREE_PORT_RANGE))
-    return next(port for port in candidates if plan.port_is_free(plan.LOOPBACK, port))
 
 
 def local_url(port: int) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import launcher_plan as plan
 import yaml
 
-from benchmarks.peers.endpoint import ROOT, Endpoint, PeerError, free_port, local_url
+from benchmarks.peers.endpoint import ROOT, Endpoint, PeerError, local_url
 from benchmarks.peers.processes import scratch_folder, server
 
 REQUIREMENT = "litellm[proxy]==1.103.0"
@@ -39,7 +39,7 @@ def litellm(upstream_url: str, model: str, *, workers: int = 1) -> Iterator[Endp
     ``workers`` processes share the port; 1 is LiteLLM's own default.
     """
     program = install()
-    port = free_port()
+    port = plan.free_port()
     with scratch_folder() as folder:
         config = folder / "config.yaml"
         config.write_text(yaml.safe_dump(proxy_config(upstream_url, model)), encoding="utf-8")

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.endpoint import Endpoint, environment, free_port, local_url
+from launcher_plan import free_port
+
+from benchmarks.peers.endpoint import Endpoint, environment, local_url
 from benchmarks.peers.processes import scratch_folder
 from benchmarks.peers.supervised import PROMPTLY_LAUNCHER, serve_config, supervised
 

@@ -12,7 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.endpoint import Endpoint, answers_chat, environment, free_port, local_url, wait_for
+from launcher_plan import free_port
+
+from benchmarks.peers.endpoint import Endpoint, answers_chat, environment, local_url, wait_for
 from benchmarks.peers.supervised import PEER_LAUNCHER, serve_config, supervised
 from benchmarks.peers.vllm_server import ENGINE_ARGUMENTS, ENGINE_ENVIRONMENT
 

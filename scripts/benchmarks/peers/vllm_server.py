@@ -11,7 +11,7 @@ from typing import Any
 
 import launcher_plan as plan
 
-from benchmarks.peers.endpoint import Endpoint, free_port, local_url
+from benchmarks.peers.endpoint import Endpoint, local_url
 from benchmarks.peers.processes import server
 
 # The engine of config/local.yaml, without speculation.
@@ -32,7 +32,7 @@ ENGINE_ENVIRONMENT: Mapping[str, str] = {
 @contextmanager
 def bare_vllm(model: str, model_folder: Path) -> Iterator[Endpoint]:
     """vLLM's OpenAI server with nothing in front of it."""
-    port = free_port()
+    port = plan.free_port()
     command = server_command(model, model_folder, port)
     with server("vLLM", command, ENGINE_ENVIRONMENT, local_url(port), model) as endpoint:
         yield endpoint

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launcher_plan import free_port
 from support import model_configs as configs
-from support.ports import free_port
 
 from deployments.cli.model_files import ModelLibrary, SourceError
 from serve_app.model_store import ModelStore

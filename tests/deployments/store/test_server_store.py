@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import pytest
+from launcher_plan import free_port
 from qdrant_grpc import grpc_front
 from store_samples import DIMENSION, EMBEDDER, entry, unit
-from support.ports import free_port
 from support.qdrant_rest import Fault, QdrantRest
 
 from deployments.store import StoreError
