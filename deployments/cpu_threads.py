@@ -29,7 +29,7 @@ def bound_cpus(model: ModelSettings, allowed: Collection[int]) -> str | None:
     has CPUs of its own) or replicas (their threads would wait for each other), many CPUs, or a choice of the
     operator's (``engine.env``)."""
     engine = model.managed_engine
-    if model.replicas != 1 or not runs_in_one_process(model):
+    if model.replicas != 1 or engine.disaggregation is not None or not runs_in_one_process(model):
         return None
     if BIND in engine.env or not 1 < len(allowed) <= FEW_CPUS:
         return None

@@ -14,6 +14,7 @@ from typing import Any
 from ray import serve
 from ray.serve.llm import LLMConfig
 from ray.serve.llm.deployment import LLMServer
+from starlette.types import ASGIApp
 
 from deployments import vllm_bridge
 from deployments.cpu_threads import bind_threads, runs_in_one_process
@@ -46,13 +47,12 @@ class Engine(LLMServer):
         with self._start_up.loading():
             check_on_node(model, ModelStore(default_cache_dir()))
             bind_threads(model)
-            await super().__init__(llm_config, engine_cls=_engine_class(model))
+            await super().__init__(llm_config, **self._server_arguments())
         self._probe = vllm_bridge.load_probe(self)
         self._capacity = vllm_bridge.max_num_seqs(self)
         self._kv_cache_tokens = vllm_bridge.kv_cache_tokens(self)
         self._token_limits = vllm_bridge.token_limits(self)
-        app = await vllm_bridge.build_asgi_app(self)
-        self._listener = PrivateListener(app, node_address())
+        self._listener = PrivateListener(await self._build_app(), node_address())
         self._listener.start()
         with self._start_up.warming():
             warmed = await self._warm_up()
@@ -112,6 +112,14 @@ class Engine(LLMServer):
         start_up: EngineStart | None = getattr(self, "_start_up", None)
         if start_up is not None:
             start_up.close()
+
+    def _server_arguments(self) -> dict[str, Any]:
+        """What the constructor of ``ray.serve.llm``'s server takes beside its configuration."""
+        return {"engine_cls": _engine_class(self._model)}
+
+    async def _build_app(self) -> ASGIApp:
+        """What the listener serves."""
+        return await vllm_bridge.build_asgi_app(self)
 
     async def _warm_up(self) -> dict[str, float]:
         engine = self._model.managed_engine

@@ -90,13 +90,6 @@ def adapter_problems(where: str, lora: LoraSettings, store: ModelStore) -> Itera
 def _not_served_yet(model: ModelSettings) -> Iterator[Problem]:
     """What vLLM takes, and what does not work all the same."""
     engine = model.managed_engine
-    if engine.disaggregation is not None:
-        yield Problem(
-            "engine.disaggregation",
-            engine.disaggregation.connector,
-            "prefill and decode are not placed apart yet",
-            "leave it out: `max_num_batched_tokens` bounds what a prompt takes from running answers",
-        )
     if engine.data_parallel_size > 1 and engine.accelerator == "cpu":
         yield Problem(
             "engine.data_parallel_size",

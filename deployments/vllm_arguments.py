@@ -21,12 +21,14 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnno
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore
 from serve_app.settings import EngineSettings, ModelSettings, SpeculationSettings
+from serve_app.settings.disaggregation import KV_TRANSFER
 from serve_app.settings.engine import DEPTH_CAN_CHANGE, READS_THE_TEXT, DepthStep, LoraSettings
 
 MOST_REQUESTS = 1 << 20
 """Above any ``max_num_seqs``: the end of the last range of a depth schedule."""
 
 SUFFIX_PACKAGE = "arctic_inference"
+CONNECTORS = {"nixl": "NixlConnector", "lmcache": "LMCacheConnectorV1"}
 GUARDED_SCHEDULER = "deployments.guarded_scheduler.guarded_scheduler"
 NOT_CHECKABLE = (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError, NameError)
 """Types of vLLM that pydantic cannot make a check of, such as a class of its own."""
@@ -60,7 +62,8 @@ def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
         "scheduler_cls": GUARDED_SCHEDULER if _is_guarded(engine) else None,
     }
     given = {name: value for name, value in named.items() if value is not None}
-    return _with_parts(given | _offload(engine) | _lora(engine.lora, store) | engine.options, engine)
+    parts = _offload(engine) | _transfer(engine) | _lora(engine.lora, store)
+    return _with_parts(given | parts | engine.options, engine)
 
 
 def speculative_config(settings: SpeculationSettings | None, store: ModelStore) -> dict[str, Any] | None:
@@ -159,6 +162,15 @@ def _offload(engine: EngineSettings) -> dict[str, Any]:
         "kv_offloading_size": engine.kv_offload.size_gib,
         "kv_offloading_backend": engine.kv_offload.backend,
     }
+
+
+def _transfer(engine: EngineSettings) -> dict[str, Any]:
+    """Both roles may send and receive: a replica is told by each request which of the two it does."""
+    if engine.disaggregation is None:
+        return {}
+    connector = CONNECTORS[engine.disaggregation.connector]
+    policy = "recompute"  # what does not arrive is prefilled where it is decoded
+    return {KV_TRANSFER: {"kv_connector": connector, "kv_role": "kv_both", "kv_load_failure_policy": policy}}
 
 
 def _lora(settings: LoraSettings | None, store: ModelStore) -> dict[str, Any]:
@@ -266,6 +278,12 @@ def _missing_packages(engine: EngineSettings) -> Iterator[str]:
         yield (
             "kv_offload.backend = 'lmcache': needs the package lmcache, which is not installed: "
             "`pip install lmcache`, or use backend 'native'"
+        )
+    connector = engine.disaggregation.connector if engine.disaggregation else None
+    if connector is not None and importlib.util.find_spec(connector) is None:
+        yield (
+            f"disaggregation.connector = {connector!r}: needs the package {connector}, which is not "
+            f"installed: `pip install {connector}`"
         )
 
 

@@ -112,12 +112,15 @@ def build_engine(model: ModelSettings) -> serve.Application:
     from ray.serve.llm import build_llm_deployment
 
     from deployments.data_parallel import engine_class
+    from deployments.disaggregation import build_disaggregated
     from deployments.engine import llm_config
     from deployments.vllm_arguments import check_arguments, check_config
 
     check_arguments(model, store)
     check_config(model, store)
     try:
+        if model.managed_engine.disaggregation is not None:
+            return build_disaggregated(model, store, engine_options(model))
         return build_llm_deployment(
             llm_config(model, store),
             deployment_cls=engine_class(model.managed_engine),

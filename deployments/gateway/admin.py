@@ -19,7 +19,7 @@ from deployments.gateway.services import Services
 from deployments.serve_platform import CALL_ERRORS
 from serve_app.cache.entry import CacheEntry, Selection
 from serve_app.errors import BadRequest, CacheUnavailable, NotFound
-from serve_app.fleet import Member
+from serve_app.fleet import Member, PrefillCounts
 from serve_app.speculation import SpeculationReport
 
 SELECTORS = ("id", "tag", "model", "tenant")
@@ -207,11 +207,12 @@ def _member(member: Member, now: float) -> dict[str, Any]:
         "in_flight": member.in_flight,
         "service_s": round(member.pace.service_s, 4) if member.pace.ends else None,
         "reported_ago_s": round(now - member.reported_at, 3),
-        "speculation": _speculation(report.speculation),
+        "speculation": _part(report.speculation),
+        "prefills": _part(report.prefills),
     }
 
 
-def _speculation(report: SpeculationReport | None) -> dict[str, Any] | None:
+def _part(report: SpeculationReport | PrefillCounts | None) -> dict[str, Any] | None:
     if report is None:
         return None
     return {

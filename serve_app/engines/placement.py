@@ -15,7 +15,7 @@ PLENTY = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The replicas of a model; ``each`` is what one takes, by Ray's resource names."""
+    """Replicas of a model; ``each`` is what one takes, by Ray's resource names."""
 
     setting: str
     replicas: int
@@ -47,7 +47,12 @@ def resources_of(engine: EngineSettings) -> dict[str, float]:
 def _wanted(settings: Settings) -> Iterator[_Wanted]:
     for index, model in enumerate(settings.models):
         if model.engine is not None:
-            yield _replicas(f"models[{index}]", model, resources_of(model.engine))
+            each = resources_of(model.engine)
+            yield _replicas(f"models[{index}]", model, each)
+            apart = model.engine.disaggregation
+            if apart is not None:
+                where = f"models[{index}].engine.disaggregation.prefill_replicas"
+                yield _Wanted(where, apart.prefill_replicas, each)
 
 
 def _replicas(where: str, model: ModelSettings, each: Mapping[str, float]) -> _Wanted:

@@ -1,6 +1,14 @@
 """What a gateway knows of the engines: members, their state, load and pace."""
 
-from serve_app.fleet.members import EngineReport, EngineState, Member
+from serve_app.fleet.members import EngineReport, EngineState, Member, PrefillCounts
 from serve_app.fleet.table import UNREACHABLE_S, Dispatch, FleetTable
 
-__all__ = ["UNREACHABLE_S", "Dispatch", "EngineReport", "EngineState", "FleetTable", "Member"]
+__all__ = [
+    "UNREACHABLE_S",
+    "Dispatch",
+    "EngineReport",
+    "EngineState",
+    "FleetTable",
+    "Member",
+    "PrefillCounts",
+]

@@ -21,6 +21,14 @@ class EngineState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class PrefillCounts:
+    """Requests of an engine that decodes what others prefill: prefilled by those, or by itself after all."""
+
+    elsewhere: int
+    here: int
+
+
+@dataclass(frozen=True, slots=True)
 class EngineReport:
     """One engine's answer to "describe", or what a health check found of an external upstream.
 
@@ -31,7 +39,8 @@ class EngineReport:
     ``gives_token_ids``: it speaks vLLM's extensions, so that a cut answer can be continued on it.
     ``priority``: members of a lower number are asked first; ``weight``: share among equals. ``is_static``:
     it stays in the table whether or not it reports (an external upstream).
-    ``speculation``: what it gains; ``None`` without it. ``start_s``: seconds of each phase of its start.
+    ``speculation``: what it gains; ``None`` without it. ``prefills``: where prompts are prefilled; ``None``
+    where one engine does all. ``start_s``: seconds of each phase of its start.
     """
 
     replica_id: str
@@ -52,6 +61,7 @@ class EngineReport:
     weight: float = 1.0
     is_static: bool = False
     speculation: SpeculationReport | None = None
+    prefills: PrefillCounts | None = None
     start_s: Mapping[str, float] = field(default_factory=dict)
 
 

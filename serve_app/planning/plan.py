@@ -35,7 +35,8 @@ class ModelFiles:
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
     """One model on one kind of device. ``where`` is its path in the settings, ``context`` the longest
-    request in tokens; ``speed`` is ``None`` where the device or the shape is not known."""
+    request in tokens; ``speed`` is ``None`` where the device or the shape is not known;
+    ``prefill_replicas`` are beside those that ``min_replicas`` and ``max_replicas`` count."""
 
     where: str
     id: str
@@ -49,6 +50,7 @@ class ModelPlan:
     context: int
     min_replicas: int
     max_replicas: int
+    prefill_replicas: int
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
 
@@ -90,6 +92,7 @@ def plan_model(
         *check_memory(f"{where}.engine", sizing, context),
     )
     fewest, most = _bounds(model.replicas)
+    apart = model.managed_engine.disaggregation
     return ModelPlan(
         where=where,
         id=model.id,
@@ -103,8 +106,19 @@ def plan_model(
         context=context,
         min_replicas=fewest,
         max_replicas=most,
+        prefill_replicas=0 if apart is None else apart.prefill_replicas,
         problems=problems,
-        notes=tuple(notes(architecture, request, device, files.weights is None, draft_shape)),
+        notes=(
+            *notes(architecture, request, device, files.weights is None, draft_shape),
+            *([] if apart is None else [_apart(apart.prefill_replicas)]),
+        ),
+    )
+
+
+def _apart(replicas: int) -> str:
+    return (
+        f"Prompts are prefilled by {replicas} more replicas: times and replicas are told as if each replica "
+        "did both."
     )
 
 
@@ -120,12 +134,17 @@ def check_cluster(plans: Sequence[ModelPlan], gpus: int) -> Iterator[Problem]:
     left = gpus
     for position, plan in enumerate(on_gpus):
         devices = plan.request.devices
+        left -= plan.prefill_replicas * devices
         # What later models need at least is theirs.
-        others = sum(later.min_replicas * later.request.devices for later in on_gpus[position + 1 :])
+        others = sum(_fewest_devices(later) for later in on_gpus[position + 1 :])
         room = max(left - others, 0) // devices
         if plan.max_replicas > room:
             yield _no_room(plan, gpus, room)
         left -= devices * min(plan.max_replicas, room)
+
+
+def _fewest_devices(plan: ModelPlan) -> int:
+    return (plan.min_replicas + plan.prefill_replicas) * plan.request.devices
 
 
 def _no_room(plan: ModelPlan, gpus: int, room: int) -> Problem:

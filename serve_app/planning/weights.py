@@ -201,8 +201,10 @@ def stage_layers(layers: int, stages: int) -> tuple[int, ...]:
 
 def on_device(groups: Groups, architecture: Architecture, request: EngineRequest) -> float:
     """Bytes on the device that holds most: a rank of the stage with most layers, embedding and head
-    included."""
+    included. On CPUs vLLM packs each matrix for its products; of embedding and head the tensor is kept as
+    well (``UnquantizedEmbeddingMethod.process_weights_after_loading``)."""
     ranks = request.tensor_parallel
+    copies = 2 if request.on_cpu else 1
     expert_ranks = ranks * request.data_parallel if request.expert_parallel else ranks
     kv_ranks = 1 if architecture.latent else min(ranks, max(architecture.kv_heads, 1))
     layer = (
@@ -213,10 +215,10 @@ def on_device(groups: Groups, architecture: Architecture, request: EngineRequest
     )
     stages = stage_layers(architecture.layers, request.pipeline_parallel) if architecture.layers else (1,)
     share = [layer * count / max(sum(stages), 1) for count in stages]
-    share[0] += groups.embedding / ranks
+    share[0] += copies * groups.embedding / ranks
     # The last stage needs the embedding's values as its head when both are one tensor.
     if groups.head or len(share) > 1:
-        share[-1] += (groups.head or groups.embedding) / ranks
+        share[-1] += copies * (groups.head or groups.embedding) / ranks
     return max(share)
 
 

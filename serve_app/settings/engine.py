@@ -354,8 +354,14 @@ class EngineSettings(Frozen):
     def _disaggregation_fits(self) -> Self:
         if self.disaggregation is None:
             return self
-        on_cpu, offloads = self.accelerator == "cpu", self.kv_offload is not None
-        for problem in wrong_disaggregation(on_cpu=on_cpu, offloads=offloads, options=self.options):
+        problems = wrong_disaggregation(
+            self.disaggregation,
+            on_cpu=self.accelerator == "cpu",
+            offloads=self.kv_offload is not None,
+            ranks=self.data_parallel_size,
+            options=self.options,
+        )
+        for problem in problems:
             raise ValueError(problem)
         return self
 

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from serve_app.settings.auto_model import AutoModelSettings, wrong_names
 from serve_app.settings.base import Frozen
 from serve_app.settings.cache import CacheRule, CacheSettings
+from serve_app.settings.disaggregation import shared_side_channels
 from serve_app.settings.model import ModelSettings
 from serve_app.settings.policies import known_policy
 
@@ -125,9 +126,17 @@ class Settings(Frozen):
         embedder = None if self.embedder is None else self.embedder.id
         for problem in wrong_names(self.models, self.auto_models, embedder):
             raise ValueError(problem)
+        for problem in shared_side_channels(self._side_channel_ports):
+            raise ValueError(problem)
         if self.cache is not None and self.embedder is None:
             raise ValueError("`cache` needs an `embedder`")
         return self
+
+    @property
+    def _side_channel_ports(self) -> dict[str, int]:
+        """Of the models that are prefilled elsewhere, by id."""
+        apart = [(model.id, model.engine.disaggregation) for model in self.models if model.engine is not None]
+        return {name: settings.side_channel_port for name, settings in apart if settings is not None}
 
     @property
     def cache_races(self) -> bool:

@@ -247,13 +247,6 @@ def test_the_memory_of_this_machine_is_known() -> None:
     assert 0.5 < machine.memory_gib < 2**40 / GIB
 
 
-def test_prefill_and_decode_on_replicas_of_their_own_are_not_served_yet() -> None:
-    apart = {"prefill_replicas": 1, "decode_replicas": 2}
-    with pytest.raises(SettingsError, match=r"^model 'm': engine\.disaggregation = 'nixl': .*; leave it out"):
-        check_served(model(disaggregation=apart))
-    check_served(model())
-
-
 def test_data_parallel_ranks_need_gpus() -> None:
     with pytest.raises(SettingsError, match=r"engine\.data_parallel_size = 2: .*; 1, or `accelerator: gpu`"):
         check_served(model(accelerator="cpu", data_parallel_size=2))

@@ -52,6 +52,14 @@ def test_of_an_autoscaled_model_the_least_number_must_fit(least: int, problems: 
     assert all(line.startswith("models[0].replicas.min = 4") for line in found)
 
 
+def test_replicas_that_prefill_need_room_beside_those_that_decode() -> None:
+    apart = {"engine": {"num_cpus": 0, "disaggregation": {"prefill_replicas": 3}}, "replicas": 2}
+    assert lines({"CPU": 1.0, "GPU": 5.0}, GPU_MODEL | apart) == []
+    (line,) = lines({"CPU": 1.0, "GPU": 4.0}, GPU_MODEL | apart)
+    assert line.startswith("models[0].engine.disaggregation.prefill_replicas = 3: ")
+    assert "use at most 2" in line
+
+
 def test_models_without_replicas_take_nothing() -> None:
     upstream = {"name": "u", "url": "http://127.0.0.1:1/v1"}
     assert lines({"CPU": 1.0}, {"id": "x", "upstreams": [upstream]}) == []

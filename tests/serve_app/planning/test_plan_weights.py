@@ -134,3 +134,12 @@ def test_a_layer_that_predicts_further_tokens_is_not_loaded_with_the_model() -> 
     stored = StoredWeights(688_586_727_753)
     with_it = loaded(replace(shape, mtp_layers=0), stored, request()).total
     assert loaded(shape, stored, request()).total == pytest.approx(with_it * 61 / 62, rel=2e-3)
+
+
+@pytest.mark.parametrize("config", [configs.LLAMA_8B, configs.LLAMA_8B | {"tie_word_embeddings": True}])
+def test_on_cpus_embeddings_are_held_twice(config: dict[str, Any]) -> None:
+    shape = read_architecture(config)
+    on_gpu, on_cpu = request(), request(accelerator="cpu")
+    groups = loaded(shape, None, on_gpu)
+    more = on_device(groups, shape, on_cpu) - on_device(groups, shape, on_gpu)
+    assert more == pytest.approx(groups.embedding + groups.head)

@@ -149,21 +149,25 @@ def test_what_only_a_gpu_can_do_is_refused_on_a_cpu(fields: dict[str, Any], expe
     assert expected in message_for(**CPU, **fields)
 
 
-APART: dict[str, Any] = {"disaggregation": {"prefill_replicas": 1, "decode_replicas": 2}}
+APART: dict[str, Any] = {"disaggregation": {"prefill_replicas": 1}}
 
 
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        (CPU, "`disaggregation` needs GPUs"),
+        (
+            CPU | {"disaggregation": {"prefill_replicas": 1, "connector": "lmcache"}},
+            "`disaggregation.connector: lmcache` needs GPUs; on CPUs expected 'nixl'",
+        ),
+        ({"data_parallel_size": 2}, "`disaggregation` needs `data_parallel_size: 1`"),
         ({"kv_offload": {"size_gib": 4.0}}, "leave one of the two out"),
         ({"options": {"kv_transfer_config": {}}}, "take it out of `options`"),
         (
-            {"disaggregation": {"prefill_replicas": 0, "decode_replicas": 1}},
+            {"disaggregation": {"prefill_replicas": 0}},
             "disaggregation.prefill_replicas = 0",
         ),
         (
-            {"disaggregation": {"prefill_replicas": 1, "decode_replicas": 1, "connector": "tcp"}},
+            {"disaggregation": {"prefill_replicas": 1, "connector": "tcp"}},
             "disaggregation.connector = 'tcp'",
         ),
     ],

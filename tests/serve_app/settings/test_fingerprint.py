@@ -44,7 +44,7 @@ SPEED: dict[str, Any] = {
     "placement": "spread",
     "scheduling_policy": "priority",
     "kv_offload": {"size_gib": 4.0},
-    "disaggregation": {"prefill_replicas": 1, "decode_replicas": 2},
+    "disaggregation": {"prefill_replicas": 1},
     "enable_sleep_mode": True,
 }
 
