@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +42,9 @@ from serve_app.settings.disaggregation import SIDE_CHANNEL_STRIDE
 SIDE_CHANNEL = "NIXL_SIDE_CHANNEL_PORT_BASE"
 COOLDOWN_S = 5.0
 """After a failure prompts are prefilled where they are decoded for so long; then one tries again."""
+
+REPLICA_TIMEOUT_S = 1.0
+"""For finding a replica that prefills; where there is one it takes a millisecond."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -103,16 +107,28 @@ class DecodeEngine(Engine, PDDecodeServer):
         return found
 
     async def _ask(self, endpoint: Endpoint, body: dict[str, Any]) -> dict[str, Any] | None:
-        response = self._prefill_server.prefill.remote(endpoint, body)
         try:
-            async with asyncio.timeout(self._timeout_s):
-                found: dict[str, Any] | None = await response
+            found = await self._call(endpoint, body)
         except CALL_ERRORS as error:
-            response.cancel()  # type: ignore[no-untyped-call]
             self._breaker.failed(time.monotonic())
             logger.warning("a prompt is prefilled where it is decoded: %s elsewhere", type(error).__name__)
             return None
         self._breaker.succeeded()
+        return found
+
+    async def _call(self, endpoint: Endpoint, body: dict[str, Any]) -> dict[str, Any] | None:
+        """Raises: any of ``CALL_ERRORS``. A call through a handle would wait until there is a replica."""
+        method = self._prefill_server.prefill
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(REPLICA_TIMEOUT_S):
+                replica = await stack.enter_async_context(method.choose_replica(endpoint, body))
+            response = method.dispatch(replica, endpoint, body)
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    found: dict[str, Any] | None = await response
+            except TimeoutError:
+                response.cancel()  # type: ignore[no-untyped-call]
+                raise
         return found
 
 
