@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ GIB = 2**30
 CORE_TFLOPS = 0.08
 """One AVX2 core at 2.5 GHz: two FMA units of 8 float32 lanes."""
 
+CPU_INFO = Path("/proc/cpuinfo")
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 """Bytes, or ``max``; only in a container (control groups, version 2)."""
 
@@ -21,7 +23,15 @@ def this_machine() -> Device | None:
     """The table's CPU with the memory and the cores of this machine, or of this container."""
     cpu = find_device("cpu")
     tflops = CORE_TFLOPS * len(os.sched_getaffinity(0))
-    return None if cpu is None else replace(cpu, memory_gib=_memory_bytes() / GIB, tflops=tflops)
+    if cpu is None:
+        return None
+    return replace(cpu, memory_gib=_memory_bytes() / GIB, tflops=tflops, has_vnni=_has_vnni())
+
+
+def _has_vnni() -> bool | None:
+    """AVX-512's or AVX's; ``None`` where the kernel lists no x86 flags."""
+    found = re.search(r"^flags\s*:(.*)$", CPU_INFO.read_text(errors="replace"), re.MULTILINE)
+    return None if found is None else "vnni" in found[1]
 
 
 def _memory_bytes() -> int:

@@ -1,20 +1,19 @@
-"""HTTP to the engines: keep-alive connections, and aiohttp's errors turned into ours.
-
-This is the one place that knows aiohttp.
-"""
+"""HTTP to the engines: requests over kept connections, and what goes wrong turned into our errors."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Coroutine, Generator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import coroutine
-from typing import Any
 
-import aiohttp
-from yarl import URL
-
+from deployments.http1 import (
+    BrokenConnection,
+    Connection,
+    ConnectionPool,
+    NoConnection,
+    Origin,
+    request_bytes,
+)
 from serve_app.errors import UpstreamFailed
 from serve_app.fleet import EngineReport
 
@@ -31,15 +30,18 @@ class ConnectionRefused(UpstreamFailed):
 
 
 class UpstreamResponse:
-    """An engine's response whose first body bytes have arrived."""
+    """An engine's response whose first body bytes have arrived. Names of ``headers`` are in lower case."""
 
-    def __init__(self, response: aiohttp.ClientResponse, first: bytes) -> None:
-        self._response = response
+    def __init__(self, pool: ConnectionPool, origin: Origin, connection: Connection, first: bytes) -> None:
+        self._pool = pool
+        self._origin = origin
+        self._connection = connection
+        self._is_open = True
         self._first: bytes | None = first
         self.first = first
-        self.status = response.status
-        self.headers = response.headers
-        self.content_type = response.headers.get("content-type", "application/json")
+        self.status = connection.status
+        self.headers = connection.headers
+        self.content_type = connection.headers.get("content-type", "application/json")
 
     @property
     def is_stream(self) -> bool:
@@ -57,7 +59,7 @@ class UpstreamResponse:
             if first:
                 return first
         with _translated():
-            return await self._response.content.readany()
+            return await self._connection.read_some()
 
     async def read(self) -> bytes:
         """The rest of the body."""
@@ -80,71 +82,24 @@ class UpstreamResponse:
 
     def abort(self) -> None:
         """Closes the connection; whoever reads is told so."""
-        self._response.close()
+        if self._is_open:
+            self._connection.abort()
 
     def close(self) -> None:
         """Gives the connection back if the body was read to its end; else closes it, which aborts the request
-        at the engine."""
-        if self._response.content.at_eof():
-            self._response.release()
-        else:
-            self._response.close()
-
-
-class EagerRequest(aiohttp.ClientRequest):
-    """Sends its body in the caller's turn of the event loop, as aiohttp itself does from Python 3.12 on.
-
-    Before, it starts a task for it: of a burst of requests, none reaches an engine until all of them have
-    been read. Watch: the class can go with Python 3.11.
-    """
-
-    if sys.version_info < (3, 12):
-
-        def write_bytes(self, *args: Any) -> Coroutine[Any, Any, None]:
-            return _begun(super().write_bytes(*args))
-
-
-@coroutine
-def _rest(work: Coroutine[Any, Any, None], waited_for: Any) -> Generator[Any, Any, None]:
-    """What is left of ``work``, which stopped at its first ``await``."""
-    try:
-        while True:
-            try:
-                result = yield waited_for
-            except BaseException as error:
-                waited_for = work.throw(error)
-            else:
-                waited_for = work.send(result)
-    except StopIteration:
-        return
-
-
-async def _nothing() -> None:
-    return
-
-
-def _begun(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
-    """``work`` as far as it gets now, and a coroutine for the rest."""
-    try:
-        waited_for = work.send(None)
-    except StopIteration:
-        return _nothing()
-    return _rest(work, waited_for)
+        at the engine. May be called again."""
+        if self._is_open:
+            self._is_open = False
+            self._pool.give_back(self._origin, self._connection)
 
 
 class UpstreamPool:
     """Connections to every engine this gateway talks to."""
 
     def __init__(self) -> None:
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S)
-        # No total timeout: phases and a request's own deadline bound it (see Dispatcher and Exchange.run).
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            timeout=timeout,
-            auto_decompress=False,
-            read_bufsize=READ_BUFFER,
-            request_class=EagerRequest,
+        # An answer has no time limit here: phases and its own deadline bound it (Dispatcher, Exchange.run).
+        self._pool = ConnectionPool(
+            connect_timeout_s=CONNECT_TIMEOUT_S, idle_s=IDLE_CONNECTION_S, read_ahead=READ_BUFFER
         )
 
     async def open(
@@ -157,19 +112,17 @@ class UpstreamPool:
             ConnectionRefused: nobody listens there.
             UpstreamFailed: the connection broke, or what came was no HTTP.
         """
-        url = URL(report.url + target, encoded=True)  # no dots resolved, nothing decoded
-        sent = headers | dict(report.headers) | {"accept-encoding": "identity"}
+        origin = Origin.of(report.url)
         with _translated():
-            response = await self._session.request(
-                method, url, data=body or None, headers=sent, allow_redirects=False
-            )
-        try:
-            with _translated():
-                first = await response.content.readany()
-        except BaseException:
-            response.close()
-            raise
-        return UpstreamResponse(response, first)
+            request = request_bytes(origin, method, target, headers | dict(report.headers), body)
+            connection = await self._pool.take(origin)
+            try:
+                connection.send(request)
+                first = await connection.read_some()
+            except BaseException:
+                connection.abort()
+                raise
+        return UpstreamResponse(self._pool, origin, connection, first)
 
     async def fetch(self, report: EngineReport, target: str) -> bytes | None:
         """The body of ``GET target``; ``None`` unless it is answered with 200 in time. It also opens a
@@ -186,16 +139,14 @@ class UpstreamPool:
         return body if response.status == 200 else None
 
     async def close(self) -> None:
-        await self._session.close()
+        self._pool.close()
 
 
 @contextmanager
 def _translated() -> Iterator[None]:
     try:
         yield
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise ConnectionRefused(
-            f"No connection: {type(error).__name__}.", code="connection_refused"
-        ) from error
-    except (aiohttp.ClientError, OSError) as error:
-        raise UpstreamFailed(f"The engine failed: {type(error).__name__}.", code="upstream_failed") from error
+    except NoConnection as error:
+        raise ConnectionRefused(f"No connection: {error}.", code="connection_refused") from error
+    except (BrokenConnection, ValueError) as error:
+        raise UpstreamFailed(f"The engine failed: {error}.", code="upstream_failed") from error

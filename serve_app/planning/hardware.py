@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One accelerator. ``tflops`` is dense 16-bit, ``fp8_tflops`` is 0 where FP8 has no units of its own."""
+    """One accelerator. ``tflops`` is dense 16-bit, ``fp8_tflops`` is 0 where FP8 has no units of its own.
+    ``has_vnni``: of a CPU, whether it multiplies 8-bit integers by instructions of their own; ``None`` where
+    nobody looked."""
 
     name: str
     memory_gib: float
@@ -25,6 +27,7 @@ class Device:
     capability: tuple[int, int]
     source: str
     aliases: tuple[str, ...] = ()
+    has_vnni: bool | None = None
 
     @property
     def is_cpu(self) -> bool:

@@ -80,5 +80,9 @@ def _precision(architecture: Architecture, request: EngineRequest, device: Devic
     eight_bit = method in AT_LOAD and "fp8" in method
     if eight_bit and device is not None and not device.is_cpu and not device.fp8_tflops:
         yield f"{device.name} has no FP8 units: the weights are kept in 8 bits and multiplied in 16."
+    stored = architecture.quantization
+    is_int8 = stored is not None and stored.method == "compressed-tensors" and stored.bits == 8
+    if is_int8 and device is not None and device.has_vnni is False:
+        yield "This CPU has no VNNI instructions: INT8 weights are much slower here than 16-bit ones."
     if architecture.dtype == "bfloat16" and request.dtype == "auto" and device and not device.has_bfloat16:
         yield f"{device.name} has no bfloat16: vLLM takes float16 in its place."

@@ -147,14 +147,18 @@ def _fewest_devices(plan: ModelPlan) -> int:
     return (plan.min_replicas + plan.prefill_replicas) * plan.request.devices
 
 
+def _beside(plan: ModelPlan) -> str:
+    more = plan.prefill_replicas * plan.request.devices
+    return f", those that prefill {more} more" if more else ""
+
+
 def _no_room(plan: ModelPlan, gpus: int, room: int) -> Problem:
     devices = plan.request.devices
     scaled = plan.min_replicas != plan.max_replicas
     return Problem(
         f"{plan.where}.replicas.max" if scaled else f"{plan.where}.replicas",
         plan.max_replicas,
-        f"{plan.max_replicas} replicas of {devices} GPUs need {plan.max_replicas * devices}, and the "
-        f"cluster has {gpus}"
-        " for all models",
+        f"{plan.max_replicas} replicas of {devices} GPUs need {plan.max_replicas * devices}{_beside(plan)}, "
+        f"and the cluster has {gpus} for all models",
         f"use at most {room}" if room else f"use fewer GPUs per replica, or a cluster of {gpus + devices}",
     )

@@ -242,3 +242,26 @@ def test_nonsense_inside_a_config_is_left_out(inner: str) -> None:
         for junk in JUNK:
             config = configs.DEEPSEEK_V3 | {inner: configs.DEEPSEEK_V3[inner] | {key: junk}}
             assert planned(config, tensor_parallel_size=8).architecture.layers == 61
+
+
+@pytest.mark.parametrize(("has_vnni", "is_said"), [(False, True), (True, False), (None, False)])
+def test_int8_on_a_cpu_without_instructions_for_it_is_said_to_be_slow(
+    has_vnni: bool | None, is_said: bool
+) -> None:
+    weights = {"config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "int"}}}}
+    config = configs.LLAMA_8B | {"quantization_config": {"quant_method": "compressed-tensors", **weights}}
+    cpu = find_device("cpu")
+    assert cpu is not None
+    device = replace(cpu, has_vnni=has_vnni)
+    plan = plan_model(0, model({"accelerator": "cpu"}), ModelFiles(config), None, device)
+    assert ("VNNI" in " ".join(plan.notes)) is is_said
+
+
+def test_replicas_that_prefill_take_devices_of_their_own() -> None:
+    apart = {"disaggregation": {"prefill_replicas": 2}}
+    plan = planned(configs.LLAMA_8B, max_model_len=16384, replicas=2, **apart)
+    assert "prefilled by 2 more replicas" in " ".join(plan.notes)
+    assert list(check_cluster([plan], 4)) == []
+    (problem,) = check_cluster([plan], 3)
+    assert str(problem).startswith("models[0].replicas = 2")
+    assert "use at most 1" in str(problem)

@@ -1,0 +1,292 @@
+"""HTTP/1.1 from the client's side: connections that are kept, and the answers that come over them.
+
+A gateway asks an engine once for every request, and in a burst each request waits until those before it were
+sent: the CPU time of sending is what a burst adds to its first tokens. A general client spends most of it on
+what engines never need (docs/performance.md has the figures). Here nothing is followed, unpacked, proxied or
+remembered; answers are parsed by llhttp (httptools), which uvicorn reads requests with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import httptools
+
+MAX_HEAD_BYTES = 1 << 16
+"""Of an answer's status line and headers."""
+
+PORTS = {"http": 80, "https": 443}
+ALWAYS_SENT = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "promptly"}
+
+
+class NoConnection(Exception):
+    """None came about, so nothing was sent."""
+
+
+class BrokenConnection(Exception):
+    """It ended before the answer did, or what came was no HTTP."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a connection leads. ``path`` stands before the target of every request."""
+
+    host: str
+    port: int
+    is_tls: bool
+    authority: str
+    path: str
+
+    @classmethod
+    def of(cls, url: str) -> Origin:
+        """Raises: ValueError: no http or https URL."""
+        parts = urlsplit(url)
+        if parts.scheme not in PORTS or not parts.hostname:
+            raise ValueError(f"no http or https URL: {url!r}")
+        port = parts.port or PORTS[parts.scheme]
+        authority = parts.netloc.rpartition("@")[2]
+        return cls(parts.hostname, port, parts.scheme == "https", authority, parts.path.rstrip("/"))
+
+
+def request_bytes(origin: Origin, method: str, target: str, headers: Mapping[str, str], body: bytes) -> bytes:
+    """A whole request. ``target``: path and query, encoded.
+
+    Raises:
+        ValueError: a line break inside a header or the target.
+    """
+    length = {"content-length": str(len(body))} if body or method != "GET" else {}
+    fields = {"host": origin.authority, **ALWAYS_SENT, **headers, **length}
+    lines = [
+        f"{method} {origin.path}{target} HTTP/1.1",
+        *(f"{key}: {value}" for key, value in fields.items()),
+    ]
+    head = "\r\n".join(lines)
+    if not head.count("\r") == head.count("\n") == len(lines) - 1:
+        raise ValueError("a line break inside a request's header")
+    return head.encode() + b"\r\n\r\n" + body
+
+
+class Connection(asyncio.Protocol):
+    """One request at a time, whose answer one reader reads. What is not read stops the socket at twice
+    ``read_ahead`` bytes, so that a slow reader costs no memory."""
+
+    def __init__(self, read_ahead: int, on_end: Callable[[Connection], None]) -> None:
+        self._read_ahead = read_ahead
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._parser: Any = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._head_size = 0
+        self._is_paused = False
+        self._is_complete = False
+        self._is_kept = False
+        self._error: BrokenConnection | None = None
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        """Names in lower case, values Latin-1."""
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def is_read(self) -> bool:
+        """The answer is complete, and nothing of it is left to read."""
+        return self._is_complete and not self._parts
+
+    @property
+    def can_be_kept(self) -> bool:
+        """For another request."""
+        return self._is_kept and self.is_read and self.is_open
+
+    def send(self, request: bytes) -> None:
+        """Begin a request. What the socket does not take at once is kept until it does."""
+        self.status, self._head_size = 0, 0
+        self._is_complete = self._is_kept = False
+        self.headers = {}
+        self._parser = httptools.HttpResponseParser(self)
+        if self._transport is not None:
+            self._transport.write(request)
+
+    async def read_some(self) -> bytes:
+        """All bytes of the body that are here, at least one; ``b""`` at its end. ``status`` and ``headers``
+        are known when it returns. May be cancelled without losing anything.
+
+        Raises:
+            BrokenConnection: there will be no more.
+        """
+        while not self._parts:
+            if self._is_complete:
+                return b""
+            if self._error is not None:
+                raise self._error
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts, self._size = [], 0
+        if self._is_paused and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
+        return data
+
+    def abort(self) -> None:
+        """Close it at once; whoever reads is told so."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ---- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by type
+
+    def data_received(self, data: bytes) -> None:
+        if self._parser is None or self._is_complete:  # nobody asked for it
+            self.abort()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._break(f"no HTTP: {type(error).__name__}")
+        if not self.status:
+            self._head_size += len(data)
+            if self._head_size > MAX_HEAD_BYTES:
+                self._break("headers without an end")
+        if self._size > 2 * self._read_ahead and not self._is_paused and self._transport is not None:
+            self._is_paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        if not self._is_complete:
+            if error is None and self._error is None and self._ends_with_the_connection():
+                self._is_complete = True
+            elif self._error is None:
+                self._error = BrokenConnection("closed" if error is None else type(error).__name__)
+        self._wake()
+        self._on_end(self)
+
+    # ---- httptools' callbacks
+
+    def on_message_begin(self) -> None:
+        if self._is_complete:  # raised in a callback, it stops the parser
+            raise BrokenConnection("more than one answer")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        self.status = self._parser.get_status_code()
+
+    def on_body(self, part: bytes) -> None:
+        self._parts.append(part)
+        self._size += len(part)
+
+    def on_message_complete(self) -> None:
+        if self.status < 200:  # an interim answer: the real one follows
+            self.status, self.headers = 0, {}
+        else:
+            self._is_complete = True
+            self._is_kept = bool(self._parser.should_keep_alive())  # only here does the parser know
+
+    def _ends_with_the_connection(self) -> bool:
+        """An answer that does not say how long it is."""
+        return bool(self.status) and not {"content-length", "transfer-encoding"} & self.headers.keys()
+
+    def _break(self, reason: str) -> None:
+        self._error = BrokenConnection(reason)
+        self.abort()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class ConnectionPool:
+    """Connections by origin: the one that was used last is used first, so that those too many grow old."""
+
+    def __init__(self, *, connect_timeout_s: float, idle_s: float, read_ahead: int) -> None:
+        self._connect_timeout_s = connect_timeout_s
+        self._idle_s = idle_s
+        self._read_ahead = read_ahead
+        self._loop = asyncio.get_running_loop()
+        self._open: set[Connection] = set()
+        self._idle: dict[Origin, list[tuple[float, Connection]]] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+        self._tls: ssl.SSLContext | None = None
+
+    async def take(self, origin: Origin) -> Connection:
+        """An idle connection, or a new one. Give it back, or abort it.
+
+        Raises:
+            NoConnection: none came about in time.
+        """
+        idle = self._idle.get(origin)
+        while idle:
+            _, connection = idle.pop()
+            if connection.is_open:
+                return connection
+        return await self._connect(origin)
+
+    def give_back(self, origin: Origin, connection: Connection) -> None:
+        """After its answer was read; one that cannot be kept is closed."""
+        if not connection.can_be_kept or connection not in self._open:
+            connection.abort()
+            return
+        self._idle.setdefault(origin, []).append((self._loop.time(), connection))
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(self._idle_s, self._close_old)
+
+    def close(self) -> None:
+        """All of them, those in use as well."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._idle.clear()
+        for connection in list(self._open):
+            connection.abort()
+
+    async def _connect(self, origin: Origin) -> Connection:
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, connection = await self._loop.create_connection(
+                    lambda: Connection(self._read_ahead, self._open.discard),
+                    origin.host,
+                    origin.port,
+                    ssl=self._context() if origin.is_tls else None,
+                )
+        except (OSError, TimeoutError) as error:
+            raise NoConnection(type(error).__name__) from error
+        self._open.add(connection)
+        return connection
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+    def _close_old(self) -> None:
+        oldest = self._loop.time() - self._idle_s
+        self._sweep = None
+        for origin, idle in list(self._idle.items()):
+            young = [each for each in idle if each[0] > oldest and each[1].is_open]
+            for since, connection in idle:
+                if since <= oldest:
+                    connection.abort()
+            if young:
+                self._idle[origin] = young
+            else:
+                del self._idle[origin]
+        if self._idle:
+            first = min(idle[0][0] for idle in self._idle.values())
+            self._sweep = self._loop.call_at(first + self._idle_s, self._close_old)
