@@ -19,14 +19,6 @@ from deployments.http1 import (
     request_bytes,
 )
 
-
-@pytest.fixture(scope="module", params=[asyncio.DefaultEventLoopPolicy, uvloop.EventLoopPolicy])
-def event_loop_policy(request: pytest.FixtureRequest) -> asyncio.AbstractEventLoopPolicy:
-    """Serve's replicas run on uvloop."""
-    policy: asyncio.AbstractEventLoopPolicy = request.param()
-    return policy
-
-
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 READ_AHEAD = 1 << 16
 WAIT_S = 10.0
@@ -156,6 +148,17 @@ async def test_interim_answers_are_passed_over() -> None:
         connection = await client.begin()
         assert await connection.read_some() in (b"o", b"ok")
         assert (connection.status, "link" in connection.headers) == (200, False)
+
+
+def test_serves_own_event_loop_will_do() -> None:
+    """Replicas run on uvloop, whose transports are no asyncio ones by type."""
+
+    async def twice() -> None:
+        async with serving(chunked(b"one"), OK) as (server, client):
+            assert [await client.ask() for _ in range(2)] == [(200, b"one"), (200, b"ok")]
+            assert server.connections == 1
+
+    uvloop.run(twice())
 
 
 @pytest.mark.parametrize("status", [204, 304])

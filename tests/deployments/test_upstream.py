@@ -13,8 +13,6 @@ from deployments.gateway.upstream import UpstreamPool, UpstreamResponse
 from serve_app.errors import UpstreamFailed
 from serve_app.fleet import EngineReport, EngineState
 
-pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # on purpose
-
 LARGE = bytes(32 << 20)
 """More than the sockets' buffers hold."""
 
@@ -97,4 +95,4 @@ async def test_a_request_given_up_while_its_body_is_sent_leaves_nothing_behind()
         with pytest.raises(asyncio.CancelledError):
             await task
         others = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not [each for each in others if "_rest" in repr(each.get_coro())]
+        assert [each for each in others if "Server.serve" not in repr(each.get_coro())] == []
