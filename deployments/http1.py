@@ -113,7 +113,9 @@ class Connection(asyncio.Protocol):
         self._is_complete = self._is_kept = False
         self.headers = {}
         self._parser = httptools.HttpResponseParser(self)
-        if self._transport is not None:
+        if self._transport is None:  # it ended meanwhile
+            self._error = BrokenConnection("closed")
+        else:
             self._transport.write(request)
 
     async def read_some(self) -> bytes:
@@ -168,7 +170,7 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._transport = None
+        self._transport = self._parser = None  # the parser holds this object
         if not self._is_complete:
             if error is None and self._error is None and self._ends_with_the_connection():
                 self._is_complete = True

@@ -258,6 +258,17 @@ async def test_connections_that_nobody_used_for_long_are_closed() -> None:
         assert server.connections == 2
 
 
+async def test_a_request_over_a_connection_that_has_ended_fails() -> None:
+    async with serving(OK) as (_, client):
+        connection = await client.begin()
+        assert await connection.read_some() == b"ok"
+        connection.abort()
+        await asyncio.sleep(0.01)  # the end arrives
+        connection.send(request_bytes(client.origin, "GET", "/", {}, b""))
+        with pytest.raises(BrokenConnection, match="closed"):
+            await connection.read_some()
+
+
 async def test_where_nobody_listens_there_is_no_connection() -> None:
     pool = ConnectionPool(connect_timeout_s=2.0, idle_s=60.0, read_ahead=READ_AHEAD)
     with pytest.raises(NoConnection, match="ConnectionRefusedError"):
