@@ -25,13 +25,20 @@ def this_machine() -> Device | None:
     tflops = CORE_TFLOPS * len(os.sched_getaffinity(0))
     if cpu is None:
         return None
-    return replace(cpu, memory_gib=_memory_bytes() / GIB, tflops=tflops, has_vnni=_has_vnni())
+    flags = _cpu_flags()
+    return replace(
+        cpu,
+        memory_gib=_memory_bytes() / GIB,
+        tflops=tflops,
+        has_vnni=None if flags is None else "vnni" in flags,
+        has_bf16_units=None if flags is None else "avx512_bf16" in flags or "amx_bf16" in flags,
+    )
 
 
-def _has_vnni() -> bool | None:
-    """AVX-512's or AVX's; ``None`` where the kernel lists no x86 flags."""
+def _cpu_flags() -> str | None:
+    """``None`` where the kernel lists no x86 flags."""
     found = re.search(r"^flags\s*:(.*)$", CPU_INFO.read_text(errors="replace"), re.MULTILINE)
-    return None if found is None else "vnni" in found[1]
+    return None if found is None else found[1]
 
 
 def _memory_bytes() -> int:

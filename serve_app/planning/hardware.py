@@ -15,8 +15,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Device:
     """One accelerator. ``tflops`` is dense 16-bit, ``fp8_tflops`` is 0 where FP8 has no units of its own.
-    ``has_vnni``: of a CPU, whether it multiplies 8-bit integers by instructions of their own; ``None`` where
-    nobody looked."""
+    ``has_vnni`` and ``has_bf16_units``: of a CPU, whether it multiplies 8-bit integers and bfloat16 by
+    instructions of their own; ``None`` where nobody looked."""
 
     name: str
     memory_gib: float
@@ -28,6 +28,7 @@ class Device:
     source: str
     aliases: tuple[str, ...] = ()
     has_vnni: bool | None = None
+    has_bf16_units: bool | None = None
 
     @property
     def is_cpu(self) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from serve_app.planning.architecture import Architecture
 from serve_app.planning.engine_request import EngineRequest
+from serve_app.planning.hardware import Device
 from serve_app.planning.quantization import (
     AT_LOAD,
     AT_LOAD_EXPERTS_ONLY,
@@ -199,12 +200,12 @@ def stage_layers(layers: int, stages: int) -> tuple[int, ...]:
     return tuple(parts)
 
 
-def on_device(groups: Groups, architecture: Architecture, request: EngineRequest) -> float:
+def on_device(
+    groups: Groups, architecture: Architecture, request: EngineRequest, *, embedding_copies: int = 1
+) -> float:
     """Bytes on the device that holds most: a rank of the stage with most layers, embedding and head
-    included. On CPUs vLLM packs each matrix for its products; of embedding and head the tensor is kept as
-    well (``UnquantizedEmbeddingMethod.process_weights_after_loading``)."""
-    ranks = request.tensor_parallel
-    copies = 2 if request.on_cpu else 1
+    included, each so many times (see :func:`embedding_copies`)."""
+    ranks, copies = request.tensor_parallel, embedding_copies
     expert_ranks = ranks * request.data_parallel if request.expert_parallel else ranks
     kv_ranks = 1 if architecture.latent else min(ranks, max(architecture.kv_heads, 1))
     layer = (
@@ -220,6 +221,16 @@ def on_device(groups: Groups, architecture: Architecture, request: EngineRequest
     if groups.head or len(share) > 1:
         share[-1] += copies * (groups.head or groups.embedding) / ranks
     return max(share)
+
+
+def embedding_copies(architecture: Architecture, request: EngineRequest, device: Device | None) -> int:
+    """On a CPU vLLM packs each matrix for oneDNN, where that can multiply its type, and of embedding and head
+    it keeps the tensor as well (``dispatch_cpu_unquantized_gemm``). 32 bits it always can, 16 with
+    instructions for bfloat16."""
+    if not request.on_cpu:
+        return 1
+    is_packed = element_bytes(architecture, request) == 4 or (device is not None and device.has_bf16_units)
+    return 2 if is_packed else 1
 
 
 def adapter_bytes(architecture: Architecture, request: EngineRequest) -> float:

@@ -9,8 +9,15 @@ import pytest
 from planned_engines import request
 from support import model_configs as configs
 
-from serve_app.planning import StoredWeights, read_architecture
-from serve_app.planning.weights import active_parameters, loaded, on_device, parameters, stage_layers
+from serve_app.planning import StoredWeights, find_device, read_architecture
+from serve_app.planning.weights import (
+    active_parameters,
+    embedding_copies,
+    loaded,
+    on_device,
+    parameters,
+    stage_layers,
+)
 
 GIB = 2**30
 
@@ -137,9 +144,28 @@ def test_a_layer_that_predicts_further_tokens_is_not_loaded_with_the_model() -> 
 
 
 @pytest.mark.parametrize("config", [configs.LLAMA_8B, configs.LLAMA_8B | {"tie_word_embeddings": True}])
-def test_on_cpus_embeddings_are_held_twice(config: dict[str, Any]) -> None:
+def test_embeddings_may_be_held_twice(config: dict[str, Any]) -> None:
     shape = read_architecture(config)
-    on_gpu, on_cpu = request(), request(accelerator="cpu")
-    groups = loaded(shape, None, on_gpu)
-    more = on_device(groups, shape, on_cpu) - on_device(groups, shape, on_gpu)
+    groups = loaded(shape, None, request())
+    more = on_device(groups, shape, request(), embedding_copies=2) - on_device(groups, shape, request())
     assert more == pytest.approx(groups.embedding + groups.head)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "dtype", "has_bf16_units", "copies"),
+    [
+        ("gpu", "float32", None, 1),
+        ("cpu", "float32", False, 2),
+        ("cpu", "bfloat16", False, 1),
+        ("cpu", "bfloat16", None, 1),
+        ("cpu", "bfloat16", True, 2),
+    ],
+)
+def test_cpus_hold_embeddings_twice_where_they_can_multiply_them_packed(
+    accelerator: str, dtype: str, has_bf16_units: bool | None, copies: int
+) -> None:
+    cpu = find_device("cpu")
+    assert cpu is not None
+    device = replace(cpu, has_bf16_units=has_bf16_units)
+    asked = request(accelerator=accelerator, dtype=dtype)
+    assert embedding_copies(read_architecture(configs.LLAMA_8B), asked, device) == copies
