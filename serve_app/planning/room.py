@@ -12,7 +12,7 @@ from serve_app.planning.engine_request import GIB, EngineRequest
 from serve_app.planning.hardware import Device
 from serve_app.planning.memory import Memory, memory
 from serve_app.planning.problems import Problem
-from serve_app.planning.weights import Groups, StoredWeights, embedding_copies, on_device
+from serve_app.planning.weights import Groups, StoredWeights, on_device, packs_embeddings
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Sizing:
                 self.groups,
                 self.target,
                 self.request,
-                embedding_copies=embedding_copies(self.target, self.request, self.device),
+                packs_embeddings=packs_embeddings(self.target, self.request, self.device),
             ),
             draft=extra.weights,
             draft_kv_per_token=extra.kv_per_token,

@@ -201,11 +201,11 @@ def stage_layers(layers: int, stages: int) -> tuple[int, ...]:
 
 
 def on_device(
-    groups: Groups, architecture: Architecture, request: EngineRequest, *, embedding_copies: int = 1
+    groups: Groups, architecture: Architecture, request: EngineRequest, *, packs_embeddings: bool = False
 ) -> float:
     """Bytes on the device that holds most: a rank of the stage with most layers, embedding and head
-    included, each so many times (see :func:`embedding_copies`)."""
-    ranks, copies = request.tensor_parallel, embedding_copies
+    included, with a packed copy of each if ``packs_embeddings``."""
+    ranks, copies = request.tensor_parallel, 2 if packs_embeddings else 1
     expert_ranks = ranks * request.data_parallel if request.expert_parallel else ranks
     kv_ranks = 1 if architecture.latent else min(ranks, max(architecture.kv_heads, 1))
     layer = (
@@ -220,17 +220,17 @@ def on_device(
     # The last stage needs the embedding's values as its head when both are one tensor.
     if groups.head or len(share) > 1:
         share[-1] += copies * (groups.head or groups.embedding) / ranks
+    elif packs_embeddings:  # embedding and head share the tensor, and pack it both
+        share[-1] += groups.embedding / ranks
     return max(share)
 
 
-def embedding_copies(architecture: Architecture, request: EngineRequest, device: Device | None) -> int:
+def packs_embeddings(architecture: Architecture, request: EngineRequest, device: Device | None) -> bool:
     """On a CPU vLLM packs each matrix for oneDNN, where that can multiply its type, and of embedding and head
     it keeps the tensor as well (``dispatch_cpu_unquantized_gemm``). 32 bits it always can, 16 with
     instructions for bfloat16."""
-    if not request.on_cpu:
-        return 1
-    is_packed = element_bytes(architecture, request) == 4 or (device is not None and device.has_bf16_units)
-    return 2 if is_packed else 1
+    has_units = device is not None and device.has_bf16_units is True
+    return request.on_cpu and (element_bytes(architecture, request) == 4 or has_units)
 
 
 def adapter_bytes(architecture: Architecture, request: EngineRequest) -> float:

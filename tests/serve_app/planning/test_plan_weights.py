@@ -12,9 +12,9 @@ from support import model_configs as configs
 from serve_app.planning import StoredWeights, find_device, read_architecture
 from serve_app.planning.weights import (
     active_parameters,
-    embedding_copies,
     loaded,
     on_device,
+    packs_embeddings,
     parameters,
     stage_layers,
 )
@@ -143,29 +143,33 @@ def test_a_layer_that_predicts_further_tokens_is_not_loaded_with_the_model() -> 
     assert loaded(shape, stored, request()).total == pytest.approx(with_it * 61 / 62, rel=2e-3)
 
 
-@pytest.mark.parametrize("config", [configs.LLAMA_8B, configs.LLAMA_8B | {"tie_word_embeddings": True}])
-def test_embeddings_may_be_held_twice(config: dict[str, Any]) -> None:
-    shape = read_architecture(config)
+@pytest.mark.parametrize(
+    ("tied", "stages", "copies"), [(False, 1, 2), (True, 1, 2), (False, 2, 1), (True, 2, 1)]
+)
+def test_a_packed_copy_of_each_embedding_and_head_may_be_held(tied: bool, stages: int, copies: int) -> None:
+    """Of as large ones, as here: so many copies on the fullest device."""
+    shape = read_architecture(configs.LLAMA_8B | {"tie_word_embeddings": tied})
     groups = loaded(shape, None, request())
-    more = on_device(groups, shape, request(), embedding_copies=2) - on_device(groups, shape, request())
-    assert more == pytest.approx(groups.embedding + groups.head)
+    asked = request(pipeline_parallel_size=stages)
+    more = on_device(groups, shape, asked, packs_embeddings=True) - on_device(groups, shape, asked)
+    assert more == pytest.approx(copies * groups.embedding)
 
 
 @pytest.mark.parametrize(
-    ("accelerator", "dtype", "has_bf16_units", "copies"),
+    ("accelerator", "dtype", "has_bf16_units", "packs"),
     [
-        ("gpu", "float32", None, 1),
-        ("cpu", "float32", False, 2),
-        ("cpu", "bfloat16", False, 1),
-        ("cpu", "bfloat16", None, 1),
-        ("cpu", "bfloat16", True, 2),
+        ("gpu", "float32", None, False),
+        ("cpu", "float32", False, True),
+        ("cpu", "bfloat16", False, False),
+        ("cpu", "bfloat16", None, False),
+        ("cpu", "bfloat16", True, True),
     ],
 )
-def test_cpus_hold_embeddings_twice_where_they_can_multiply_them_packed(
-    accelerator: str, dtype: str, has_bf16_units: bool | None, copies: int
+def test_cpus_pack_embeddings_where_they_can_multiply_them(
+    accelerator: str, dtype: str, has_bf16_units: bool | None, packs: bool
 ) -> None:
     cpu = find_device("cpu")
     assert cpu is not None
     device = replace(cpu, has_bf16_units=has_bf16_units)
     asked = request(accelerator=accelerator, dtype=dtype)
-    assert embedding_copies(read_architecture(configs.LLAMA_8B), asked, device) == copies
+    assert packs_embeddings(read_architecture(configs.LLAMA_8B), asked, device) is packs
