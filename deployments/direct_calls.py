@@ -19,7 +19,7 @@ import aiohttp
 from ray.serve.handle import DeploymentHandle
 from starlette.types import Receive, Scope, Send
 
-from deployments.listener import SECRET_HEADER, PrivateListener
+from deployments.listener import SECRET_HEADER, PrivateListener, read_body
 from deployments.serve_platform import ask_every_replica
 
 ADDRESS_METHOD = "address"
@@ -70,7 +70,10 @@ class DirectCalls:
         await self._listener.close(STOP_TIMEOUT_S)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status, body = await self._result(scope["path"], await _body(receive))
+        arguments = await read_body(receive)
+        if arguments is None:  # the caller is gone
+            return
+        status, body = await self._result(scope["path"], arguments)
         headers = [(b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
@@ -152,12 +155,3 @@ class DirectClient:
                     await self._lost.wait()
             except TimeoutError:
                 continue
-
-
-async def _body(receive: Receive) -> bytes:
-    parts = []
-    while True:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(parts)

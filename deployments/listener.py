@@ -30,6 +30,18 @@ STOP_GRACE_S = 1.0
 logger = logging.getLogger("ray.serve")
 
 
+async def read_body(receive: Receive) -> bytes | None:
+    """The whole body of a request; ``None`` if its sender left before the end."""
+    parts = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
 class SecretGate:
     """Answers 403 to anything without the secret, and counts what is being answered."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from deployments.listener import read_body
 from serve_app.openai.prefill import KV_TRANSFER_PARAMS, prefill_request
 from serve_app.openai.requests import Endpoint
 
@@ -34,7 +35,7 @@ class RemotePrefill:
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        body = await _read(receive)
+        body = await read_body(receive)
         if body is None:  # the client is gone
             return
         request = _decoded(body)
@@ -50,17 +51,6 @@ class RemotePrefill:
         if found is not None:
             request[KV_TRANSFER_PARAMS] = found
         return json.dumps(request).encode()
-
-
-async def _read(receive: Receive) -> bytes | None:
-    parts = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(parts)
 
 
 def _decoded(body: bytes) -> dict[str, Any] | None:

@@ -31,6 +31,7 @@ from benchmarks.peers import Endpoint, PeerError
 from benchmarks.peers.vllm_server import ENGINE_ARGUMENTS
 from benchmarks.table import Figure, at_most, plot_bars, write_report
 from benchmarks.vllm_load import SOURCE, model_folder
+from deployments.machine import this_machine
 from deployments.vllm_arguments import GUARDED_SCHEDULER
 
 PROMPTS = Path(__file__).parents[3] / "shared" / "data" / "traces" / "prompts_specbench.jsonl"
@@ -53,8 +54,6 @@ STEP_STREAMS = (2, 3, 5)
 STEP_TOKENS = 48
 REST_S = 0.2
 """Before another server is asked: the last one's threads wait for their next step a while."""
-
-BFLOAT16_FLAGS = re.compile(r"\b(avx512_bf16|amx_bf16)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +116,9 @@ def read_prompts(path: Path, count: int) -> dict[str, list[str]]:
 
 def base() -> dict[str, Any]:
     """In float32 where the CPU has no instructions for bfloat16 and would convert every number of a step."""
-    fast = BFLOAT16_FLAGS.search(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
-    return {**ENGINE_ARGUMENTS, "dtype": "bfloat16" if fast else "float32"}
+    machine = this_machine()
+    is_fast = machine is not None and machine.has_bf16_units
+    return {**ENGINE_ARGUMENTS, "dtype": "bfloat16" if is_fast else "float32"}
 
 
 def engines() -> dict[str, dict[str, Any]]:

@@ -36,7 +36,8 @@ class Draft:
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
     """Sizes of one engine; tokens, devices and shares. ``None`` is vLLM's own choice. ``adapters``: how many
-    LoRA adapters a batch may hold, and their highest rank."""
+    LoRA adapters a batch may hold, and their highest rank. ``prefill_replicas``: how many only prefill,
+    beside those that decode."""
 
     tensor_parallel: int
     pipeline_parallel: int
@@ -58,6 +59,7 @@ class EngineRequest:
     accelerator_type: str | None
     draft: Draft | None
     adapters: tuple[int, int] | None
+    prefill_replicas: int
 
     @property
     def devices(self) -> int:
@@ -123,6 +125,7 @@ def engine_request(model: ModelSettings) -> EngineRequest:
         accelerator_type=engine.accelerator_type,
         draft=_draft(engine),
         adapters=None if engine.lora is None else (engine.lora.batch_loras, engine.lora.max_lora_rank),
+        prefill_replicas=0 if engine.disaggregation is None else engine.disaggregation.prefill_replicas,
     )
 
 

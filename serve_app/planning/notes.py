@@ -45,6 +45,11 @@ def notes(
         )
     if architecture.has_vision:
         yield "The vision encoder's activations and cache are not counted."
+    if request.prefill_replicas:
+        yield (
+            f"Prompts are prefilled by {request.prefill_replicas} more replicas: times and replicas are told "
+            "as if each replica did both."
+        )
     if draft is not None and request.draft is not None and request.draft.maps_vocabulary:
         yield "The draft's vocabulary is mapped to the target's: only words that both know can be proposed."
 

@@ -35,8 +35,7 @@ class ModelFiles:
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
     """One model on one kind of device. ``where`` is its path in the settings, ``context`` the longest
-    request in tokens; ``speed`` is ``None`` where the device or the shape is not known;
-    ``prefill_replicas`` are beside those that ``min_replicas`` and ``max_replicas`` count."""
+    request in tokens; ``speed`` is ``None`` where the device or the shape is not known."""
 
     where: str
     id: str
@@ -50,7 +49,6 @@ class ModelPlan:
     context: int
     min_replicas: int
     max_replicas: int
-    prefill_replicas: int
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
 
@@ -92,7 +90,6 @@ def plan_model(
         *check_memory(f"{where}.engine", sizing, context),
     )
     fewest, most = _bounds(model.replicas)
-    apart = model.managed_engine.disaggregation
     return ModelPlan(
         where=where,
         id=model.id,
@@ -106,19 +103,8 @@ def plan_model(
         context=context,
         min_replicas=fewest,
         max_replicas=most,
-        prefill_replicas=0 if apart is None else apart.prefill_replicas,
         problems=problems,
-        notes=(
-            *notes(architecture, request, device, files.weights is None, draft_shape),
-            *([] if apart is None else [_apart(apart.prefill_replicas)]),
-        ),
-    )
-
-
-def _apart(replicas: int) -> str:
-    return (
-        f"Prompts are prefilled by {replicas} more replicas: times and replicas are told as if each replica "
-        "did both."
+        notes=tuple(notes(architecture, request, device, files.weights is None, draft_shape)),
     )
 
 
@@ -134,7 +120,7 @@ def check_cluster(plans: Sequence[ModelPlan], gpus: int) -> Iterator[Problem]:
     left = gpus
     for position, plan in enumerate(on_gpus):
         devices = plan.request.devices
-        left -= plan.prefill_replicas * devices
+        left -= plan.request.prefill_replicas * devices
         # What later models need at least is theirs.
         others = sum(_fewest_devices(later) for later in on_gpus[position + 1 :])
         room = max(left - others, 0) // devices
@@ -144,11 +130,11 @@ def check_cluster(plans: Sequence[ModelPlan], gpus: int) -> Iterator[Problem]:
 
 
 def _fewest_devices(plan: ModelPlan) -> int:
-    return (plan.min_replicas + plan.prefill_replicas) * plan.request.devices
+    return (plan.min_replicas + plan.request.prefill_replicas) * plan.request.devices
 
 
 def _beside(plan: ModelPlan) -> str:
-    more = plan.prefill_replicas * plan.request.devices
+    more = plan.request.prefill_replicas * plan.request.devices
     return f", those that prefill {more} more" if more else ""
 
 

@@ -21,7 +21,7 @@ import pytest
 import yaml
 from benchmarks.vllm_failover import engine_processes
 from support.server import Server, ServerSlot, get_json, launched
-from support.tiny_llama import CONFIG, write_tiny_llama
+from support.tiny_llama import CONFIG, CPU_ENGINE, ONE_CORE, write_tiny_llama
 
 from deployments.machine import this_machine
 from serve_app.model_store import ModelStore
@@ -33,17 +33,7 @@ pytestmark = pytest.mark.skipif(
 
 TIMEOUT_S = 180.0
 QUESTION: list[Any] = [{"role": "user", "content": "Tell me a long story about a lighthouse keeper."}]
-ENGINE: dict[str, Any] = {
-    "accelerator": "cpu",
-    "num_cpus": 0,
-    "dtype": "float32",
-    "enforce_eager": True,
-    "max_model_len": 1024,
-    "max_num_batched_tokens": 512,
-    "max_num_seqs": 8,
-    "cpu_kv_cache_gib": 1,
-}
-ONE_CORE = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+ENGINE: dict[str, Any] = CPU_ENGINE | {"max_num_batched_tokens": 512}
 A_CORE_EACH = {"VLLM_CPU_OMP_THREADS_BIND": "0|1"}
 
 

@@ -15,7 +15,7 @@ import openai
 import psutil
 import pytest
 from support.server import Server, ServerSlot, get_json, launched
-from support.tiny_llama import write_tiny_llama
+from support.tiny_llama import CPU_ENGINE, ONE_CORE, write_tiny_llama
 
 from serve_app.model_store import ModelStore
 
@@ -25,17 +25,10 @@ pytestmark = pytest.mark.skipif(
 
 WORDS = "keeper lighthouse ship flag course cargo storm harbour lamp tide anchor gull rope salt".split()  # noqa: SIM905
 PROMPT_WORDS = 400  # several blocks of the KV cache
-ENGINE: dict[str, Any] = {
-    "accelerator": "cpu",
-    "num_cpus": 0,
-    "dtype": "float32",
-    "enforce_eager": True,
-    "max_model_len": 1024,
+ENGINE: dict[str, Any] = CPU_ENGINE | {
     "max_num_batched_tokens": 1024,
-    "max_num_seqs": 8,
-    "cpu_kv_cache_gib": 1,
     "enable_prefix_caching": False,
-    "env": {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"},
+    "env": ONE_CORE,
 }
 APART = {"disaggregation": {"prefill_replicas": 1, "prefill_timeout_s": 20.0}}
 

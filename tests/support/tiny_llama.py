@@ -32,6 +32,20 @@ CONFIG: dict[str, Any] = {
     "tie_word_embeddings": True,
     "vocab_size": 49152,
 }
+CPU_ENGINE: dict[str, Any] = {
+    "accelerator": "cpu",
+    "num_cpus": 0,
+    "dtype": "float32",
+    "enforce_eager": True,
+    "max_model_len": 1024,
+    "max_num_seqs": 8,
+    "cpu_kv_cache_gib": 1,
+}
+"""Engine settings that start it beside others on a small machine."""
+
+ONE_CORE = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+"""Environment of an engine that shares its CPUs."""
+
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 SPREAD = 0.05
 
