@@ -14,6 +14,8 @@ from deployments.gateway.runtime import GatewayRuntime
 from serve_app.auth import KeyRecord
 from serve_app.settings import Settings
 
+YOUNG_OBJECTS = 10_000  # more live objects than these since the last look start a young collection
+
 
 class Gateway:
     """One event loop, no GPU, nothing that may not be lost: add replicas for more clients.
@@ -47,6 +49,11 @@ class Gateway:
 
 def _freeze_what_is_loaded() -> None:
     """Some 300,000 objects of imported modules live for ever: a full collection that visits them stops every
-    stream for a tenth of a second."""
+    stream for a tenth of a second.
+
+    Python's own threshold (700 objects) would collect for nearly every request of a burst, and find each time that
+    a request's objects are still in use.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 20, 20)
