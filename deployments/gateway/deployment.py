@@ -51,8 +51,8 @@ def _freeze_what_is_loaded() -> None:
     """Some 300,000 objects of imported modules live for ever: a full collection that visits them stops every
     stream for a tenth of a second.
 
-    Python's own threshold (700 objects) would collect for nearly every request of a burst, and find each time that
-    a request's objects are still in use.
+    Python's own threshold (700 objects) would collect for nearly every request of a burst, and find each time
+    that a request's objects are still in use.
     """
     gc.collect()
     gc.freeze()
