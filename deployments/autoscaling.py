@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
 
-from serve_app.autoscaling import Autoscaler, Decision, FleetLoad, GatewayLoad, Increments, ScalingRules
+from deployments.sleepers import Announce, announce
+from serve_app.autoscaling import (
+    Autoscaler,
+    Decision,
+    FleetLoad,
+    GatewayLoad,
+    Increments,
+    ScalingRules,
+)
 from serve_app.autoscaling.metrics import gateway_loads, replica_loads
 from serve_app.settings import AutoscalingSettings
 
@@ -30,13 +38,17 @@ calls that wait for a replica, which start one where there is none."""
 
 logger = logging.getLogger("ray.serve")
 
+Reports = Mapping[str, Mapping[str, float]]
+"""Each running replica's newest metrics, by its unique id."""
+
 
 class ObjectivePolicy:
     """One model's policy, kept by Serve's controller as long as the deployment stays as it is. ``rules`` are
-    those of ``ScalingRules``."""
+    those of ``ScalingRules``; ``tell`` tells replicas which of them are to sleep."""
 
-    def __init__(self, **rules: Any) -> None:
+    def __init__(self, tell: Announce = announce, **rules: Any) -> None:
         self._autoscaler = Autoscaler(ScalingRules(**rules))
+        self._sleepers = Sleepers(tell) if rules.get("max_sleeping") else None
         self._counters = {
             name: Increments() for name in ("arrived", "arrived_tokens", "first_tokens", "late_first_tokens")
         }
@@ -55,17 +67,25 @@ class ObjectivePolicy:
         too_soon = now - self._decided_at < PERIOD_S and fleet == self._decided_for
         if self._decision is not None and too_soon:
             return self._decision
-        decision = self._autoscaler.decide(self._load(context), now)
+        replicas = _newest(context)
+        decision = self._autoscaler.decide(self._load(context, replicas), now)
         self._log(context, decision)
+        if self._sleepers is not None:
+            self._sleepers.follow(context, decision, replicas)
         self._decision, self._decided_at, self._decided_for = decision, now, fleet
         return decision
 
-    def _load(self, context: AutoscalingContext) -> FleetLoad:
-        reports = _newest(context)
+    def _load(self, context: AutoscalingContext, replicas: Reports) -> FleetLoad:
+        reports = list(replicas.values())
         gateways = gateway_loads(reports)
         grown = {name: self._growth(name, gateways) for name in self._counters}
+        loads = dict(zip(replicas, replica_loads(reports), strict=True))
+        sleeping = set() if self._sleepers is None else self._sleepers.among(replicas)
+        waking = {name for name, load in loads.items() if load.withdrawn and name not in sleeping}
         return FleetLoad(
-            ready=replica_loads(reports),
+            ready=tuple(load for name, load in loads.items() if name not in sleeping | waking),
+            waking=len(waking),
+            sleeping=len(sleeping),
             # Asked for and not there: it starts, or the cluster has no room for it yet.
             starting=max(0, context.target_num_replicas - len(reports)),
             queued=sum(each.queued for each in gateways),
@@ -93,13 +113,43 @@ class ObjectivePolicy:
             )
 
 
-def _newest(context: AutoscalingContext) -> list[dict[str, float]]:
+class Sleepers:
+    """Which replicas are to sleep. A policy that is made anew, as after the controller's death, wakes all."""
+
+    def __init__(self, announce: Announce) -> None:
+        self._announce = announce
+        self._told: list[str] = []
+        self._announced: list[str] | None = None
+
+    def among(self, replicas: Reports) -> set[str]:
+        """Those of them that were told to sleep, whether they sleep already or not."""
+        return replicas.keys() & set(self._told)
+
+    def follow(self, context: AutoscalingContext, decision: Decision, replicas: Reports) -> None:
+        """Who slept last wakes first; who has least to do falls asleep."""
+        told = [name for name in self._told if name in replicas]
+        told = told[: len(told) - decision.wake]
+        awake = [name for name in replicas if name not in self._told]
+        told += sorted(awake, key=lambda name: _requests(replicas[name]))[: decision.sleep]
+        self._told = told
+        if told != self._announced:
+            self._announce(context.app_name, context.deployment_name, told)
+            self._announced = told
+
+
+def _requests(report: Mapping[str, float]) -> float:
+    return report.get("running", 0.0) + report.get("waiting", 0.0)
+
+
+def _newest(context: AutoscalingContext) -> Reports:
     """Each running replica's newest metrics; empty for one that has not reported yet."""
     raw = context.raw_metrics or {}
-    return [
-        {name: series[replica][-1].value for name, series in raw.items() if series.get(replica)}
+    return {
+        replica.unique_id: {
+            name: series[replica][-1].value for name, series in raw.items() if series.get(replica)
+        }
         for replica in context.running_replicas
-    ]
+    }
 
 
 def autoscaling_config(settings: AutoscalingSettings) -> AutoscalingConfig:
@@ -123,4 +173,4 @@ def _rules(settings: AutoscalingSettings) -> dict[str, Any]:
     """The settings by the names of ``ScalingRules``."""
     rules = settings.model_dump()
     least, most = rules.pop("min"), rules.pop("max")
-    return {"min_replicas": least, "max_replicas": most, **rules}
+    return {"min_replicas": least, "max_replicas": most, "max_sleeping": rules.pop("sleeping"), **rules}

@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import aiohttp
 from ray.serve.handle import DeploymentHandle
 from starlette.types import Receive, Scope, Send
 
+from deployments.http1 import BrokenConnection, ConnectionPool, NoConnection, Origin, request_bytes
 from deployments.listener import SECRET_HEADER, PrivateListener, read_body
 from deployments.serve_platform import ask_every_replica
 
@@ -33,6 +33,11 @@ REFRESH_S = 30.0
 STOP_TIMEOUT_S = 1.0
 """Many times what a call takes."""
 
+CONNECT_TIMEOUT_S = 1.0
+IDLE_CONNECTION_S = 60.0
+MAX_ANSWER_BYTES = 1 << 20
+"""What is read ahead; a call's whole answer is awaited, so this only bounds a socket's turn."""
+
 Method = Callable[..., Awaitable[Any]]
 
 logger = logging.getLogger("ray.serve")
@@ -40,6 +45,10 @@ logger = logging.getLogger("ray.serve")
 
 class DirectCallFailed(Exception):
     """The other side raised; the message is its error's type and text."""
+
+
+class NotAnswered(Exception):
+    """Whoever listens there is not, or no longer, the replica that told the address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +105,10 @@ class DirectClient:
 
     def __init__(self, handle: DeploymentHandle[Any]) -> None:
         self._handle = handle
-        self._addresses: tuple[DirectAddress, ...] = ()
+        self._addresses: dict[DirectAddress, Origin] = {}
         self._in_flight: Counter[DirectAddress] = Counter()
-        self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(), trust_env=False
+        self._connections = ConnectionPool(
+            connect_timeout_s=CONNECT_TIMEOUT_S, idle_s=IDLE_CONNECTION_S, read_ahead=MAX_ANSWER_BYTES
         )
         self._lost = asyncio.Event()
         self._following = asyncio.get_running_loop().create_task(self._follow())
@@ -111,7 +120,7 @@ class DirectClient:
         except Exception as error:  # the deployment starts, or Serve's controller is away: the handle stays
             logger.debug("addresses not known: %r", error)
             return
-        self._addresses = tuple(found)
+        self._addresses = {address: Origin.of(address.url) for address in found}
 
     async def call(self, method: str, *args: Any) -> Any:
         """The method's result. Raises what the method does, as :class:`DirectCallFailed` or as Serve wraps
@@ -121,7 +130,7 @@ class DirectClient:
             self._in_flight[address] += 1
             try:
                 return await self._post(address, method, args)
-            except aiohttp.ClientError as error:  # it is gone, or not what it was
+            except (NoConnection, BrokenConnection, NotAnswered) as error:
                 logger.info("%s does not answer directly: %r", address.url, error)
                 self._forget(address)
             finally:
@@ -130,20 +139,21 @@ class DirectClient:
 
     async def close(self) -> None:
         self._following.cancel()
-        await self._http.close()
+        self._connections.close()
 
     async def _post(self, address: DirectAddress, method: str, args: tuple[Any, ...]) -> Any:
         body = pickle.dumps(args, pickle.HIGHEST_PROTOCOL)
-        headers = {SECRET_HEADER: address.secret}
-        async with self._http.post(f"{address.url}/{method}", data=body, headers=headers) as response:
-            answer = await response.read()
-            if response.status == 500:
-                raise DirectCallFailed(answer.decode(errors="replace"))
-            response.raise_for_status()
-            return pickle.loads(answer)
+        origin = self._addresses[address]
+        request = request_bytes(origin, "POST", f"/{method}", {SECRET_HEADER: address.secret}, body)
+        status, answer = await self._connections.ask(origin, request)
+        if status == 500:
+            raise DirectCallFailed(answer.decode(errors="replace"))
+        if status != 200:
+            raise NotAnswered(f"status {status}")
+        return pickle.loads(answer)
 
     def _forget(self, address: DirectAddress) -> None:
-        self._addresses = tuple(known for known in self._addresses if known != address)
+        self._addresses.pop(address, None)
         self._lost.set()
 
     async def _follow(self) -> None:

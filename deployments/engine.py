@@ -20,9 +20,11 @@ from deployments import vllm_bridge
 from deployments.cpu_threads import bind_threads, runs_in_one_process
 from deployments.engine_checks import check_on_node
 from deployments.engine_environment import engine_environment
+from deployments.engine_sleep import EngineSleep
 from deployments.engine_start import EngineStart
 from deployments.listener import SECRET_HEADER, PrivateListener
 from deployments.serve_platform import node_address
+from deployments.sleepers import announced
 from deployments.vllm_arguments import engine_arguments, placement_group_config
 from deployments.warm_up import Shapes, warm_up
 from serve_app.autoscaling import GatewayLoad, GatewayReports, ReplicaLoad
@@ -58,6 +60,7 @@ class Engine(LLMServer):
             warmed = await self._warm_up()
         self._probe.measure_anew()
         self._start_s = self._start_up.phases(warmed)
+        self._sleep = self._may_sleep() if model.may_sleep else None
         self._state = EngineState.READY
 
     async def describe(self) -> EngineReport:
@@ -68,7 +71,7 @@ class Engine(LLMServer):
             model=self._model.id,
             url=self._listener.url,
             headers={SECRET_HEADER: self._listener.secret},
-            state=EngineState.FAILED if self._probe.failed else self._state,
+            state=self._current_state(),
             running=load.running,
             waiting=load.waiting,
             kv_cache_usage=load.kv_cache_usage,
@@ -94,6 +97,7 @@ class Engine(LLMServer):
             prefill_tokens_per_s=speed.prefill_tokens_per_s,
             service_s=speed.service_s,
             itl_s=speed.itl_s if load.running else None,
+            withdrawn=float(self._is_withdrawn),
         )
         return engine_metrics(own, self._gateways.newest(time.monotonic()))
 
@@ -101,7 +105,17 @@ class Engine(LLMServer):
         """What a gateway knows of the traffic: this replica passes it on to the autoscaling policy."""
         self._gateways.hear(gateway, time.monotonic())
 
+    async def check_health(self) -> None:
+        """Serve's; a replica that fails it is replaced."""
+        await super().check_health()
+        sleep: EngineSleep | None = getattr(self, "_sleep", None)
+        if sleep is not None:
+            sleep.check()
+
     async def __del__(self) -> None:
+        sleep: EngineSleep | None = getattr(self, "_sleep", None)
+        if sleep is not None:
+            await sleep.stop()
         listener: PrivateListener | None = getattr(self, "_listener", None)
         if listener is not None:
             self._state = EngineState.DRAINING
@@ -112,6 +126,32 @@ class Engine(LLMServer):
         start_up: EngineStart | None = getattr(self, "_start_up", None)
         if start_up is not None:
             start_up.close()
+
+    @property
+    def _is_withdrawn(self) -> bool:
+        return self._sleep is not None and self._sleep.is_withdrawn
+
+    def _current_state(self) -> EngineState:
+        if self._probe.failed:
+            return EngineState.FAILED
+        if self._state is EngineState.READY and self._is_withdrawn:
+            return EngineState.ASLEEP
+        return self._state
+
+    def _may_sleep(self) -> EngineSleep:
+        context = serve.get_replica_context()
+        replica = context.replica_id.unique_id
+
+        def is_busy() -> bool:
+            load = self._probe.load()
+            return bool(load.running or load.waiting)
+
+        return EngineSleep(
+            is_told=lambda: replica in announced(context.app_name, context.deployment),
+            is_busy=is_busy,
+            sleep=lambda: vllm_bridge.fall_asleep(self),
+            wake=self.wakeup,
+        )
 
     def _server_arguments(self) -> dict[str, Any]:
         """What the constructor of ``ray.serve.llm``'s server takes beside its configuration."""

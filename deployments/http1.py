@@ -241,6 +241,26 @@ class ConnectionPool:
                 return connection
         return await self._connect(origin)
 
+    async def ask(self, origin: Origin, request: bytes) -> tuple[int, bytes]:
+        """Status and whole body of the answer to one request. A wait that is cancelled closes its connection.
+
+        Raises:
+            NoConnection: none came about in time.
+            BrokenConnection: it ended before the answer did.
+        """
+        connection = await self.take(origin)
+        try:
+            connection.send(request)
+            parts: list[bytes] = []
+            while part := await connection.read_some():
+                parts.append(part)
+        except BaseException:
+            connection.abort()
+            raise
+        status = connection.status  # the connection is another request's as soon as it is given back
+        self.give_back(origin, connection)
+        return status, b"".join(parts)
+
     def give_back(self, origin: Origin, connection: Connection) -> None:
         """After its answer was read; one that cannot be kept is closed."""
         if not connection.can_be_kept or connection not in self._open:

@@ -57,7 +57,7 @@ def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
         "enforce_eager": engine.enforce_eager,
         "optimization_level": engine.optimization_level,
         "performance_mode": engine.performance_mode,
-        "enable_sleep_mode": engine.enable_sleep_mode or None,
+        "enable_sleep_mode": engine.enable_sleep_mode or _sleeps_on_gpu(model) or None,
         "speculative_config": speculative_config(engine.speculation, store),
         "scheduler_cls": GUARDED_SCHEDULER if _is_guarded(engine) else None,
     }
@@ -86,6 +86,11 @@ def speculative_config(settings: SpeculationSettings | None, store: ModelStore) 
         same = DepthStep(requests=1, tokens=settings.num_speculative_tokens)
         values["num_speculative_tokens_per_batch_size"] = depth_schedule([same])
     return {name: value for name, value in values.items() if value is not None} | (settings.options or {})
+
+
+def _sleeps_on_gpu(model: ModelSettings) -> bool:
+    """vLLM then takes GPU memory in a way that lets it be given back. A CPU engine has none to give."""
+    return model.may_sleep and model.managed_engine.accelerator == "gpu"
 
 
 def _is_guarded(engine: EngineSettings) -> bool:

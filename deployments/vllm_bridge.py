@@ -4,6 +4,7 @@ Checked against Ray 2.60 and vLLM 0.29. When either moves, look at:
 
 - ``LLMServer.engine`` (a ``VLLMEngine``) and its ``build_asgi_app()``: vLLM's own FastAPI app;
 - ``VLLMEngine._engine_client``: the ``AsyncLLM``;
+- ``AsyncLLM.sleep`` and its ``mode``;
 - ``AsyncLLM.output_processor``: what is unfinished, and its prompt tokens;
 - ``AsyncLLM.logger_manager.stat_loggers``: vLLM lets stat loggers be given only at construction,
   which ``ray.serve.llm`` does; the list is read at every step, so one more can join later.
@@ -145,6 +146,12 @@ async def build_asgi_app(server: Any) -> ASGIApp:
     """vLLM's own FastAPI app on the engine of a started ``LLMServer``."""
     app: ASGIApp = await server.engine.build_asgi_app()
     return app
+
+
+async def fall_asleep(server: Any) -> None:
+    """What runs is ended first (``LLMServer.sleep``, which is public, aborts it); then weights go to the
+    host's memory, and the KV cache is dropped. What comes meanwhile waits in the engine."""
+    await server.engine._engine_client.sleep(level=1, mode="wait")
 
 
 def shut_down(server: Any) -> None:

@@ -275,8 +275,8 @@ def ray_environment(base: Mapping[str, str], folder: StartFolder, config: ServeC
     # By default Serve's controller looks at everything ten times a second, which is a fifth of what an idle
     # start costs; an engine on CPUs has to share these with it.
     env.setdefault("RAY_SERVE_CONTROL_LOOP_INTERVAL_S", "0.5")
-    # Serve's counters of every replica go to Ray's agent once a second, not ten times: whoever scrapes them does
-    # so every ten seconds.
+    # Serve's counters of every replica go to Ray's agent once a second, not ten times: they are scraped every
+    # ten seconds.
     env.setdefault("RAY_SERVE_METRICS_EXPORT_INTERVAL_MS", "1000")
     if models_are_local(config):
         env.setdefault("HF_HUB_OFFLINE", "1")

@@ -12,6 +12,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from sklearn.model_selection import GroupKFold
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from cache_cosines import EMBEDDER, embedder_settings, similarities
+from cache_cosines import EMBEDDER, similarities
 from cache_mixes import GROUPS, MIXES, TRAFFIC, LabelledPair, rates, read_pairs
 
 from deployments.cache_decision import open_word_reader
@@ -32,10 +33,14 @@ from serve_app.cache.guards.registry import Guards
 from serve_app.cache.verifier.forest import LEAF, Forest
 from serve_app.cache.verifier.library import save_verifier, trained_folder
 from serve_app.cache.verifier.verifier import VerifierCard, all_features
+from serve_app.settings import EmbedderSettings
+
+DTYPES = ("float32", "int8")
+"""Precisions of the embedder: each pair is learned with the cosine of either, so one verifier serves both."""
 
 FOLDS = 5
 TREES = 200
-LEAST_IN_LEAF = 5
+LEAST_IN_LEAF = 5 * len(DTYPES)
 FEATURES_PER_SPLIT = 0.5
 SEEDS = (0, 1, 2)
 """Cross-validation is repeated with these; the thresholds come from the mean."""
@@ -81,28 +86,33 @@ def main() -> None:
     examples = describe(pairs, options.embedder)
     scores = np.mean([cross_validated(examples, seed) for seed in SEEDS], axis=0)
     scores[examples.vetoed] = 0.0
-    thresholds = {name: threshold(pairs, scores, aim) for name, aim in AIMS.items()}
+    by_dtype = dict(zip(DTYPES, np.split(scores, len(DTYPES)), strict=True))
+    thresholds = {
+        name: max(threshold(pairs, mine, aim) for mine in by_dtype.values()) for name, aim in AIMS.items()
+    }
     about = f"{len(pairs)} pairs, {TREES} trees; cross-validated in {FOLDS} folds without shared texts"
-    for name, least in thresholds.items():
-        found = rates(pairs, scores >= least)
+    for (name, least), (dtype, mine) in product(thresholds.items(), by_dtype.items()):
+        found = rates(pairs, mine >= least)
         false = found.false_share(TRAFFIC)
-        line = f"{name}: recall {found.recall().value:.3f}, false share {false.value:.4f} ({TRAFFIC})"
+        line = (
+            f"{name}, {dtype}: recall {found.recall().value:.3f}, false share {false.value:.4f} ({TRAFFIC})"
+        )
         print(line)
         about += f"; {line}"
-        print_strata(pairs, scores >= least)
-    forest = flatten(fit(examples, np.arange(len(pairs)), seed=0))
-    record = record_of(pairs, scores, sorted(thresholds.values()))
+        print_strata(pairs, mine >= least)
+    forest = flatten(fit(examples, np.arange(len(examples.pairs)), seed=0))
+    record = record_of(examples.pairs, scores, sorted(thresholds.values()), len(DTYPES))
     card = VerifierCard(options.embedder, examples.names, thresholds, about, record)
     print(save_verifier(card, forest, options.out), f"{len(forest.feature)} nodes")
 
 
 def record_of(
-    pairs: Sequence[LabelledPair], scores: Scores, limits: Sequence[float]
+    pairs: Sequence[LabelledPair], scores: Scores, limits: Sequence[float], times: int = 1
 ) -> tuple[tuple[float, float, float], ...]:
     """(lowest score, hits, wrong ones among them in traffic) of each range between limits; ``scores`` are
-    cross-validated."""
+    cross-validated. Each pair is there ``times`` times and counts once."""
     above = [rates(pairs, scores >= least) for least in limits]
-    hits = [float(found.hits["para"]) for found in above]
+    hits = [found.hits["para"] / times for found in above]
     wrong = [count * found.false_share(TRAFFIC).value for count, found in zip(hits, above, strict=True)]
     beyond = zip([*hits[1:], 0.0], [*wrong[1:], 0.0], strict=True)
     return tuple(
@@ -120,19 +130,25 @@ def arguments() -> argparse.Namespace:
 
 
 def describe(pairs: Sequence[LabelledPair], embedder: str) -> Examples:
+    """All pairs once for each of ``DTYPES``, one after the other."""
     guards = Guards(load_word_lists())
     reader = open_word_reader(embedder)
-    cosines = similarities(pairs, embedder_settings(embedder))
     found = []
-    for pair, cosine in zip(pairs, cosines, strict=True):
+    for pair in pairs:
         one, two = Reading(pair.query, reader), Reading(pair.candidate, reader)
         if not one.words or not two.words:
             raise ValueError(f"a pair without words: {pair.stratum}")
         evidence = guards.evidence(one.analysed, two.analysed)
-        found.append(all_features(one.words, two.words, cosine, evidence))
+        found.append(all_features(one.words, two.words, 0.0, evidence))
     names = tuple(found[0])
-    matrix = np.array([[row[name] for name in names] for row in found], dtype=np.float32)
-    return Examples(pairs, names, matrix, matrix[:, names.index("guards")] > 0)
+    once = np.array([[row[name] for name in names] for row in found], dtype=np.float32)
+    matrix = np.concatenate([once] * len(DTYPES))
+    matrix[:, names.index("cosine")] = [
+        cosine
+        for dtype in DTYPES
+        for cosine in similarities(pairs, EmbedderSettings(id="embedder", source=embedder, dtype=dtype))
+    ]
+    return Examples(list(pairs) * len(DTYPES), names, matrix, matrix[:, names.index("guards")] > 0)
 
 
 def cross_validated(examples: Examples, seed: int) -> Scores:

@@ -13,6 +13,7 @@ from serve_app.autoscaling.increments import Increments
 from serve_app.autoscaling.load import FleetLoad, ReplicaLoad
 from serve_app.autoscaling.measuring import EngineSpeed
 from serve_app.autoscaling.policy import Autoscaler, Decision, Reason
+from serve_app.autoscaling.rest import Rest, Sleeper
 from serve_app.autoscaling.rules import ScalingRules
 from serve_app.autoscaling.start_time import StartTime
 
@@ -31,6 +32,8 @@ __all__ = [
     "Increments",
     "Reason",
     "ReplicaLoad",
+    "Rest",
     "ScalingRules",
+    "Sleeper",
     "StartTime",
 ]

@@ -12,7 +12,8 @@ class ReplicaLoad:
     ``waiting_tokens`` are prompt tokens that it has taken and not prefilled yet; ``kv_cache_usage`` is a
     share from 0 to 1; ``capacity`` is how many requests it runs at once. ``prefill_tokens_per_s`` (while it
     prefills), ``service_s`` (how long a request keeps its place) and ``itl_s`` (mean time between two tokens
-    of a stream) are means that were measured of late; ``None``: not known.
+    of a stream) are means that were measured of late; ``None``: not known. ``withdrawn`` is 1 while it
+    takes no new requests, because it was told to sleep.
     """
 
     running: float = 0.0
@@ -23,6 +24,7 @@ class ReplicaLoad:
     prefill_tokens_per_s: float | None = None
     service_s: float | None = None
     itl_s: float | None = None
+    withdrawn: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ UNKNOWN_LIMITS = TokenLimits()
 class EngineState(Enum):
     WARMING = "warming"
     READY = "ready"
+    ASLEEP = "asleep"
     DRAINING = "draining"
     FAILED = "failed"
 

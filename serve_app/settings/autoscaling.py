@@ -52,11 +52,21 @@ class AutoscalingSettings(Frozen):
     start_s: float = Field(
         default=60.0, gt=0, description="How long a replica takes to start, until starts were measured."
     )
+    sleeping: int = Field(
+        default=0,
+        ge=0,
+        description="So many replicas are put to sleep in place of being stopped: they give back their GPU's "
+        "memory, and wake in seconds.",
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.min > self.max:
             raise ValueError(f"`min` ({self.min}) is greater than `max` ({self.max}); expected at most `max`")
+        if self.sleeping > self.max:
+            raise ValueError(
+                f"`sleeping` ({self.sleeping}) is greater than `max` ({self.max}); expected at most `max`"
+            )
         unused = sorted(self.model_fields_set & FOR_ZERO_ONLY) if self.min else []
         if unused:
             raise ValueError(f"`{unused[0]}` is for `min: 0`, and `min` is {self.min}: leave it out")

@@ -110,9 +110,16 @@ class ModelSettings(Frozen):
                 "`upstreams` do not know the adapters of `engine.lora`: give them a model of their own, with "
                 "another `id`"
             )
+        if self.may_sleep and self.engine is not None and self.engine.disaggregation is not None:
+            yield "`replicas.sleeping` cannot be had with `engine.disaggregation`: leave one of the two out"
         for name in NEEDS_CACHE:
             if not self.cache and getattr(self, name) is not None:
                 yield f"`{name}` is of no use with `cache: false`: leave one of the two out"
+
+    @property
+    def may_sleep(self) -> bool:
+        """Replicas that are not needed are put to sleep."""
+        return isinstance(self.replicas, AutoscalingSettings) and self.replicas.sleeping > 0
 
     @property
     def adapters(self) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from ray.serve.autoscaling_policy import _apply_autoscaling_config
 from ray.serve.config import AutoscalingContext
 
 from deployments.autoscaling import PERIOD_S, ObjectivePolicy, autoscaling_config
-from serve_app.autoscaling import GatewayLoad, Reason, ReplicaLoad
+from serve_app.autoscaling import Decision, GatewayLoad, Reason, ReplicaLoad
 from serve_app.autoscaling.metrics import engine_metrics
 from serve_app.settings import AutoscalingSettings
 
@@ -185,3 +185,98 @@ def test_serve_gets_the_bounds_and_the_policy_the_rest() -> None:
     rules = config.policy.policy_kwargs
     assert (rules["min_replicas"], rules["max_replicas"]) == (2, 4)
     assert (rules["ttft_objective_s"], rules["itl_objective_s"]) == (0.7, 0.05)
+
+
+SLEEPY = AutoscalingSettings(min=1, max=4, sleeping=2, window_s=10.0, hold_s=5.0, start_s=5.0)
+
+
+class Fleet:
+    """Replicas that do what they are told: who is to sleep reports that it is withdrawn."""
+
+    def __init__(self, replicas: int) -> None:
+        self.replicas = replicas
+        self.sleepers: list[str] = []
+        self.scaler = ObjectivePolicy(tell=self.tell, **autoscaling_config(SLEEPY).policy.policy_kwargs)
+        self.told: list[list[str]] = []
+        self.waking: set[str] = set()
+
+    def tell(self, application: str, deployment: str, replicas: Iterable[str]) -> None:
+        assert (application, deployment) == (ENGINE.app_name, ENGINE.name)
+        self.sleepers = list(replicas)
+        self.told.append(self.sleepers)
+
+    def decide(self, now: float, **waiting: Any) -> Decision:
+        loads: list[ReplicaLoad | None] = [
+            replace(
+                IDLE,
+                running=float(number == 0),  # who has least to do sleeps
+                withdrawn=float(f"r{number}" in {*self.sleepers, *self.waking}),
+            )
+            for number in range(self.replicas)
+        ]
+        gateways = [gateway(int(now), **waiting)]
+        decision = self.scaler.decide(seen(loads, gateways=gateways, settings=SLEEPY), now)
+        self.replicas = decision.replicas
+        return decision
+
+    def quiet(self, since: float, seconds: int) -> float:
+        for second in range(seconds):
+            self.decide(since + second)
+        return since + seconds
+
+
+def test_replicas_that_are_not_needed_are_told_to_sleep_and_kept() -> None:
+    fleet = Fleet(3)
+    fleet.quiet(100.0, 60)
+    assert fleet.told[0] == []
+    assert (fleet.sleepers, fleet.replicas) == (["r1", "r2"], 3)
+
+
+def test_more_than_may_sleep_are_stopped() -> None:
+    fleet = Fleet(4)
+    fleet.quiet(100.0, 60)
+    assert (len(fleet.sleepers), fleet.replicas) == (2, 3)
+
+
+def test_sleepers_are_woken_before_a_replica_is_started() -> None:
+    fleet = Fleet(3)
+    now = fleet.quiet(100.0, 60)
+    decision = fleet.decide(now, queued=30, queued_tokens=20_000)
+    assert (decision.wake, fleet.sleepers) == (2, [])
+    assert decision.replicas >= 3
+
+
+def test_one_that_still_wakes_is_counted_and_not_asked_for_again() -> None:
+    fleet = Fleet(3)
+    now = fleet.quiet(100.0, 60)
+    fleet.waking = set(fleet.sleepers)
+    first = fleet.decide(now, queued=30, queued_tokens=20_000)
+    again = fleet.decide(now + PERIOD_S, queued=30, queued_tokens=20_000)
+    assert again.replicas == first.replicas
+
+
+def test_a_sleeper_that_is_gone_is_forgotten() -> None:
+    fleet = Fleet(3)
+    now = fleet.quiet(100.0, 60)
+    gone = max(fleet.sleepers)
+    assert gone == "r2"
+    fleet.replicas = 2
+    fleet.quiet(now, 60)
+    assert gone not in fleet.sleepers
+    assert len(fleet.sleepers) == 1
+
+
+def test_a_policy_that_is_made_anew_wakes_all() -> None:
+    fleet = Fleet(3)
+    fleet.sleepers = ["r1"]
+    fleet.decide(100.0)
+    assert fleet.told == [[]]
+
+
+def test_without_a_word_about_sleep_nobody_is_told_anything() -> None:
+    def tell(*_: Any) -> None:
+        raise AssertionError("told")
+
+    scaler = ObjectivePolicy(tell=tell, **autoscaling_config(QUICK).policy.policy_kwargs)
+    for second in range(900):
+        scaler.decide(seen([IDLE] * 3, settings=QUICK), float(second))

@@ -35,6 +35,7 @@ class Server:
         self.piece = piece
         self.connections = 0
         self.requests: list[bytes] = []
+        self.answered = asyncio.Event()
         self.ended = asyncio.Event()
         self.url = ""
         self.written = 0
@@ -46,6 +47,7 @@ class Server:
                 self.requests.append(await reader.readuntil(b"\r\n\r\n"))
                 answer = self.answers.pop(0)
                 await self._write(writer, answer.removesuffix(self.HANG_UP))
+                self.answered.set()
                 if answer.endswith(self.HANG_UP):
                     return
             await reader.read()
@@ -89,13 +91,9 @@ class Client:
 
     async def ask(self) -> tuple[int, bytes]:
         """Status and body of a whole answer; the connection goes back."""
-        connection = await self.begin()
-        body = b""
+        request = request_bytes(self.origin, "GET", "/x", {}, b"")
         async with asyncio.timeout(WAIT_S):
-            while part := await connection.read_some():
-                body += part
-        self.pool.give_back(self.origin, connection)
-        return connection.status, body
+            return await self.pool.ask(self.origin, request)
 
 
 def chunked(*parts: bytes) -> bytes:
@@ -237,6 +235,18 @@ async def test_a_reader_that_gives_up_loses_nothing() -> None:
         await asyncio.wait([reading])
         async with asyncio.timeout(WAIT_S):
             assert await connection.read_some() == b"ok"
+
+
+async def test_whoever_stops_waiting_for_a_whole_answer_closes_the_connection() -> None:
+    async with serving(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nnot", OK) as (server, client):
+        asking = asyncio.create_task(client.ask())
+        async with asyncio.timeout(WAIT_S):
+            await server.answered.wait()
+        asking.cancel()
+        await asyncio.wait([asking])
+        assert asking.cancelled()
+        assert await client.ask() == (200, b"ok")
+        assert server.connections == 2
 
 
 async def test_an_aborted_connection_tells_its_reader() -> None:

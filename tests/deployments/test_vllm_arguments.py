@@ -6,7 +6,7 @@ import dataclasses
 import os
 import typing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -21,7 +21,13 @@ from deployments.vllm_arguments import (
 )
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore, default_cache_dir
-from serve_app.settings import EngineSettings, ModelSettings, SpeculationSettings, load_file
+from serve_app.settings import (
+    AutoscalingSettings,
+    EngineSettings,
+    ModelSettings,
+    SpeculationSettings,
+    load_file,
+)
 from serve_app.settings.engine import (
     OWN_SETTING,
     OWN_SPECULATION_SETTING,
@@ -104,6 +110,16 @@ def test_every_named_setting_reaches_vllm(store: ModelStore) -> None:
         "options",
     }
     assert {name: arguments[name] for name in same} == {name: FULL[name] for name in same}
+
+
+@pytest.mark.parametrize(("accelerator", "given"), [("gpu", True), ("cpu", None)])
+def test_where_replicas_may_sleep_vllm_takes_memory_that_it_can_give_back(
+    store: ModelStore, accelerator: Literal["gpu", "cpu"], given: bool | None
+) -> None:
+    sleepy = model(accelerator=accelerator).model_copy(
+        update={"replicas": AutoscalingSettings(max=2, sleeping=1)}
+    )
+    assert engine_arguments(sleepy, store).get("enable_sleep_mode") is given
 
 
 def test_what_is_not_set_is_not_given_to_vllm(store: ModelStore) -> None:

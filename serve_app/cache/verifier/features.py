@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
-
-import numpy as np
+from collections.abc import Mapping, Sequence, Set
 
 from serve_app.cache.verifier.words import Floats, Words
 
-QUESTION_WORDS = ("what", "which", "who", "whom", "whose", "when", "where", "why", "how")
+QUESTION_WORDS = frozenset({"what", "which", "who", "whom", "whose", "when", "where", "why", "how"})
 NONE_LEFT = 1.2
 """The similarity of two empty remainders: above that of any two words."""
 ONE_LEFT = -0.3
@@ -21,19 +18,24 @@ ONE_LEFT = -0.3
 def pair_features(first: Words, second: Words, similarity: float) -> dict[str, float]:
     """Features of two texts with at least one word each; ``similarity`` is their embeddings' cosine.
 
-    ``_lo`` and ``_hi`` are the lesser and the greater of the two directions' values.
+    ``_lo`` and ``_hi`` are the lesser and the greater of the two directions' values. A text has some ten
+    words: with so few, plain Python takes a fraction of numpy's time.
     """
-    features = {"cosine": similarity, **_lengths(len(first), len(second))}
     matches = first.vectors @ second.vectors.T
-    features |= _both(_match(first, matches.max(axis=1)), _match(second, matches.max(axis=0)))
-    features |= _both(_left_over(first, second, matches), _left_over(second, first, matches.T))
-    features |= _shared(first, second)
-    features |= _remainders(first, second)
-    features |= _order(first, second)
-    features["same_question_word"] = float(_question_word(first.texts) == _question_word(second.texts))
-    features["same_first_word"] = float(first.texts[0] == second.texts[0])
-    features["same_last_word"] = float(first.texts[-1] == second.texts[-1])
-    return features
+    best, best_back = matches.max(axis=1).tolist(), matches.max(axis=0).tolist()
+    left, left_back = _left_over(first, second, best), _left_over(second, first, best_back)
+    return {
+        "cosine": similarity,
+        **_lengths(len(first), len(second)),
+        **_both(_match(first, best), _match(second, best_back)),
+        **_both(left, left_back),
+        **_shared(first, second, left["left_weight"] + left_back["left_weight"]),
+        **_remainders(first, second),
+        **_order(first, second),
+        "same_question_word": float(_question_word(first.texts) == _question_word(second.texts)),
+        "same_first_word": float(first.texts[0] == second.texts[0]),
+        "same_last_word": float(first.texts[-1] == second.texts[-1]),
+    }
 
 
 def _lengths(first: int, second: int) -> dict[str, float]:
@@ -52,50 +54,54 @@ def _both(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, 
     return found
 
 
-def _match(words: Words, best: Floats) -> dict[str, float]:
-    """How well each word is found on the other side; ``best`` [n] is its best match there."""
-    content = words.is_content if words.is_content.any() else np.ones(len(words), np.bool_)
-    function = ~words.is_content
-    loss = ((1 - best) * words.weights)[content]
-    ordered = np.sort(best[content])
+def _match(words: Words, best: Sequence[float]) -> dict[str, float]:
+    """How well each word is found on the other side; ``best`` [n] is its best match there. A text of function
+    words alone is compared by these."""
+    found = [
+        (each, weight, is_content) for each, (_, weight, is_content) in zip(best, words.said, strict=True)
+    ]
+    content = [(match, weight) for match, weight, is_content in found if is_content]
+    function = [match for match, _, is_content in found if not is_content]
+    content = content or [(match, weight) for match, weight, _ in found]
+    losses = [(1 - match) * weight for match, weight in content]
+    lowest = sorted(match for match, _ in content)[:2]
     return {
-        "match_mean": float((best * words.weights).sum() / words.weights.sum()),
-        "match_min": float(ordered[0]),
-        "match_low_two": float(ordered[:2].mean()),
-        "loss_max": float(loss.max()),
-        "loss_sum": float(loss.sum()),
-        "match_function": float(best[function].mean()) if function.any() else 1.0,
+        "match_mean": sum(match * weight for match, weight, _ in found) / words.total_weight,
+        "match_min": lowest[0],
+        "match_low_two": sum(lowest) / len(lowest),
+        "loss_max": max(losses),
+        "loss_sum": sum(losses),
+        "match_function": sum(function) / len(function) if function else 1.0,
     }
 
 
-def _left_over(words: Words, other: Words, matches: Floats) -> dict[str, float]:
+def _left_over(words: Words, other: Words, best: Sequence[float]) -> dict[str, float]:
     """The words that the other side does not have."""
-    theirs = set(other.texts)
-    left = np.array([word not in theirs for word in words.texts], dtype=np.bool_)
-    weights = words.weights[left]
+    left = [
+        (weight, is_content, match)
+        for (word, weight, is_content), match in zip(words.said, best, strict=True)
+        if word not in other.distinct
+    ]
     return {
-        "left_count": float(left.sum()),
-        "left_content": float((left & words.is_content).sum()),
-        "left_weight": float(weights.sum()),
-        "left_weight_max": float(weights.max(initial=0.0)),
-        "left_match_min": float(matches[left].max(axis=1).min()) if left.any() else 1.0,
+        "left_count": float(len(left)),
+        "left_content": float(sum(is_content for _, is_content, _ in left)),
+        "left_weight": sum((weight for weight, _, _ in left), 0.0),
+        "left_weight_max": max((weight for weight, _, _ in left), default=0.0),
+        "left_match_min": min((match for _, _, match in left), default=1.0),
     }
 
 
-def _shared(first: Words, second: Words) -> dict[str, float]:
-    one, two = set(first.texts), set(second.texts)
-    one_content, two_content = _content(first), _content(second)
-    weight = float(first.weights.sum() + second.weights.sum())
-    left = _weight_outside(first, two) + _weight_outside(second, one)
+def _shared(first: Words, second: Words, left_weight: float) -> dict[str, float]:
+    """``left_weight``: of the words that only one of the two has."""
     return {
-        "overlap": 1 - left / weight,
-        "content_jaccard": _jaccard(one_content, two_content),
-        "function_jaccard": _jaccard(one - one_content, two - two_content),
-        "content_shared": float(len(one_content & two_content)),
-        "content_least": float(min(len(one_content), len(two_content))),
-        "bigrams": _jaccard(_bigrams(first.texts), _bigrams(second.texts)),
-        "same_bag": float(sorted(first.texts) == sorted(second.texts)),
-        "same_digits": float(_digits(first.texts) == _digits(second.texts)),
+        "overlap": 1 - left_weight / (first.total_weight + second.total_weight),
+        "content_jaccard": _jaccard(first.content, second.content),
+        "function_jaccard": _jaccard(first.function, second.function),
+        "content_shared": float(len(first.content & second.content)),
+        "content_least": float(min(len(first.content), len(second.content))),
+        "bigrams": _jaccard(first.bigrams, second.bigrams),
+        "same_bag": float(first.in_order == second.in_order),
+        "same_digits": float(first.digits == second.digits),
     }
 
 
@@ -106,34 +112,28 @@ def _remainders(first: Words, second: Words) -> dict[str, float]:
         return {"remainders": NONE_LEFT, "one_sided": 0.0}
     if one is None or two is None:
         return {"remainders": ONE_LEFT, "one_sided": 1.0}
-    norms = float(np.linalg.norm(one) * np.linalg.norm(two))
+    norms = math.sqrt(float(one @ one) * float(two @ two))
     return {"remainders": float(one @ two) / max(norms, 1e-6), "one_sided": 0.0}
 
 
 def _remainder(words: Words, other: Words) -> Floats | None:
-    theirs = set(other.texts)
-    left = [index for index, word in enumerate(words.texts) if words.is_content[index] and word not in theirs]
+    left = [
+        index
+        for index, (word, _, is_content) in enumerate(words.said)
+        if is_content and word not in other.distinct
+    ]
     if not left:
         return None
-    summed: Floats = (words.vectors[left] * words.weights[left, None]).sum(axis=0)
+    summed: Floats = words.weights[left] @ words.vectors[left]
     return summed
 
 
 def _order(first: Words, second: Words) -> dict[str, float]:
     """Whether the words that each text has once come in the same order in both."""
-    every = _inversions(_places(first, second, content_only=False))
-    content = _inversions(_places(first, second, content_only=True))
-    return {"inversions": every[0], "inverted_share": every[1], "inverted_content_share": content[1]}
-
-
-def _places(first: Words, second: Words, *, content_only: bool) -> list[int]:
-    """The second text's places of shared single words, in the first text's order."""
-    places = {word: index for index, word in enumerate(second.texts) if second.texts.count(word) == 1}
-    return [
-        places[word]
-        for index, word in enumerate(first.texts)
-        if word in places and first.texts.count(word) == 1 and (first.is_content[index] or not content_only)
-    ]
+    places = [(second.places[word], word) for word in first.places if word in second.places]
+    wrong, share = _inversions([place for place, _ in places])
+    _, content_share = _inversions([place for place, word in places if word in first.content])
+    return {"inversions": wrong, "inverted_share": share, "inverted_content_share": content_share}
 
 
 def _inversions(places: Sequence[int]) -> tuple[float, float]:
@@ -148,31 +148,9 @@ def _inversions(places: Sequence[int]) -> tuple[float, float]:
     return float(wrong), wrong / (count * (count - 1) / 2)
 
 
-def _content(words: Words) -> set[str]:
-    return {word for word, is_content in zip(words.texts, words.is_content, strict=True) if is_content}
-
-
-def _weight_outside(words: Words, others: set[str]) -> float:
-    return float(
-        sum(
-            weight
-            for word, weight in zip(words.texts, words.weights.tolist(), strict=True)
-            if word not in others
-        )
-    )
-
-
-def _jaccard(one: set[str] | set[tuple[str, str]], two: set[str] | set[tuple[str, str]]) -> float:
+def _jaccard(one: Set[object], two: Set[object]) -> float:
     union = len(one | two)
     return len(one & two) / union if union else 1.0
-
-
-def _bigrams(words: Sequence[str]) -> set[tuple[str, str]]:
-    return set(pairwise(words))
-
-
-def _digits(words: Sequence[str]) -> list[str]:
-    return sorted(word for word in words if word[0].isdigit())
 
 
 def _question_word(words: Sequence[str]) -> str | None:

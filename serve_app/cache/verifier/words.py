@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -38,12 +41,14 @@ class Encoding(Protocol):
     def offsets(self) -> list[tuple[int, int]]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Words:
     """The words of one text; ``n`` of them.
 
     ``weights`` [n]: how much a word says. ``is_content`` [n]: it is no function word. ``vectors`` [n, d]:
     unit vectors of the words alone, without their context.
+
+    What follows from these is made once: a stored text meets many questions.
     """
 
     texts: tuple[str, ...]
@@ -53,6 +58,47 @@ class Words:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    @cached_property
+    def said(self) -> Sequence[tuple[str, float, bool]]:
+        """Each word with its weight, and whether it is a content word."""
+        return list(zip(self.texts, self.weights.tolist(), self.is_content.tolist(), strict=True))
+
+    @cached_property
+    def total_weight(self) -> float:
+        return sum(self.weights.tolist())
+
+    @cached_property
+    def distinct(self) -> frozenset[str]:
+        return frozenset(self.texts)
+
+    @cached_property
+    def content(self) -> frozenset[str]:
+        return frozenset(word for word, _, is_content in self.said if is_content)
+
+    @cached_property
+    def function(self) -> frozenset[str]:
+        return self.distinct - self.content
+
+    @cached_property
+    def bigrams(self) -> frozenset[tuple[str, str]]:
+        return frozenset(pairwise(self.texts))
+
+    @cached_property
+    def in_order(self) -> Sequence[str]:
+        """All words, sorted."""
+        return sorted(self.texts)
+
+    @cached_property
+    def digits(self) -> Sequence[str]:
+        """The words that begin with a digit, sorted."""
+        return [word for word in self.in_order if word[0].isdigit()]
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Where each word stands that is there once, in the text's order."""
+        counts = Counter(self.texts)
+        return {word: index for index, word in enumerate(self.texts) if counts[word] == 1}
 
 
 class WordReader:

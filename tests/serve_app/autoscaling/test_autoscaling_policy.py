@@ -236,8 +236,17 @@ def test_replicas_are_put_to_sleep_up_to_the_limit_and_the_rest_stopped() -> Non
 
 def test_what_still_starts_is_called_off_and_not_put_to_sleep() -> None:
     autoscaler = Autoscaler(replace(RULES, max_sleeping=3))
-    decision = autoscaler.decide(fleet(1, starting=2), 1.0)
+    autoscaler.decide(fleet(1), 1.0)
+    decision = autoscaler.decide(fleet(1, starting=2), 1000.0)
     assert (decision.stop, decision.sleep) == (2, 0)
+
+
+def test_what_a_policy_finds_when_it_is_made_is_kept_until_its_traffic_was_seen() -> None:
+    rules = replace(RULES, hold_s=100.0)
+    autoscaler = Autoscaler(rules)
+    first = [autoscaler.decide(fleet(3), 1.0 + second).serving for second in range(100)]
+    assert set(first) == {3}
+    assert autoscaler.decide(fleet(3), 1.0 + 2 * rules.hold_s).serving == 1
 
 
 def test_a_full_kv_cache_asks_for_more() -> None:

@@ -1,0 +1,88 @@
+"""An engine that falls asleep when the autoscaling policy says so, and wakes in seconds where a start takes a
+minute."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from serve_app.autoscaling import Rest, Sleeper
+
+PERIOD_S = 0.25
+"""Between two looks: part of what a woken replica's first request waits."""
+
+QUIET_S = 3.0
+"""Gateways hear in a fraction of this that a replica is withdrawn."""
+
+logger = logging.getLogger("ray.serve")
+
+Act = Callable[[], Awaitable[None]]
+
+
+class EngineSleep:
+    """One engine's. ``is_told`` (blocking; called on a thread) says whether this replica is to sleep,
+    ``is_busy`` whether it has requests; ``sleep`` ends when what runs has ended and the engine sleeps."""
+
+    def __init__(
+        self,
+        *,
+        is_told: Callable[[], bool],
+        is_busy: Callable[[], bool],
+        sleep: Act,
+        wake: Act,
+        quiet_s: float = QUIET_S,
+        period_s: float = PERIOD_S,
+    ) -> None:
+        self._is_told = is_told
+        self._is_busy = is_busy
+        self._sleep = sleep
+        self._wake = wake
+        self._period_s = period_s
+        self._sleeper = Sleeper(quiet_s)
+        self._error: Exception | None = None
+        self._following = asyncio.get_running_loop().create_task(self._follow())
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """It takes no new requests."""
+        return self._sleeper.is_withdrawn
+
+    def check(self) -> None:
+        """Raises what kept the engine from falling asleep or from waking: it is good for nothing any more."""
+        if self._error is not None:
+            raise self._error
+
+    async def stop(self) -> None:
+        self._following.cancel()
+        await asyncio.gather(self._following, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(self._period_s)
+            try:
+                told = await asyncio.to_thread(self._is_told)
+            except Exception as error:  # the GCS is away: as it was
+                logger.debug("not known whether to sleep: %r", error)
+                continue
+            try:
+                await self._go_on(told)
+            except Exception as error:  # whatever the engine raises: the health check tells it
+                logger.error("the engine cannot sleep or wake: %r", error)
+                self._error = error
+                return
+
+    async def _go_on(self, told: bool) -> None:
+        began = time.monotonic()
+        match self._sleeper.next(told, self._is_busy(), began):
+            case Rest.SLEEP:
+                await self._sleep()
+                self._sleeper.slept()
+                logger.info("asleep after %.1f s", time.monotonic() - began)
+            case Rest.WAKE:
+                await self._wake()
+                self._sleeper.woke()
+                logger.info("awake after %.1f s", time.monotonic() - began)
+            case Rest.NOTHING:
+                pass

@@ -1,0 +1,64 @@
+"""An engine's way to sleep and back, in virtual time."""
+
+from __future__ import annotations
+
+from serve_app.autoscaling import Rest, Sleeper
+
+QUIET_S = 3.0
+
+
+def asleep() -> Sleeper:
+    sleeper = Sleeper(QUIET_S)
+    sleeper.next(True, False, 0.0)
+    assert sleeper.next(True, False, QUIET_S) is Rest.SLEEP
+    sleeper.slept()
+    return sleeper
+
+
+def test_nobody_sleeps_who_is_not_told() -> None:
+    sleeper = Sleeper(QUIET_S)
+    assert {sleeper.next(False, False, 100.0 * look) for look in range(5)} == {Rest.NOTHING}
+    assert not sleeper.is_withdrawn
+
+
+def test_one_that_is_told_takes_no_requests_at_once_and_sleeps_when_all_have_heard() -> None:
+    sleeper = Sleeper(QUIET_S)
+    assert sleeper.next(True, False, 0.0) is Rest.NOTHING
+    assert sleeper.is_withdrawn
+    assert sleeper.next(True, False, QUIET_S - 0.1) is Rest.NOTHING
+    assert sleeper.next(True, False, QUIET_S) is Rest.SLEEP
+
+
+def test_what_runs_is_answered_before() -> None:
+    sleeper = Sleeper(QUIET_S)
+    looks = [sleeper.next(True, True, float(second)) for second in range(60)]
+    assert set(looks) == {Rest.NOTHING}
+    assert sleeper.next(True, False, 60.0) is Rest.NOTHING
+    assert sleeper.next(True, False, 60.0 + QUIET_S) is Rest.SLEEP
+
+
+def test_one_that_is_told_otherwise_in_time_never_sleeps() -> None:
+    sleeper = Sleeper(QUIET_S)
+    sleeper.next(True, False, 0.0)
+    assert sleeper.next(False, False, QUIET_S) is Rest.NOTHING
+    assert not sleeper.is_withdrawn
+    assert sleeper.next(True, False, QUIET_S + 1) is Rest.NOTHING  # the wait begins anew
+
+
+def test_a_sleeper_wakes_when_it_is_told_and_takes_requests_once_it_is_awake() -> None:
+    sleeper = asleep()
+    assert sleeper.next(True, False, 100.0) is Rest.NOTHING
+    assert sleeper.next(False, False, 101.0) is Rest.WAKE
+    assert sleeper.is_withdrawn
+    sleeper.woke()
+    assert not sleeper.is_withdrawn
+
+
+def test_a_request_that_comes_all_the_same_wakes_it_for_as_long_as_it_takes() -> None:
+    sleeper = asleep()
+    assert sleeper.next(True, True, 100.0) is Rest.WAKE
+    sleeper.woke()
+    assert sleeper.is_withdrawn
+    assert sleeper.next(True, True, 101.0) is Rest.NOTHING
+    assert sleeper.next(True, False, 102.0) is Rest.NOTHING
+    assert sleeper.next(True, False, 102.0 + QUIET_S) is Rest.SLEEP
