@@ -114,7 +114,7 @@ class Admission:
         if best is None:
             return None
         if best.report.priority > MANAGED_PRIORITY:
-            self._ask_for_a_replica()
+            self.start_if_cold()
         self._router.sent(routing, best)
         call.timeline.add("route", started_ns)
         return self._fleet.send(best, routing.uncached_tokens(best), now)
@@ -130,7 +130,7 @@ class Admission:
     def wake(self) -> None:
         """Give places to those in line while there is room; start a replica for them where there is none."""
         if self._line and self._cold_start is not None:
-            self._ask_for_a_replica()
+            self.start_if_cold()
             if not self.is_cold:  # the pace of a line does not begin before there is one who serves
                 self._drain.waits(time.monotonic())
         for ticket in self._line:
@@ -172,7 +172,8 @@ class Admission:
             return self._limits.max_queue_wait_s
         return max(0.0, call.deadline - time.monotonic() - ANSWER_S)
 
-    def _ask_for_a_replica(self) -> None:
+    def start_if_cold(self) -> None:
+        """Ask for a replica where there is none."""
         if self._cold_start is not None and self.is_cold:
             self._cold_start.ask()
 

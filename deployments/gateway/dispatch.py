@@ -67,6 +67,10 @@ class Dispatcher:
         """A request would go to a member at once."""
         return self._admission(model).has_room()
 
+    def start(self, model: str) -> None:
+        """A model that is scaled to zero is wanted; nothing is done about one that is not."""
+        self._admissions[model].start_if_cold()
+
     async def open(self, call: Call) -> LiveAnswer:
         """The answer of the first member that gives one; its first bytes have arrived.
 

@@ -126,7 +126,10 @@ class GenerationEndpoint:
 
     def _chosen(self, exchange: Exchange, asked: ParsedRequest) -> ParsedRequest:
         """The request under the own name of the model that answers; a client that named another is told."""
-        request = self._chooser.choose(asked, exchange.headers, time.monotonic())
+        chosen = self._chooser.choose(asked, exchange.headers, time.monotonic())
+        if chosen.to_start is not None:
+            self._dispatcher.start(chosen.to_start)
+        request = chosen.request
         if request.model != asked.model:
             exchange.response_headers[MODEL_HEADER] = quote(request.model, safe=SAFE_IN_HEADER)
         return request

@@ -136,7 +136,7 @@ class Autoscaler:
 
     def _learn(self, load: FleetLoad, now: float) -> float:
         """Take in what is reported; returns how long a start takes."""
-        if self._busy_at is None:  # made anew, beside a fleet whose traffic it has not seen: that is kept at first
+        if self._busy_at is None:  # made anew, maybe beside a fleet whose traffic it has not seen
             self._kept.add(load.serving, now)
         self._start_time.observe(len(load.ready), load.starting, now)
         self._arrivals.add(load.arrived, load.arrived_tokens, now)

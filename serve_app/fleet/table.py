@@ -42,6 +42,10 @@ class FleetTable:
         self._turns = dict.fromkeys(limits, 0.0)
         self._recovered_at: dict[str, float] = {}
 
+    def is_at_zero(self, model: str, now: float) -> bool:
+        """Its fleet is scaled to zero: who asks for the model starts a replica."""
+        return model in self._may_be_empty and not self.candidates(model, now)
+
     @property
     def models(self) -> tuple[str, ...]:
         return tuple(self._members)

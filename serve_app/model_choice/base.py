@@ -38,6 +38,7 @@ class Candidate:
 
     ``context`` is the most tokens of prompt and answer together, as its engines say (``None``: nobody says).
     ``can_serve``: a member is there to take requests; ``has_room``: and it could take one at once.
+    ``can_start``: none is, and a request starts one (the model is scaled to zero).
     """
 
     name: str
@@ -45,6 +46,7 @@ class Candidate:
     context: int | None = None
     can_serve: bool = True
     has_room: bool = True
+    can_start: bool = False
 
     def cost(self, request: ChoiceRequest) -> float:
         """Of the request with an answer as long as it may become, in millionths of the prices' currency."""

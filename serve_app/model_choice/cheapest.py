@@ -15,10 +15,16 @@ Chinese."""
 
 def cheapest_that_fits(request: ChoiceRequest, candidates: Sequence[Candidate]) -> str:
     """By cost, then by the order of the settings. Models that nobody could serve now are left out while there
-    are others; if none is long enough, the longest one's engine has the last word."""
+    are others that are long enough, and then those that a request starts are left in; if none is, the longest
+    one's engine has the last word."""
     serving = [candidate for candidate in candidates if candidate.can_serve] or list(candidates)
     tokens = request.prompt_tokens * MARGIN + request.answer_tokens
-    fitting = [candidate for candidate in serving if candidate.holds(tokens)]
+    startable = [candidate for candidate in candidates if candidate.can_start]
+    fitting = _holding(serving, tokens) or _holding(startable, tokens)
     if not fitting:
         return max(serving, key=lambda candidate: candidate.context or math.inf).name
     return min(fitting, key=lambda candidate: candidate.cost(request)).name
+
+
+def _holding(candidates: Sequence[Candidate], tokens: float) -> list[Candidate]:
+    return [candidate for candidate in candidates if candidate.holds(tokens)]

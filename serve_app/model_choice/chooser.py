@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from serve_app.errors import BadRequest
 from serve_app.fleet import FleetTable, Member
@@ -57,6 +57,18 @@ class Choice:
         return tuple(option for option in self.options if option.listed in listed)
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The request under the own name of what answers it; its fields and body stay the client's.
+
+    ``to_start``: a model scaled to zero that would have answered if it had a replica. Another one answers
+    meanwhile, and nobody else would ever start it.
+    """
+
+    request: ParsedRequest
+    to_start: str | None = None
+
+
 class ModelChooser:
     """Gives every request the own name of the model that answers it.
 
@@ -69,8 +81,8 @@ class ModelChooser:
         models = {model.id: model for model in settings.models}
         self._choices = {auto.id: _choice(auto, self.names, models) for auto in settings.auto_models}
 
-    def choose(self, parsed: ParsedRequest, headers: Mapping[str, str], now: float) -> ParsedRequest:
-        """The request under the own name of what answers it; its fields and body stay the client's.
+    def choose(self, parsed: ParsedRequest, headers: Mapping[str, str], now: float) -> Chosen:
+        """What answers a request.
 
         Raises:
             UnknownModel: nothing has the name that it asks for.
@@ -78,24 +90,17 @@ class ModelChooser:
         """
         choice = self._choices.get(parsed.model)
         if choice is None:
-            return self.names.under_own_name(parsed)
-        return under(parsed, self._decide(choice, parsed, headers, now))
-
-    def _decide(self, choice: Choice, parsed: ParsedRequest, headers: Mapping[str, str], now: float) -> str:
-        candidates = [self._candidate(option, now) for option in choice.options_for(headers)]
-        generation = parsed.generation
-        asked = generation.max_completion_tokens or generation.max_tokens
-        request = ChoiceRequest(
-            prompt_tokens=estimated_tokens(parsed),
-            answer_tokens=choice.settings.answer_tokens if asked is None else asked,
-            headers={name: value for name, value in headers.items() if name not in SECRET_HEADERS},
-            parsed=parsed,
-        )
-        name = choice.rule(request, candidates)
-        if all(name != candidate.name for candidate in candidates):
-            # A user's rule is wrong: the log says so, the client is told that the gateway failed.
-            raise ValueError(f"rule {choice.settings.rule!r} returned {name!r}, which is no candidate")
-        return name
+            return Chosen(self.names.under_own_name(parsed))
+        options = {option.served.name: option for option in choice.options_for(headers)}
+        candidates = [self._candidate(option, now) for option in options.values()]
+        request = _choice_request(choice, parsed, headers)
+        name = _decide(choice, request, candidates)
+        startable = {candidate.name for candidate in candidates if candidate.can_start}
+        if not startable or name in startable:  # nobody is left out, or the request itself starts one
+            return Chosen(under(parsed, name))
+        as_if = [replace(each, can_serve=each.can_serve or each.can_start) for each in candidates]
+        wanted = _decide(choice, request, as_if)
+        return Chosen(under(parsed, name), options[wanted].served.model if wanted in startable else None)
 
     def _candidate(self, option: Option, now: float) -> Candidate:
         model = option.served.model
@@ -107,7 +112,27 @@ class ModelChooser:
             context=option.max_model_len if reported is None else reported,
             can_serve=bool(serving),
             has_room=any(member.has_room for member in serving),
+            can_start=self._fleet.is_at_zero(model, now),
         )
+
+
+def _choice_request(choice: Choice, parsed: ParsedRequest, headers: Mapping[str, str]) -> ChoiceRequest:
+    generation = parsed.generation
+    asked = generation.max_completion_tokens or generation.max_tokens
+    return ChoiceRequest(
+        prompt_tokens=estimated_tokens(parsed),
+        answer_tokens=choice.settings.answer_tokens if asked is None else asked,
+        headers={name: value for name, value in headers.items() if name not in SECRET_HEADERS},
+        parsed=parsed,
+    )
+
+
+def _decide(choice: Choice, request: ChoiceRequest, candidates: Sequence[Candidate]) -> str:
+    name = choice.rule(request, candidates)
+    if all(name != candidate.name for candidate in candidates):
+        # A user's rule is wrong: the log says so, the client is told that the gateway failed.
+        raise ValueError(f"rule {choice.settings.rule!r} returned {name!r}, which is no candidate")
+    return name
 
 
 def reported_context(members: Iterable[Member]) -> int | None:

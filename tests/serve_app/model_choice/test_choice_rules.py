@@ -51,6 +51,15 @@ def test_where_none_is_long_enough_the_longest_has_the_last_word() -> None:
     assert cheapest_that_fits(request(1e6), ALL) == "large"
 
 
+def test_a_model_that_has_to_start_is_taken_only_if_no_other_is_long_enough() -> None:
+    at_zero = {"can_serve": False, "has_room": False, "can_start": True}
+    models = (changed(SMALL, **at_zero), MIDDLE, changed(LARGE, **at_zero))
+    assert cheapest_that_fits(request(10), models) == "middle"
+    assert cheapest_that_fits(request(5_000), models) == "large"
+    down = (MIDDLE, changed(LARGE, can_serve=False))
+    assert cheapest_that_fits(request(5_000), down) == "middle"  # its engine says so; nobody else could
+
+
 def test_a_model_that_does_not_say_how_long_it_is_fits() -> None:
     assert cheapest_that_fits(request(1e6), (LARGE, changed(SMALL, context=None))) == "small"
 

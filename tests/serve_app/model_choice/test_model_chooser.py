@@ -43,7 +43,8 @@ def chooser(small: int | None = 1_000, large: int | None = None, **auto: Any) ->
 def chosen(
     chooser: ModelChooser, text: str = "hi", headers: dict[str, str] | None = None, **fields: Any
 ) -> str:
-    return chooser.choose(chat_request(text, **({"model": "auto"} | fields)), headers or {}, now=0.0).model
+    request = chat_request(text, **({"model": "auto"} | fields))
+    return chooser.choose(request, headers or {}, now=0.0).request.model
 
 
 @pytest.mark.parametrize(
@@ -56,12 +57,12 @@ def test_a_name_is_that_of_its_model(asked: str, answers: str) -> None:
 
 def test_what_has_no_other_name_stays_the_very_same_request() -> None:
     request = chat_request(model="large")
-    assert chooser().choose(request, {}, 0.0) is request
+    assert chooser().choose(request, {}, 0.0).request is request
 
 
 def test_the_clients_own_bytes_are_kept() -> None:
     request = chat_request(model="mini", temperature=0)
-    renamed = chooser().choose(request, {}, 0.0)
+    renamed = chooser().choose(request, {}, 0.0).request
     assert (renamed.body, renamed.fields, renamed.endpoint) == (
         request.body,
         request.fields,
@@ -91,7 +92,7 @@ def test_room_for_the_answer_counts(field: str) -> None:
 
 def test_text_completions_are_chosen_for_alike() -> None:
     request = completion_request("word " * 1_000, model="auto")
-    assert chooser().choose(request, {}, 0.0).model == "large"
+    assert chooser().choose(request, {}, 0.0).request.model == "large"
 
 
 def test_what_engines_report_goes_before_the_settings() -> None:
@@ -127,6 +128,24 @@ def test_a_model_without_members_is_passed_over() -> None:
     assert chosen(found) == "large"
     fleet.learn(make_report("s", model="small", state=EngineState.DRAINING), now=0.0)
     assert chosen(found) == "large"
+
+
+def test_a_model_at_zero_that_would_answer_is_started_while_another_one_does() -> None:
+    fleet = FleetTable(dict.fromkeys(("small", "large")), may_be_empty=["small", "large"])
+    found = ModelChooser(settings(), fleet)
+
+    def both(text: str) -> tuple[str, str | None]:
+        answer = found.choose(chat_request(text, model="auto"), {}, now=0.0)
+        return answer.request.model, answer.to_start
+
+    assert both("hi") == ("small", None)  # the request itself starts one
+    fleet.learn(make_report("l", model="large"), now=0.0)
+    assert both("hi") == ("large", "small")
+    fleet.learn(make_report("s", model="small", token_limits=TokenLimits(1_000)), now=0.0)
+    assert both("hi") == ("small", None)
+    fleet.update("large", [], now=1.0)
+    assert both("hi") == ("small", None)
+    assert both("word " * 1_000) == ("large", None)  # too long for what serves: it waits for the start
 
 
 def test_a_tier_leaves_its_models_only() -> None:
