@@ -133,7 +133,7 @@ class Sleepers:
         told += sorted(awake, key=lambda name: _requests(replicas[name]))[: decision.sleep]
         self._told = told
         if told != self._announced:
-            self._announce(context.app_name, context.deployment_name, told)
+            self._announce(context.deployment_id.app_name, context.deployment_id.name, told)
             self._announced = told
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from serve_app.cache.verifier.library import save_verifier, trained_folder
 from serve_app.cache.verifier.verifier import VerifierCard, all_features
 from serve_app.settings import EmbedderSettings
 
-DTYPES = ("float32", "int8")
+DTYPES: tuple[Literal["float32", "int8"], ...] = ("float32", "int8")
 """Precisions of the embedder: each pair is learned with the cosine of either, so one verifier serves both."""
 
 FOLDS = 5

@@ -66,7 +66,7 @@ class Words:
 
     @cached_property
     def total_weight(self) -> float:
-        return sum(self.weights.tolist())
+        return float(sum(self.weights.tolist()))
 
     @cached_property
     def distinct(self) -> frozenset[str]:
