@@ -20,6 +20,7 @@ from serve_app.cache.decision import Decision, cross_encoded, guarded, similarit
 from serve_app.cache.guards.lists import load_word_lists
 from serve_app.cache.guards.registry import GUARDS, Guards
 from serve_app.cache.verifier.library import find_verifier, function_words
+from serve_app.cache.verifier.verifier import FULL_PRECISION
 from serve_app.cache.verifier.words import Floats, WordReader
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import CacheSettings
@@ -33,11 +34,11 @@ TABLE_NAMES = ("embeddings.word_embeddings.weight", "embed_tokens.weight", "wte.
 """How model families call their input vectors; the first suffix found is taken."""
 
 
-def open_decision(settings: CacheSettings, embedder: str) -> Decision:
-    """The decision that the settings ask for; ``embedder`` is its ``source``. Without a verifier for it, or
-    with one whose files are not on this node, the guards stand alone; without the cross-encoder that the
-    settings name, the verifier decides; the log says so."""
-    decision = _cross_encoded(settings.cross_encoder) or _decision(settings.decision, embedder)
+def open_decision(settings: CacheSettings, embedder: str, dtype: str = FULL_PRECISION) -> Decision:
+    """The decision that the settings ask for; ``embedder`` is its ``source``, computed in ``dtype``. Without
+    a verifier for it, or with one whose files are not on this node, the guards stand alone; without the
+    cross-encoder that the settings name, the verifier decides; the log says so."""
+    decision = _cross_encoded(settings.cross_encoder) or _decision(settings.decision, embedder, dtype)
     if settings.threshold is not None:
         decision = decision.with_threshold(settings.threshold)
     # The first pair compiles patterns and fills tables; let it be this one.
@@ -45,7 +46,7 @@ def open_decision(settings: CacheSettings, embedder: str) -> Decision:
     return decision
 
 
-def _decision(strictness: Strictness, embedder: str) -> Decision:
+def _decision(strictness: Strictness, embedder: str, dtype: str) -> Decision:
     if strictness == "similarity":
         return similarity_only()
     guards = Guards(load_word_lists())
@@ -58,7 +59,7 @@ def _decision(strictness: Strictness, embedder: str) -> Decision:
     except (OSError, LookupError, ValueError) as error:
         logger.warning("the verifier for %s cannot run: %s; similarity and guards decide", embedder, error)
         return guarded(guards)
-    return verified(guards, verifier, reader, verifier.card.thresholds[strictness])
+    return verified(guards, verifier, reader, verifier.card.threshold(strictness, dtype))
 
 
 def _cross_encoded(settings: CrossEncoderSettings | None) -> Decision | None:

@@ -20,7 +20,7 @@ class Embedder:
 
     def __init__(self, settings: EmbedderSettings) -> None:
         self._encoder = open_configured(settings)
-        self._source = settings.source
+        self._source, self._dtype = settings.source, settings.dtype
         self._most = settings.max_batch_size
         self.recent = RecentEmbeddings(settings.recent_texts)
         # The model runs on a thread of its own, so that the replica's loop keeps answering health checks.
@@ -53,7 +53,7 @@ class Embedder:
 
     async def describe(self) -> EmbedderInfo:
         encoder = self._encoder
-        return EmbedderInfo(encoder.name, encoder.dimension, encoder.max_tokens, self._source)
+        return EmbedderInfo(encoder.name, encoder.dimension, encoder.max_tokens, self._source, self._dtype)
 
     async def _encode(self, texts: list[str]) -> list[Embedding]:
         loop = asyncio.get_running_loop()

@@ -75,7 +75,7 @@ class SemanticCache:
         info = await embedder.describe.remote()
         self._settings = settings
         self._embedder = info
-        self._decision = await asyncio.to_thread(open_decision, settings, info.source)
+        self._decision = await asyncio.to_thread(open_decision, settings, info.source, info.dtype)
         # A stored text meets many questions, a question several stored texts.
         self._read = lru_cache(READINGS)(self._decision.read)
         self._learning = CacheLearning(

@@ -79,7 +79,8 @@ def main() -> None:
         sys.exit(f"eval_cache: {options.pairs} holds no pairs")
     cosines = similarities(pairs, embedder)
     decisions = {
-        name: open_decision(cache.model_copy(update={"decision": name}), embedder.source) for name in SETTINGS
+        name: open_decision(cache.model_copy(update={"decision": name}), embedder.source, embedder.dtype)
+        for name in SETTINGS
     }
     judged = [judge(name, decision, pairs, cosines) for name, decision in decisions.items()]
     name = f"{embedder.source} ({embedder.chosen_backend}, {embedder.dtype})"

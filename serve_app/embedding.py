@@ -8,12 +8,14 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class EmbedderInfo:
     """``name`` identifies the weights: vectors of two names are never compared. ``max_tokens`` is the
-    longest input that is read whole. ``source`` is where the model comes from, as in the settings."""
+    longest input that is read whole. ``source`` and ``dtype`` are what the settings say of the
+    model."""
 
     name: str
     dimension: int
     max_tokens: int
     source: str = ""
+    dtype: str = "float32"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,9 @@ from benchmarks.peers import Endpoint, promptly
 from benchmarks.table import Figure, at_least, at_most, write_report
 
 OWN_PAIRS = Path(__file__).parents[1] / "cache_pairs" / "pairs.jsonl"
+EMBEDDER_DTYPE = "int8"
+"""That of the shipped configs."""
+
 MODEL = "scripted"
 TOKENS, ITL_MS = 20, 1.0
 ONE_CLIENT, CROWD, CROWD_REQUESTS = 500, 64, 6000
@@ -76,7 +79,11 @@ def run(options: Options) -> list[Figure]:
         _figure(filled, "start_s", f"start of a store with {entries:,} entries", "s", at_most(5)),
         _figure(filled, "memory_mib", f"memory with {entries:,} entries", "MiB", None),
     ]
-    about = {"engine": f"scripted, {TOKENS} tokens", "embedder": EMBEDDER, "vectors": f"{DIMENSION} float32"}
+    about = {
+        "engine": f"scripted, {TOKENS} tokens",
+        "embedder": f"{EMBEDDER}, {EMBEDDER_DTYPE}",
+        "vectors": f"{DIMENSION} float32",
+    }
     write_report(options.out, "cache", figures, about=about)
     return figures
 
@@ -98,7 +105,7 @@ def _hits(options: Options) -> Hits:
 
 def _settings(url: str) -> dict[str, Any]:
     # Without a memory of recent texts, so that every semantic hit pays for its embedding.
-    embedder = {"id": "embedder", "source": EMBEDDER, "recent_texts": 0}
+    embedder = {"id": "embedder", "source": EMBEDDER, "dtype": EMBEDDER_DTYPE, "recent_texts": 0}
     return settings_for(url, embedder=embedder, cache={"race": False, "lookup_budget_ms": 5000.0})
 
 

@@ -14,7 +14,8 @@ _STEM = 4
 
 def guard(lists: WordLists) -> Guard:
     def objects(a: Text, b: Text) -> bool:
-        """Each text names someone or something that the other does not, or the same two stand exchanged."""
+        """Each text names someone or something that the other does not, or one does where both compare: A, B
+        and C differ in other ways than A and C. Or the same two stand exchanged."""
         if a.lower == b.lower:
             return False
         ours, theirs = entities(a, lists.names), entities(b, lists.names)
@@ -26,9 +27,15 @@ def guard(lists: WordLists) -> Guard:
         left, right = _capitalised_only(a, b, known, lists), _capitalised_only(b, a, known, lists)
         if left and right:
             return not _same_names(left, right)
+        if (left or right) and _compares(a, lists) and _compares(b, lists):
+            return True
         return _exchanged(a, b, lists)
 
     return objects
+
+
+def _compares(text: Text, lists: WordLists) -> bool:
+    return not text.vocabulary.isdisjoint(lists.grammar["comparisons"])
 
 
 def _capitals_mark_nouns(text: Text, lists: WordLists) -> bool:

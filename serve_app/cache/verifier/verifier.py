@@ -11,22 +11,29 @@ from serve_app.cache.verifier.features import pair_features
 from serve_app.cache.verifier.forest import Forest
 from serve_app.cache.verifier.words import Words
 
+FULL_PRECISION = "float32"
+
 
 @dataclass(frozen=True, slots=True)
 class VerifierCard:
     """What a trained verifier says of itself.
 
     ``embedder``: the model whose token vectors it was trained on. ``features``: their names, in order.
-    ``thresholds``: the least probability of a hit, by the name of a setting of ``cache.decision``.
+    ``thresholds``: the least probability of a hit, by the embedder's precision and the name of a setting of
+    ``cache.decision``.
     ``record``: how it did on pairs that it was not trained on, by ranges of scores: (lowest score, hits,
     wrong ones among them if traffic is mixed as assumed).
     """
 
     embedder: str
     features: tuple[str, ...]
-    thresholds: dict[str, float]
+    thresholds: dict[str, dict[str, float]]
     about: str
     record: tuple[tuple[float, float, float], ...] = ()
+
+    def threshold(self, decision: str, dtype: str = FULL_PRECISION) -> float:
+        """Of a precision that it was not trained for (16 bits), that of the full one."""
+        return self.thresholds.get(dtype, self.thresholds[FULL_PRECISION])[decision]
 
 
 class Verifier:

@@ -38,6 +38,7 @@ OBJECTED: tuple[tuple[str, str, str], ...] = (
     ("names", "what is the capital of france", "what is the capital of spain"),
     ("names", "Did Anna call Peter?", "Did Maria call Peter?"),
     ("names", "Trains from Vienna to Prague", "Trains from Prague to Vienna"),
+    ("names", "How do Java and Go differ?", "What is the difference between Java, Rust and Go?"),
     ("names", "How Big Is The Army Of Sweden", "How Big Is The Army Of Norway"),
     ("opposites", "How do I increase my weight?", "How do I decrease my weight?"),
     ("opposites", "When is the best time to buy gold?", "When is the best time to sell gold?"),

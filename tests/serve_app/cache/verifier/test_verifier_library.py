@@ -17,7 +17,7 @@ SHIPPED = "sentence-transformers/all-MiniLM-L6-v2"
 CARD = VerifierCard(
     "owner/model-v1.5",
     ("cosine", "guard_numbers"),
-    {"default": 0.5, "strict": 0.9},
+    {"float32": {"default": 0.5, "strict": 0.9}, "int8": {"default": 0.4, "strict": 0.8}},
     "test",
     ((0.5, 9.0, 1.0),),
 )
@@ -35,6 +35,12 @@ def test_what_was_saved_is_found_again(tmp_path: Path) -> None:
     verifier = find_verifier("owner/model-v1.5", GUARDS, tmp_path)
     assert verifier is not None
     assert verifier.card == CARD
+
+
+def test_each_precision_has_thresholds_and_an_unknown_one_those_of_the_full_one() -> None:
+    assert CARD.threshold("strict") == 0.9
+    assert CARD.threshold("strict", "int8") == 0.8
+    assert CARD.threshold("default", "bfloat16") == 0.5
 
 
 @pytest.mark.parametrize(
@@ -67,7 +73,8 @@ def test_the_shipped_verifier_knows_all_guards_and_is_stricter_when_strict() -> 
     verifier = find_verifier(SHIPPED, GUARDS)
     assert verifier is not None
     assert {f"guard_{name}" for name in GUARDS} <= set(verifier.card.features)
-    assert 0.5 < verifier.card.thresholds["default"] < verifier.card.thresholds["strict"] < 1
+    for dtype in ("float32", "int8"):
+        assert 0.5 < verifier.card.threshold("default", dtype) < verifier.card.threshold("strict", dtype) < 1
 
 
 def test_question_words_and_negations_are_told_apart_from_function_words() -> None:
