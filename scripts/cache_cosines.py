@@ -13,6 +13,9 @@ from serve_app.settings import EmbedderSettings
 EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
 """The one that a verifier ships for."""
 
+SHIPPED_DTYPE = "int8"
+"""Its precision in the shipped configs."""
+
 BATCH = 32
 
 

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.peers import Endpoint, promptly
 from benchmarks.peers.endpoint import local_url
-from cache_cosines import EMBEDDER
+from cache_cosines import EMBEDDER, SHIPPED_DTYPE
 from cache_mixes import LabelledPair, read_pairs, wilson
 from cache_stream import Meanings, Question, answer_to, stream
 from launcher_plan import free_port
@@ -224,7 +224,7 @@ def settings_for(oracle: Oracle, max_error_rate: float | None) -> dict[str, Any]
     return {
         "auth": "loopback",
         "models": [{"id": MODEL, "upstreams": [{"name": "oracle", "url": f"{oracle.url}/v1"}]}],
-        "embedder": {"id": "embedder", "source": EMBEDDER},
+        "embedder": {"id": "embedder", "source": EMBEDDER, "dtype": SHIPPED_DTYPE},
         "cache": cache,
     }
 

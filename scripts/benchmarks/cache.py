@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-from cache_cosines import EMBEDDER
+from cache_cosines import EMBEDDER, SHIPPED_DTYPE
 from cache_mixes import read_pairs
 
 from benchmarks.engines import scripted_engine
@@ -27,9 +27,6 @@ from benchmarks.peers import Endpoint, promptly
 from benchmarks.table import Figure, at_least, at_most, write_report
 
 OWN_PAIRS = Path(__file__).parents[1] / "cache_pairs" / "pairs.jsonl"
-EMBEDDER_DTYPE = "int8"
-"""That of the shipped configs."""
-
 MODEL = "scripted"
 TOKENS, ITL_MS = 20, 1.0
 ONE_CLIENT, CROWD, CROWD_REQUESTS = 500, 64, 6000
@@ -81,7 +78,7 @@ def run(options: Options) -> list[Figure]:
     ]
     about = {
         "engine": f"scripted, {TOKENS} tokens",
-        "embedder": f"{EMBEDDER}, {EMBEDDER_DTYPE}",
+        "embedder": f"{EMBEDDER}, {SHIPPED_DTYPE}",
         "vectors": f"{DIMENSION} float32",
     }
     write_report(options.out, "cache", figures, about=about)
@@ -105,7 +102,7 @@ def _hits(options: Options) -> Hits:
 
 def _settings(url: str) -> dict[str, Any]:
     # Without a memory of recent texts, so that every semantic hit pays for its embedding.
-    embedder = {"id": "embedder", "source": EMBEDDER, "dtype": EMBEDDER_DTYPE, "recent_texts": 0}
+    embedder = {"id": "embedder", "source": EMBEDDER, "dtype": SHIPPED_DTYPE, "recent_texts": 0}
     return settings_for(url, embedder=embedder, cache={"race": False, "lookup_budget_ms": 5000.0})
 
 
