@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from uuid import UUID
 import numpy as np
 from cache_cosines import EMBEDDER, SHIPPED_DTYPE
 from cache_mixes import read_pairs
+from launcher_plan import free_port
 
 from benchmarks.engines import scripted_engine
 from benchmarks.layer import settings_for
@@ -26,6 +28,8 @@ from benchmarks.options import Options
 from benchmarks.peers import Endpoint, promptly
 from benchmarks.table import Figure, at_least, at_most, write_report
 
+# Without a memory of recent texts, so that every semantic hit pays for its embedding.
+EMBEDDER_SETTINGS = {"id": "embedder", "source": EMBEDDER, "dtype": SHIPPED_DTYPE, "recent_texts": 0}
 OWN_PAIRS = Path(__file__).parents[1] / "cache_pairs" / "pairs.jsonl"
 MODEL = "scripted"
 TOKENS, ITL_MS = 20, 1.0
@@ -36,6 +40,12 @@ SEMANTIC_ROUNDS = 8
 ENTRIES, DIMENSION, SEARCHES = 200_000, 384, 300
 PARTITIONS = 100
 WARM_SEARCHES = 20
+
+MISSES = 200
+"""Requests that find a store which is gone, and as many without a cache, in each repeat."""
+
+UNTIL_OPEN = 20
+"""Requests after which the breaker is open: it takes five failures."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +72,13 @@ def run(options: Options) -> list[Figure]:
     hits = [_hits(options) for _ in range(options.repeats)]
     entries = 5_000 if options.quick else ENTRIES
     filled = _filled(entries, options.repeats)
+    added_ms = _broken_store(options)
     figures = [
         _figure(hits, "exact_p50_ms", "exact hit p50, 1 client", "ms", at_most(3)),
         _figure(hits, "exact_per_s", f"exact hits per second, {CROWD} clients", "1/s", at_least(600)),
         _figure(hits, "semantic_p50_ms", "semantic hit p50, 1 client", "ms", at_most(12)),
         _figure(hits, "semantic_p99_ms", "semantic hit p99, 1 client", "ms", at_most(30)),
+        Figure("TTFT p50 over no cache, store gone, breaker open", "ms", tuple(added_ms), at_most(1)),
         _figure(
             filled, "shared_p50_ms", f"search p50, {entries:,} entries in one partition", "ms", at_most(3)
         ),
@@ -100,10 +112,43 @@ def _hits(options: Options) -> Hits:
         return run_fast(_measure(endpoint, options))
 
 
+def _broken_store(options: Options) -> list[float]:
+    """What requests wait for a store that refuses connections, once the breaker is open: TTFT beside that of
+    the same gateway without a cache, both up at once and asked in turns."""
+    nobody = {"url": f"http://127.0.0.1:{free_port()}"}
+    cache = {"race": False, "store": "qdrant", "qdrant": nobody, "breaker_cooldown_s": 3600.0}
+    count = MISSES // (10 if options.quick else 1)
+    with (
+        scripted_engine(MODEL, TOKENS, ITL_MS) as engine,
+        promptly(settings_for(engine.url)) as plain,
+        promptly(settings_for(engine.url, embedder=EMBEDDER_SETTINGS, cache=cache)) as broken,
+    ):
+        asked = itertools.count()
+        for endpoint in (plain, broken):
+            _ttft_ms(endpoint, asked, UNTIL_OPEN)
+        added = []
+        for repeat in range(options.repeats):
+            order = (plain, broken)[:: options.order(repeat)]
+            found = {endpoint.url: _ttft_ms(endpoint, asked, count) for endpoint in order}
+            added.append(found[broken.url] - found[plain.url])
+        return added
+
+
+def _ttft_ms(endpoint: Endpoint, asked: Iterator[int], count: int) -> float:
+    """The median of streams one after the other, each with a question of its own."""
+    requests = [
+        chat_request(endpoint.model, f"question number {next(asked)}", 2 * TOKENS) for _ in range(count)
+    ]
+    samples = run_fast(closed_loop(endpoint.url, requests, 1))
+    ttfts = [sample.ttft_s for sample in samples if sample.ok and sample.ttft_s is not None]
+    if len(ttfts) < count:
+        raise RuntimeError(f"{count - len(ttfts)} of {count} requests failed")
+    return 1000 * percentile(ttfts, 50)
+
+
 def _settings(url: str) -> dict[str, Any]:
-    # Without a memory of recent texts, so that every semantic hit pays for its embedding.
-    embedder = {"id": "embedder", "source": EMBEDDER, "dtype": SHIPPED_DTYPE, "recent_texts": 0}
-    return settings_for(url, embedder=embedder, cache={"race": False, "lookup_budget_ms": 5000.0})
+    cache = {"race": False, "lookup_budget_ms": 5000.0}
+    return settings_for(url, embedder=EMBEDDER_SETTINGS, cache=cache)
 
 
 async def _measure(endpoint: Endpoint, options: Options) -> Hits:

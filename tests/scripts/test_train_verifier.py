@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 from cache_mixes import LabelledPair
 from sklearn.ensemble import ExtraTreesClassifier
-from train_verifier import flatten, folds, linked, record_of, threshold, worst_kind
+from train_verifier import (
+    DTYPES,
+    Examples,
+    flatten,
+    folds,
+    left_out,
+    linked,
+    record_of,
+    threshold,
+    worst_kind,
+)
 
 
 def pair(query: str, candidate: str, stratum: str) -> LabelledPair:
@@ -56,3 +66,18 @@ def test_the_record_tells_hits_and_wrong_ones_of_each_range_by_itself() -> None:
     assert low[:2] == (0.6, 40.0)
     # One in a hundred of the different ones, weighted as in traffic: 0.65 × 1 % beside 0.30 × 100 %.
     assert low[2] == pytest.approx(100 * 0.0065 / (0.0065 + 0.30), abs=0.05)
+
+
+def test_a_kind_that_was_left_out_is_judged_by_what_the_others_teach() -> None:
+    strata = ["para:x"] * 60 + ["diff:x"] * 60 + ["hard:alike"] * 20 + ["hard:unlike"] * 20
+    looks = {"para:x": 1.0, "diff:x": 0.0, "hard:alike": 1.0, "hard:unlike": 0.0}
+    pairs = [pair(f"q{n}", f"c{n}", stratum) for n, stratum in enumerate(strata)] * len(DTYPES)
+    features = np.array([[looks[each.stratum]] for each in pairs], np.float32)
+    vetoed = np.array([each.stratum == "hard:alike" and each.query.endswith("1") for each in pairs])
+    examples = Examples(pairs, ("cosine",), features, vetoed)
+    found = {
+        stratum: (rate, count)
+        for stratum, rate, count in left_out(examples, {dtype: {"default": 0.5} for dtype in DTYPES})
+    }
+    # Nothing of its kind has taught the forest that it is wrong; a guard's objection stands.
+    assert found == {"hard:alike": (0.9, 40), "hard:unlike": (0.0, 40)}
