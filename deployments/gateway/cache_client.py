@@ -293,6 +293,11 @@ class CacheClient:
         return found[0].vector if found[0].is_whole else None
 
     def _queue(self, pending: Pending) -> None:
+        """Behind an open breaker nothing is written: embedding and trying would only slow what is answered
+        meanwhile."""
+        if self._breaker.is_open:
+            self.counters.dropped += 1
+            return
         try:
             self._writes.put_nowait(pending)
         except asyncio.QueueFull:

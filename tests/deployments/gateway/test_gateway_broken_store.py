@@ -103,7 +103,10 @@ async def test_behind_an_open_breaker_a_request_does_not_wait_for_the_store(fold
 
         assert await eventually(asks_no_more, within_s=20)
         before = cache.store.begun["look_up"]
+        stats: Any = await running.get("/admin/cache")
         for _ in range(20):
             assert (await running.post(next(asked))).status == 200
         assert cache.store.begun["look_up"] == before
+        after: Any = await running.get("/admin/cache")
+        assert after["dropped"] - stats["dropped"] == 20  # nor is anything embedded and written beside them
         server.let()
