@@ -35,8 +35,8 @@ STOP_TIMEOUT_S = 1.0
 
 CONNECT_TIMEOUT_S = 1.0
 IDLE_CONNECTION_S = 60.0
-MAX_ANSWER_BYTES = 1 << 20
-"""What is read ahead; a call's whole answer is awaited, so this only bounds a socket's turn."""
+READ_AHEAD = 1 << 20
+"""Bytes; far more than an answer has."""
 
 Method = Callable[..., Awaitable[Any]]
 
@@ -108,7 +108,7 @@ class DirectClient:
         self._addresses: dict[DirectAddress, Origin] = {}
         self._in_flight: Counter[DirectAddress] = Counter()
         self._connections = ConnectionPool(
-            connect_timeout_s=CONNECT_TIMEOUT_S, idle_s=IDLE_CONNECTION_S, read_ahead=MAX_ANSWER_BYTES
+            connect_timeout_s=CONNECT_TIMEOUT_S, idle_s=IDLE_CONNECTION_S, read_ahead=READ_AHEAD
         )
         self._lost = asyncio.Event()
         self._following = asyncio.get_running_loop().create_task(self._follow())

@@ -60,7 +60,7 @@ class Engine(LLMServer):
             warmed = await self._warm_up()
         self._probe.measure_anew()
         self._start_s = self._start_up.phases(warmed)
-        self._sleep = self._may_sleep() if model.may_sleep else None
+        self._sleep = self._follow_policy() if model.may_sleep else None
         self._state = EngineState.READY
 
     async def describe(self) -> EngineReport:
@@ -138,7 +138,8 @@ class Engine(LLMServer):
             return EngineState.ASLEEP
         return self._state
 
-    def _may_sleep(self) -> EngineSleep:
+    def _follow_policy(self) -> EngineSleep:
+        """Sleep and wake as the autoscaling policy says, from now on."""
         context = serve.get_replica_context()
         replica = context.replica_id.unique_id
 

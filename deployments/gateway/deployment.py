@@ -34,7 +34,7 @@ class Gateway:
         embedder: DeploymentHandle[Any] | None = None,
         cache: DeploymentHandle[Any] | None = None,
     ) -> None:
-        _freeze_what_is_loaded()
+        _collect_less()
         self._runtime = GatewayRuntime(
             settings, key_records, engines, external=external, embedder=embedder, cache=cache
         )
@@ -47,7 +47,7 @@ class Gateway:
             await self._runtime.close()
 
 
-def _freeze_what_is_loaded() -> None:
+def _collect_less() -> None:
     """Some 300,000 objects of imported modules live for ever: a full collection that visits them stops every
     stream for a tenth of a second.
 

@@ -7,9 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
 
 LEAF = -1
 
@@ -42,6 +40,9 @@ class Forest:
 
     @cached_property
     def _session(self) -> Any:
+        # Here, not at the top: whoever only builds the graph of deployments does without (0.2 s).
+        import onnxruntime
+
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1  # waking others takes longer
         model = self._model().SerializeToString()
@@ -49,6 +50,8 @@ class Forest:
 
     def _model(self) -> Any:
         """One operator: https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleRegressor.html"""
+        from onnx import TensorProto, helper
+
         nodes = np.arange(len(self.feature))
         tree = np.searchsorted(self.roots, nodes, side="right") - 1
         place = nodes - self.roots[tree]
