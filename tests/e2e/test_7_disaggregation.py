@@ -14,8 +14,9 @@ from typing import Any
 import openai
 import psutil
 import pytest
-from support.server import Server, ServerSlot, get_json, launched
-from support.tiny_llama import CPU_ENGINE, ONE_CORE, write_tiny_llama
+from support.server import Server, ServerSlot, get_json
+from support.tiny_llama import CPU_ENGINE, ONE_CORE
+from support.tiny_server import tiny_server
 
 from serve_app.model_store import ModelStore
 
@@ -79,14 +80,10 @@ class Served:
 def served(
     slot: ServerSlot, prepared_models: ModelStore, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
+    model = {"id": MODEL, "engine": ENGINE | APART}
     folder = tmp_path_factory.mktemp("apart")
-    tokenizer = prepared_models.folder("HuggingFaceTB/SmolLM2-135M-Instruct")
-    source = str(write_tiny_llama(folder / "llama", tokenizer))
-    model = {"id": MODEL, "source": source, "engine": ENGINE | APART, "drain_timeout_s": 1}
-    server = slot.start(launched(folder, folder / "store", models=[model], cache=None, embedder=None))
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=120) as client:
+    with tiny_server(slot, prepared_models, folder, model) as (server, client):
         yield Served(server, client)
-    slot.stop()
 
 
 def test_what_is_prefilled_elsewhere_gives_the_same_text(served: Served) -> None:

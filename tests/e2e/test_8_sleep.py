@@ -12,8 +12,9 @@ from typing import Any
 
 import openai
 import pytest
-from support.server import Server, ServerSlot, get_json, launched
-from support.tiny_llama import CPU_ENGINE, ONE_CORE, write_tiny_llama
+from support.server import Server, ServerSlot, get_json
+from support.tiny_llama import CPU_ENGINE, ONE_CORE
+from support.tiny_server import tiny_server
 
 from serve_app.model_store import ModelStore
 
@@ -64,19 +65,10 @@ class Served:
 def served(
     slot: ServerSlot, prepared_models: ModelStore, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
+    model = {"id": MODEL, "engine": CPU_ENGINE | {"env": ONE_CORE}, "replicas": RULES}
     folder = tmp_path_factory.mktemp("sleepy")
-    tokenizer = prepared_models.folder("HuggingFaceTB/SmolLM2-135M-Instruct")
-    model = {
-        "id": MODEL,
-        "source": str(write_tiny_llama(folder / "llama", tokenizer)),
-        "engine": CPU_ENGINE | {"env": ONE_CORE},
-        "replicas": RULES,
-        "drain_timeout_s": 1,
-    }
-    server = slot.start(launched(folder, folder / "store", models=[model], cache=None, embedder=None))
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=WAIT_S) as client:
+    with tiny_server(slot, prepared_models, folder, model) as (server, client):
         yield Served(server, client)
-    slot.stop()
 
 
 def test_an_idle_replica_sleeps_and_the_next_request_wakes_it(served: Served) -> None:
