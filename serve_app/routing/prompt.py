@@ -41,20 +41,22 @@ def prompt_text(request: ParsedRequest) -> bytes:
 
 
 def prompt_blocks(request: ParsedRequest) -> tuple[int, ...]:
-    return blocks_of(prompt_text(request))
+    return blocks_of(prompt_text(request), request.model)
 
 
 def estimated_tokens(request: ParsedRequest) -> float:
     return len(prompt_text(request)) / BYTES_PER_TOKEN
 
 
-def blocks_of(text: bytes) -> tuple[int, ...]:
-    """Chained hashes of the full blocks: equal ones mean that all text up to there is equal.
+def blocks_of(text: bytes, model: str) -> tuple[int, ...]:
+    """Chained hashes of the full blocks: equal ones mean that all text up to there is equal, and that the
+    same weights read it (``model`` is the model's or the adapter's own name: an engine's prefixes of one
+    adapter are of no use to another).
 
     Python's own hash: seeded per process, so that nobody can make two texts collide; its values must
     therefore not leave the process.
     """
-    blocks, chain = [], 0
+    blocks, chain = [], hash(model)
     for end in range(BLOCK_BYTES, len(text) + 1, BLOCK_BYTES):
         chain = hash((chain, text[end - BLOCK_BYTES : end]))
         blocks.append(chain)

@@ -26,7 +26,7 @@ class Router:
         tokens = len(text) / BYTES_PER_TOKEN
         if not self._policy.needs_blocks:
             return RoutingRequest(tokens, session=session)
-        blocks = blocks_of(text)
+        blocks = blocks_of(text, parsed.model)
         return RoutingRequest(tokens, blocks, session, self._index.cached_tokens(blocks))
 
     def current(self, request: RoutingRequest) -> RoutingRequest:

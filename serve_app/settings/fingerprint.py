@@ -24,9 +24,12 @@ WITHOUT_INFLUENCE = frozenset(
         "kv_offload",
         "disaggregation",
         "enable_sleep_mode",
+        "lora",
     }
 )
-"""Engine settings about speed and place. Speculation stays in: it is exact only in theory."""
+"""Engine settings about speed and place, and adapters: they leave the base model's text alone, and each has
+a fingerprint of its own (``serve_app.model_choice.names``). Speculation stays in: it is exact only in
+theory."""
 
 
 def fingerprint(model: ModelSettings) -> str:

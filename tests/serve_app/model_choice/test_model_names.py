@@ -52,6 +52,12 @@ def test_adapters_share_answers_with_nobody() -> None:
     assert len({prints[name] for name in ("base", "poet", "cook", "other")}) == 4
 
 
+def test_an_adapter_more_leaves_the_answers_of_the_others() -> None:
+    _, before = names({"poet": "/a/poet"})
+    _, after = names({"poet": "/a/poet", "cook": "/a/cook"})
+    assert after | before == after
+
+
 def test_another_adapter_under_the_same_name_has_other_answers() -> None:
     _, before = names()
     _, after = names({"poet": "/a/poet-v2", "cook": "/a/cook"})

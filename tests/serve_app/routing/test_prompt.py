@@ -53,6 +53,12 @@ def test_all_that_follows_a_difference_differs() -> None:
     assert not set(prompt_blocks(one)) & set(prompt_blocks(other))
 
 
+def test_another_adapter_shares_nothing() -> None:
+    one, other = chat_request(LONG), chat_request(LONG, model="an-adapter")
+    assert blocks(one)
+    assert not set(prompt_blocks(one)) & set(prompt_blocks(other))
+
+
 def test_a_difference_costs_only_what_follows_it() -> None:
     one, other = completion_request(LONG + "a" * 2000), completion_request(LONG + "b" * 2000)
     assert shared(one, other) == len(LONG) // BLOCK_BYTES
