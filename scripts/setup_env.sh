@@ -11,6 +11,7 @@ VENV=.venv
 STAMP=$VENV/.promptly-setup
 LOG=$VENV/setup.log
 TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
+SUFFIX=arctic-inference==0.1.1
 
 seconds_since() { printf '%d.%d' $((($(now_ms) - $1) / 1000)) $((($(now_ms) - $1) % 1000 / 100)); }
 now_ms() { echo $((${EPOCHREALTIME//[!0-9]/} / 1000)); }
@@ -87,6 +88,29 @@ remove_broken_companions() {
     "$VENV/bin/python" -m pip --disable-pip-version-check uninstall --yes "${broken[@]}" >>"$LOG" 2>&1
 }
 
+# What speculation method `suffix` drafts with. It comes as source and would fetch a CUDA build of torch to build
+# against, of which the part that is built uses nothing: it is built beside the installed one, with tools that
+# do not stay. Everything else works without it.
+install_suffix() {
+    local tools=$PWD/$VENV/suffix-tools
+    if ! build_suffix "$tools" >"$VENV/suffix.log" 2>&1; then
+        echo "  $SUFFIX does not build here (log in $VENV/suffix.log): speculation method suffix is not available"
+    fi
+    rm -rf "$tools"
+}
+
+build_suffix() {
+    local packages
+    packages=$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))') &&
+        "$VENV/bin/python" -m venv "$1" &&
+        "$1/bin/python" -m pip --disable-pip-version-check install \
+            nanobind==2.9.2 'cmake>=3.12' ninja grpcio-tools setuptools wheel &&
+        echo "$packages" >"$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beside.pth" &&
+        PATH="$1/bin:$PATH" CMAKE_ARGS="-DPython_EXECUTABLE=$1/bin/python" "$1/bin/python" -m pip --disable-pip-version-check wheel \
+            --no-deps --no-build-isolation --wheel-dir "$1/built" "$SUFFIX" &&
+        "$VENV/bin/python" -m pip --disable-pip-version-check install --no-deps "$1"/built/*.whl
+}
+
 # What the environment was made from; a change of it means installing again.
 wanted_stamp() { { cat pyproject.toml && echo "$1 $(pwd)"; } | sha256sum | cut -d' ' -f1; }
 
@@ -101,6 +125,7 @@ main() {
         "$VENV/bin/python" -m pip --version >/dev/null 2>&1 || step "installing pip" install_pip
         step "installing packages ($extra; minutes the first time, log in $LOG)" install_packages "$extra"
         if [ "$extra" = cpu ]; then step "checking torch's companions" remove_broken_companions; fi
+        step "building what suffix speculation needs" install_suffix
         echo "$wanted" >"$STAMP"
     fi
     TQDM_DISABLE=1 "$VENV/bin/python" scripts/prepare_models.py

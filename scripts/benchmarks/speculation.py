@@ -1,10 +1,13 @@
-"""What n-gram speculation gives on Spec-Bench's prompts, and what the guard saves where it gives nothing.
+"""What speculation from a text itself gives on Spec-Bench's prompts, and what the guard saves where it does not.
 
 SmolLM2 135M on this machine's CPUs, vLLM's server with the arguments that Promptly passes it: without
-speculation, with it, and with it under the guard. The three run at once and are asked one at a time, task by
-task, in turns of opposite order, so that a machine that changes its pace changes it for all. An answer is a
-greedy chat of at most ``TOKENS`` tokens: longer ones of so small a model repeat themselves, which flatters
-n-grams. Each prompt is asked once before it counts, which leaves its prefix in the cache.
+speculation, with n-grams, with n-grams and with suffixes under the guard. All run at once and are asked one
+at a time, task by task, in turns of opposite order, so that a machine that changes its pace changes it for
+all. An answer is a greedy chat of at most ``TOKENS`` tokens. The longer an answer of so small a model, the
+more it repeats itself, which flatters such drafts: the tasks that are to gain are asked for at most
+``SHORT_TOKENS`` as well. Each prompt is asked for a few tokens before it counts, which leaves its prefix in
+the cache. Suffixes are looked up in the request's own text alone; in service they would also be in former
+answers.
 
 A step that checks k drafted tokens computes 1 + k. What that costs here is measured too: the time between
 tokens of as many streams that decode together.
@@ -12,6 +15,7 @@ tokens of as many streams that decode together.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import random
@@ -32,24 +36,35 @@ from benchmarks.peers.vllm_server import ENGINE_ARGUMENTS
 from benchmarks.table import Figure, at_most, plot_bars, write_report
 from benchmarks.vllm_load import SOURCE, model_folder
 from deployments.machine import this_machine
-from deployments.vllm_arguments import GUARDED_SCHEDULER
+from deployments.vllm_arguments import GUARDED_SCHEDULER, SUFFIX_PACKAGE
 
 PROMPTS = Path(__file__).parents[3] / "shared" / "data" / "traces" / "prompts_specbench.jsonl"
 TASKS = ("summarization", "rag", "translation", "math_reasoning", "qa", "mt_bench")
 PAYS = ("summarization", "rag")
 """Tasks whose answers quote their prompts."""
 
-NONE, PLAIN, GUARDED = "none", "n-gram", "n-gram, guarded"
-SPECULATION: Mapping[str, Any] = {
+NO_SUFFIX: Mapping[str, Any] = {"not measured": "arctic-inference is not installed"}
+
+NONE, PLAIN, GUARDED, SUFFIX = "none", "n-gram", "n-gram, guarded", "suffix, guarded"
+NGRAM_SPECULATION: Mapping[str, Any] = {
     "method": "ngram",
     "num_speculative_tokens": 4,
     "prompt_lookup_max": 4,
     "prompt_lookup_min": 1,
 }
-COUNT, TOKENS = 6, 64
+SUFFIX_SPECULATION: Mapping[str, Any] = {
+    "method": "suffix",
+    "num_speculative_tokens": 8,
+    "suffix_decoding_max_spec_factor": 2.0,
+    "suffix_decoding_max_cached_requests": 0,
+}
+"""No former answers: the same prompts are asked again and again here."""
+
+COUNT, TOKENS, SHORT_TOKENS = 4, 256, 64
 """Prompts of a task, and the most tokens of an answer."""
 
 QUICK_COUNT, QUICK_TOKENS = 1, 16
+WARM_UP_TOKENS = 16
 STEP_STREAMS = (2, 3, 5)
 STEP_TOKENS = 48
 REST_S = 0.2
@@ -77,7 +92,15 @@ class Turn:
 
 
 Repeat = dict[tuple[str, str], Turn]
-"""By task and server."""
+"""By case and server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Prompts of one task, and the most tokens of an answer."""
+
+    texts: Sequence[str]
+    tokens: int
 
 
 def run(options: Options, prompts: Path = PROMPTS) -> list[Figure]:
@@ -92,13 +115,14 @@ def run(options: Options, prompts: Path = PROMPTS) -> list[Figure]:
         }
         repeats, steps = measure(servers, texts, options)
     figures = all_figures(repeats, steps)
+    drafts = {"n-gram": NGRAM_SPECULATION, "suffix": SUFFIX_SPECULATION if has_suffix() else NO_SUFFIX}
     about = {
         "engine": f"{SOURCE}, CPU, " + ", ".join(f"{name} {value}" for name, value in base().items()),
-        "speculation": ", ".join(f"{name} {value}" for name, value in SPECULATION.items()),
+        **{name: ", ".join(f"{key} {value}" for key, value in each.items()) for name, each in drafts.items()},
         "load": f"{len(texts[TASKS[0]])} prompts of each task, one at a time, at most {TOKENS} tokens",
     }
     write_report(options.out, "speculation", figures, about=about)
-    shown = [figure for figure in figures if figure.unit == "ms" and figure.series in (NONE, PLAIN, GUARDED)]
+    shown = [figure for figure in figures if figure.unit == "ms" and figure.series]
     plot_bars(options.out / "speculation.png", "Time per output token", shown)
     return figures
 
@@ -123,8 +147,29 @@ def base() -> dict[str, Any]:
 
 def engines() -> dict[str, dict[str, Any]]:
     """Engine arguments by server."""
-    plain = base() | {"speculative_config": json.dumps(SPECULATION)}
-    return {NONE: base(), PLAIN: plain, GUARDED: plain | {"scheduler_cls": GUARDED_SCHEDULER}}
+    guard = {"scheduler_cls": GUARDED_SCHEDULER}
+    ngram = base() | {"speculative_config": json.dumps(NGRAM_SPECULATION)}
+    suffix = base() | {"speculative_config": json.dumps(SUFFIX_SPECULATION)}
+    found = {NONE: base(), PLAIN: ngram, GUARDED: ngram | guard}
+    return found | ({SUFFIX: suffix | guard} if has_suffix() else {})
+
+
+def has_suffix() -> bool:
+    """Whether the package that drafts suffixes is installed."""
+    return importlib.util.find_spec(SUFFIX_PACKAGE) is not None
+
+
+def cases(texts: Mapping[str, Sequence[str]], options: Options) -> dict[str, Case]:
+    """By name: each task, and those that are to gain once more with short answers."""
+    long, short = (QUICK_TOKENS, QUICK_TOKENS) if options.quick else (TOKENS, SHORT_TOKENS)
+    return {task: Case(texts[task], long) for task in TASKS} | {
+        shortened(task): Case(texts[task], short) for task in PAYS
+    }
+
+
+def shortened(task: str) -> str:
+    """The name of the case with short answers."""
+    return f"{task}, at most {SHORT_TOKENS} tokens"
 
 
 # ---- measuring -------------------------------------------------------------------------------------------
@@ -133,20 +178,19 @@ def engines() -> dict[str, dict[str, Any]]:
 def measure(
     servers: Mapping[str, Endpoint], texts: Mapping[str, Sequence[str]], options: Options
 ) -> tuple[list[Repeat], list[dict[int, float]]]:
-    """Every task on every server, and the times of steps (milliseconds by tokens), once each repeat."""
-    tokens = QUICK_TOKENS if options.quick else TOKENS
+    """Every case on every server, and the times of steps (milliseconds by tokens), once each repeat."""
     repeats: list[Repeat] = [{} for _ in range(options.repeats)]
-    for task in TASKS:
+    for case_name, case in cases(texts, options).items():
         for endpoint in servers.values():  # its prefixes, and the guard on text of this kind
-            turn(endpoint, texts[task], tokens)
+            turn(endpoint, case.texts, WARM_UP_TOKENS)
         for number, repeat in enumerate(repeats):
             for name, endpoint in list(servers.items())[:: options.order(number)]:
-                repeat[task, name] = turn(endpoint, texts[task], tokens)
+                repeat[case_name, name] = turn(endpoint, case.texts, case.tokens)
     return repeats, [step_times(servers[NONE], number) for number in range(options.repeats)]
 
 
 def turn(endpoint: Endpoint, texts: Sequence[str], tokens: int) -> Turn:
-    """The prompts of a task, one after the other.
+    """The prompts of a case, one after the other.
 
     Raises:
         PeerError: one failed.
@@ -198,38 +242,49 @@ def step_times(endpoint: Endpoint, seed: int) -> dict[int, float]:
 
 def all_figures(repeats: Sequence[Repeat], steps: Sequence[Mapping[int, float]]) -> list[Figure]:
     """The targets, what they are made of, and what explains them."""
-    worst = max(TASKS, key=lambda task: median(ratios(repeats, (task,), GUARDED)))
-    paying, losing = "TPOT, summarization and rag, × none", f"TPOT, worst task ({worst}), × none"
-    return [
-        Figure(paying, "×", ratios(repeats, PAYS, GUARDED), at_most(0.67), GUARDED),
-        Figure(paying, "×", ratios(repeats, PAYS, PLAIN), series=PLAIN),
-        Figure(losing, "×", ratios(repeats, (worst,), GUARDED), at_most(1.03), GUARDED),
-        Figure(losing, "×", ratios(repeats, (worst,), PLAIN), series=PLAIN),
-        *_of_tasks(repeats),
-        *_of_steps(steps),
-    ]
+    servers = [name for name in (PLAIN, GUARDED, SUFFIX) if (TASKS[0], name) in repeats[0]]
+    return [*_paying(repeats, servers), *_losing(repeats, servers), *_of_cases(repeats), *_of_steps(steps)]
 
 
-def ratios(repeats: Sequence[Repeat], tasks: Sequence[str], name: str) -> tuple[float, ...]:
-    """TPOT over that without speculation, of each repeat; the tasks count alike."""
+def _paying(repeats: Sequence[Repeat], servers: Sequence[str]) -> Iterator[Figure]:
+    """Where answers quote their prompts; the last server has the target: suffixes, where there are some."""
+    for name in servers[::-1]:
+        target = at_most(0.67) if name == servers[-1] else None
+        yield Figure("TPOT, summarization and rag, × none", "×", ratios(repeats, PAYS, name), target, name)
+    short = [shortened(task) for task in PAYS]
+    for name in servers[::-1]:
+        found = ratios(repeats, short, name)
+        yield Figure(f"the same, at most {SHORT_TOKENS} tokens", "×", found, series=name)
+
+
+def _losing(repeats: Sequence[Repeat], servers: Sequence[str]) -> Iterator[Figure]:
+    """Each server's worst task."""
+    for name in servers[::-1]:
+        worst = max(TASKS, key=lambda task: median(ratios(repeats, (task,), name)))
+        target = None if name == PLAIN else at_most(1.03)
+        found = ratios(repeats, (worst,), name)
+        yield Figure(f"TPOT, worst task ({worst}), × none", "×", found, target, name)
+
+
+def ratios(repeats: Sequence[Repeat], cases: Sequence[str], name: str) -> tuple[float, ...]:
+    """TPOT over that without speculation, of each repeat; the cases count alike."""
     return tuple(
-        sum(repeat[task, name].tpot_s for task in tasks) / sum(repeat[task, NONE].tpot_s for task in tasks)
+        sum(repeat[case, name].tpot_s for case in cases) / sum(repeat[case, NONE].tpot_s for case in cases)
         for repeat in repeats
     )
 
 
-def _of_tasks(repeats: Sequence[Repeat]) -> Iterator[Figure]:
-    for task in TASKS:
-        for name in (NONE, PLAIN, GUARDED):
-            turns = [repeat[task, name] for repeat in repeats]
-            yield Figure(f"TPOT, {task}", "ms", tuple(1000 * each.tpot_s for each in turns), series=name)
-        for name in (PLAIN, GUARDED):
-            turns = [repeat[task, name] for repeat in repeats]
-            yield Figure(f"× none, {task}", "×", ratios(repeats, (task,), name), series=name)
-            yield Figure(f"drafted a token, {task}", "", tuple(map(_drafted_a_token, turns)), series=name)
-            yield Figure(f"acceptance, {task}", "%", tuple(map(_acceptance, turns)), series=name)
-            same = tuple(_same(repeat[task, name], repeat[task, NONE]) for repeat in repeats)
-            yield Figure(f"answers like none's, {task}", "%", same, series=name)
+def _of_cases(repeats: Sequence[Repeat]) -> Iterator[Figure]:
+    for case, name in repeats[0]:
+        turns = [repeat[case, name] for repeat in repeats]
+        yield Figure(f"TPOT, {case}", "ms", tuple(1000 * each.tpot_s for each in turns), series=name)
+        if name == NONE:
+            continue
+        yield Figure(f"× none, {case}", "×", ratios(repeats, (case,), name), series=name)
+        yield Figure(f"drafted a token, {case}", "", tuple(map(_drafted_a_token, turns)), series=name)
+        yield Figure(f"acceptance, {case}", "%", tuple(map(_acceptance, turns)), series=name)
+        same = tuple(_same(repeat[case, name], repeat[case, NONE]) for repeat in repeats)
+        yield Figure(f"answers like none's, {case}", "%", same, series=name)
 
 
 def _of_steps(steps: Sequence[Mapping[int, float]]) -> Iterator[Figure]:

@@ -4,6 +4,7 @@ down."""
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,11 @@ NGRAM: dict[str, Any] = {
     "prompt_lookup_max": 3,
     "prompt_lookup_min": 1,
 }
+SUFFIX: dict[str, Any] = {"method": "suffix", "num_speculative_tokens": 8}
+HAS_SUFFIX = importlib.util.find_spec(SUFFIX_PACKAGE) is not None
+needs_suffix = pytest.mark.skipif(
+    not HAS_SUFFIX, reason="arctic-inference is not installed: it did not build"
+)
 Outcomes = Mapping[str, Mapping[str, Outcome]]
 
 
@@ -32,6 +38,10 @@ def jobs(folder: Path) -> list[Job]:
         source = None if model is None else str(folder / model)
         return {"method": method, "num_speculative_tokens": tokens, "model": source, "guard": guard}
 
+    suffix = [
+        Job("suffix", SUFFIX | {"guard": False}, dummy=True),
+        Job("suffix, guarded", SUFFIX, dummy=True, asks=("repeats",)),
+    ]
     return [
         Job("none"),
         Job("draft_model", drafts("draft_model", 3, "other")),
@@ -44,6 +54,7 @@ def jobs(folder: Path) -> list[Job]:
         Job("medusa", drafts("medusa", 2, "medusa"), dummy=True),
         Job("none, mimo", source="mimo", dummy=True),
         Job("mtp", drafts("mtp", 1), source="mimo", dummy=True),
+        *(suffix if HAS_SUFFIX else ()),
     ]
 
 
@@ -63,6 +74,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
         ("eagle3", "none, dummy"),
         ("medusa", "none, dummy"),
         ("mtp", "none, mimo"),
+        pytest.param("suffix", "none, dummy", marks=needs_suffix),
     ],
 )
 def test_a_method_says_what_the_model_says_without_it(outcomes: Outcomes, method: str, without: str) -> None:
@@ -76,11 +88,17 @@ def test_a_guarded_model_that_drafts_for_itself_is_always_right(outcomes: Outcom
     assert outcome.accepted > 0.9 * outcome.drafted > 0
 
 
-def test_text_that_repeats_itself_keeps_its_drafts(outcomes: Outcomes) -> None:
-    guarded = outcomes["ngram, guarded"]["repeats"]
+BY_METHOD = [("ngram", NGRAM), pytest.param("suffix", SUFFIX, marks=needs_suffix)]
+
+
+@pytest.mark.parametrize(("method", "settings"), BY_METHOD)
+def test_text_that_repeats_itself_keeps_its_drafts(
+    outcomes: Outcomes, method: str, settings: dict[str, Any]
+) -> None:
+    guarded = outcomes[f"{method}, guarded"]["repeats"]
     assert guarded.answers == outcomes["none, dummy"]["repeats"].answers
     assert guarded.accepted > 100
-    assert guarded.depth == NGRAM["num_speculative_tokens"], guarded.reason
+    assert guarded.depth == settings["num_speculative_tokens"], guarded.reason
 
 
 def test_text_that_never_does_loses_them(outcomes: Outcomes) -> None:
@@ -90,8 +108,10 @@ def test_text_that_never_does_loses_them(outcomes: Outcomes) -> None:
     assert guarded.depth in (0, 1), guarded.reason
 
 
-@pytest.mark.skipif(importlib.util.find_spec(SUFFIX_PACKAGE) is not None, reason="it is installed")
-def test_suffix_decoding_without_its_package_is_refused_by_name(tmp_path: Path) -> None:
+def test_suffix_decoding_without_its_package_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, SUFFIX_PACKAGE, None)  # Python's own way to say: not there
     engine = EngineSettings(speculation=SpeculationSettings(method="suffix", num_speculative_tokens=8))
     model = ModelSettings(id="m", source="owner/m", engine=engine)
     with pytest.raises(SettingsError, match="needs the package arctic-inference"):

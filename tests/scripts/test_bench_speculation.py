@@ -12,14 +12,20 @@ from benchmarks.peers import PeerError
 from benchmarks.speculation import (
     GUARDED,
     NONE,
+    PAYS,
     PLAIN,
+    SHORT_TOKENS,
+    SUFFIX,
     TASKS,
+    TOKENS,
     Turn,
     all_figures,
+    cases,
     counters,
     ratios,
     read_prompts,
     run,
+    shortened,
 )
 
 METRICS = """\
@@ -34,9 +40,10 @@ def turn(tpot_s: float, tokens: tuple[int, ...] = (1, 2, 3)) -> Turn:
     return Turn((Answer(0.0, 0.1, tpot_s, (), tokens),), drafted=8, accepted=2)
 
 
-def repeat(guarded_s: float) -> dict[tuple[str, str], Turn]:
-    times = {NONE: 0.040, PLAIN: 0.030, GUARDED: guarded_s}
-    return {(task, name): turn(seconds) for task in TASKS for name, seconds in times.items()}
+def repeat(guarded_s: float, suffix_s: float | None = None) -> dict[tuple[str, str], Turn]:
+    times = {NONE: 0.040, PLAIN: 0.030, GUARDED: guarded_s} | ({} if suffix_s is None else {SUFFIX: suffix_s})
+    names = (*TASKS, *map(shortened, PAYS))
+    return {(case, name): turn(seconds) for case in names for name, seconds in times.items()}
 
 
 def test_the_first_turns_of_each_task_are_asked(tmp_path: Path) -> None:
@@ -69,6 +76,25 @@ def test_the_worst_task_has_the_second_target() -> None:
         ("TPOT, summarization and rag", True),
         ("TPOT, worst task (qa)", True),
     ]
+
+
+def test_suffixes_have_the_target_where_they_are_measured() -> None:
+    figures = all_figures([repeat(0.039, 0.020)], [{1: 30.0, 2: 33.0, 3: 36.0, 5: 45.0}])
+    paying = [figure for figure in figures if figure.name == "TPOT, summarization and rag, × none"]
+    assert [(figure.series, bool(figure.target)) for figure in paying] == [
+        (SUFFIX, True),
+        (GUARDED, False),
+        (PLAIN, False),
+    ]
+    assert paying[0].met
+
+
+def test_tasks_that_are_to_gain_are_asked_for_short_answers_too(tmp_path: Path) -> None:
+    found = cases({task: [task] for task in TASKS}, Options(tmp_path))
+    assert {name: case.tokens for name, case in found.items()} == dict.fromkeys(
+        TASKS, TOKENS
+    ) | dict.fromkeys(map(shortened, PAYS), SHORT_TOKENS)
+    assert found[shortened("rag")].texts == ["rag"]
 
 
 def test_prompts_that_are_not_there_are_named(tmp_path: Path) -> None:
