@@ -23,7 +23,7 @@ lint: setup ## ruff and mypy
 	$(PYTHON_BIN) -m ruff format --check .
 	$(PYTHON_BIN) -m mypy
 
-bench: setup ## every figure, two and a half hours (bench/); ARGS="--only layer", "--quick", "--litellm"
+bench: setup ## every figure, three hours (bench/); ARGS="--only layer", "--quick", "--litellm"
 	cd scripts && ../$(PYTHON_BIN) -m benchmarks $(ARGS)
 
 check: lint test ## what has to pass before a change is merged

@@ -1,4 +1,4 @@
-"""What speculation from a text itself gives on Spec-Bench's prompts, and what the guard saves where it does not.
+"""What speculation from a text itself gives on Spec-Bench's prompts, and what the guard saves.
 
 SmolLM2 135M on this machine's CPUs, vLLM's server with the arguments that Promptly passes it: without
 speculation, with n-grams, with n-grams and with suffixes under the guard. All run at once and are asked one

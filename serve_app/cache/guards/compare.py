@@ -53,6 +53,12 @@ def same_word(one: str, other: str, base: Mapping[str, str]) -> bool:
     return one == other or stem(one, base) == stem(other, base) or is_respelling(one, other)
 
 
+def are_yes_no(a: Text, b: Text, lists: WordLists) -> bool:
+    """Whether both begin as a question that wants a yes or no does."""
+    auxiliaries = lists.grammar["auxiliaries"]
+    return all(text.words and text.words[0] in auxiliaries for text in (a, b))
+
+
 def exclusive(a: Text, b: Text, lists: WordLists) -> tuple[list[str], list[str]]:
     """The content words that only one of the texts has in any form."""
     left = sorted(a.vocabulary - b.vocabulary - lists.function_words)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from serve_app.cache.guards.compare import exclusive
+from serve_app.cache.guards.compare import are_yes_no, exclusive
 from serve_app.cache.guards.contract import Guard, Text
 from serve_app.cache.guards.lists import WordLists
 
@@ -34,9 +34,7 @@ def _modifiers(text: Text, other: Text, lists: WordLists) -> set[str]:
 
 def _telling(a: Text, b: Text, lists: WordLists) -> frozenset[str]:
     """The classes that matter when one text has them and the other has none."""
-    auxiliaries = lists.grammar["auxiliaries"]
-    yes_no = all(text.words and text.words[0] in auxiliaries for text in (a, b))
-    return lists.one_sided["yes_no" if yes_no else "always"]
+    return lists.one_sided["yes_no" if are_yes_no(a, b, lists) else "always"]
 
 
 def _links_differ(a: Text, b: Text) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from serve_app.cache.guards.compare import MOST_PAIRS
+from serve_app.cache.guards.compare import MOST_PAIRS, are_yes_no
 from serve_app.cache.guards.contract import Guard, Text
 from serve_app.cache.guards.lists import WordLists
 from serve_app.cache.guards.quantities import Quantity
@@ -14,13 +14,19 @@ _POUNDS = frozenset({"mass", "sterling"})
 
 
 def guard(lists: WordLists) -> Guard:
+    def objects(a: Text, b: Text) -> bool:
+        """Each text has a quantity that the other lacks, in value or in unit; or both want a yes or no, and
+        only one has quantities ("Did it cost less than five lives?", "Did it cost lives?")."""
+        if a.quantities == b.quantities:
+            return False
+        if a.quantities and b.quantities:
+            return _differ(a, b)
+        return are_yes_no(a, b, lists) and any(not one.weak for one in a.quantities | b.quantities)
+
     return objects
 
 
-def objects(a: Text, b: Text) -> bool:
-    """Each text has a quantity that the other lacks, in value or in unit."""
-    if a.quantities == b.quantities:
-        return False
+def _differ(a: Text, b: Text) -> bool:
     left, right = a.quantities - b.quantities, b.quantities - a.quantities
     if len(left) * len(right) > MOST_PAIRS:
         return True

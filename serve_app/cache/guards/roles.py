@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from serve_app.cache.guards.compare import stem
 from serve_app.cache.guards.contract import Guard, Text
 from serve_app.cache.guards.lists import WordLists
-from serve_app.cache.guards.places import is_symmetric, marker
+from serve_app.cache.guards.places import marker
 
 _MOST_WORDS = 120
 _BEFORE = 3
 """How many words before two exchanged blocks may make their order idle ("difference between")."""
+_BETWEEN = 2
+"""How many content words may stand between two blocks whose order is idle: what more stands there belongs to
+one of them ("laws in X, and how do the courts there differ from Y's")."""
+_SENTENCE_ENDS = frozenset(".?!;:")
 
 
 def guard(lists: WordLists) -> Guard:
@@ -53,10 +57,17 @@ class _Content:
 
     def is_symmetric(self, start: int, p: int, q: int) -> bool:
         """Whether a word before the blocks at ``start`` and ``q``, or between, makes their order idle."""
+        if q - p > _BETWEEN or not self.is_one_sentence(p, q):
+            return False
         first = self.indices[start]
         before = self.text.words[max(0, first - _BEFORE) : first]
         between = self.text.words[self.indices[p - 1] + 1 : self.indices[q]]
         return not self.lists.symmetric.isdisjoint(before + between)
+
+    def is_one_sentence(self, p: int, q: int) -> bool:
+        """Whether no sentence ends after the content word before ``p`` and up to the one at ``q``."""
+        gaps = self.text.gaps[self.indices[p - 1] + 1 : self.indices[q] + 1]
+        return all(_SENTENCE_ENDS.isdisjoint(gap) for gap in gaps)
 
     def marker(self, position: int) -> str:
         return marker(self.text, self.indices[position], frozenset(), self.lists)
@@ -103,16 +114,21 @@ def _exchanged(a: _Content, b: _Content) -> bool:
     start, end = _differing(a.stems, b.stems)
     blocks = _blocks(a.stems[start:end], b.stems[start:end])
     if blocks is None:
-        return not is_symmetric(a.text, a.lists) and not is_symmetric(b.text, b.lists)
+        return True
     p, q = start + blocks[0], start + blocks[1]
     p_b, q_b = start + end - q, start + end - p
     if _is_idle(a, start, p, q, end) or _is_idle(b, start, p_b, q_b, end):
         return False
-    if p < q:
+    if p < q or _is_compared(a, p) or _is_compared(b, p_b):
         return True
     ours = (a.marker(start), a.marker(q))
     theirs = (b.marker(start), b.marker(q_b))
     return ours[0] != ours[1] and ours == theirs
+
+
+def _is_compared(text: _Content, q: int) -> bool:
+    """Whether "than" stands before the second of two blocks that touch."""
+    return "than" in text.text.words[text.indices[q - 1] + 1 : text.indices[q]]
 
 
 def _differing(ours: Sequence[str], theirs: Sequence[str]) -> tuple[int, int]:
@@ -148,6 +164,8 @@ def _is_coordination(a: _Content, start: int, p: int, q: int, end: int) -> bool:
     if all(a.is_joined(position) for position in range(p, q + 1)):
         return True
     middle, size = a.stems[p:q], q - p
+    if not a.is_one_sentence(p, q):
+        return False
     if size and a.is_joined(q) and a.stems[end : end + size] == middle:
         return True
     return size > 0 and start >= size and a.is_joined(p) and a.stems[start - size : start] == middle
