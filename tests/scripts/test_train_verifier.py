@@ -8,6 +8,7 @@ from cache_mixes import LabelledPair
 from sklearn.ensemble import ExtraTreesClassifier
 from train_verifier import (
     DTYPES,
+    Aim,
     Examples,
     flatten,
     folds,
@@ -52,7 +53,7 @@ def test_the_threshold_keeps_the_aim_and_every_kind_of_hard_pairs() -> None:
     pairs += [pair(f"d{n}", f"d{n}'", "diff:x") for n in range(100)]
     pairs += [pair(f"h{n}", f"h{n}'", "hard:x") for n in range(100)]
     scores = np.concatenate([np.linspace(0.6, 0.99, 100), np.full(100, 0.1), np.linspace(0.1, 0.8, 100)])
-    least = threshold(pairs, scores, aim=0.02)
+    least = threshold(pairs, scores, Aim(false_share=0.02, worst_kind=0.08))
     assert worst_kind(pairs, scores >= least) <= 0.08
     assert worst_kind(pairs, scores >= least - 0.05) > 0.08
 

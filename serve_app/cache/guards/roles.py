@@ -94,7 +94,9 @@ def _same_vocabulary(a: Text, b: Text, lists: WordLists) -> bool:
 
 
 def _content(text: Text, lists: WordLists, idle: frozenset[str]) -> _Content:
-    indices = [index for index, word in enumerate(text.words) if word not in idle]
+    # "US" is no "us".
+    acronyms = {at for at in text.capitalised if len(text.words[at]) > 1 and text.written[at].isupper()}
+    indices = [at for at, word in enumerate(text.words) if word not in idle or at in acronyms]
     return _Content(text, lists, tuple(indices), tuple([stem(text.words[at], lists.base) for at in indices]))
 
 

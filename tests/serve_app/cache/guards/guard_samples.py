@@ -63,6 +63,11 @@ OBJECTED: tuple[tuple[str, str, str], ...] = (
     ("roles", "convert png to jpg", "convert jpg to png"),
     ("roles", "Did the dog bite the man?", "Was the dog bitten by the man?"),
     ("roles", "Why do poor people help rich people?", "Why do rich people help poor people?"),
+    (
+        "roles",
+        "Why does Peru need to help the US fight fires?",
+        "Why does the US need to help Peru fight fires?",
+    ),
     ("roles", "Is the oven safer on low than on high?", "Is the oven safer on high than on low?"),
     (
         "roles",
