@@ -86,8 +86,8 @@ class Engine(LLMServer):
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """Serve's hook for custom metrics: its own counters see no request of ours."""
-        load = self._probe.load()
-        speed, most = self._probe.speed, self._model.max_requests_per_replica
+        now, load = time.monotonic(), self._probe.load()
+        speed, most = self._probe.speed.of_late(now), self._model.max_requests_per_replica
         own = ReplicaLoad(
             running=load.running,
             waiting=load.waiting,
@@ -99,7 +99,7 @@ class Engine(LLMServer):
             itl_s=speed.itl_s if load.running else None,
             withdrawn=float(self._is_withdrawn),
         )
-        return engine_metrics(own, self._gateways.newest(time.monotonic()))
+        return engine_metrics(own, self._gateways.newest(now))
 
     async def hear(self, gateway: GatewayLoad) -> None:
         """What a gateway knows of the traffic: this replica passes it on to the autoscaling policy."""

@@ -82,11 +82,12 @@ class LoadProbe:
     def _measure(self, iteration_stats: Any, *, full: bool) -> None:
         """Numbers of one step (vLLM's ``IterationStats``; seconds)."""
         tokens, ttfts = iteration_stats.prompt_token_stats.total, iteration_stats.time_to_first_tokens_iter
-        self.speed.prefilled(tokens, ttfts, time.monotonic(), full=full)
-        self.speed.decoded(iteration_stats.inter_token_latencies_iter)
+        now = time.monotonic()
+        self.speed.prefilled(tokens, ttfts, now, full=full)
+        self.speed.decoded(iteration_stats.inter_token_latencies_iter, now)
         for finished in iteration_stats.finished_requests:
             if finished.inference_time > 0:  # else it was aborted before it ran
-                self.speed.served(finished.inference_time)
+                self.speed.served(finished.inference_time, now)
 
     def log(self) -> None:
         """Part of vLLM's interface; there is nothing to print."""

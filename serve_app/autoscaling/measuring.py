@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 SMOOTHING = 0.1
 """Weight of the newest sample, as in ``serve_app.fleet.pace``: about the last twenty count."""
+
+STALE_S = 60.0
+"""What was measured so long ago was under another load: an engine that has been idle since says nothing, or
+the slow answers of a rush would keep a fleet large that has one client left."""
 
 
 @dataclass(slots=True)
@@ -21,8 +26,20 @@ class EngineSpeed:
     _busy_s: float = 0.0
     _prompts: int = 0
     _prefilled_at: float | None = None
+    _measured_at: float = -math.inf
     _services: int = 0
     _gaps: int = 0
+
+    def of_late(self, now: float) -> EngineSpeed:
+        """This, or one that knows nothing if the engine has done nothing for ``STALE_S``."""
+        return self if now - self._measured_at < STALE_S else EngineSpeed()
+
+    def _begin_anew_if_stale(self, now: float) -> None:
+        if now - self._measured_at >= STALE_S:
+            self.service_s = self.itl_s = None
+            self._tokens = self._busy_s = 0.0
+            self._prompts = self._services = self._gaps = 0
+        self._measured_at = now
 
     @property
     def prefill_tokens_per_s(self) -> float | None:
@@ -41,18 +58,21 @@ class EngineSpeed:
             return
         busy_s = max(ttfts_s) if since is None else min(max(ttfts_s), now - since)
         if busy_s > 0:
+            self._begin_anew_if_stale(now)
             self._tokens = _mean(self._tokens, tokens, self._prompts)
             self._busy_s = _mean(self._busy_s, busy_s, self._prompts)
             self._prompts += 1
 
-    def served(self, seconds: float) -> None:
-        """A request has kept its place for so long."""
+    def served(self, seconds: float, now: float) -> None:
+        """A request that ends ``now`` has kept its place for so long."""
+        self._begin_anew_if_stale(now)
         self.service_s = _mean(self.service_s or 0.0, seconds, self._services)
         self._services += 1
 
-    def decoded(self, gaps_s: Sequence[float]) -> None:
+    def decoded(self, gaps_s: Sequence[float], now: float) -> None:
         """What one step gave to the streams that run: seconds since the token before, of each."""
         if gaps_s:
+            self._begin_anew_if_stale(now)
             self.itl_s = _mean(self.itl_s or 0.0, sum(gaps_s) / len(gaps_s), self._gaps)
             self._gaps += 1
 

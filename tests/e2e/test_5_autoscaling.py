@@ -49,12 +49,12 @@ RULES = {
     "min": 0,
     "max": 2,
     "ttft_objective_s": 1.0,
-    "window_s": 6.0,
+    "window_s": 20.0,
     "hold_s": 2.0,
     "zero_after_s": 10.0,
     "start_s": 10.0,
 }
-"""Traffic is forgotten after six seconds; what was needed is kept for as long as a start takes, which the
+"""Traffic is forgotten after twenty seconds; what was needed is kept for as long as a start takes, which the
 policy measures."""
 
 LIMITS = {"max_queue_wait_s": 120.0}
