@@ -43,11 +43,22 @@ def test_a_hit_carries_the_verifiers_score() -> None:
     assert 0.9 < verdict.scores["verifier"] <= 1
 
 
+REWORDED = (
+    ("What is the capital of France?", "What is the capital city of France?"),
+    ("How do I reset my password?", "What is the way to reset my password?"),
+    ("Can you tell me how tall Everest is?", "How tall is Everest?"),
+    ("How long do I boil an egg?", "For how long should I boil eggs?"),
+)
+
+
 @needs_model
-def test_strict_refuses_what_the_default_lets_pass() -> None:
-    pair = ("What is the capital of France?", "What is the capital city of France?", 0.96)
-    assert reason(open_decision(CacheSettings(), MINILM), *pair) is None
-    assert reason(open_decision(CacheSettings(decision="strict"), MINILM), *pair) == "verifier"
+def test_strict_refuses_some_of_what_the_default_lets_pass_and_nothing_else() -> None:
+    default, strict = (open_decision(CacheSettings(decision=name), MINILM) for name in ("default", "strict"))
+    pairs = [(*pair, similarity) for pair in REWORDED for similarity in (0.85, 0.90, 0.95, 0.99)]
+    said = [(reason(default, *pair), reason(strict, *pair)) for pair in pairs]
+    assert (None, None) in said
+    assert (None, "verifier") in said
+    assert all(by_default is None for by_default, strictly in said if strictly is None)
 
 
 @needs_model
