@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import (
+    autoscaling,
     cache,
     engine_figures,
     failover,
@@ -46,6 +47,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "cache": cache.run,
     "speculation": speculation.run,
     "engine": engine_figures.run,
+    "autoscaling": autoscaling.run,
 }
 
 
