@@ -5,8 +5,8 @@ to be looked at when vLLM moves:
 
 - ``Scheduler.dynamic_sd_lookup``: depth by the number of scheduled requests, read at every step;
 - ``make_spec_decoding_stats``: called for each request whose draft was judged;
-- ``update_draft_token_ids``: drafts on their way into the next step (not with asynchronous scheduling, which
-  vLLM has for no method whose drafts are cut here);
+- ``update_draft_token_ids``: drafts on their way into the next step (not with asynchronous scheduling, where
+  drafts stay on the device), and ``Request.is_prefill_chunk``: those of a prompt's part are dropped;
 - ``update_from_output``: called once for each output of ``schedule``.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
@@ -22,6 +23,9 @@ from vllm.v1.core.sched.scheduler import Scheduler
 
 from serve_app.settings.engine import DEPTH_CAN_CHANGE
 from serve_app.speculation import Guard, GuardPolicy
+
+WATCHED = 32
+"""Requests of a step whose drafts are looked at in hindsight: some microseconds each, enough to judge by."""
 
 logger = logging.getLogger("vllm.promptly")  # vLLM's own handlers show it
 
@@ -39,11 +43,15 @@ class GuardedScheduler(Scheduler):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.clock: Callable[[], float] = time.monotonic
-        self.guard = Guard(GuardPolicy(self.num_spec_tokens))
+        speculation: Any = self.vllm_config.speculative_config
+        self._asks_depth = speculation.method in DEPTH_CAN_CHANGE
+        # A model that drafts must be asked for the depth in use: more would cost its time.
+        is_seen = speculation.method == "ngram" or not self._asks_depth
+        self._sees_drafts = is_seen and not isinstance(self, AsyncScheduler)
+        policy = GuardPolicy.with_hindsight if self._sees_drafts else GuardPolicy
+        self.guard = Guard(policy(self.num_spec_tokens))
         self._started: dict[int, float] = {}  # by the id of a step's SchedulerOutput
         self._ended = 0.0
-        speculation: Any = self.vllm_config.speculative_config
-        self._cuts_drafts = speculation.method not in DEPTH_CAN_CHANGE
         deepest = [self.num_spec_tokens] * (self.scheduler_config.max_num_seqs + 1)
         self._by_load = tuple(self.dynamic_sd_lookup or deepest)
         self._apply()
@@ -55,10 +63,19 @@ class GuardedScheduler(Scheduler):
         return output
 
     def update_draft_token_ids(self, draft_token_ids: Any) -> None:
-        if self._cuts_drafts:
+        if self._sees_drafts:
+            if self.guard.drafts:
+                self._offer(draft_token_ids)
             depth = self.guard.depth
             draft_token_ids.draft_token_ids = [draft[:depth] for draft in draft_token_ids.draft_token_ids]
         super().update_draft_token_ids(draft_token_ids)
+
+    def _offer(self, draft_token_ids: Any) -> None:
+        drafts = zip(draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True)
+        for name, draft in islice(drafts, WATCHED):
+            request = self.requests.get(name)
+            if request is not None and not request.is_prefill_chunk:
+                self.guard.offered(name, request.all_token_ids, draft)
 
     def make_spec_decoding_stats(
         self,
@@ -91,8 +108,8 @@ class GuardedScheduler(Scheduler):
         return outputs
 
     def _apply(self) -> None:
-        if not self._cuts_drafts:
-            self.dynamic_sd_lookup = [min(self.guard.depth, most) for most in self._by_load]
+        if self._asks_depth:
+            self.dynamic_sd_lookup = [min(self.guard.drafts, most) for most in self._by_load]
 
 
 class GuardedAsyncScheduler(GuardedScheduler, AsyncScheduler):

@@ -1,24 +1,30 @@
 """Speculative decoding that never hurts: what it gains, what it costs, and how deep it should draft."""
 
 from serve_app.speculation.cost import StepCost, StepTimes
-from serve_app.speculation.guard import GuardPolicy, GuardState, Sample, begin, decide
-from serve_app.speculation.meter import SpeculationMeter, SpeculationReport, StepCounts
-from serve_app.speculation.speed_up import acceptance_rate, expected_tokens, speed_up
+from serve_app.speculation.drafting import Depths, Drafting, at_depth, nothing
+from serve_app.speculation.guard import GuardPolicy, GuardState, Window, begin, decide, drafts, expected
+from serve_app.speculation.hindsight import Hindsight
+from serve_app.speculation.meter import Sample, SpeculationMeter, SpeculationReport, StepCounts
 from serve_app.speculation.watch import Guard
 
 __all__ = [
+    "Depths",
+    "Drafting",
     "Guard",
     "GuardPolicy",
     "GuardState",
+    "Hindsight",
     "Sample",
     "SpeculationMeter",
     "SpeculationReport",
     "StepCost",
     "StepCounts",
     "StepTimes",
-    "acceptance_rate",
+    "Window",
+    "at_depth",
     "begin",
     "decide",
-    "expected_tokens",
-    "speed_up",
+    "drafts",
+    "expected",
+    "nothing",
 ]

@@ -34,11 +34,11 @@ class StepCost:
     draft: float = 0.0
     knee_tokens: float = GPU_KNEE_TOKENS
 
-    def of(self, depth: float, batch: float, coverage: float = 1.0) -> float:
-        """``batch``: requests that decode; ``coverage``: share of them that has a draft."""
+    def of(self, drafted: float, batch: float) -> float:
+        """``drafted``: tokens a request, on average; ``batch``: requests that decode."""
         plain = 1.0 + batch / self.knee_tokens
-        checked = 1.0 + batch * (1.0 + coverage * depth) / self.knee_tokens
-        return checked / plain + coverage * depth * self.draft
+        checked = 1.0 + batch * (1.0 + drafted) / self.knee_tokens
+        return checked / plain + drafted * self.draft
 
 
 @dataclass(slots=True)

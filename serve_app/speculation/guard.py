@@ -1,8 +1,14 @@
 """How deep to draft, so that speculation never costs more than it gains.
 
-The engine's steps are counted in windows (:class:`Sample`). After each, :func:`decide` predicts the speed-up
-of every depth from the acceptance measured and the cost at the present load, and moves when that is worth it.
-At depth 0 nothing is measured: the guard tries depth 1 for a window, after pauses that double.
+The engine's steps are counted in windows. After each, :func:`decide` predicts the speed-up of every depth
+and moves when that is worth it: a step that keeps A of its drafted tokens gives 1 + A where it gave one, and
+takes longer by what there is to check (theorem 3.8 of Leviathan, Kalman & Matias, "Fast Inference from
+Transformers via Speculative Decoding", ICML 2023, arXiv:2211.17192, with any cost of a step).
+
+A is what was counted at that depth or, deeper than was looked, continues as if each token held with the
+chance that those before it had (equation 1 there). Where drafts can be judged in hindsight (see
+``hindsight``), all depths are known whichever is in use, and a try is a look that checks nothing. Else
+nothing is known while the depth is 0, and a try drafts one token for a window, after pauses that double.
 """
 
 from __future__ import annotations
@@ -12,62 +18,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from serve_app.speculation.cost import StepCost
-from serve_app.speculation.speed_up import acceptance_rate, speed_up
+from serve_app.speculation.drafting import Depths, Drafting, nothing
 
 TRY_DEPTH = 1
 SURPRISE = 1.5
-"""Three standard errors of a share of n drafts, times the root of n; a share of one half has the widest."""
+"""Three standard errors of a share of n steps, times the root of n; a share of one half has the widest."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """Some decode steps. Floats, because old samples fade."""
+class Window:
+    """Some decode steps of the engine. Floats, because requests may be averages."""
 
-    steps: float = 0.0
-    request_steps: float = 0.0
+    steps: float
+    request_steps: float
     """Requests that decoded, summed over the steps."""
-    drafts: float = 0.0
-    """Those of them that had a draft."""
-    drafted: float = 0.0
-    """Tokens drafted."""
-    accepted: float = 0.0
-    """Tokens of drafts that were accepted."""
-
-    def __add__(self, other: Sample) -> Sample:
-        return Sample(
-            self.steps + other.steps,
-            self.request_steps + other.request_steps,
-            self.drafts + other.drafts,
-            self.drafted + other.drafted,
-            self.accepted + other.accepted,
-        )
-
-    def faded(self, by: float) -> Sample:
-        return Sample(
-            self.steps * by, self.request_steps * by, self.drafts * by, self.drafted * by, self.accepted * by
-        )
+    depths: Depths
+    """What drafting gave; without steps where it was not seen."""
 
     @property
     def batch(self) -> float:
         """Requests a step, on average."""
         return self.request_steps / self.steps if self.steps else 0.0
-
-    @property
-    def coverage(self) -> float:
-        """Share of the requests' steps that had a draft."""
-        return self.drafts / self.request_steps if self.request_steps else 0.0
-
-    @property
-    def acceptance(self) -> float:
-        """Of one token; see :func:`acceptance_rate`."""
-        return acceptance_rate(self.drafts, self.drafted, self.accepted)
-
-    def speed_up(self, cost: StepCost) -> float:
-        """What these steps gained over steps without speculation, as measured."""
-        if not self.request_steps:
-            return 1.0
-        per_request = self.drafted / self.request_steps
-        return (1.0 + self.accepted / self.request_steps) / cost.of(per_request, self.batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,29 +46,33 @@ class GuardPolicy:
     """``most``: the deepest it may draft. Gains are speed-ups over no speculation.
 
     ``rise`` above ``keep`` is the hysteresis. With pauses of 8, 16, … 64 windows, tries on text that cannot
-    be drafted are at first one window in nine, then one in 65.
+    be drafted are at first one window in nine, then one in 65. ``hindsight``: drafts can be judged without
+    being checked; a look costs only the drafting, so there are more of them.
     """
 
     most: int
+    hindsight: bool = False
     window_steps: int = 32
-    enough_drafts: float = 16.0
-    memory: float = 0.5
+    enough_steps: float = 16.0
+    memory: float = 0.8
     keep: float = 1.0
     rise: float = 1.02
     first_pause: int = 8
     longest_pause: int = 64
 
-    def depths(self) -> range:
-        return range(1, self.most + 1)
+    @classmethod
+    def with_hindsight(cls, most: int) -> GuardPolicy:
+        return cls(most, hindsight=True, first_pause=2, longest_pause=8)
 
 
 @dataclass(frozen=True, slots=True)
 class GuardState:
-    """``depth`` is what to draft until the next decision. ``tries``: it is 1 to see whether that would pay.
-    ``pause``: windows until the next try while it is 0. ``reason`` is for logs and metrics."""
+    """``depth`` is how much of a draft to check until the next decision. ``evidence``: what is known of the
+    text. ``tries``: this window is to show whether drafting would pay. ``pause``: windows until the next try
+    while the depth is 0. ``reason`` is for logs and metrics."""
 
     depth: int
-    evidence: Sample = Sample()
+    evidence: Depths
     tries: bool = False
     pause: int = 0
     next_pause: int = 0
@@ -106,25 +81,30 @@ class GuardState:
 
 
 def begin(policy: GuardPolicy) -> GuardState:
-    """Off for a window, then a try: what drafts cost shows only beside steps without."""
-    return GuardState(0, pause=1, next_pause=policy.first_pause)
+    """Nothing is checked in the first window: what drafts cost shows only beside steps without."""
+    state = GuardState(0, nothing(policy.most), pause=1, next_pause=policy.first_pause)
+    return replace(state, tries=True) if policy.hindsight else state
 
 
-def decide(policy: GuardPolicy, state: GuardState, window: Sample, cost: StepCost) -> GuardState:
+def drafts(policy: GuardPolicy, state: GuardState) -> int:
+    """How many tokens to draft; of them ``state.depth`` are checked."""
+    if not policy.hindsight:
+        return state.depth
+    return policy.most if state.depth or state.tries else 0
+
+
+def decide(policy: GuardPolicy, state: GuardState, window: Window, cost: StepCost) -> GuardState:
     """The state for the next window, from the one that ended. ``cost`` is the engine's at present."""
-    if state.depth == 0:
-        return _while_off(policy, state, window, cost)
-    evidence = _evidence(policy, state.evidence, window)
-    if evidence.drafts < policy.enough_drafts:
-        return replace(state, evidence=evidence, reason="too few drafts to judge")
-    gains = _gains(policy, evidence, window.batch, cost)
+    if not drafts(policy, state):
+        return _paused(policy, state, window, cost)
+    state = replace(state, evidence=_evidence(policy, state, window.depths))
+    if state.evidence[0].steps < policy.enough_steps:
+        return replace(state, reason="too few steps to judge")
+    gains = _gains(state.evidence, window.batch, cost)
     best = max(gains, key=lambda depth: gains[depth])
-    state = replace(state, evidence=evidence)
-    if gains[best] < (policy.rise if state.tries else policy.keep):
-        return _turned_off(policy, state, best, gains[best])
-    now = gains[state.depth]
-    worth_moving = state.tries or now < policy.keep or gains[best] >= now * policy.rise
-    depth = best if worth_moving else state.depth
+    if gains[best] < (policy.keep if state.depth and not state.tries else policy.rise):
+        return _turned_off(policy, state, window.batch, best, gains[best])
+    depth = best if _is_worth_moving(policy, state, gains, best) else state.depth
     return replace(
         state,
         depth=depth,
@@ -132,37 +112,56 @@ def decide(policy: GuardPolicy, state: GuardState, window: Sample, cost: StepCos
         # A try that paid only by chance must not begin the pauses anew.
         next_pause=state.next_pause if state.tries else policy.first_pause,
         speed_up=gains[depth],
-        reason=_reason(evidence, window.batch, depth, gains[depth]),
+        reason=_reason(state.evidence, window.batch, depth, gains[depth]),
     )
 
 
-def _evidence(policy: GuardPolicy, before: Sample, window: Sample) -> Sample:
-    """What is known of the text: older windows fade, and are forgotten where the newest does not fit them."""
-    if before.drafts < policy.enough_drafts:
-        return before + window
-    if window.drafts >= policy.enough_drafts:
-        surprise = abs(window.acceptance - before.acceptance) * math.sqrt(window.drafts)
-        if surprise > SURPRISE:
-            return window
-    return before.faded(policy.memory) + window
+def _is_worth_moving(policy: GuardPolicy, state: GuardState, gains: Mapping[int, float], best: int) -> bool:
+    if state.tries:
+        return True
+    now = gains[state.depth]
+    return now < policy.keep or gains[best] >= now * policy.rise
 
 
-def _while_off(policy: GuardPolicy, state: GuardState, window: Sample, cost: StepCost) -> GuardState:
+def _evidence(policy: GuardPolicy, state: GuardState, window: Depths) -> Depths:
+    """What is known of the text: older windows fade, and are forgotten where the newest does not fit them, or
+    says nothing of their depth. A try asks anew."""
+    before = state.evidence
+    if not window[0].steps:
+        return before
+    if state.tries or _surprises(policy, before, window):
+        return window
+    return tuple(
+        old.faded(policy.memory) + new if new.steps else Drafting()
+        for old, new in zip(before, window, strict=True)
+    )
+
+
+def _surprises(policy: GuardPolicy, before: Depths, window: Depths) -> bool:
+    """Judged by the deepest that both know."""
+    for depth in range(len(window), 0, -1):
+        old, new = before[depth - 1], window[depth - 1]
+        if min(old.steps, new.steps) >= policy.enough_steps:
+            gap = abs(new.accepted_a_step - old.accepted_a_step) / depth
+            return gap * math.sqrt(new.steps) > SURPRISE
+    return False
+
+
+def _paused(policy: GuardPolicy, state: GuardState, window: Window, cost: StepCost) -> GuardState:
     """What was learned before still holds if only the load has changed; else it is time that passes."""
-    if state.evidence.drafts >= policy.enough_drafts:
-        gains = _gains(policy, state.evidence, window.batch, cost)
+    if state.evidence[0].steps >= policy.enough_steps:
+        gains = _gains(state.evidence, window.batch, cost)
         best = max(gains, key=lambda depth: gains[depth])
         if gains[best] >= policy.rise:
             reason = _reason(state.evidence, window.batch, best, gains[best])
             return replace(state, depth=best, pause=0, speed_up=gains[best], reason=reason)
     if state.pause > 1:
         return replace(state, pause=state.pause - 1)
-    reason = "tries whether the text has changed"
-    return replace(state, depth=TRY_DEPTH, evidence=Sample(), tries=True, pause=0, reason=reason)
+    depth = 0 if policy.hindsight else TRY_DEPTH
+    return replace(state, depth=depth, tries=True, pause=0, reason="tries whether the text has changed")
 
 
-def _turned_off(policy: GuardPolicy, state: GuardState, best: int, gain: float) -> GuardState:
-    measured = _reason(state.evidence, state.evidence.batch, best, gain)
+def _turned_off(policy: GuardPolicy, state: GuardState, batch: float, best: int, gain: float) -> GuardState:
     return replace(
         state,
         depth=0,
@@ -170,19 +169,44 @@ def _turned_off(policy: GuardPolicy, state: GuardState, best: int, gain: float) 
         pause=state.next_pause,
         next_pause=min(2 * state.next_pause, policy.longest_pause),
         speed_up=1.0,
-        reason=f"{measured}: off for {state.next_pause} windows",
+        reason=f"{_reason(state.evidence, batch, best, gain)}: off for {state.next_pause} windows",
     )
 
 
-def _gains(policy: GuardPolicy, evidence: Sample, batch: float, cost: StepCost) -> Mapping[int, float]:
+def _gains(evidence: Depths, batch: float, cost: StepCost) -> Mapping[int, float]:
     """The speed-up to expect of each depth."""
-    acceptance, coverage = evidence.acceptance, evidence.coverage
-    costs = {depth: cost.of(depth, batch, coverage) for depth in policy.depths()}
-    return {depth: speed_up(acceptance, depth, costs[depth], coverage) for depth in costs}
+    found = {}
+    for depth in range(1, len(evidence) + 1):
+        drafted, accepted = expected(evidence, depth)
+        found[depth] = (1.0 + accepted) / cost.of(drafted, batch)
+    return found
 
 
-def _reason(evidence: Sample, batch: float, depth: int, gain: float) -> str:
+def expected(evidence: Depths, depth: int) -> tuple[float, float]:
+    """Tokens drafted and accepted in a step at ``depth``; the first depth was seen."""
+    known = max(number for number in range(1, depth + 1) if evidence[number - 1].steps)
+    last, before = evidence[known - 1], evidence[known - 2] if known > 1 else Drafting()
+    drafted, accepted = last.drafted_a_step, last.accepted_a_step
+    more_drafted = drafted - before.drafted_a_step
+    more_accepted = accepted - before.accepted_a_step
+    chance = _acceptance(evidence, known)
+    for _ in range(depth - known):
+        more_accepted *= chance
+        drafted, accepted = drafted + more_drafted, accepted + more_accepted
+    return drafted, accepted
+
+
+def _acceptance(evidence: Depths, depth: int) -> float:
+    """Of one token that is reached: those of a draft are judged up to the first that does not hold."""
+    first, last = evidence[0], evidence[depth - 1]
+    before = evidence[depth - 2].accepted_a_step if depth > 1 else 0.0
+    judged = first.drafted_a_step + before
+    return min(1.0, last.accepted_a_step / judged) if judged else 0.0
+
+
+def _reason(evidence: Depths, batch: float, depth: int, gain: float) -> str:
+    drafted, accepted = expected(evidence, depth)
     return (
-        f"acceptance {evidence.acceptance:.2f} in {evidence.coverage:.0%} of the steps at batch {batch:.1f}: "
+        f"{accepted:.2f} of {drafted:.2f} drafted tokens hold in a step at batch {batch:.1f}: "
         f"{gain:.2f} x at depth {depth}"
     )

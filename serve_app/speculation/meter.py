@@ -5,13 +5,48 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from serve_app.speculation.cost import StepCost, StepTimes
-from serve_app.speculation.guard import Sample
 
 MEMORY = 0.998
 """Weight that a step keeps with each newer one: about five hundred steps are remembered."""
 
 DEPTH_STEPS = 32
 """The depth shown is that of the newest one to two times as many steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Some decode steps. Floats, because old samples fade."""
+
+    steps: float = 0.0
+    request_steps: float = 0.0
+    """Requests that decoded, summed over the steps."""
+    drafts: float = 0.0
+    """Those of them that had a draft."""
+    drafted: float = 0.0
+    """Tokens drafted."""
+    accepted: float = 0.0
+    """Tokens of drafts that were accepted."""
+
+    def __add__(self, other: Sample) -> Sample:
+        return Sample(
+            self.steps + other.steps,
+            self.request_steps + other.request_steps,
+            self.drafts + other.drafts,
+            self.drafted + other.drafted,
+            self.accepted + other.accepted,
+        )
+
+    def faded(self, by: float) -> Sample:
+        return Sample(
+            self.steps * by, self.request_steps * by, self.drafts * by, self.drafted * by, self.accepted * by
+        )
+
+    def speed_up(self, cost: StepCost) -> float:
+        """What these steps gained over steps without speculation, as measured."""
+        if not self.request_steps:
+            return 1.0
+        drafted, batch = self.drafted / self.request_steps, self.request_steps / self.steps
+        return (1.0 + self.accepted / self.request_steps) / cost.of(drafted, batch)
 
 
 @dataclass(frozen=True, slots=True)

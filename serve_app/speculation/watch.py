@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from serve_app.speculation.cost import GPU_KNEE_TOKENS, StepCost, StepTimes
-from serve_app.speculation.guard import GuardPolicy, GuardState, Sample, begin, decide
+from serve_app.speculation.drafting import Depths, Drafting, at_depth
+from serve_app.speculation.guard import GuardPolicy, GuardState, Window, begin, decide, drafts
+from serve_app.speculation.hindsight import Hindsight
 
 
 @dataclass(slots=True)
 class Guard:
-    """Counts what drafts gave in each window of steps, and decides at its end."""
+    """Counts what drafts gave in each window of steps, and decides at its end.
+
+    It hears of drafts in one of two ways: by :meth:`offered` if the policy has hindsight, else by
+    :meth:`judged`.
+    """
 
     policy: GuardPolicy
     times: StepTimes = field(default_factory=StepTimes)
     _state: GuardState = field(init=False)
-    _window: Sample = field(default_factory=Sample)
+    _hindsight: Hindsight = field(init=False)
+    _judged: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Drafts by how many tokens they had, and how many of them held."""
+
+    _steps: int = 0
+    _request_steps: int = 0
 
     def __post_init__(self) -> None:
         self._state = begin(self.policy)
+        self._hindsight = Hindsight(self.policy.most)
 
     @property
     def depth(self) -> int:
-        """Tokens to draft until :meth:`stepped` says otherwise."""
+        """Tokens of a draft to check until :meth:`stepped` says otherwise."""
         return self._state.depth
+
+    @property
+    def drafts(self) -> int:
+        """Tokens to draft until then."""
+        return drafts(self.policy, self._state)
 
     @property
     def is_trying(self) -> bool:
@@ -34,27 +53,45 @@ class Guard:
     def reason(self) -> str:
         return self._state.reason
 
+    def offered(self, request: str, tokens: Sequence[int], draft: Sequence[int]) -> None:
+        """What was drafted to follow a request's ``tokens``, before it is cut to :attr:`depth`."""
+        self._hindsight.offered(request, tokens, draft)
+
     def judged(self, drafted: int, accepted: int) -> None:
         """A request's draft came back: ``accepted`` of its ``drafted`` tokens hold."""
-        self._window += Sample(drafts=1.0, drafted=drafted, accepted=accepted)
+        self._judged[drafted, accepted] += 1
 
     def stepped(self, decoding: int, tokens: int, seconds: float | None) -> bool:
-        """A step ended in which ``decoding`` requests decoded; whether :attr:`depth` is another one now.
+        """A step ended in which ``decoding`` requests decoded; whether :attr:`depth` or :attr:`drafts` is
+        another one now.
 
         ``tokens`` were computed in ``seconds``: ``None`` if that tells nothing of decoding (a prompt was
         among them).
         """
         if not decoding:
             return False
-        self._window += Sample(steps=1.0, request_steps=decoding)
+        self._steps += 1
+        self._request_steps += decoding
         if seconds is not None:
             self.times.observe(tokens, seconds)
-        if self._window.steps < self.policy.window_steps:
+        if self._steps < self.policy.window_steps:
             return False
         return self._decide()
 
     def _decide(self) -> bool:
         cost = StepCost(knee_tokens=self.times.knee_tokens or GPU_KNEE_TOKENS)
-        before, self._state = self._state, decide(self.policy, self._state, self._window, cost)
-        self._window = Sample()
-        return self._state.depth != before.depth
+        depths = self._hindsight.take() if self.policy.hindsight else self._of_judged()
+        window = Window(self._steps, self._request_steps, depths)
+        before, self._state = self._state, decide(self.policy, self._state, window, cost)
+        self._steps = self._request_steps = 0
+        self._judged.clear()
+        return (self._state.depth, self._state.tries) != (before.depth, before.tries)
+
+    def _of_judged(self) -> Depths:
+        """Requests without a draft count as well; nothing is known beyond the depth in use."""
+        without = max(self._request_steps - self._judged.total(), 0)
+        deepest = self.policy.most
+        return tuple(
+            at_depth(depth, self._judged, without) if depth <= self.depth else Drafting()
+            for depth in range(1, deepest + 1)
+        )

@@ -27,8 +27,8 @@ def test_the_load_makes_each_token_more_dear() -> None:
 
 def test_requests_without_a_draft_cost_nothing_more() -> None:
     cost = StepCost(draft=0.1, knee_tokens=8)
-    assert cost.of(4, 8, coverage=0.0) == 1.0
-    assert cost.of(4, 8, coverage=0.5) < cost.of(4, 8)
+    assert cost.of(0, 8) == 1.0
+    assert cost.of(2, 8) < cost.of(4, 8)
 
 
 def test_the_knee_is_read_from_durations() -> None:
