@@ -171,6 +171,6 @@ def autoscaling_config(settings: AutoscalingSettings) -> AutoscalingConfig:
 
 def _rules(settings: AutoscalingSettings) -> dict[str, Any]:
     """The settings by the names of ``ScalingRules``."""
-    rules = settings.model_dump()
+    rules = settings.model_dump(exclude={"sleep_level"})  # how replicas sleep is the engine's to know
     least, most = rules.pop("min"), rules.pop("max")
     return {"min_replicas": least, "max_replicas": most, "max_sleeping": rules.pop("sleeping"), **rules}

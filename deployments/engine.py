@@ -134,8 +134,8 @@ class Engine(LLMServer):
     def _current_state(self) -> EngineState:
         if self._probe.failed:
             return EngineState.FAILED
-        if self._state is EngineState.READY and self._is_withdrawn:
-            return EngineState.ASLEEP
+        if self._state is EngineState.READY and self._sleep is not None and self._is_withdrawn:
+            return EngineState.ASLEEP if self._sleep.is_asleep else EngineState.WITHDRAWN
         return self._state
 
     def _follow_policy(self) -> EngineSleep:
@@ -147,11 +147,12 @@ class Engine(LLMServer):
             load = self._probe.load()
             return bool(load.running or load.waiting)
 
+        level = self._model.sleep_level
         return EngineSleep(
             is_told=lambda: replica in announced(context.app_name, context.deployment),
             is_busy=is_busy,
-            sleep=lambda: vllm_bridge.fall_asleep(self),
-            wake=self.wakeup,
+            sleep=lambda: vllm_bridge.fall_asleep(self, level),
+            wake=lambda: vllm_bridge.wake_up(self, level),
         )
 
     def _server_arguments(self) -> dict[str, Any]:

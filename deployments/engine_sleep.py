@@ -45,6 +45,11 @@ class EngineSleep:
         self._following = asyncio.get_running_loop().create_task(self._follow())
 
     @property
+    def is_asleep(self) -> bool:
+        """It sleeps, or has not woken yet."""
+        return self._sleeper.is_asleep
+
+    @property
     def is_withdrawn(self) -> bool:
         """It takes no new requests."""
         return self._sleeper.is_withdrawn

@@ -149,10 +149,22 @@ async def build_asgi_app(server: Any) -> ASGIApp:
     return app
 
 
-async def fall_asleep(server: Any) -> None:
+async def fall_asleep(server: Any, level: int) -> None:
     """What runs is ended first (``LLMServer.sleep``, which is public, aborts it); then weights go to the
-    host's memory, and the KV cache is dropped. What comes meanwhile waits in the engine."""
-    await server.engine._engine_client.sleep(level=1, mode="wait")
+    host's memory (level 1) or are dropped (2), and the KV cache is dropped. What comes meanwhile waits in the
+    engine."""
+    await server.engine._engine_client.sleep(level=level, mode="wait")
+
+
+async def wake_up(server: Any, level: int) -> None:
+    """From the sleep of that level. Weights that were dropped are read from their files again, before the
+    engine goes on: it does when all of its memory is back."""
+    if level == 1:
+        await server.wakeup()
+        return
+    await server.wakeup(tags=["weights"])
+    await server.collective_rpc("reload_weights")
+    await server.wakeup(tags=["kv_cache"])
 
 
 def shut_down(server: Any) -> None:

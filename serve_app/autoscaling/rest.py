@@ -28,6 +28,11 @@ class Sleeper:
         self._is_told = False
 
     @property
+    def is_asleep(self) -> bool:
+        """It sleeps, or has not woken yet."""
+        return self._is_asleep
+
+    @property
     def is_withdrawn(self) -> bool:
         """It takes no new requests: it sleeps, or is about to, or has not woken yet."""
         return self._is_told or self._is_asleep

@@ -16,6 +16,8 @@ UNKNOWN_LIMITS = TokenLimits()
 class EngineState(Enum):
     WARMING = "warming"
     READY = "ready"
+    WITHDRAWN = "withdrawn"
+    """It takes no new requests: it is about to sleep."""
     ASLEEP = "asleep"
     DRAINING = "draining"
     FAILED = "failed"

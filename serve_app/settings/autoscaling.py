@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -58,6 +58,11 @@ class AutoscalingSettings(Frozen):
         description="So many replicas are put to sleep in place of being stopped: they give back their GPU's "
         "memory, and wake in seconds.",
     )
+    sleep_level: Literal[1, 2] = Field(
+        default=1,
+        description="Of vLLM's sleep mode. 1: a sleeper's weights wait in its host's memory; 2: they are "
+        "dropped, and read from its disk again.",
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -67,6 +72,8 @@ class AutoscalingSettings(Frozen):
             raise ValueError(
                 f"`sleeping` ({self.sleeping}) is greater than `max` ({self.max}); expected at most `max`"
             )
+        if "sleep_level" in self.model_fields_set and not self.sleeping:
+            raise ValueError("`sleep_level` is for `sleeping` replicas, and `sleeping` is 0: leave it out")
         unused = sorted(self.model_fields_set & FOR_ZERO_ONLY) if self.min else []
         if unused:
             raise ValueError(f"`{unused[0]}` is for `min: 0`, and `min` is {self.min}: leave it out")

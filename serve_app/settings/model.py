@@ -9,12 +9,18 @@ from pydantic import Field, field_validator, model_validator
 
 from serve_app.settings.autoscaling import AutoscalingSettings
 from serve_app.settings.base import Frozen
-from serve_app.settings.engine import EngineSettings
+from serve_app.settings.engine import READS_THE_TEXT, EngineSettings
 from serve_app.settings.policies import known_policy
 from serve_app.settings.upstream import UpstreamSettings
 
 MANAGED_ONLY = frozenset({"replicas", "revision"})
 """Of no use to a model that only external upstreams serve."""
+
+DROPS_WEIGHTS = 2
+"""The level of vLLM's sleep mode at which nothing of an engine stays in memory."""
+
+READ_AGAIN = ("auto", "hf", "safetensors", "fastsafetensors", "instanttensor", "mistral", "npcache", "pt")
+"""Load formats of vLLM's default loader, the only one of 0.29 that can read weights into a loaded model."""
 
 NEEDS_CACHE = ("cache_ttl_s", "cache_threshold")
 """Of no use to a model whose answers are not cached."""
@@ -112,6 +118,8 @@ class ModelSettings(Frozen):
             )
         if self.may_sleep and self.engine is not None and self.engine.disaggregation is not None:
             yield "`replicas.sleeping` cannot be had with `engine.disaggregation`: leave one of the two out"
+        if self.sleep_level == DROPS_WEIGHTS and self.engine is not None:
+            yield from _not_read_again(self.engine)
         for name in NEEDS_CACHE:
             if not self.cache and getattr(self, name) is not None:
                 yield f"`{name}` is of no use with `cache: false`: leave one of the two out"
@@ -119,7 +127,14 @@ class ModelSettings(Frozen):
     @property
     def may_sleep(self) -> bool:
         """Replicas that are not needed are put to sleep."""
-        return isinstance(self.replicas, AutoscalingSettings) and self.replicas.sleeping > 0
+        return self.sleep_level > 0
+
+    @property
+    def sleep_level(self) -> int:
+        """Of vLLM's sleep mode; 0 if no replica is put to sleep."""
+        if not isinstance(self.replicas, AutoscalingSettings) or not self.replicas.sleeping:
+            return 0
+        return self.replicas.sleep_level
 
     @property
     def adapters(self) -> dict[str, str]:
@@ -139,3 +154,16 @@ class ModelSettings(Frozen):
         """The weights of the managed replicas; only asked where there are some."""
         assert self.source is not None, f"model {self.id!r} has no managed replicas"
         return self.source
+
+
+def _not_read_again(engine: EngineSettings) -> Iterator[str]:
+    """What vLLM drops with the weights, and does not read when it reads those again."""
+    level = "`replicas.sleep_level: 2` drops all weights, and vLLM reads only the model's own again"
+    if engine.lora is not None:
+        yield f"{level}: use 1, or leave out `engine.lora`"
+    if engine.speculation is not None and engine.speculation.method not in READS_THE_TEXT:
+        without = " or ".join(sorted(READS_THE_TEXT))
+        yield f"{level}: use 1, or an `engine.speculation` without weights ({without})"
+    load_format = (engine.options or {}).get("load_format", "auto")
+    if load_format not in READ_AGAIN:
+        yield f"{level}, from the load formats {', '.join(READ_AGAIN)}: use 1, or leave out {load_format!r}"

@@ -21,8 +21,9 @@ from serve_app.speculation.cost import StepCost
 from serve_app.speculation.drafting import Depths, Drafting, nothing
 
 TRY_DEPTH = 1
-SURPRISE = 1.5
-"""Three standard errors of a share of n steps, times the root of n; a share of one half has the widest."""
+SURPRISE = 3.0
+"""Six standard errors of a share of n steps, times the root of n; a share of one half has the widest. Three
+would be passed by chance: steps that follow each other are alike."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A server with one small model, and a client to it."""
+"""A server with small models, and a client to it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from support.server import Server, ServerSlot, launched
 from support.tiny_llama import write_tiny_llama
 
 TOKENIZER = "HuggingFaceTB/SmolLM2-135M-Instruct"
+WEIGHTS = "llama"
 CLIENT_TIMEOUT_S = 120.0
 
 
 @contextmanager
 def tiny_server(
-    slot: ServerSlot, prepared_models: ModelStore, folder: Path, model: dict[str, Any]
+    slot: ServerSlot, prepared_models: ModelStore, folder: Path, *models: dict[str, Any]
 ) -> Iterator[tuple[Server, openai.OpenAI]]:
-    """``model``: its settings without a source; it has neither cache nor embedder beside it."""
-    source = str(write_tiny_llama(folder / "llama", prepared_models.folder(TOKENIZER)))
-    models = [{"source": source, "drain_timeout_s": 1} | model]
-    server = slot.start(launched(folder, folder / "store", models=models, cache=None, embedder=None))
+    """``models``: their settings without a source, which is the folder ``llama`` for all of them; there is
+    neither cache nor embedder beside them."""
+    source = str(write_tiny_llama(folder / WEIGHTS, prepared_models.folder(TOKENIZER)))
+    whole = [{"source": source, "drain_timeout_s": 1} | model for model in models]
+    server = slot.start(launched(folder, folder / "store", models=whole, cache=None, embedder=None))
     with openai.OpenAI(
         base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=CLIENT_TIMEOUT_S
     ) as client:

@@ -25,6 +25,7 @@ def test_one_that_is_told_takes_no_requests_at_once_and_sleeps_when_all_have_hea
     sleeper = Sleeper(QUIET_S)
     assert sleeper.next(True, False, 0.0) is Rest.NOTHING
     assert sleeper.is_withdrawn
+    assert not sleeper.is_asleep
     assert sleeper.next(True, False, QUIET_S - 0.1) is Rest.NOTHING
     assert sleeper.next(True, False, QUIET_S) is Rest.SLEEP
 
@@ -50,8 +51,10 @@ def test_a_sleeper_wakes_when_it_is_told_and_takes_requests_once_it_is_awake() -
     assert sleeper.next(True, False, 100.0) is Rest.NOTHING
     assert sleeper.next(False, False, 101.0) is Rest.WAKE
     assert sleeper.is_withdrawn
+    assert sleeper.is_asleep
     sleeper.woke()
     assert not sleeper.is_withdrawn
+    assert not sleeper.is_asleep
 
 
 def test_a_request_that_comes_all_the_same_wakes_it_for_as_long_as_it_takes() -> None:

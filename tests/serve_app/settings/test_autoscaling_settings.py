@@ -27,6 +27,8 @@ def replicas(**fields: Any) -> Any:
         ({"max": 2, "late_share": 1.5}, "late_share"),
         ({"max": 2, "zero_after_s": 60.0}, "`zero_after_s` is for `min: 0`, and `min` is 1: leave it out"),
         ({"max": 2, "sleeping": 3}, "`sleeping` (3) is greater than `max` (2)"),
+        ({"max": 2, "sleep_level": 2}, "`sleep_level` is for `sleeping` replicas, and `sleeping` is 0"),
+        ({"max": 2, "sleeping": 1, "sleep_level": 3}, "sleep_level"),
         ({"max": 2, "target_ongoing_requests": 8}, "target_ongoing_requests"),
     ],
 )
@@ -50,8 +52,36 @@ def test_replicas_whose_prompts_others_prefill_cannot_sleep() -> None:
         parse_args({"models": [model]}, source="file.yaml")
 
 
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        ({"lora": {"adapters": {"a": "/a"}}}, "use 1, or leave out `engine.lora`"),
+        (
+            {"speculation": {"method": "eagle3", "num_speculative_tokens": 2, "model": "owner/head"}},
+            "use 1, or an `engine.speculation` without weights (ngram or suffix)",
+        ),
+        ({"options": {"load_format": "dummy"}}, "use 1, or leave out 'dummy'"),
+    ],
+)
+def test_what_is_not_read_again_after_a_deep_sleep_is_refused(engine: dict[str, Any], said: str) -> None:
+    deep = {"max": 2, "sleeping": 1, "sleep_level": 2}
+    model = {"id": "m", "source": "owner/m", "engine": {"accelerator": "cpu"} | engine, "replicas": deep}
+    with pytest.raises(SettingsError) as caught:
+        parse_args({"models": [model]}, source="file.yaml")
+    assert said in str(caught.value)
+    assert "`replicas.sleep_level: 2`" in str(caught.value)
+
+
+def test_a_deep_sleep_is_for_a_model_whose_weights_are_all_its_own() -> None:
+    ngram = {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 2}
+    engine = {"accelerator": "cpu", "speculation": ngram, "options": {"load_format": "safetensors"}}
+    deep = {"max": 2, "sleeping": 1, "sleep_level": 2}
+    model = {"id": "m", "source": "owner/m", "engine": engine, "replicas": deep}
+    assert parse_args({"models": [model]}, source="file.yaml").models[0].sleep_level == 2
+
+
 def test_defaults_are_those_of_the_policy() -> None:
     rules, settings = ScalingRules(max_replicas=1), AutoscalingSettings(max=1)
     assert settings.sleeping == rules.max_sleeping
-    for name in type(settings).model_fields.keys() - {"min", "max", "sleeping"}:
+    for name in type(settings).model_fields.keys() - {"min", "max", "sleeping", "sleep_level"}:
         assert getattr(settings, name) == getattr(rules, name), name
