@@ -4,14 +4,22 @@ vLLM leaves one CPU to its scheduler's process, which waits by polling (``VLLM_C
 ``vllm.utils.ompmultiprocessing``). An engine of one rank has no such process here (see
 ``one_process_engine.py``), and on a machine with few CPUs the one that would be kept is a large part of all.
 On two, SmolLM2-135M's TTFT is 0.6 × and its TPOT 0.8 × with both (docs/performance.md).
+
+vLLM also takes the machine for its own: replicas that share one would all bind their threads to the same
+CPUs, and wait for each other. So replicas of one model take CPUs that no other has taken.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection
+from pathlib import Path
 
-from serve_app.settings import ModelSettings
+from deployments.cpu_lease import CpuLease, cores_first, lease_cpus
+from serve_app.settings import AutoscalingSettings, ModelSettings
+
+logger = logging.getLogger("ray.serve")
 
 BIND = "VLLM_CPU_OMP_THREADS_BIND"
 FEW_CPUS = 4
@@ -24,20 +32,65 @@ def runs_in_one_process(model: ModelSettings) -> bool:
     return engine.accelerator == "cpu" and engine.num_devices * engine.data_parallel_size == 1
 
 
-def bound_cpus(model: ModelSettings, allowed: Collection[int]) -> str | None:
-    """vLLM's list of CPUs for an engine's threads, or ``None`` where vLLM shall choose: several ranks (each
-    has CPUs of its own) or replicas (their threads would wait for each other), many CPUs, or a choice of the
-    operator's (``engine.env``)."""
+def bound_cpus(model: ModelSettings, allowed: Collection[int]) -> tuple[int, ...]:
+    """The CPUs of an engine that is alone: all, if they are few. None: vLLM shall choose."""
+    if not _is_ours_to_bind(model) or _may_be_several(model) or not 1 < len(allowed) <= FEW_CPUS:
+        return ()
+    return tuple(sorted(allowed))
+
+
+def leased_cpus(model: ModelSettings, machine: int) -> int:
+    """How many of a machine's CPUs a replica that is not alone takes for itself: those that Ray counts for
+    it, or its part if all replicas were here, whichever is more. 0: vLLM shall choose."""
+    if not _is_ours_to_bind(model) or not _may_be_several(model):
+        return 0
     engine = model.managed_engine
-    if model.replicas != 1 or engine.disaggregation is not None or not runs_in_one_process(model):
-        return None
-    if BIND in engine.env or not 1 < len(allowed) <= FEW_CPUS:
-        return None
-    return ",".join(str(cpu) for cpu in sorted(allowed))
+    return max(1, int(engine.num_cpus + engine.num_devices), machine // _most_replicas(model))
 
 
-def bind_threads(model: ModelSettings) -> None:
-    """In the engine's replica, before vLLM starts its processes: they inherit the environment."""
-    cpus = bound_cpus(model, os.sched_getaffinity(0))
-    if cpus is not None:
-        os.environ[BIND] = cpus
+def bind_threads(model: ModelSettings, folder: Path | None = None) -> CpuLease | None:
+    """In the engine's replica, before vLLM starts its processes: they inherit the environment. What is
+    returned must live as long as the engine. ``folder``: where leases are kept."""
+    allowed = os.sched_getaffinity(0)
+    lease = _lease(model, allowed, folder)
+    cpus = bound_cpus(model, allowed) if lease is None else lease.cpus
+    if cpus:
+        os.environ[BIND] = ",".join(map(str, cpus))
+    return lease
+
+
+def _lease(model: ModelSettings, allowed: Collection[int], folder: Path | None) -> CpuLease | None:
+    wanted = leased_cpus(model, len(allowed))
+    if not wanted:
+        return None
+    try:
+        lease = lease_cpus(cores_first(allowed), wanted, folder)
+    except OSError as error:
+        logger.warning("engine of %r: no CPUs of its own: %s", model.id, error)
+        return None
+    if len(lease.cpus) < wanted:
+        logger.warning(
+            "engine of %r: %d CPUs wanted, %d of %d were free: others slow it down. Fewer replicas or a "
+            "smaller `engine.num_cpus` would fit",
+            model.id,
+            wanted,
+            len(lease.cpus),
+            len(allowed),
+        )
+    return lease
+
+
+def _is_ours_to_bind(model: ModelSettings) -> bool:
+    """Not several ranks (each has CPUs of its own), and not a choice of the operator's (``engine.env``)."""
+    engine = model.managed_engine
+    return runs_in_one_process(model) and engine.disaggregation is None and BIND not in engine.env
+
+
+def _may_be_several(model: ModelSettings) -> bool:
+    """Replicas that may share a machine."""
+    return _most_replicas(model) > 1
+
+
+def _most_replicas(model: ModelSettings) -> int:
+    replicas = model.replicas
+    return replicas.max if isinstance(replicas, AutoscalingSettings) else replicas

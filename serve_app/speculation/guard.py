@@ -28,10 +28,10 @@ would be passed by chance: steps that follow each other are alike."""
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Some decode steps of the engine. Floats, because requests may be averages."""
+    """Some decode steps of the engine."""
 
-    steps: float
-    request_steps: float
+    steps: int
+    request_steps: int
     """Requests that decoded, summed over the steps."""
     depths: Depths
     """What drafting gave; without steps where it was not seen."""
@@ -39,7 +39,7 @@ class Window:
     @property
     def batch(self) -> float:
         """Requests a step, on average."""
-        return self.request_steps / self.steps if self.steps else 0.0
+        return self.request_steps / self.steps
 
 
 @dataclass(frozen=True, slots=True)
