@@ -1,13 +1,15 @@
 """What the engine's own settings give: prefix cache, chunked prefill, INT8 weights; and whether
 ``promptly plan`` knows what a started engine holds.
 
-SmolLM2 135M on this machine's CPUs, vLLM's server with the arguments that Promptly passes it, one server at a
-time. Every repeat starts three, the next repeat in the opposite order:
+SmolLM2 135M on this machine's CPUs, vLLM's server with the arguments that Promptly passes it. Every repeat
+starts three kinds, the next repeat in the opposite order:
 
-- *chunked*: prompts go in ``CHUNK_TOKENS`` at a time. Here the prefix cache and bf16's time per token are
-  measured, and four streams meet a long prompt;
+- *chunked*: prompts go in ``CHUNK_TOKENS`` at a time. Here the prefix cache is measured, and four streams
+  meet a long prompt;
 - *whole*: without chunked prefill, the same streams and the same prompt;
-- *INT8*: the folder that ``scripts/quantize.py`` makes. Where there is none, it is left out, and said.
+- *INT8*: the folder that ``scripts/quantize.py`` makes, and beside it the same model in bf16: both run, and
+  are asked in turns, so that a machine that changes its pace changes it for both. Where there is no such
+  folder, it is left out, and said.
 
 The time between tokens is taken over the gaps that the long prompt's prefill touches: a whole prefill is one
 gap of each stream, which no percentile of a long stream would show.
@@ -16,6 +18,7 @@ gap of each stream, which no percentile of a long stream would show.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -65,6 +68,12 @@ STREAM_TOKENS = 128
 
 QUICK_LONG_TOKENS = 1000
 LONG_AFTER_S = 2.0
+ROUNDS, QUICK_ROUNDS = 4, 1
+"""In which both models of a pair answer all prompts."""
+
+REST_S = 0.2
+"""Before the other one is asked: the last one's threads wait for their next step a while."""
+
 LONG_ANSWER_TOKENS = 4
 
 
@@ -107,10 +116,8 @@ class Measured:
     """TTFT of a second request with the prefix of a first one, over the first one's."""
     meeting: Meeting | None = None
     answers: tuple[Answer, ...] = ()
-
-    @property
-    def tpot_s(self) -> float:
-        return median(answer.tpot_s for answer in self.answers)
+    bf16_answers: tuple[Answer, ...] = ()
+    """To the same prompts, from the model that was quantised."""
 
 
 Repeat = Mapping[str, Measured]
@@ -141,7 +148,7 @@ def _repeat(options: Options, number: int, quantised: Path | None) -> Repeat:
         WHOLE: lambda: _whole(folder, seed, quick=options.quick),
     }
     if quantised is not None:
-        servers[QUANTISED] = lambda: _quantised(quantised)
+        servers[QUANTISED] = lambda: _quantised(folder, quantised, QUICK_ROUNDS if options.quick else ROUNDS)
     return {name: servers[name]() for name in list(servers)[:: options.order(number)]}
 
 
@@ -150,7 +157,6 @@ def _chunked(folder: Path, seed: int, *, quick: bool) -> Measured:
         return Measured(
             memory=engine_memory(endpoint),
             planned=planned_memory(folder, CHUNKED_ARGUMENTS),
-            answers=answers(endpoint),
             prefix_shares=prefix_shares(endpoint, seed, 1 if quick else PREFIX_PAIRS),
             meeting=meeting(endpoint, seed, quick=quick),
         )
@@ -165,19 +171,34 @@ def _whole(folder: Path, seed: int, *, quick: bool) -> Measured:
         )
 
 
-def _quantised(folder: Path) -> Measured:
-    with engine_server(folder, CHUNKED_ARGUMENTS) as endpoint:
-        memory = engine_memory(endpoint)
-        return Measured(memory, planned_memory(folder, CHUNKED_ARGUMENTS), answers=answers(endpoint))
+def _quantised(folder: Path, quantised: Path, rounds: int) -> Measured:
+    with (
+        engine_server(folder, CHUNKED_ARGUMENTS, name="bf16") as bf16,
+        engine_server(quantised, CHUNKED_ARGUMENTS, name=QUANTISED) as int8,
+    ):
+        memory = engine_memory(int8)
+        answers, bf16_answers = in_turns(int8, bf16, rounds)
+        planned = planned_memory(quantised, CHUNKED_ARGUMENTS)
+        return Measured(memory, planned, answers=answers, bf16_answers=bf16_answers)
 
 
 # ---- what is measured ------------------------------------------------------------------------------------
 
 
-def answers(endpoint: Endpoint) -> tuple[Answer, ...]:
-    """One stream's, after a warm-up."""
-    ask(endpoint, PROMPTS[:1], WARM_TOKENS)
-    return tuple(ask(endpoint, PROMPTS, TOKENS))
+def in_turns(one: Endpoint, other: Endpoint, rounds: int) -> tuple[tuple[Answer, ...], tuple[Answer, ...]]:
+    """What each answered to the same prompts, one stream at a time, after a warm-up; who begins changes."""
+    found: dict[str, list[Answer]] = {one.url: [], other.url: []}
+    for endpoint in (one, other):
+        ask(endpoint, PROMPTS[:1], WARM_TOKENS)
+    for number in range(rounds):
+        for endpoint in (one, other)[:: -1 if number % 2 else 1]:
+            time.sleep(REST_S)
+            found[endpoint.url] += ask(endpoint, PROMPTS, TOKENS)
+    return tuple(found[one.url]), tuple(found[other.url])
+
+
+def tpot_s(answers: Sequence[Answer]) -> float:
+    return median(answer.tpot_s for answer in answers)
 
 
 def prefix_shares(endpoint: Endpoint, seed: int, pairs: int) -> tuple[float, ...]:
@@ -277,16 +298,16 @@ def quantised_figures(repeats: Sequence[Repeat]) -> list[Figure]:
     """Empty where nothing was quantised."""
     if not repeats:
         return []
-    pairs = [(repeat[CHUNKED], repeat[QUANTISED]) for repeat in repeats]
-    ratios = tuple(int8.tpot_s / bf16.tpot_s for bf16, int8 in pairs)
+    pairs = [(repeat[QUANTISED].bf16_answers, repeat[QUANTISED].answers) for repeat in repeats]
+    ratios = tuple(tpot_s(int8) / tpot_s(bf16) for bf16, int8 in pairs)
     equal = tuple(
-        agreement([each.token_ids for each in bf16.answers], [each.token_ids for each in int8.answers])
+        agreement([each.token_ids for each in bf16], [each.token_ids for each in int8])
         for bf16, int8 in pairs
     )
     return [
         Figure("TPOT, INT8 over bf16", "×", ratios, at_most(0.999)),
-        Figure("TPOT", "ms", tuple(bf16.tpot_s * 1000 for bf16, _ in pairs), series="bf16"),
-        Figure("TPOT", "ms", tuple(int8.tpot_s * 1000 for _, int8 in pairs), series=QUANTISED),
+        Figure("TPOT", "ms", tuple(tpot_s(bf16) * 1000 for bf16, _ in pairs), series="bf16"),
+        Figure("TPOT", "ms", tuple(tpot_s(int8) * 1000 for _, int8 in pairs), series=QUANTISED),
         Figure("greedy tokens before INT8 first differs from bf16", "share", equal),
     ]
 

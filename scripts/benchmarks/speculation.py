@@ -3,8 +3,9 @@
 SmolLM2 135M on this machine's CPUs, vLLM's server with the arguments that Promptly passes it: without
 speculation, with n-grams, with n-grams and with suffixes under the guard. All run at once and are asked one
 at a time, task by task, in turns of opposite order, so that a machine that changes its pace changes it for
-all. An answer is a greedy chat of at most ``TOKENS`` tokens. The longer an answer of so small a model, the
-more it repeats itself, which flatters such drafts: the tasks that are to gain are asked for at most
+all. In float32: in 16 bits a step of several tokens rounds otherwise than one of a single token, and answers
+soon differ. An answer is a greedy chat of at most ``TOKENS`` tokens. The longer an answer of so small a model,
+the more it repeats itself, which flatters such drafts: the tasks that are to gain are asked for at most
 ``SHORT_TOKENS`` as well. Each prompt is asked for a few tokens before it counts, which leaves its prefix in
 the cache. Suffixes are looked up in the request's own text alone; in service they would also be in former
 answers.
@@ -35,7 +36,6 @@ from benchmarks.peers import Endpoint, PeerError
 from benchmarks.peers.vllm_server import ENGINE_ARGUMENTS
 from benchmarks.table import Figure, at_most, plot_bars, write_report
 from benchmarks.vllm_load import SOURCE, model_folder
-from deployments.machine import this_machine
 from deployments.vllm_arguments import GUARDED_SCHEDULER, SUFFIX_PACKAGE
 
 PROMPTS = Path(__file__).parents[3] / "shared" / "data" / "traces" / "prompts_specbench.jsonl"
@@ -45,6 +45,7 @@ PAYS = ("summarization", "rag")
 
 NO_SUFFIX: Mapping[str, Any] = {"not measured": "arctic-inference is not installed"}
 
+BASE: dict[str, Any] = {**ENGINE_ARGUMENTS, "dtype": "float32"}
 NONE, PLAIN, GUARDED, SUFFIX = "none", "n-gram", "n-gram, guarded", "suffix, guarded"
 NGRAM_SPECULATION: Mapping[str, Any] = {
     "method": "ngram",
@@ -117,7 +118,7 @@ def run(options: Options, prompts: Path = PROMPTS) -> list[Figure]:
     figures = all_figures(repeats, steps)
     drafts = {"n-gram": NGRAM_SPECULATION, "suffix": SUFFIX_SPECULATION if has_suffix() else NO_SUFFIX}
     about = {
-        "engine": f"{SOURCE}, CPU, " + ", ".join(f"{name} {value}" for name, value in base().items()),
+        "engine": f"{SOURCE}, CPU, " + ", ".join(f"{name} {value}" for name, value in BASE.items()),
         **{name: ", ".join(f"{key} {value}" for key, value in each.items()) for name, each in drafts.items()},
         "load": f"{len(texts[TASKS[0]])} prompts of each task, one at a time, at most {TOKENS} tokens",
     }
@@ -138,19 +139,12 @@ def read_prompts(path: Path, count: int) -> dict[str, list[str]]:
     return found
 
 
-def base() -> dict[str, Any]:
-    """In float32 where the CPU has no instructions for bfloat16 and would convert every number of a step."""
-    machine = this_machine()
-    is_fast = machine is not None and machine.has_bf16_units
-    return {**ENGINE_ARGUMENTS, "dtype": "bfloat16" if is_fast else "float32"}
-
-
 def engines() -> dict[str, dict[str, Any]]:
     """Engine arguments by server."""
     guard = {"scheduler_cls": GUARDED_SCHEDULER}
-    ngram = base() | {"speculative_config": json.dumps(NGRAM_SPECULATION)}
-    suffix = base() | {"speculative_config": json.dumps(SUFFIX_SPECULATION)}
-    found = {NONE: base(), PLAIN: ngram, GUARDED: ngram | guard}
+    ngram = BASE | {"speculative_config": json.dumps(NGRAM_SPECULATION)}
+    suffix = BASE | {"speculative_config": json.dumps(SUFFIX_SPECULATION)}
+    found = {NONE: BASE, PLAIN: ngram, GUARDED: ngram | guard}
     return found | ({SUFFIX: suffix | guard} if has_suffix() else {})
 
 

@@ -111,11 +111,13 @@ def test_figures_are_ratios_within_a_repeat() -> None:
             MEMORY,
             (0.2, 0.3, 0.4),
             Meeting((0.1, 0.2), 9.0),
-            (answer(0.05, 1, 2), answer(0.05, 3, 4)),
         ),
         WHOLE: Measured(MEMORY, MEMORY, meeting=Meeting((1.0, 2.0), 8.0)),
         QUANTISED: Measured(
-            MEMORY, EngineMemory(46_592, 242_100_000, 0), answers=(answer(0.04, 1, 2), answer(0.04, 3, 9))
+            MEMORY,
+            EngineMemory(46_592, 242_100_000, 0),
+            answers=(answer(0.04, 1, 2), answer(0.04, 3, 9)),
+            bf16_answers=(answer(0.05, 1, 2), answer(0.05, 3, 4)),
         ),
     }
     medians = {f"{figure.series} {figure.name}".strip(): figure.median for figure in all_figures([repeat])}
@@ -129,7 +131,7 @@ def test_figures_are_ratios_within_a_repeat() -> None:
 
 def test_without_a_quantised_folder_its_figures_are_left_out() -> None:
     repeat = {
-        CHUNKED: Measured(MEMORY, MEMORY, (0.2,), Meeting((0.1,), 9.0), (answer(0.05, 1),)),
+        CHUNKED: Measured(MEMORY, MEMORY, (0.2,), Meeting((0.1,), 9.0)),
         WHOLE: Measured(MEMORY, MEMORY, meeting=Meeting((1.0,), 8.0)),
     }
     assert not [figure for figure in all_figures([repeat]) if "INT8" in figure.name]
