@@ -63,11 +63,11 @@ CHUNK_TOKENS = 256
 LONG_TOKENS = 8000
 """Of the long prompt; its answer must fit ``max_model_len`` as well."""
 
-STREAM_TOKENS = 128
+STREAM_TOKENS = 256
 """Of each stream's answer: it must outlive a prefill of ``LONG_TOKENS / CHUNK_TOKENS`` steps."""
 
 QUICK_LONG_TOKENS = 1000
-LONG_AFTER_S = 2.0
+LONG_AFTER_S = 1.0
 ROUNDS, QUICK_ROUNDS = 4, 1
 """In which both models of a pair answer all prompts."""
 

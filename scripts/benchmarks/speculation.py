@@ -4,11 +4,12 @@ SmolLM2 135M on this machine's CPUs, vLLM's server with the arguments that Promp
 speculation, with n-grams, with n-grams and with suffixes under the guard. All run at once and are asked one
 at a time, task by task, in turns of opposite order, so that a machine that changes its pace changes it for
 all. In float32: in 16 bits a step of several tokens rounds otherwise than one of a single token, and answers
-soon differ. An answer is a greedy chat of at most ``TOKENS`` tokens. The longer an answer of so small a model,
-the more it repeats itself, which flatters such drafts: the tasks that are to gain are asked for at most
-``SHORT_TOKENS`` as well. Each prompt is asked for a few tokens before it counts, which leaves its prefix in
-the cache. Suffixes are looked up in the request's own text alone; in service they would also be in former
-answers.
+soon differ.
+
+An answer is a greedy chat of at most ``TOKENS`` tokens. The longer an answer of so small a model, the more it
+repeats itself, which flatters such drafts: the tasks that are to gain are asked for at most ``SHORT_TOKENS``
+as well. Each prompt is asked for a few tokens before it counts, which leaves its prefix in the cache.
+Suffixes are looked up in the request's own text alone; in service they would also be in former answers.
 
 A step that checks k drafted tokens computes 1 + k. What that costs here is measured too: the time between
 tokens of as many streams that decode together.
