@@ -32,6 +32,16 @@ class CpuLease:
     def cpus(self) -> tuple[int, ...]:
         return tuple(sorted(self._held))
 
+    def take(self, cpu: int, folder: Path) -> None:
+        """If nobody has it."""
+        descriptor = os.open(folder / str(cpu), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+        else:
+            self._held[cpu] = descriptor
+
     def give_back(self) -> None:
         for descriptor in self._held.values():
             os.close(descriptor)
@@ -49,31 +59,39 @@ def lease_cpus(allowed: Iterable[int], count: int, folder: Path | None = None) -
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.lstat().st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to another user")
-    held: dict[int, int] = {}
-    for cpu in allowed:
-        if len(held) == count:
-            break
-        descriptor = os.open(folder / str(cpu), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            continue
-        held[cpu] = descriptor
-    return CpuLease(held)
+    lease = CpuLease({})
+    try:
+        for cpu in allowed:
+            if len(lease.cpus) == count:
+                break
+            lease.take(cpu, folder)
+    except OSError:
+        lease.give_back()
+        raise
+    return lease
 
 
-def cores_first(allowed: Collection[int], topology: Path = TOPOLOGY) -> list[int]:
-    """In the order in which to take them: one hardware thread of each core, by number, before any second one.
-    By number alone where the kernel does not say."""
-    return sorted(allowed, key=lambda cpu: (_rank_in_core(cpu, topology), cpu))
+def by_core(allowed: Collection[int], topology: Path = TOPOLOGY) -> list[int]:
+    """In the order in which to take them: all hardware threads of a core before the next core's, so that
+    nobody shares one if he takes several."""
+    return sorted(allowed, key=lambda cpu: (_siblings(cpu, topology)[0], cpu))
 
 
-def _rank_in_core(cpu: int, topology: Path) -> int:
-    with contextlib.suppress(OSError, ValueError):
+def one_of_each_core(cpus: Collection[int], topology: Path = TOPOLOGY) -> tuple[int, ...]:
+    """The first of each core's. A second thread in the same core's units only waits for the first, as
+    vLLM has it too."""
+    first: dict[int, int] = {}
+    for cpu in sorted(cpus):
+        first.setdefault(_siblings(cpu, topology)[0], cpu)
+    return tuple(first.values())
+
+
+def _siblings(cpu: int, topology: Path) -> list[int]:
+    """The hardware threads of its core; itself alone where the kernel does not say."""
+    with contextlib.suppress(OSError):
         text = (topology / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text(encoding="ascii")
-        return sorted(_listed(text)).index(cpu)
-    return 0
+        return sorted(_listed(text)) or [cpu]
+    return [cpu]
 
 
 def _listed(text: str) -> Iterator[int]:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from deployments.cpu_lease import CpuLease, cores_first, lease_cpus
+from deployments.cpu_lease import CpuLease, by_core, lease_cpus, one_of_each_core
 from serve_app.settings import AutoscalingSettings, ModelSettings
 
 logger = logging.getLogger("ray.serve")
@@ -24,6 +25,9 @@ logger = logging.getLogger("ray.serve")
 BIND = "VLLM_CPU_OMP_THREADS_BIND"
 FEW_CPUS = 4
 """Up to so many all are bound: beyond, one of them is less than a fifth."""
+
+WAIT_S, LOOK_S = 15.0, 0.25
+"""Serve starts a replica in the place of one that still ends: a moment later its CPUs are free."""
 
 
 def runs_in_one_process(model: ModelSettings) -> bool:
@@ -48,36 +52,48 @@ def leased_cpus(model: ModelSettings, machine: int) -> int:
     return max(1, int(engine.num_cpus + engine.num_devices), machine // _most_replicas(model))
 
 
-def bind_threads(model: ModelSettings, folder: Path | None = None) -> CpuLease | None:
-    """In the engine's replica, before vLLM starts its processes: they inherit the environment. What is
-    returned must live as long as the engine. ``folder``: where leases are kept."""
+def bind_threads(model: ModelSettings, folder: Path | None = None, wait_s: float = WAIT_S) -> CpuLease | None:
+    """In the engine's replica, before vLLM starts its processes: they inherit the environment. May wait, for
+    CPUs of a replica that ends. What is returned must live as long as the engine. ``folder``: where leases
+    are kept."""
     allowed = os.sched_getaffinity(0)
-    lease = _lease(model, allowed, folder)
-    cpus = bound_cpus(model, allowed) if lease is None else lease.cpus
+    lease = _lease(model, allowed, folder, wait_s)
+    cpus = bound_cpus(model, allowed) if lease is None else one_of_each_core(lease.cpus)
     if cpus:
         os.environ[BIND] = ",".join(map(str, cpus))
     return lease
 
 
-def _lease(model: ModelSettings, allowed: Collection[int], folder: Path | None) -> CpuLease | None:
+def _lease(
+    model: ModelSettings, allowed: Collection[int], folder: Path | None, wait_s: float
+) -> CpuLease | None:
     wanted = leased_cpus(model, len(allowed))
     if not wanted:
         return None
     try:
-        lease = lease_cpus(cores_first(allowed), wanted, folder)
+        lease = _as_many_as_wanted(by_core(allowed), wanted, folder, wait_s)
     except OSError as error:
         logger.warning("engine of %r: no CPUs of its own: %s", model.id, error)
         return None
     if len(lease.cpus) < wanted:
         logger.warning(
-            "engine of %r: %d CPUs wanted, %d of %d were free: others slow it down. Fewer replicas or a "
-            "smaller `engine.num_cpus` would fit",
+            "engine of %r: %d CPUs wanted, %d of %d were free: others of this machine slow it down",
             model.id,
             wanted,
             len(lease.cpus),
             len(allowed),
         )
     return lease
+
+
+def _as_many_as_wanted(allowed: Sequence[int], wanted: int, folder: Path | None, wait_s: float) -> CpuLease:
+    deadline = time.monotonic() + wait_s
+    while True:
+        lease = lease_cpus(allowed, wanted, folder)
+        if len(lease.cpus) == min(wanted, len(allowed)) or time.monotonic() >= deadline:
+            return lease
+        lease.give_back()
+        time.sleep(LOOK_S)  # a lock of another process sends no event
 
 
 def _is_ours_to_bind(model: ModelSettings) -> bool:

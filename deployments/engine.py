@@ -48,7 +48,7 @@ class Engine(LLMServer):
         self._gateways = GatewayReports()
         with self._start_up.loading():
             check_on_node(model, ModelStore(default_cache_dir()))
-            self._cpus = bind_threads(model)
+            self._cpus = await asyncio.to_thread(bind_threads, model)
             await super().__init__(llm_config, **self._server_arguments())
         self._probe = vllm_bridge.load_probe(self)
         self._capacity = vllm_bridge.max_num_seqs(self)

@@ -47,8 +47,11 @@ class GuardedScheduler(Scheduler):
         self._asks_depth = speculation.method in DEPTH_CAN_CHANGE
         # A model that drafts must be asked for the depth in use: more would cost its time.
         is_seen = speculation.method == "ngram" or not self._asks_depth
-        self._sees_drafts = is_seen and not isinstance(self, AsyncScheduler)
-        policy = GuardPolicy.with_hindsight if self._sees_drafts else GuardPolicy
+        self._cuts_drafts = is_seen and not isinstance(self, AsyncScheduler)
+        # With stages, drafts come before the token that they follow.
+        self._looks_back = self._cuts_drafts and not self.use_pp
+        self._drafted = 0
+        policy = GuardPolicy.with_hindsight if self._looks_back else GuardPolicy
         self.guard = Guard(policy(self.num_spec_tokens))
         self._started: dict[int, float] = {}  # by the id of a step's SchedulerOutput
         self._ended = 0.0
@@ -63,8 +66,8 @@ class GuardedScheduler(Scheduler):
         return output
 
     def update_draft_token_ids(self, draft_token_ids: Any) -> None:
-        if self._sees_drafts:
-            if self.guard.drafts:
+        if self._cuts_drafts:
+            if self._looks_back and self._drafted:
                 self._offer(draft_token_ids)
             depth = self.guard.depth
             draft_token_ids.draft_token_ids = [draft[:depth] for draft in draft_token_ids.draft_token_ids]
@@ -93,6 +96,7 @@ class GuardedScheduler(Scheduler):
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
         outputs = super().update_from_output(scheduler_output, model_runner_output)
+        self._drafted = scheduler_output.num_spec_tokens_to_schedule
         now = self.clock()
         # With asynchronous scheduling a step is scheduled while the one before it still runs.
         began = max(self._started.pop(id(scheduler_output), now), self._ended)

@@ -28,20 +28,17 @@ def notes(
     if not architecture.is_known:
         yield (
             f"{architecture.name}: the config does not tell heads, layers and sizes; KV cache, speed and "
-            f"division are "
-            "not known, and the weights are taken to divide evenly."
+            "division are not known, and the weights are taken to divide evenly."
         )
     if architecture.sliding_window and architecture.is_known:
         yield (
             f"Sliding windows of {architecture.sliding_window} tokens are not taken off: the KV cache may "
-            f"hold more "
-            "than this plan says."
+            "hold more than this plan says."
         )
     if architecture.cached_layers < architecture.layers:
         yield (
             f"{architecture.layers - architecture.cached_layers} of {architecture.layers} layers keep a "
-            f"state of "
-            "fixed size, which is not counted."
+            "state of fixed size, which is not counted."
         )
     if architecture.has_vision:
         yield "The vision encoder's activations and cache are not counted."

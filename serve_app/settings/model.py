@@ -164,6 +164,9 @@ def _not_read_again(engine: EngineSettings) -> Iterator[str]:
     if engine.speculation is not None and engine.speculation.method not in READS_THE_TEXT:
         without = " or ".join(sorted(READS_THE_TEXT))
         yield f"{level}: use 1, or an `engine.speculation` without weights ({without})"
-    load_format = (engine.options or {}).get("load_format", "auto")
+    options = engine.options or {}
+    if options.get("cpu_offload_gb"):
+        yield f"{level}, and none that are offloaded: use 1, or leave out `options.cpu_offload_gb`"
+    load_format = options.get("load_format", "auto")
     if load_format not in READ_AGAIN:
         yield f"{level}, from the load formats {', '.join(READ_AGAIN)}: use 1, or leave out {load_format!r}"

@@ -42,6 +42,11 @@ def nothing(deepest: int) -> Depths:
     return (Drafting(),) * deepest
 
 
+def added(some: Depths, others: Depths) -> Depths:
+    """Of the same depths."""
+    return tuple(one + other for one, other in zip(some, others, strict=True))
+
+
 def at_depth(depth: int, drafts: Mapping[tuple[int, int], int], without: float = 0.0) -> Drafting:
     """What drafts give when they are cut to ``depth``. ``drafts`` are counted by their tokens and those of
     them that hold; ``without``: steps that had none."""

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from serve_app.speculation.cost import StepCost
-from serve_app.speculation.drafting import Depths, Drafting, nothing
+from serve_app.speculation.drafting import Depths, Drafting, added, nothing
 
 TRY_DEPTH = 1
 SURPRISE = 3.0
@@ -125,12 +125,14 @@ def _is_worth_moving(policy: GuardPolicy, state: GuardState, gains: Mapping[int,
 
 
 def _evidence(policy: GuardPolicy, state: GuardState, window: Depths) -> Depths:
-    """What is known of the text: older windows fade, and are forgotten where the newest does not fit them, or
-    says nothing of their depth. A try asks anew."""
+    """What is known of the text: older windows fade once there are enough, and are forgotten where the newest
+    does not fit them, or says nothing of their depth."""
     before = state.evidence
     if not window[0].steps:
         return before
-    if state.tries or _surprises(policy, before, window):
+    if before[0].steps < policy.enough_steps:
+        return added(before, window)
+    if _surprises(policy, before, window):
         return window
     return tuple(
         old.faded(policy.memory) + new if new.steps else Drafting()
@@ -158,8 +160,14 @@ def _paused(policy: GuardPolicy, state: GuardState, window: Window, cost: StepCo
             return replace(state, depth=best, pause=0, speed_up=gains[best], reason=reason)
     if state.pause > 1:
         return replace(state, pause=state.pause - 1)
-    depth = 0 if policy.hindsight else TRY_DEPTH
-    return replace(state, depth=depth, tries=True, pause=0, reason="tries whether the text has changed")
+    return replace(
+        state,
+        depth=0 if policy.hindsight else TRY_DEPTH,
+        evidence=nothing(policy.most),
+        tries=True,
+        pause=0,
+        reason="tries whether the text has changed",
+    )
 
 
 def _turned_off(policy: GuardPolicy, state: GuardState, batch: float, best: int, gain: float) -> GuardState:

@@ -41,9 +41,13 @@ class Hindsight:
         walk.is_new = True
         end = len(tokens)
         walk.offers.append((end, draft[: self._deepest]))
-        while walk.offers[0][0] + self._deepest <= end:
-            start, known = walk.offers.popleft()
-            self._walk_on(walk, start, len(known), _held(known, tokens, start))
+        while len(walk.offers) > 1:
+            start, first = walk.offers[0]
+            held = _held(first, tokens, start)
+            if held == end - start < len(first):
+                return  # right so far, and what follows is not known yet
+            walk.offers.popleft()
+            self._walk_on(walk, start, len(first), held)
 
     def take(self) -> Depths:
         """What was found since the last call. Requests that were not heard of since then are forgotten."""
@@ -77,8 +81,9 @@ class Hindsight:
 
 
 def _held(draft: Sequence[int], tokens: Sequence[int], start: int) -> int:
-    """How many of the draft's first tokens are those of the text from ``start`` on."""
-    for number, token in enumerate(draft):
-        if tokens[start + number] != token:
+    """How many of the draft's first tokens are those of the text from ``start`` on, as far as it goes."""
+    known = min(len(draft), len(tokens) - start)
+    for number in range(known):
+        if tokens[start + number] != draft[number]:
             return number
-    return len(draft)
+    return known

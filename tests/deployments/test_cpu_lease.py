@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.cpu_lease import cores_first, lease_cpus
+from deployments.cpu_lease import by_core, lease_cpus, one_of_each_core
 
 ROOT = Path(__file__).parents[2]
 HOLDER = """
@@ -48,16 +48,36 @@ def test_a_process_that_is_killed_gives_its_cpus_back(tmp_path: Path) -> None:
     lease.give_back()
 
 
-def test_one_thread_of_each_core_comes_first(tmp_path: Path) -> None:
+@pytest.fixture
+def topology(tmp_path: Path) -> Path:
+    """Three cores of two threads each, numbered in two ways."""
     for cpu, siblings in {0: "0,4", 1: "1,5", 4: "0,4", 5: "1,5", 6: "6-7", 7: "6-7"}.items():
         folder = tmp_path / f"cpu{cpu}" / "topology"
         folder.mkdir(parents=True)
         (folder / "thread_siblings_list").write_text(siblings)
-    assert cores_first({7, 6, 5, 4, 1, 0}, tmp_path) == [0, 1, 6, 4, 5, 7]
+    return tmp_path
 
 
-def test_where_the_kernel_says_nothing_cpus_come_by_number(tmp_path: Path) -> None:
-    assert cores_first({3, 1, 2}, tmp_path) == [1, 2, 3]
+def test_a_core_is_taken_whole_before_the_next_one(topology: Path) -> None:
+    assert by_core({7, 6, 5, 4, 1, 0}, topology) == [0, 4, 1, 5, 6, 7]
+
+
+def test_one_thread_of_each_core_computes(topology: Path) -> None:
+    assert one_of_each_core({0, 4, 5, 6, 7}, topology) == (0, 5, 6)
+
+
+def test_where_the_kernel_says_nothing_each_cpu_is_a_core(tmp_path: Path) -> None:
+    assert by_core({3, 1, 2}, tmp_path) == [1, 2, 3]
+    assert one_of_each_core({3, 1, 2}, tmp_path) == (1, 2, 3)
+
+
+def test_what_was_taken_before_an_error_is_given_back(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    with pytest.raises(IsADirectoryError):
+        lease_cpus([0, 1], 2, tmp_path)
+    lease = lease_cpus([0], 1, tmp_path)
+    assert lease.cpus == (0,)
+    lease.give_back()
 
 
 def test_a_link_in_the_place_of_a_lock_is_not_followed(tmp_path: Path) -> None:

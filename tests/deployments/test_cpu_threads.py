@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -109,10 +110,24 @@ def test_where_no_cpu_is_left_vllm_chooses_and_it_is_said(
 ) -> None:
     with monitored(caplog):
         taken = lease_cpus(os.sched_getaffinity(0), 1000, tmp_path)
-        bind_threads(cpu_engine(1000, num_cpus=1), tmp_path)
+        bind_threads(cpu_engine(1000, num_cpus=1), tmp_path, wait_s=0.0)
     assert os.environ[BIND] == "as it was"
     assert "2 CPUs wanted, 0 of" in caplog.text
     taken.give_back()
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_replica_waits_for_the_cpus_of_one_that_ends(tmp_path: Path) -> None:
+    model = cpu_engine(1000, num_cpus=0)
+    everything = lease_cpus(os.sched_getaffinity(0), 1000, tmp_path)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(bind_threads, model, tmp_path, 60.0)
+        assert not waiting.done()
+        everything.give_back()
+        lease = waiting.result(timeout=30)
+    assert lease is not None
+    assert len(lease.cpus) == 1
+    lease.give_back()
 
 
 @pytest.mark.usefixtures("environment")

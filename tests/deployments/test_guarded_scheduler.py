@@ -170,5 +170,13 @@ def test_vllms_asynchronous_scheduler_is_guarded_too(tmp_path: Path) -> None:
     assert isinstance(made, AsyncScheduler)
 
 
+def test_with_pipeline_stages_drafts_are_judged_when_they_are_checked(tmp_path: Path) -> None:
+    """There they come before the token that they follow."""
+    config = configuration(tmp_path, "ngram")
+    config.parallel_config.pipeline_parallel_size = 2
+    assert not scheduler(config).guard.policy.hindsight
+    assert scheduler(configuration(tmp_path, "ngram")).guard.policy.hindsight
+
+
 def test_the_name_given_to_vllm_is_the_factory(tmp_path: Path) -> None:
     assert configuration(tmp_path, "ngram").scheduler_config.get_scheduler_cls() is guarded_scheduler

@@ -61,6 +61,7 @@ def test_replicas_whose_prompts_others_prefill_cannot_sleep() -> None:
             "use 1, or an `engine.speculation` without weights (ngram or suffix)",
         ),
         ({"options": {"load_format": "dummy"}}, "use 1, or leave out 'dummy'"),
+        ({"options": {"cpu_offload_gb": 2}}, "use 1, or leave out `options.cpu_offload_gb`"),
     ],
 )
 def test_what_is_not_read_again_after_a_deep_sleep_is_refused(engine: dict[str, Any], said: str) -> None:

@@ -270,6 +270,15 @@ def test_where_nothing_was_drafted_nothing_is_expected() -> None:
     assert expected((Drafting(8, 0, 0), *nothing(MOST - 1)), MOST) == (0.0, 0.0)
 
 
+def test_short_answers_are_known_from_several_windows() -> None:
+    """A window of short answers has few steps whose drafts are known."""
+    state = begin(SEEN)
+    for _ in range(3):
+        assert state.tries
+        state = decide(SEEN, state, Window(32, 32, seen({(4, 4): 6})), StepCost())
+    assert state.depth == MOST
+
+
 def test_a_window_that_contradicts_what_was_known_replaces_it() -> None:
     state = decide(SEEN, at_full_depth(SEEN), Window(32, 32, seen({(4, 4): 32})), StepCost())
     assert state.depth == MOST

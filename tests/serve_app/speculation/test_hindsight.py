@@ -73,6 +73,17 @@ def test_from_a_copy_every_depth_is_known_whichever_is_in_use(used: int, depth: 
     assert found.take()[depth - 1].accepted_a_step == pytest.approx(depth, rel=0.3)
 
 
+def test_a_draft_is_known_as_soon_as_it_is_wrong_or_all_there() -> None:
+    found, text = Hindsight(MOST), list(range(9))
+    found.offered("wrong", text[:3], [-1, 4, 5, 6])
+    found.offered("wrong", text[:4], [])
+    found.offered("short", text[:3], [3])
+    found.offered("short", text[:4], [])
+    found.offered("right so far", text[:3], [3, 4, 5, 6])
+    found.offered("right so far", text[:4], [])
+    assert found.take()[0] == Drafting(2, 2, 1)
+
+
 def test_requests_are_told_apart() -> None:
     found = Hindsight(MOST)
     good, bad = list(range(50)), list(range(50, 100))
