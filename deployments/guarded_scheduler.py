@@ -24,8 +24,8 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from serve_app.settings.engine import DEPTH_CAN_CHANGE
 from serve_app.speculation import Guard, GuardPolicy
 
-WATCHED = 32
-"""Requests of a step whose drafts are looked at in hindsight: some microseconds each, enough to judge by."""
+WATCHED = 16
+"""Requests of a step whose drafts are looked at in hindsight: three or four microseconds each."""
 
 logger = logging.getLogger("vllm.promptly")  # vLLM's own handlers show it
 
