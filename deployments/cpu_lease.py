@@ -25,8 +25,8 @@ def lease_folder() -> Path:
 class CpuLease:
     """Holds ``cpus`` until it is given back or the process ends."""
 
-    def __init__(self, held: dict[int, int]) -> None:
-        self._held = held
+    def __init__(self) -> None:
+        self._held: dict[int, int] = {}  # descriptors of the locks
 
     @property
     def cpus(self) -> tuple[int, ...]:
@@ -59,7 +59,7 @@ def lease_cpus(allowed: Iterable[int], count: int, folder: Path | None = None) -
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.lstat().st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to another user")
-    lease = CpuLease({})
+    lease = CpuLease()
     try:
         for cpu in allowed:
             if len(lease.cpus) == count:

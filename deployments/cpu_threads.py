@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from deployments.cpu_lease import CpuLease, by_core, lease_cpus, one_of_each_core
-from serve_app.settings import AutoscalingSettings, ModelSettings
+from serve_app.settings import ModelSettings
 
 logger = logging.getLogger("ray.serve")
 
@@ -48,8 +48,8 @@ def leased_cpus(model: ModelSettings, machine: int) -> int:
     it, or its part if all replicas were here, whichever is more. 0: vLLM shall choose."""
     if not _is_ours_to_bind(model) or not _may_be_several(model):
         return 0
-    engine = model.managed_engine
-    return max(1, int(engine.num_cpus + engine.num_devices), machine // _most_replicas(model))
+    engine, (_, most) = model.managed_engine, model.replica_bounds
+    return max(1, int(engine.num_cpus + engine.num_devices), machine // most)
 
 
 def bind_threads(model: ModelSettings, folder: Path | None = None, wait_s: float = WAIT_S) -> CpuLease | None:
@@ -104,9 +104,4 @@ def _is_ours_to_bind(model: ModelSettings) -> bool:
 
 def _may_be_several(model: ModelSettings) -> bool:
     """Replicas that may share a machine."""
-    return _most_replicas(model) > 1
-
-
-def _most_replicas(model: ModelSettings) -> int:
-    replicas = model.replicas
-    return replicas.max if isinstance(replicas, AutoscalingSettings) else replicas
+    return model.replica_bounds[1] > 1

@@ -134,9 +134,9 @@ class Engine(LLMServer):
     def _current_state(self) -> EngineState:
         if self._probe.failed:
             return EngineState.FAILED
-        if self._state is EngineState.READY and self._sleep is not None and self._is_withdrawn:
-            return EngineState.ASLEEP if self._sleep.is_asleep else EngineState.WITHDRAWN
-        return self._state
+        if self._state is not EngineState.READY or self._sleep is None or not self._sleep.is_withdrawn:
+            return self._state
+        return EngineState.ASLEEP if self._sleep.is_asleep else EngineState.WITHDRAWN
 
     def _follow_policy(self) -> EngineSleep:
         """Sleep and wake as the autoscaling policy says, from now on."""

@@ -33,6 +33,7 @@ from quantize_speed import PROMPTS, TOKENS, WARM_TOKENS
 from benchmarks.engine_server import (
     LOAD_LIMIT_S,
     MODEL,
+    REST_S,
     Answer,
     EngineMemory,
     answer_of,
@@ -70,9 +71,6 @@ QUICK_LONG_TOKENS = 1000
 LONG_AFTER_S = 1.0
 ROUNDS, QUICK_ROUNDS = 4, 1
 """In which both models of a pair answer all prompts."""
-
-REST_S = 0.2
-"""Before the other one is asked: the last one's threads wait for their next step a while."""
 
 LONG_ANSWER_TOKENS = 4
 

@@ -33,6 +33,9 @@ MODEL = "model"
 
 LOAD_LIMIT_S = 600.0
 ANSWER_TIMEOUT_S = 60.0
+REST_S = 0.2
+"""Between servers that are asked in turns: the last one's threads wait for their next step a while."""
+
 WEIGHT_REPORT = "benchmarks.weight_report.WeightReport"
 
 ONE_PROCESS: Mapping[str, Any] = {

@@ -30,7 +30,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.engine_server import LOAD_LIMIT_S, MODEL, Answer, answer_of, ask, engine_server, get
+from benchmarks.engine_server import LOAD_LIMIT_S, MODEL, REST_S, Answer, answer_of, ask, engine_server, get
 from benchmarks.load import Request, closed_loop, run_fast
 from benchmarks.options import Options
 from benchmarks.peers import Endpoint, PeerError
@@ -69,8 +69,6 @@ QUICK_COUNT, QUICK_TOKENS = 1, 16
 WARM_UP_TOKENS = 16
 STEP_STREAMS = (2, 3, 5)
 STEP_TOKENS = 48
-REST_S = 0.2
-"""Before another server is asked: the last one's threads wait for their next step a while."""
 
 
 @dataclass(frozen=True, slots=True)

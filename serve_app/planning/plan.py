@@ -16,7 +16,7 @@ from serve_app.planning.problems import Problem
 from serve_app.planning.room import Sizing, check_memory
 from serve_app.planning.speed import USUAL, Efficiency, Speed, speed
 from serve_app.planning.weights import Groups, StoredWeights, loaded
-from serve_app.settings import AutoscalingSettings, ModelSettings
+from serve_app.settings import ModelSettings
 
 UNKNOWN_CONTEXT = 2048
 """vLLM's own assumption for a config that names no length."""
@@ -89,7 +89,7 @@ def plan_model(
         *check_draft(f"{where}.engine", architecture, draft_shape, request, same_tokenizer),
         *check_memory(f"{where}.engine", sizing, context),
     )
-    fewest, most = _bounds(model.replicas)
+    fewest, most = model.replica_bounds
     return ModelPlan(
         where=where,
         id=model.id,
@@ -106,12 +106,6 @@ def plan_model(
         problems=problems,
         notes=tuple(notes(architecture, request, device, files.weights is None, draft_shape)),
     )
-
-
-def _bounds(replicas: int | AutoscalingSettings) -> tuple[int, int]:
-    if isinstance(replicas, AutoscalingSettings):
-        return replicas.min, replicas.max
-    return replicas, replicas
 
 
 def check_cluster(plans: Sequence[ModelPlan], gpus: int) -> Iterator[Problem]:

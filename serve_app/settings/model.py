@@ -125,6 +125,13 @@ class ModelSettings(Frozen):
                 yield f"`{name}` is of no use with `cache: false`: leave one of the two out"
 
     @property
+    def replica_bounds(self) -> tuple[int, int]:
+        """The fewest and the most replicas."""
+        if isinstance(self.replicas, AutoscalingSettings):
+            return self.replicas.min, self.replicas.max
+        return self.replicas, self.replicas
+
+    @property
     def may_sleep(self) -> bool:
         """Replicas that are not needed are put to sleep."""
         return self.sleep_level > 0

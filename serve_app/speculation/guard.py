@@ -103,7 +103,7 @@ def decide(policy: GuardPolicy, state: GuardState, window: Window, cost: StepCos
         return replace(state, reason="too few steps to judge")
     gains = _gains(state.evidence, window.batch, cost)
     best = max(gains, key=lambda depth: gains[depth])
-    if gains[best] < (policy.keep if state.depth and not state.tries else policy.rise):
+    if gains[best] < (policy.rise if state.tries else policy.keep):
         return _turned_off(policy, state, window.batch, best, gains[best])
     depth = best if _is_worth_moving(policy, state, gains, best) else state.depth
     return replace(
@@ -184,11 +184,8 @@ def _turned_off(policy: GuardPolicy, state: GuardState, batch: float, best: int,
 
 def _gains(evidence: Depths, batch: float, cost: StepCost) -> Mapping[int, float]:
     """The speed-up to expect of each depth."""
-    found = {}
-    for depth in range(1, len(evidence) + 1):
-        drafted, accepted = expected(evidence, depth)
-        found[depth] = (1.0 + accepted) / cost.of(drafted, batch)
-    return found
+    depths = range(1, len(evidence) + 1)
+    return {depth: cost.speed_up(*expected(evidence, depth), batch) for depth in depths}
 
 
 def expected(evidence: Depths, depth: int) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from serve_app.speculation.cost import StepCost, StepTimes
+from serve_app.speculation.drafting import Drafting
 
 MEMORY = 0.998
 """Weight that a step keeps with each newer one: about five hundred steps are remembered."""
@@ -15,38 +16,27 @@ DEPTH_STEPS = 32
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Some decode steps. Floats, because old samples fade."""
+    """Some decode steps of the engine, at whatever depths. Floats, because old samples fade.
+
+    ``drafts``: requests that had a draft, summed over the steps; ``given``: what came of them.
+    """
 
     steps: float = 0.0
-    request_steps: float = 0.0
-    """Requests that decoded, summed over the steps."""
     drafts: float = 0.0
-    """Those of them that had a draft."""
-    drafted: float = 0.0
-    """Tokens drafted."""
-    accepted: float = 0.0
-    """Tokens of drafts that were accepted."""
+    given: Drafting = field(default_factory=Drafting)
 
     def __add__(self, other: Sample) -> Sample:
-        return Sample(
-            self.steps + other.steps,
-            self.request_steps + other.request_steps,
-            self.drafts + other.drafts,
-            self.drafted + other.drafted,
-            self.accepted + other.accepted,
-        )
+        return Sample(self.steps + other.steps, self.drafts + other.drafts, self.given + other.given)
 
     def faded(self, by: float) -> Sample:
-        return Sample(
-            self.steps * by, self.request_steps * by, self.drafts * by, self.drafted * by, self.accepted * by
-        )
+        return Sample(self.steps * by, self.drafts * by, self.given.faded(by))
 
     def speed_up(self, cost: StepCost) -> float:
         """What these steps gained over steps without speculation, as measured."""
-        if not self.request_steps:
+        if not self.steps:
             return 1.0
-        drafted, batch = self.drafted / self.request_steps, self.request_steps / self.steps
-        return (1.0 + self.accepted / self.request_steps) / cost.of(drafted, batch)
+        batch = self.given.steps / self.steps
+        return cost.speed_up(self.given.drafted_a_step, self.given.accepted_a_step, batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +92,8 @@ class SpeculationMeter:
         self._draft_tokens += step.drafted
         self._accepted_tokens += step.accepted
         if step.decoding:
-            sample = Sample(1.0, step.decoding, step.drafts, step.drafted, step.accepted)
-            self._recent = self._recent.faded(MEMORY) + sample
+            given = Drafting(step.decoding, step.drafted, step.accepted)
+            self._recent = self._recent.faded(MEMORY) + Sample(1.0, step.drafts, given)
             self._note_depth(step.longest)
         if self._began is not None and step.decoding and not step.prefilled:
             self._times.observe(step.decoding + step.drafted, now - self._began)
@@ -111,11 +101,12 @@ class SpeculationMeter:
 
     def report(self) -> SpeculationReport:
         recent, knee = self._recent, self._times.knee_tokens
+        given = recent.given
         return SpeculationReport(
             draft_tokens=self._draft_tokens,
             accepted_tokens=self._accepted_tokens,
-            acceptance_rate=recent.accepted / recent.drafted if recent.drafted else 0.0,
-            mean_accepted_length=1.0 + (recent.accepted / recent.drafts if recent.drafts else 0.0),
+            acceptance_rate=given.accepted / given.drafted if given.drafted else 0.0,
+            mean_accepted_length=1.0 + (given.accepted / recent.drafts if recent.drafts else 0.0),
             depth=max(self._longest, self._longest_before),
             speed_up=None if knee is None else recent.speed_up(StepCost(knee_tokens=knee)),
         )

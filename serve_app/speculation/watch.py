@@ -90,8 +90,7 @@ class Guard:
     def _of_judged(self) -> Depths:
         """Requests without a draft count as well; nothing is known beyond the depth in use."""
         without = max(self._request_steps - self._judged.total(), 0)
-        deepest = self.policy.most
         return tuple(
             at_depth(depth, self._judged, without) if depth <= self.depth else Drafting()
-            for depth in range(1, deepest + 1)
+            for depth in range(1, self.policy.most + 1)
         )

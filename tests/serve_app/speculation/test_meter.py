@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from serve_app.speculation import SpeculationMeter, SpeculationReport, StepCounts
+from serve_app.speculation import (
+    Drafting,
+    Sample,
+    SpeculationMeter,
+    SpeculationReport,
+    StepCost,
+    StepCounts,
+)
 
 DRAFTED = StepCounts(decoding=2, drafts=2, drafted=8, accepted=6, longest=4, goes_on=True)
 PLAIN = StepCounts(decoding=2, goes_on=True)
@@ -78,3 +85,9 @@ def test_a_step_with_a_prompt_is_not_timed() -> None:
         now += seconds
         meter.observe(step, now)
     assert meter.report().speed_up == pytest.approx(2.5 / (1.6 / 1.2), rel=0.1)
+
+
+def test_the_measured_speed_up_is_tokens_over_cost() -> None:
+    sample = Sample(steps=10, drafts=10, given=Drafting(steps=10, drafted=40, accepted=20))
+    assert sample.speed_up(StepCost(knee_tokens=1e9)) == pytest.approx(3.0)
+    assert Sample().speed_up(StepCost()) == 1.0
