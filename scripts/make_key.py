@@ -1,39 +1,89 @@
-"""Make an API key: print it once, and append its salted hash to a keys file.
+"""Make an API key: print it once, and add its salted hash to a keys file. Or remove one by its id.
 
 python scripts/make_key.py TENANT [--file config/keys.json] [--admin]
+python scripts/make_key.py --remove ID [--file config/keys.json]
+
+Gateways that run see the change within a second.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
+import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from serve_app.auth import KeyRecord, make_key
+from serve_app.auth import KeyRecord, decode_records, make_key
+
+Records = tuple[KeyRecord, ...]
 
 
-def append(path: Path, record: KeyRecord) -> None:
-    """Add a record; the file is replaced whole, readable by its owner only."""
-    records = msgspec.json.decode(path.read_bytes(), type=list[KeyRecord]) if path.exists() else []
-    encoded = msgspec.json.format(msgspec.json.encode([*records, record]), indent=2)
+def change(path: Path, change_records: Callable[[Records], Records]) -> None:
+    """The file is replaced whole, readable by its owner only; who reads it meanwhile reads the old one.
+
+    Raises:
+        ValueError: what is there is no keys file, or ``change_records`` says so. Nothing is changed then.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(path):
+        records = decode_records(path.read_bytes()) if path.exists() else ()
+        _replace(path, msgspec.json.format(msgspec.json.encode(change_records(records)), indent=2) + b"\n")
+
+
+def without(records: Records, key_id: str) -> Records:
+    """Raises: ValueError: there is no such key."""
+    left = tuple(record for record in records if record.id != key_id)
+    if len(left) == len(records):
+        raise ValueError(f"no key has the id {key_id!r}")
+    return left
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One at a time. The lock is a file of its own: the keys file is another one after each change."""
+    lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _replace(path: Path, content: bytes) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".keys-")  # mode 0600
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(encoded + b"\n")
-    Path(temporary).replace(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)  # a power cut must not leave an empty file under the name
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("tenant", help="whose key it is; tenants never share cache entries")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("tenant", nargs="?", help="whose key it is; tenants never share cache entries")
+    what.add_argument("--remove", metavar="ID", help="the part of a key between `pk-` and the next `-`")
     parser.add_argument("--file", type=Path, default=Path("config/keys.json"))
     parser.add_argument("--admin", action="store_true", help="may use /admin/*")
     arguments = parser.parse_args()
-    key, record = make_key(arguments.tenant, admin=arguments.admin)
-    append(arguments.file, record)
+    try:
+        if arguments.remove is not None:
+            change(arguments.file, lambda records: without(records, arguments.remove))
+            return
+        key, record = make_key(arguments.tenant, admin=arguments.admin)
+        change(arguments.file, lambda records: (*records, record))
+    except (OSError, ValueError) as error:
+        sys.exit(f"{arguments.file}: {error}")
     print(key)
 
 

@@ -24,7 +24,7 @@ from deployments.gateway import Gateway
 from deployments.gateway.external import external_upstreams
 from deployments.semantic_cache import SemanticCache
 from deployments.serve_platform import config_file, listening_host
-from serve_app.auth import KeyRecord, load_records
+from serve_app.auth import KeySources, load_keys
 from serve_app.errors import SettingsError
 from serve_app.model_choice.registry import load_rule
 from serve_app.model_store import ModelStore, default_cache_dir
@@ -92,7 +92,7 @@ def build_graph(
         ray_actor_options={"num_cpus": settings.gateway.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
     ).bind(
         settings,
-        key_records(settings, environment),
+        key_sources(settings, environment),
         engines,
         external=external_upstreams(settings, environment),
         embedder=embedder,
@@ -151,9 +151,9 @@ def _deployment(cls: type[Any], **options: Any) -> serve.Deployment:
     return serve.deployment(logging_config=QUIET, **options)(cls)
 
 
-def key_records(settings: Settings, environment: Mapping[str, str]) -> tuple[KeyRecord, ...] | None:
+def key_sources(settings: Settings, environment: Mapping[str, str]) -> KeySources | None:
     """The keys' hashes, or ``None`` where no key is needed. Raises: SettingsError."""
-    return load_records(settings.auth, environment) if isinstance(settings.auth, KeySettings) else None
+    return load_keys(settings.auth, environment) if isinstance(settings.auth, KeySettings) else None
 
 
 def _embedder(settings: Settings) -> serve.Application | None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,18 +24,56 @@ KEY_PREFIX = "pk"
 DEFAULT_TENANT = "default"
 MAKE_ONE = "make one with scripts/make_key.py"
 
+MIN_GIVEN_KEY_CHARS = 20
+"""Of a key that an operator chose (by environment): one that is shorter can be guessed."""
 
-Hexadecimal = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+MAX_KEY_CHARS = 256
+"""Four times a key of ours. A longer bearer is refused before anything is computed from it."""
+
+TENANT_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}\Z"
+"""A tenant's name stands in logs, file names and partitions: it has no space and no control character."""
+
+GIVEN_SALT = "promptly-given-key"
+"""Keys by environment carry no id, so one salt serves all of them: a look-up is one hash. It is the same in
+every process that reads the variable, and so are the records: a deployment that is repeated is no new one."""
+
+Hexadecimal = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+KeyId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{12}\Z")]
+Tenant = Annotated[str, msgspec.Meta(pattern=TENANT_PATTERN)]
 
 
 class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One key as stored. ``id`` is the public part of the key."""
 
-    id: str
-    tenant: str
+    id: KeyId
+    tenant: Tenant
     salt: str
     hash: Hexadecimal
     admin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeySources:
+    """The records of an application: those given by environment, and those of a file that may change.
+
+    ``in_file`` are the file's as they were at the start; ``file`` is absolute.
+    """
+
+    given: tuple[KeyRecord, ...] = ()
+    in_file: tuple[KeyRecord, ...] = ()
+    file: Path | None = None
+
+    def ring(self) -> KeyRing:
+        """Whose key is it?"""
+        return KeyRing(self.in_file, given=self.given)
+
+    def read_again(self) -> KeySources:
+        """With the file as it is now; a file without a key is one whose last key was removed.
+
+        Raises:
+            SettingsError: the file is missing, unreadable or no keys file; the message holds no key.
+        """
+        return self if self.file is None else replace(self, in_file=_records_in_file(self.file))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +85,13 @@ class Identity:
 
 
 def make_key(tenant: str, *, admin: bool = False) -> tuple[str, KeyRecord]:
-    """A new key (shown once) and the record to store."""
+    """A new key (shown once) and the record to store.
+
+    Raises:
+        ValueError: not a tenant's name.
+    """
+    if not re.match(TENANT_PATTERN, tenant):
+        raise ValueError(f"{tenant!r} is no tenant's name: expected {TENANT_PATTERN}")
     key_id, secret, salt = secrets.token_hex(6), secrets.token_urlsafe(32), secrets.token_hex(16)
     key = f"{KEY_PREFIX}-{key_id}-{secret}"
     return key, KeyRecord(key_id, tenant, salt, hash_key(key, salt), admin)
@@ -55,25 +101,46 @@ def hash_key(key: str, salt: str) -> str:
     return hashlib.sha256(f"{salt}:{key}".encode()).hexdigest()
 
 
-def load_records(settings: KeySettings, environment: Mapping[str, str]) -> tuple[KeyRecord, ...]:
+def load_keys(settings: KeySettings, environment: Mapping[str, str]) -> KeySources:
     """The records of every source in ``settings``.
 
     Raises:
         SettingsError: a source is missing, unreadable or empty; the message names it, never a key.
     """
-    records: list[KeyRecord] = []
-    if settings.keys_file is not None:
-        records += _records_in_file(Path(settings.keys_file).expanduser())
+    given: tuple[KeyRecord, ...] = ()
     if settings.keys_env is not None:
-        records += _records_in_environment(settings.keys_env, environment)
-    return tuple(records)
+        given = _records_in_environment(settings.keys_env, environment)
+    if settings.keys_file is None:
+        return KeySources(given)
+    path = Path(settings.keys_file).expanduser().absolute()
+    records = _records_in_file(path)
+    if not records:
+        raise SettingsError(f"auth.keys_file = {str(path)!r}: holds no key; {MAKE_ONE}")
+    return KeySources(given, records, path)
 
 
 class KeyRing:
-    """Answers "whose key is this?" in time that does not depend on how much of a key is right."""
+    """Answers "whose key is this?" with the same few hashes for one record and for many, and in time that
+    does not depend on how much of a key is right.
 
-    def __init__(self, records: Sequence[KeyRecord]) -> None:
-        self._records = tuple(records)
+    A key of ours names its record (``pk-ID-SECRET``). A ``given`` one has no id: it is found by its hash,
+    under a secret of this ring, so that nobody can choose keys whose hashes tell something by the time they
+    take.
+    ``compute`` hashes a key with a salt.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[KeyRecord],
+        *,
+        given: Sequence[KeyRecord] = (),
+        compute: Callable[[str, str], str] = hash_key,
+    ) -> None:
+        self._compute = compute
+        self._by_id = {record.id: record for record in records}
+        self._secret = secrets.token_bytes(32)
+        self._given = {self._digest(record.hash): record for record in given}
+        self._nobody = KeyRecord("", "", secrets.token_hex(16), "0" * 64)
 
     def identify(self, authorization: str | None) -> Identity:
         """The identity behind an ``Authorization`` header.
@@ -90,12 +157,15 @@ class KeyRing:
         return Identity(found.tenant, found.admin)
 
     def _find(self, key: str) -> KeyRecord | None:
-        """Every record is compared, with no early end; a hash of 64 characters costs a microsecond."""
-        found = None
-        for record in self._records:
-            if hmac.compare_digest(hash_key(key, record.salt), record.hash):
-                found = record
-        return found
+        if len(key) > MAX_KEY_CHARS:
+            return None
+        named = self._by_id.get(_id_of(key), self._nobody)
+        if hmac.compare_digest(self._compute(key, named.salt), named.hash):
+            return named
+        return self._given.get(self._digest(self._compute(key, GIVEN_SALT))) if self._given else None
+
+    def _digest(self, hashed: str) -> bytes:
+        return hmac.digest(self._secret, hashed.encode(), "sha256")
 
 
 def require_admin(identity: Identity) -> None:
@@ -104,29 +174,64 @@ def require_admin(identity: Identity) -> None:
         raise Forbidden("This needs an admin key.", code="admin_only")
 
 
-def _records_in_file(path: Path) -> list[KeyRecord]:
+def decode_records(encoded: bytes) -> tuple[KeyRecord, ...]:
+    """What a keys file holds.
+
+    Raises:
+        ValueError: no keys file, or two records of one id; the message holds no key.
+    """
     try:
-        records = msgspec.json.decode(path.read_bytes(), type=list[KeyRecord])
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
-        raise SettingsError(f"auth.keys_file = {str(path)!r}: {error}; {MAKE_ONE}") from None
-    if not records:
-        raise SettingsError(f"auth.keys_file = {str(path)!r}: holds no key; {MAKE_ONE}")
+        records = msgspec.json.decode(encoded, type=tuple[KeyRecord, ...])
+    except UnicodeDecodeError as error:
+        raise ValueError("not UTF-8") from error
+    for twice in _repeated(record.id for record in records):
+        raise ValueError(f"two records have the id {twice!r}")
     return records
 
 
-def _records_in_environment(variable: str, environment: Mapping[str, str]) -> list[KeyRecord]:
-    """``tenant=key,tenant=key``; a tenant named ``admin`` may administer.
+def _id_of(key: str) -> str:
+    """What stands where a key of ours has its id."""
+    parts = key.split("-", 2)
+    return parts[1] if len(parts) == 3 and parts[0] == KEY_PREFIX else ""
 
-    The salt is the tenant's name: it must be the same in every process that reads the variable.
-    """
+
+def _repeated(values: Iterable[str]) -> list[str]:
+    return [value for value, times in Counter(values).items() if times > 1]
+
+
+def _records_in_file(path: Path) -> tuple[KeyRecord, ...]:
+    try:
+        return decode_records(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"auth.keys_file = {str(path)!r}: {error}; {MAKE_ONE}") from None
+
+
+def _records_in_environment(variable: str, environment: Mapping[str, str]) -> tuple[KeyRecord, ...]:
+    """``tenant=key,tenant=key``; a tenant named ``admin`` may administer."""
+
+    def wrong(problem: str) -> SettingsError:
+        return SettingsError(f"auth.keys_env = {variable!r}: {problem}")
+
     pairs = [part.partition("=") for part in environment.get(variable, "").split(",") if part.strip()]
-    if not pairs or any(not tenant.strip() or not key.strip() for tenant, _, key in pairs):
-        raise SettingsError(f"auth.keys_env = {variable!r}: expected it to hold `tenant=key,tenant=key`")
-    # Header bytes reach the key ring as Latin-1: a key beyond ASCII could never match.
-    if not all(key.isascii() for _, _, key in pairs):
-        raise SettingsError(f"auth.keys_env = {variable!r}: a key holds characters that are not ASCII")
     stripped = [(tenant.strip(), key.strip()) for tenant, _, key in pairs]
-    return [
-        KeyRecord(f"env-{tenant}", tenant, tenant, hash_key(key, tenant), tenant == "admin")
-        for tenant, key in stripped
-    ]
+    if not stripped or any(not tenant or not key for tenant, key in stripped):
+        raise wrong("expected it to hold `tenant=key,tenant=key`")
+    # Header bytes reach the key ring as Latin-1: a key beyond ASCII could never match.
+    if not all(key.isascii() for _, key in stripped):
+        raise wrong("a key holds characters that are not ASCII")
+    for tenant, key in stripped:
+        if not re.match(TENANT_PATTERN, tenant):
+            # A key that holds a comma would show its rest here as a tenant.
+            raise wrong(f"what stands before a `=` is no tenant's name: expected {TENANT_PATTERN}")
+        if not MIN_GIVEN_KEY_CHARS <= len(key) <= MAX_KEY_CHARS:
+            raise wrong(
+                f"a key of tenant {tenant!r} has {len(key)} characters: expected "
+                f"{MIN_GIVEN_KEY_CHARS} to {MAX_KEY_CHARS}; {MAKE_ONE}"
+            )
+    records = tuple(
+        KeyRecord(f"env-{tenant}", tenant, GIVEN_SALT, hash_key(key, GIVEN_SALT), tenant == "admin")
+        for tenant, key in dict.fromkeys(stripped)
+    )
+    if _repeated(record.hash for record in records):
+        raise wrong("two tenants have the same key")
+    return records

@@ -11,7 +11,7 @@ from ray.serve.handle import DeploymentHandle
 from deployments.gateway.app import GatewayApp
 from deployments.gateway.external import ExternalUpstream
 from deployments.gateway.runtime import GatewayRuntime
-from serve_app.auth import KeyRecord
+from serve_app.auth import KeySources
 from serve_app.settings import Settings
 
 YOUNG_OBJECTS = 10_000  # more live objects than these since the last look start a young collection
@@ -27,7 +27,7 @@ class Gateway:
     async def __init__(  # type: ignore[misc]  # Serve awaits it
         self,
         settings: Settings,
-        key_records: Sequence[KeyRecord] | None,
+        keys: KeySources | None,
         engines: Mapping[str, DeploymentHandle[Any]],
         *,
         external: Sequence[ExternalUpstream] = (),
@@ -36,7 +36,7 @@ class Gateway:
     ) -> None:
         _collect_less()
         self._runtime = GatewayRuntime(
-            settings, key_records, engines, external=external, embedder=embedder, cache=cache
+            settings, keys, engines, external=external, embedder=embedder, cache=cache
         )
 
     async def __serve_build_asgi_app__(self) -> GatewayApp:

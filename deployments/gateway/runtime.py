@@ -17,11 +17,12 @@ from deployments.gateway.dispatch import Dispatcher
 from deployments.gateway.engine_status import EngineStatuses
 from deployments.gateway.external import ExternalUpstream
 from deployments.gateway.fleet_watch import FleetWatch
+from deployments.gateway.key_watch import KeyWatch
 from deployments.gateway.scaling import Scaling
 from deployments.gateway.services import Services
 from deployments.gateway.upstream import UpstreamPool
 from deployments.telemetry import tracer_from_environment
-from serve_app.auth import KeyRecord, KeyRing
+from serve_app.auth import KeySources
 from serve_app.fleet import FleetTable
 from serve_app.hedging import Hedge
 from serve_app.latency import LatencyWindows
@@ -41,7 +42,7 @@ class GatewayRuntime:
     def __init__(
         self,
         settings: Settings,
-        key_records: Sequence[KeyRecord] | None,
+        keys: KeySources | None,
         engines: Mapping[str, DeploymentHandle[Any]],
         *,
         external: Sequence[ExternalUpstream] = (),
@@ -56,7 +57,7 @@ class GatewayRuntime:
         self._tracer = tracer_from_environment(os.environ)
         self._services = Services(
             settings=settings,
-            keys=None if key_records is None else KeyRing(key_records),
+            keys=None if keys is None else keys.ring(),
             fleet=fleet,
             cache=_cache_client(settings, embedder, cache),
             embedder=embedder,
@@ -100,6 +101,7 @@ class GatewayRuntime:
             max_attempts=settings.gateway.max_attempts,
             traffic=self._services.traffic,
         )
+        self._keys = None if keys is None or keys.file is None else KeyWatch(keys, self._keys_changed)
         self._scaling.start(self._admissions)
         self._priming = asyncio.get_running_loop().create_task(self._prime())
         self.app = GatewayApp(self._services, dispatcher, self._tracer)
@@ -109,6 +111,9 @@ class GatewayRuntime:
         names = [member.name for member in self._services.fleet.members(model)]
         self._services.routers[model].keep(names)
         self._admissions[model].wake()
+
+    def _keys_changed(self, keys: KeySources) -> None:
+        self._services.keys = keys.ring()
 
     async def _prime(self) -> None:
         """Go every way once that a request will go; until then ``/ready`` says no."""
@@ -125,6 +130,8 @@ class GatewayRuntime:
     async def close(self) -> None:
         self._priming.cancel()
         await self._watch.stop()
+        if self._keys is not None:
+            await self._keys.stop()
         await self._scaling.stop()
         self._services.refreshes.stop()
         if self._services.cache is not None:

@@ -7,13 +7,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serve_app.auth import Identity, KeyRecord, KeyRing, load_records, make_key, require_admin
+from serve_app.auth import (
+    Identity,
+    KeyRing,
+    KeySources,
+    hash_key,
+    load_keys,
+    make_key,
+    require_admin,
+)
 from serve_app.errors import Forbidden, SettingsError, Unauthorized
 from serve_app.settings import KeySettings
 
 KEY, RECORD = make_key("acme")
 ADMIN_KEY, ADMIN_RECORD = make_key("ops", admin=True)
 RING = KeyRing([RECORD, ADMIN_RECORD])
+LONG = "long-enough-to-be-a-key"
+"""Twenty characters at least, and no key of ours."""
 
 
 def refusal(authorization: str | None, ring: KeyRing = RING) -> Unauthorized:
@@ -22,8 +32,8 @@ def refusal(authorization: str | None, ring: KeyRing = RING) -> Unauthorized:
     return caught.value
 
 
-def from_environment(value: str) -> tuple[KeyRecord, ...]:
-    return load_records(KeySettings(keys_env="KEYS"), {"KEYS": value})
+def from_environment(value: str) -> KeySources:
+    return load_keys(KeySettings(keys_env="KEYS"), {"KEYS": value})
 
 
 def keys_file(folder: Path, content: bytes) -> KeySettings:
@@ -123,45 +133,105 @@ def test_an_admin_may_administer_and_nobody_else() -> None:
 
 def test_records_written_to_a_file_are_read_back(tmp_path: Path) -> None:
     settings = keys_file(tmp_path, msgspec.json.encode([RECORD, ADMIN_RECORD]))
-    assert load_records(settings, {}) == (RECORD, ADMIN_RECORD)
+    assert load_keys(settings, {}).in_file == (RECORD, ADMIN_RECORD)
 
 
 def test_a_record_in_a_file_is_no_admin_unless_it_says_so(tmp_path: Path) -> None:
     fields = msgspec.to_builtins(RECORD)
     del fields["admin"]
-    (record,) = load_records(keys_file(tmp_path, msgspec.json.encode([fields])), {})
+    (record,) = load_keys(keys_file(tmp_path, msgspec.json.encode([fields])), {}).in_file
     assert record.admin is False
 
 
 def test_keys_in_the_environment_are_accepted() -> None:
-    ring = KeyRing(from_environment(" acme = one=1 , beta=two,, admin=three,"))
-    assert ring.identify("Bearer one=1") == Identity("acme", admin=False)
-    assert ring.identify("Bearer two") == Identity("beta", admin=False)
-    assert ring.identify("Bearer three") == Identity("admin", admin=True)
-    for wrong in ("acme=one=1", "one", "acme", "one=1 , beta=two"):
+    one, two, three = f"{LONG}=1", f"{LONG}2", f"{LONG}3"
+    ring = from_environment(f" acme = {one} , beta={two},, admin={three},").ring()
+    assert ring.identify(f"Bearer {one}") == Identity("acme", admin=False)
+    assert ring.identify(f"Bearer {two}") == Identity("beta", admin=False)
+    assert ring.identify(f"Bearer {three}") == Identity("admin", admin=True)
+    for wrong in (f"acme={one}", LONG, "acme", f"{one} , beta={two}"):
         assert refusal(f"Bearer {wrong}", ring).code == "invalid_api_key"
 
 
+def test_a_key_of_ours_may_be_given_by_environment() -> None:
+    assert from_environment(f"acme={KEY}").ring().identify(f"Bearer {KEY}").tenant == "acme"
+
+
 def test_one_tenant_may_have_several_keys() -> None:
-    ring = KeyRing(from_environment("t=old,t=new"))
-    assert ring.identify("Bearer old") == ring.identify("Bearer new") == Identity("t", admin=False)
+    ring = from_environment(f"t={LONG}old,t={LONG}new").ring()
+    assert ring.identify(f"Bearer {LONG}old") == ring.identify(f"Bearer {LONG}new") == Identity("t", False)
 
 
 def test_records_from_the_environment_are_the_same_in_every_process_and_hold_no_key() -> None:
-    assert from_environment("acme=topsecret") == from_environment("acme=topsecret")
-    assert "topsecret" not in repr(from_environment("acme=topsecret"))
+    value = f"acme=topsecret{LONG}"
+    assert from_environment(value) == from_environment(value)
+    assert "topsecret" not in repr(from_environment(value))
 
 
-def test_one_key_of_two_tenants_is_stored_as_two_hashes() -> None:
-    one, other = from_environment("acme=same,beta=same")
-    assert one.hash != other.hash
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (f"acme={LONG},beta={LONG}", "two tenants have the same key"),
+        ("acme=topsecret", "a key of tenant 'acme' has 9 characters: expected 20 to 256"),
+        (f"acme=topsecret{'x' * 300}", "a key of tenant 'acme' has 309 characters"),
+        (f"a b={LONG}topsecret", "no tenant's name"),
+        (f"../up={LONG}topsecret", "no tenant's name"),
+        (f"{'t' * 65}={LONG}topsecret", "no tenant's name"),
+        (f"acme={LONG}\N{LATIN SMALL LETTER E WITH ACUTE}topsecret", "not ASCII"),
+    ],
+)
+def test_a_weak_or_doubtful_pair_is_refused_without_showing_a_key(value: str, problem: str) -> None:
+    with pytest.raises(SettingsError, match=r"auth\.keys_env = 'KEYS'") as caught:
+        from_environment(value)
+    assert problem in str(caught.value)
+    assert "topsecret" not in str(caught.value)
 
 
 def test_both_sources_are_used(tmp_path: Path) -> None:
     file = keys_file(tmp_path, msgspec.json.encode([RECORD])).keys_file
-    ring = KeyRing(load_records(KeySettings(keys_file=file, keys_env="KEYS"), {"KEYS": "beta=two"}))
+    ring = load_keys(KeySettings(keys_file=file, keys_env="KEYS"), {"KEYS": f"beta={LONG}"}).ring()
     assert ring.identify(f"Bearer {KEY}").tenant == "acme"
-    assert ring.identify("Bearer two").tenant == "beta"
+    assert ring.identify(f"Bearer {LONG}").tenant == "beta"
+
+
+def test_a_look_up_computes_the_same_for_one_record_and_for_many() -> None:
+    given = from_environment(",".join(f"t{n}={LONG}{n}" for n in range(300))).given
+    records = [make_key("many")[1] for _ in range(300)]
+    hashed: list[str] = []
+
+    def compute(key: str, salt: str) -> str:
+        hashed.append(key)
+        return hash_key(key, salt)
+
+    def cost(ring: KeyRing, key: str) -> int:
+        hashed.clear()
+        refusal(f"Bearer {key}", ring)
+        return len(hashed)
+
+    small = KeyRing([RECORD], given=given[:1], compute=compute)
+    large = KeyRing(records, given=given, compute=compute)
+    for key in ("unknown", f"pk-{RECORD.id}-{'x' * 43}", f"pk-{records[0].id}-x", "pk--"):
+        assert cost(small, key) == cost(large, key) == 2
+
+
+def test_nothing_is_computed_from_a_bearer_that_is_too_long() -> None:
+    given = from_environment(f"acme={LONG}").given
+    ring = KeyRing([RECORD], given=given, compute=lambda key, salt: pytest.fail("it was hashed"))
+    assert refusal(f"Bearer {KEY}{'x' * 12_000}", ring).code == "invalid_api_key"
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../up", "-a", "a\n", "a/b", "t" * 65, "naïve", 'a"b'])
+def test_a_tenant_has_a_plain_name(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no tenant's name"):
+        make_key(name)
+    fields = msgspec.to_builtins(RECORD) | {"tenant": name}
+    with pytest.raises(SettingsError, match="regex"):
+        load_keys(keys_file(tmp_path, msgspec.json.encode([fields])), {})
+
+
+def test_two_records_of_one_id_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=f"two records have the id '{RECORD.id}'"):
+        load_keys(keys_file(tmp_path, msgspec.json.encode([RECORD, RECORD])), {})
 
 
 @pytest.mark.parametrize(
@@ -176,7 +246,7 @@ def test_a_variable_that_holds_no_pairs_is_named_but_not_shown(value: str) -> No
 
 def test_a_variable_that_is_not_set_is_named() -> None:
     with pytest.raises(SettingsError, match=r"auth\.keys_env = 'KEYS'"):
-        load_records(KeySettings(keys_env="KEYS"), {"OTHER": "a=b"})
+        load_keys(KeySettings(keys_env="KEYS"), {"OTHER": "a=b"})
 
 
 def test_a_variable_with_bytes_that_are_no_utf8_is_named() -> None:
@@ -203,7 +273,7 @@ def test_a_variable_with_bytes_that_are_no_utf8_is_named() -> None:
 def test_a_file_that_is_no_keys_file_is_named_but_not_shown(tmp_path: Path, content: bytes) -> None:
     settings = keys_file(tmp_path, content)
     with pytest.raises(SettingsError) as caught:
-        load_records(settings, {})
+        load_keys(settings, {})
     assert repr(settings.keys_file) in str(caught.value)
     assert "scripts/make_key.py" in str(caught.value)
     assert "topsecret" not in str(caught.value)
@@ -212,5 +282,5 @@ def test_a_file_that_is_no_keys_file_is_named_but_not_shown(tmp_path: Path, cont
 def test_a_file_that_is_missing_or_a_folder_is_named(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent.json"):
         with pytest.raises(SettingsError) as caught:
-            load_records(KeySettings(keys_file=str(path)), {})
+            load_keys(KeySettings(keys_file=str(path)), {})
         assert repr(str(path)) in str(caught.value)

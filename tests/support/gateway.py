@@ -17,7 +17,7 @@ from sim_engine import Faults, SimEngine, SimSettings
 
 from deployments.gateway.external import external_upstreams
 from deployments.gateway.runtime import GatewayRuntime
-from serve_app.auth import KeyRecord, make_key
+from serve_app.auth import KeySources, make_key
 from serve_app.settings import parse_args
 from support.graph import CHAT, eventually
 
@@ -229,6 +229,7 @@ async def gateway(
     model: Mapping[str, Any] | None = None,
     handles: Mapping[str, Any] | None = None,
     tenants: Sequence[str] = (),
+    key_sources: KeySources | None = None,
     ready: bool = True,
     **args: Any,
 ) -> AsyncIterator[Running]:
@@ -236,8 +237,8 @@ async def gateway(
 
     ``upstream`` changes the settings of all, ``upstreams`` those of each; ``others`` are upstreams that run
     already, ``model`` and ``args`` the settings of the model and of the application. ``handles`` stand for
-    the embedder and the cache. With ``tenants`` (and an administrator) keys are asked for. ``ready``: wait
-    until every member can serve.
+    the embedder and the cache. With ``tenants`` (and an administrator) keys are asked for; ``key_sources``
+    are keys of the test's own. ``ready``: wait until every member can serve.
     """
     async with AsyncExitStack() as stack:
         engines, members = [], []
@@ -249,11 +250,12 @@ async def gateway(
             own = upstreams[number] if upstreams else {}
             members.append(_upstream(f"e{number}", url) | dict(upstream or {}) | dict(own))
         members += [_upstream("other", "") | dict(other) for other in others]
-        keys, records = _keys(tenants)
+        keys, sources = _keys(tenants)
+        sources = sources if key_sources is None else key_sources
         models = [{"id": MODEL, "upstreams": members, **(model or {})}]
         parsed = parse_args({"models": models, **args}, source="test")
         external = external_upstreams(parsed, os.environ)
-        runtime = GatewayRuntime(parsed, records, {}, external=external, **(handles or {}))
+        runtime = GatewayRuntime(parsed, sources, {}, external=external, **(handles or {}))
         stack.push_async_callback(runtime.close)
         url = await stack.enter_async_context(serving(runtime.app))
         http = await stack.enter_async_context(aiohttp.ClientSession(url))
@@ -267,11 +269,13 @@ def _upstream(name: str, url: str) -> dict[str, Any]:
     return {"name": name, "url": f"{url}/v1", "kind": "vllm", "health_period_s": 0.05}
 
 
-def _keys(tenants: Sequence[str]) -> tuple[dict[str, str], list[KeyRecord] | None]:
+def _keys(tenants: Sequence[str]) -> tuple[dict[str, str], KeySources | None]:
     if not tenants:
         return {}, None
     made = {tenant: make_key(tenant, admin=tenant == ADMIN) for tenant in (*tenants, ADMIN)}
-    return {tenant: key for tenant, (key, _) in made.items()}, [record for _, record in made.values()]
+    return {tenant: key for tenant, (key, _) in made.items()}, KeySources(
+        in_file=tuple(record for _, record in made.values())
+    )
 
 
 @asynccontextmanager
