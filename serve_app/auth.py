@@ -168,6 +168,13 @@ class KeyRing:
         return hmac.digest(self._secret, hashed.encode(), "sha256")
 
 
+def credentials_of(headers: Mapping[str, str]) -> str | None:
+    """What ``identify`` wants. Anthropic's clients send the key in a header of its own."""
+    key = headers.get("x-api-key")
+    given = headers.get("authorization")
+    return f"Bearer {key}" if given is None and key is not None else given
+
+
 def require_admin(identity: Identity) -> None:
     """Raises: Forbidden: a known key without the right."""
     if not identity.admin:

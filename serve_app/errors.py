@@ -29,6 +29,9 @@ from typing import ClassVar
 
 import msgspec
 
+PATIENCE_S = 60
+"""A longer ``Retry-After`` is ignored by OpenAI's and Anthropic's clients, which then wait half a second."""
+
 
 class SettingsError(ValueError):
     """A settings file cannot be used; the message names file, key, value and expectation."""
@@ -38,14 +41,26 @@ class EngineStartError(RuntimeError):
     """An engine cannot start; one line that names the model, the setting and a value that would work."""
 
 
+class ErrorDetails(msgspec.Struct, frozen=True):
+    """What an error says beside its status. ``code`` is a name or nothing, never a number."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
 class PromptlyError(Exception):
-    """A request that ends with an OpenAI-shaped error.
+    """A request that ends with an error, in the words of the client's API (``serve_app.dialects``).
 
     ``param`` names the field, header or setting that was wrong; ``code`` is the machine-readable reason.
+    ``should_retry`` is what clients are told in ``x-should-retry``; ``None`` leaves it to them, and they take
+    408, 409, 429 and every 5xx for passing troubles.
     """
 
     status: int = 500
     type: ClassVar[str] = "internal_error"
+    should_retry: bool | None = None
 
     def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
@@ -58,10 +73,13 @@ class PromptlyError(Exception):
         """Response headers that belong to this error."""
         return {}
 
+    @property
+    def details(self) -> ErrorDetails:
+        return ErrorDetails(self.message, self.type, self.param, self.code)
+
     def body(self) -> bytes:
         """``{"error": {message, type, param, code}}`` as JSON."""
-        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
-        return msgspec.json.encode({"error": error})
+        return msgspec.json.encode({"error": self.details})
 
 
 class BadRequest(PromptlyError):
@@ -132,12 +150,16 @@ class BodyTooLarge(PromptlyError):
 
 
 class OverCapacity(PromptlyError):
+    """Clients wait as long as they are told, but no longer than ``PATIENCE_S``: beyond that they would come
+    back at once."""
+
     status = 429
     type = "rate_limit_error"
 
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message, code="over_capacity")
         self.retry_after_s = retry_after_s
+        self.should_retry = retry_after_s <= PATIENCE_S
 
     @property
     def headers(self) -> dict[str, str]:
@@ -156,22 +178,23 @@ class SlowReader(PromptlyError):
 
 
 class UpstreamRefused(PromptlyError):
-    """An engine's own 4xx. ``content`` is its error in OpenAI's shape."""
+    """An engine's own 4xx. The client gets what it ``said``; ``str()`` has none of it, for logs."""
 
     type = "invalid_request_error"
 
-    def __init__(self, status: int, content: bytes, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, status: int, said: ErrorDetails, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(f"The engine answered {status}.", code="upstream_refused")
         self.status = status
-        self._content = content
+        self._said = said
         self._headers = dict(headers or {})
 
     @property
     def headers(self) -> dict[str, str]:
         return self._headers
 
-    def body(self) -> bytes:
-        return self._content
+    @property
+    def details(self) -> ErrorDetails:
+        return self._said
 
 
 class UpstreamFailed(PromptlyError):
@@ -180,14 +203,15 @@ class UpstreamFailed(PromptlyError):
 
 
 class EngineError(UpstreamFailed):
-    """An engine's own 5xx. ``content`` is its error in OpenAI's shape."""
+    """An engine's own 5xx. The client gets what it ``said``; ``str()`` has none of it, for logs."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, said: ErrorDetails) -> None:
         super().__init__("The engine failed.", code="upstream_failed")
-        self._content = content
+        self._said = said
 
-    def body(self) -> bytes:
-        return self._content
+    @property
+    def details(self) -> ErrorDetails:
+        return self._said
 
 
 class NoReplica(PromptlyError):
@@ -205,8 +229,11 @@ class CacheUnavailable(PromptlyError):
 
 
 class UpstreamTimeout(PromptlyError):
+    """Another try would take the same time from an engine that has none."""
+
     status = 504
     type = "timeout_error"
+    should_retry = False
 
     def __init__(self, timeout_s: float) -> None:
         message = f"The engine did not begin to answer within {timeout_s:g} s (limits.first_token_timeout_s)."
@@ -214,8 +241,11 @@ class UpstreamTimeout(PromptlyError):
 
 
 class DeadlineExceeded(PromptlyError):
+    """The client has waited as long as it wanted to: three tries would take it three times as long."""
+
     status = 504
     type = "timeout_error"
+    should_retry = False
 
     def __init__(self, timeout_s: float) -> None:
         message = f"No complete answer within {timeout_s:g} s (x-request-timeout-ms)."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable
 
@@ -20,7 +21,7 @@ from deployments.gateway.passthrough import PassThrough
 from deployments.gateway.services import Services
 from deployments.gateway.verbatim import Verbatim
 from deployments.telemetry import RequestTracer
-from serve_app.errors import MethodNotAllowed, NotFound, OverCapacity, PromptlyError
+from serve_app.errors import MethodNotAllowed, NoReplica, NotFound, OverCapacity, PromptlyError
 from serve_app.headers import require_utf8
 from serve_app.openai.requests import Endpoint
 
@@ -91,6 +92,10 @@ class GatewayApp:
             await _end_with(exchange, error)
         except ClientGone:
             exchange.attributes["promptly.client_gone"] = 1
+        except asyncio.CancelledError:
+            # The server stops; a client that is there still must not take what it has for the whole answer.
+            await _end_with(exchange, NoReplica("The gateway is shutting down.", code="shutting_down"))
+            raise
         except Exception:
             logger.exception("request %s failed", exchange.request_id)
             await _end_with(exchange, PromptlyError("The gateway failed.", code="internal_error"))

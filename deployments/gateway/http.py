@@ -12,12 +12,15 @@ from uuid import uuid4
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
+from serve_app.dialects import StreamErrors, dialect_of
 from serve_app.errors import BodyTimeout, BodyTooLarge, DeadlineExceeded, PromptlyError
 from serve_app.openai import sse
 from serve_app.timing import Timeline
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream; charset=utf-8"
+RETRY_HEADER = "x-should-retry"
+"""OpenAI's and Anthropic's clients do what it says, instead of what they think of the status."""
 REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 BODY_TIMEOUT_S = 60.0
 FAIL_TIMEOUT_S = 5.0
@@ -43,8 +46,10 @@ class Exchange:
         self.timeline = Timeline(time.time_ns)
         self.started = False
         self.status = 0
-        self.response_headers: dict[str, str] = {}
-        self._is_event_stream = False
+        self._dialect = dialect_of(self.path)
+        self.response_headers: dict[str, str] = dict(self._dialect.headers(self.request_id))
+        self._stream: StreamErrors | None = None
+        self._passed: Callable[[bytes], None] | None = None
         self._at_event_boundary = True
         self.attributes: dict[str, str | int | float] = {}
         self.span: Any = None
@@ -91,13 +96,17 @@ class Exchange:
         """Send status and headers. What was put into ``response_headers`` goes with every response."""
         self.started = True
         self.status = status
-        self._is_event_stream = content_type.startswith("text/event-stream")
+        if content_type.startswith("text/event-stream"):
+            self._stream = self._dialect.stream()
+            self._passed = self._stream.passed
         fields = {"content-type": content_type, **self.response_headers, **(headers or {})}
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
         await self._emit({"type": "http.response.start", "status": status, "headers": raw})
 
     async def write(self, data: bytes, *, more: bool = True) -> None:
         self._at_event_boundary = data.endswith(sse.END)
+        if self._passed is not None:
+            self._passed(data)
         await self._emit({"type": "http.response.body", "body": data, "more_body": more})
 
     async def respond(
@@ -108,14 +117,23 @@ class Exchange:
         await self.write(body, more=False)
 
     async def fail(self, error: PromptlyError) -> None:
-        """End with an error: as a response of its own, or as the last event of a stream that has begun (an
-        event that was cut in the middle is closed first)."""
+        """End with an error, in the dialect of the path: as a response of its own, or as the last event of a
+        stream that has begun (an event that was cut in the middle is closed first)."""
         if not self.started:
             self.response_headers |= error.headers
-            await self.respond(error.status, error.body())
-        elif self._is_event_stream:
+            if error.should_retry is not None:
+                self.response_headers[RETRY_HEADER] = str(error.should_retry).lower()
+            await self.respond(error.status, self._dialect.body(error, self.request_id))
+        elif self._stream is not None and self._stream.has_ended and self._at_event_boundary:
+            await self.write(b"", more=False)  # everything was said; what follows is nobody's concern
+        elif self._stream is not None:
             separator = b"" if self._at_event_boundary else sse.END
-            await self.write(separator + sse.event(error.body()), more=False)
+            await self.write(separator + self._stream.event(error, self.request_id), more=False)
+
+    @property
+    def is_cut(self) -> bool:
+        """A stream that ends now ends too early: it did not say itself that it was complete."""
+        return self._stream is not None and self._stream.has_ended is False
 
     async def respond_json(self, value: Any, status: int = 200) -> None:
         await self.respond(status, msgspec.json.encode(value))

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from deployments.gateway.http import Exchange
 from deployments.gateway.live_answer import LiveAnswer
-from serve_app.errors import PromptlyError
+from serve_app.errors import PromptlyError, UpstreamFailed
 from serve_app.openai import sse
 
 
@@ -31,6 +31,8 @@ async def relay(
     await exchange.start(answer.status, answer.content_type, headers)
     try:
         rest = await _pass_chunks(exchange, source, hide_usage)
+        if exchange.is_cut:
+            raise UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
     except PromptlyError as error:
         await exchange.fail(error)
         return error

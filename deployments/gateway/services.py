@@ -12,7 +12,7 @@ from deployments.gateway.cache_client import CacheClient
 from deployments.gateway.engine_status import EngineStatuses
 from deployments.gateway.http import Exchange
 from deployments.gateway.refreshes import Refreshes
-from serve_app.auth import DEFAULT_TENANT, Identity, KeyRing, require_admin
+from serve_app.auth import DEFAULT_TENANT, Identity, KeyRing, credentials_of, require_admin
 from serve_app.deadline import request_timeout_s
 from serve_app.errors import Forbidden, UnknownModel
 from serve_app.fleet import FleetTable
@@ -66,7 +66,7 @@ class Services:
         """Raises: Unauthorized."""
         if self.keys is None:
             return Identity(DEFAULT_TENANT, admin=self.settings.auth == "loopback")
-        return self.keys.identify(exchange.headers.get("authorization"))
+        return self.keys.identify(credentials_of(exchange.headers))
 
     def identify_admin(self, exchange: Exchange) -> Identity:
         """Raises: Unauthorized, Forbidden."""

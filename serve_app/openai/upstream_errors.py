@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from serve_app.errors import ErrorDetails
 from serve_app.openai.sse import iter_data
 
 TYPES = {400: "invalid_request_error", 404: "not_found_error", 405: "invalid_request_error"}
@@ -14,28 +15,32 @@ BAD_GATEWAY = 502
 MAX_MESSAGE_CHARS = 2000
 
 
-def normalise_error(status: int, body: bytes) -> bytes:
-    """``{"error": {message, type, param, code}}`` from an engine's error response.
+def normalise_error(status: int, body: bytes) -> ErrorDetails:
+    """What an engine's error response says.
 
-    vLLM reports a wrong field as ``body.messages``; clients know it as ``messages``.
+    vLLM reports a wrong field as ``body.messages``; clients know it as ``messages``. Its ``code`` is the
+    status once more, a number; OpenAI's is a name.
     """
     error = _error_object(body)
-    param = error.get("param")
-    shaped = {
-        "message": str(error.get("message") or f"The engine answered {status}.")[:MAX_MESSAGE_CHARS],
-        "type": TYPES.get(status, DEFAULT_TYPE),
-        "param": param.removeprefix("body.") if isinstance(param, str) else None,
-        "code": error.get("code") or status,
-    }
-    return msgspec.json.encode({"error": shaped})
+    param, code = error.get("param"), error.get("code")
+    return ErrorDetails(
+        message=str(error.get("message") or f"The engine answered {status}.")[:MAX_MESSAGE_CHARS],
+        type=TYPES.get(status, DEFAULT_TYPE),
+        param=param.removeprefix("body.") if isinstance(param, str) else None,
+        code=code if isinstance(code, str) and code else _default_code(status),
+    )
 
 
-def stream_error(first_event: bytes) -> tuple[int, bytes]:
-    """Status and body for a stream that begins with an error: the client's (4xx) stays the client's."""
+def stream_error(first_event: bytes) -> tuple[int, ErrorDetails]:
+    """Status and error of a stream that begins with one: the client's (4xx) stays the client's."""
     data = next(iter_data(first_event), b"")
     code = _error_object(data).get("code")
     status = code if isinstance(code, int) and 400 <= code < 500 else BAD_GATEWAY
     return status, normalise_error(status, data)
+
+
+def _default_code(status: int) -> str:
+    return "upstream_failed" if status >= 500 else "upstream_refused"
 
 
 def _error_object(body: bytes) -> dict[str, Any]:

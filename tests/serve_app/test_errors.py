@@ -6,12 +6,13 @@ import json
 import re
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from serve_app import errors
-from serve_app.errors import PromptlyError
+from serve_app.errors import ErrorDetails, PromptlyError
 
-ENGINES_OWN = b'{"error":{"message":"no","type":"invalid_request_error","param":"n","code":"x"}}'
+ENGINES_OWN = ErrorDetails("no such thing", "invalid_request_error", "n", "x")
 
 EXAMPLES: tuple[PromptlyError, ...] = (
     errors.BadRequest("wrong", param="n", code="invalid_value"),
@@ -80,8 +81,9 @@ def test_a_body_has_openais_shape(example: PromptlyError) -> None:
 
 @pytest.mark.parametrize("example", PASSED_ON, ids=lambda example: type(example).__name__)
 def test_an_engines_own_error_is_passed_on_as_it_is(example: PromptlyError) -> None:
-    assert example.body() == ENGINES_OWN
-    assert str(example)
+    assert example.details == ENGINES_OWN
+    assert msgspec.json.decode(example.body())["error"] == msgspec.to_builtins(ENGINES_OWN)
+    assert ENGINES_OWN.message not in str(example)
 
 
 @pytest.mark.parametrize("status", [400, 404, 422, 429])
@@ -119,6 +121,23 @@ def test_any_message_survives_the_body(message: str) -> None:
 )
 def test_an_error_brings_its_own_headers(example: PromptlyError, headers: dict[str, str]) -> None:
     assert example.headers == headers
+
+
+@pytest.mark.parametrize(
+    ("example", "expected"),
+    [
+        (errors.DeadlineExceeded(0.7), False),
+        (errors.UpstreamTimeout(30), False),
+        (errors.OverCapacity("busy", 60), True),
+        (errors.OverCapacity("busy", 61), False),
+        (errors.UpstreamFailed("broke"), None),
+        (errors.NoReplica("none"), None),
+        (errors.BadRequest("wrong"), None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_clients_are_told_whether_to_try_again(example: PromptlyError, expected: bool | None) -> None:
+    assert example.should_retry is expected
 
 
 def test_an_unknown_model_lists_the_known_ones() -> None:

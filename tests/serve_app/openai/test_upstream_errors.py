@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from serve_app.openai.sse import event
@@ -28,9 +29,7 @@ SHAPELESS: dict[str, bytes] = {
 
 
 def normalised(status: int, body: bytes) -> dict[str, Any]:
-    decoded = json.loads(normalise_error(status, body))
-    assert decoded.keys() == {"error"}
-    error: dict[str, Any] = decoded["error"]
+    error: dict[str, Any] = msgspec.to_builtins(normalise_error(status, body))
     assert error.keys() == {"message", "type", "param", "code"}
     return error
 
@@ -40,13 +39,29 @@ def vllm_error(**fields: Any) -> bytes:
     return json.dumps({"error": error | fields}).encode()
 
 
-def test_vllms_error_keeps_its_message_param_and_code() -> None:
+def test_vllms_error_keeps_its_message_and_param() -> None:
     assert normalised(400, vllm_error(param="temperature", code=400)) == {
         "message": "wrong",
         "type": "invalid_request_error",
         "param": "temperature",
-        "code": 400,
+        "code": "upstream_refused",
     }
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (400, "context_length_exceeded", "context_length_exceeded"),
+        (400, 400, "upstream_refused"),
+        (404, None, "upstream_refused"),
+        (400, "", "upstream_refused"),
+        (400, {"a": 1}, "upstream_refused"),
+        (500, 500, "upstream_failed"),
+        (503, True, "upstream_failed"),
+    ],
+)
+def test_a_code_is_a_name_and_never_a_number(status: int, code: Any, expected: str) -> None:
+    assert normalised(status, vllm_error(code=code))["code"] == expected
 
 
 @pytest.mark.parametrize(
@@ -84,7 +99,7 @@ def test_the_type_is_openais_for_the_status(status: int, kind: str) -> None:
 @pytest.mark.parametrize("body", [b'{"detail":"Not Found"}', b'{"message":"Not Found"}'])
 def test_a_message_in_another_place_is_found(body: bytes) -> None:
     error = normalised(404, body)
-    assert (error["message"], error["code"]) == ("Not Found", 404)
+    assert (error["message"], error["code"]) == ("Not Found", "upstream_refused")
 
 
 @pytest.mark.parametrize("body", SHAPELESS.values(), ids=SHAPELESS)
@@ -93,32 +108,32 @@ def test_a_body_without_a_message_still_says_what_happened(body: bytes) -> None:
         "message": "The engine answered 500.",
         "type": "upstream_error",
         "param": None,
-        "code": 500,
+        "code": "upstream_failed",
     }
 
 
 def test_a_long_message_is_cut() -> None:
     long = "é" * 100_000
     assert normalised(400, vllm_error(message=long))["message"] == "é" * MAX_MESSAGE_CHARS
-    _, body = stream_error(event(vllm_error(message=long)))
-    assert json.loads(body)["error"]["message"] == "é" * MAX_MESSAGE_CHARS
+    _, error = stream_error(event(vllm_error(message=long)))
+    assert error.message == "é" * MAX_MESSAGE_CHARS
 
 
 def test_a_stream_that_begins_with_the_engines_error_is_a_502_with_its_message() -> None:
-    status, body = stream_error(b": keep-alive\n\n" + event(vllm_error(message="out of memory", code=500)))
+    status, error = stream_error(b": keep-alive\n\n" + event(vllm_error(message="out of memory", code=500)))
     assert status == 502
-    assert json.loads(body)["error"]["message"] == "out of memory"
+    assert error.message == "out of memory"
 
 
 @pytest.mark.parametrize("code", [400, 404, 422, 499])
 def test_a_stream_that_begins_with_the_clients_error_keeps_its_status(code: int) -> None:
-    status, body = stream_error(event(vllm_error(message="bad grammar", param="body.structured", code=code)))
+    status, error = stream_error(event(vllm_error(message="bad grammar", param="body.structured", code=code)))
     assert status == code
-    assert json.loads(body)["error"]["param"] == "structured"
+    assert error.param == "structured"
 
 
 @pytest.mark.parametrize("data", [b"", *map(event, SHAPELESS.values())])
 def test_a_stream_that_begins_with_anything_else_is_a_502(data: bytes) -> None:
-    status, body = stream_error(data)
+    status, error = stream_error(data)
     assert status == 502
-    assert json.loads(body)["error"]["message"]
+    assert error.message

@@ -1,0 +1,13 @@
+"""Errors in the words of the client's API: the contract, its implementations, and which path speaks which.
+
+| dialect | paths | a stream that fails ends with |
+|---|---|---|
+| ``openai`` | all others | ``data: {"error": …}`` |
+| ``responses`` | ``/v1/responses`` | ``event: error``, numbered as the stream's own events |
+| ``anthropic`` | ``/v1/messages`` | ``event: error`` with the outer ``"type": "error"`` |
+"""
+
+from serve_app.dialects.base import Dialect, StreamErrors
+from serve_app.dialects.registry import dialect_of
+
+__all__ = ["Dialect", "StreamErrors", "dialect_of"]

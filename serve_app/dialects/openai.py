@@ -1,0 +1,31 @@
+"""OpenAI's chat and text completions, and every path of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from serve_app.errors import PromptlyError
+from serve_app.openai import sse
+
+
+class OpenAIStream:
+    """Whether it was complete is seen by its ``[DONE]``, where the answer is read."""
+
+    passed: Callable[[bytes], None] | None = None
+    has_ended: bool | None = None
+
+    def event(self, error: PromptlyError, request_id: str) -> bytes:
+        return sse.event(error.body())
+
+
+class OpenAIDialect:
+    """``{"error": {message, type, param, code}}``."""
+
+    def headers(self, request_id: str) -> Mapping[str, str]:
+        return {}
+
+    def body(self, error: PromptlyError, request_id: str) -> bytes:
+        return error.body()
+
+    def stream(self) -> OpenAIStream:
+        return OpenAIStream()

@@ -1,0 +1,19 @@
+"""Which path speaks which dialect."""
+
+from __future__ import annotations
+
+from serve_app.dialects.anthropic import AnthropicDialect
+from serve_app.dialects.base import Dialect
+from serve_app.dialects.openai import OpenAIDialect
+from serve_app.dialects.responses import ResponsesDialect
+
+DEFAULT: Dialect = OpenAIDialect()
+
+DIALECTS: dict[str, Dialect] = {"/v1/messages": AnthropicDialect(), "/v1/responses": ResponsesDialect()}
+"""By the path that speaks it; the paths below speak it too."""
+
+
+def dialect_of(path: str) -> Dialect:
+    """The dialect of a path below the route prefix; OpenAI's for a path that is not known."""
+    first_two = "/".join(path.split("/", 3)[:3])
+    return DIALECTS.get(first_two, DEFAULT)

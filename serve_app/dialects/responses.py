@@ -1,0 +1,46 @@
+"""OpenAI's Responses API: whole errors as in all of OpenAI's, streams with named and numbered events."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from serve_app.dialects.base import NamedEvents
+from serve_app.dialects.openai import OpenAIDialect
+from serve_app.errors import PromptlyError
+
+LAST = r"response\.completed|response\.failed|response\.incomplete|error"
+NUMBER = re.compile(rb'"sequence_number"\s*:\s*([0-9]+)(?=[^0-9])')
+
+
+class ResponsesStream(NamedEvents):
+    """An event's number is one more than that of the event before it."""
+
+    def __init__(self) -> None:
+        super().__init__(LAST)
+        self._next = 0
+
+    def seen(self, data: bytes) -> None:
+        """A quote inside a text is escaped, so the mark is never a part of one."""
+        for number in NUMBER.finditer(data):
+            self._next = int(number[1]) + 1
+
+    def event(self, error: PromptlyError, request_id: str) -> bytes:
+        """The event as it is documented, and beside it ``error``: OpenAI's Python client raises for that one
+        only, and hands anything else on as one more event of an answer that is going well."""
+        details = error.details
+        event = {
+            "type": "error",
+            "code": details.code,
+            "message": details.message,
+            "param": details.param,
+            "sequence_number": self._next,
+            "error": details,
+        }
+        return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+
+
+class ResponsesDialect(OpenAIDialect):
+    def stream(self) -> ResponsesStream:  # type: ignore[override]
+        return ResponsesStream()

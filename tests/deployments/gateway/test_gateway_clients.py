@@ -1,0 +1,305 @@
+"""The real clients, over real HTTP: an answer that broke is an exception to them, never a shorter answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+from aiohttp import web
+from scripted_member import Answer, Member, answers, begin, cut, listening, stall
+from support.gateway import MODEL, Running, SimSettings, gateway
+
+WORDS = ("one", " two")
+
+Ending = Callable[[web.Request], Coroutine[Any, Any, None]]
+
+
+async def end(_: web.Request) -> None:
+    """The server says that the answer is over, although it is not."""
+
+
+def named(*events: dict[str, Any]) -> bytes:
+    return b"".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events)
+
+
+def messages_begin() -> bytes:
+    message = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "content": [],
+        "model": MODEL,
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {"input_tokens": 1, "output_tokens": 0},
+    }
+    block = {"type": "text", "text": ""}
+    deltas = [
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}}
+        for word in WORDS
+    ]
+    return named(
+        {"type": "message_start", "message": message},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        *deltas,
+    )
+
+
+def messages_end() -> bytes:
+    delta = {"stop_reason": "end_turn", "stop_sequence": None}
+    return named(
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 2}},
+        {"type": "message_stop"},
+    )
+
+
+def a_response(status: str) -> dict[str, Any]:
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": MODEL,
+        "status": status,
+        "output": [],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+    }
+
+
+def responses_begin() -> bytes:
+    place = {"item_id": "msg_1", "output_index": 0, "content_index": 0, "logprobs": []}
+    deltas = [
+        {"type": "response.output_text.delta", "sequence_number": number, "delta": word, **place}
+        for number, word in enumerate(WORDS, start=1)
+    ]
+    created = {"type": "response.created", "sequence_number": 0, "response": a_response("in_progress")}
+    return named(created, *deltas)
+
+
+def responses_end() -> bytes:
+    return named({"type": "response.completed", "sequence_number": 3, "response": a_response("completed")})
+
+
+def streams(first: bytes, then: Ending = end, last: bytes = b"") -> Answer:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = await begin(request)
+        await response.write(first)
+        await then(request)
+        if last:
+            await response.write(last)
+        return response
+
+    return answer
+
+
+@asynccontextmanager
+async def serving(answer: Answer, **args: Any) -> AsyncIterator[Running]:
+    member = Member(answer)
+    async with listening(member):
+        others = [member.upstream(kind="vllm", health_period_s=60.0)]
+        async with gateway(others=others, **args) as running:
+            yield running
+
+
+@asynccontextmanager
+async def claude(running: Running, key: str = "none") -> AsyncIterator[anthropic.AsyncAnthropic]:
+    async with anthropic.AsyncAnthropic(base_url=running.url, api_key=key, max_retries=0) as client:
+        yield client
+
+
+@asynccontextmanager
+async def gpt(running: Running, retries: int = 0) -> AsyncIterator[openai.AsyncOpenAI]:
+    url = f"{running.url}/v1"
+    async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=retries) as client:
+        yield client
+
+
+HI = [{"role": "user", "content": "hi"}]
+MESSAGE: dict[str, Any] = {"model": MODEL, "max_tokens": 16, "messages": HI}
+
+
+async def said_by_claude(
+    client: anthropic.AsyncAnthropic,
+    said: list[str],
+    heard: Callable[[], None] = lambda: None,
+    **options: Any,
+) -> None:
+    async with client.messages.stream(**MESSAGE, **options) as stream:
+        async for text in stream.text_stream:
+            said.append(text)
+            if len(said) == len(WORDS):
+                heard()
+
+
+async def said_by_gpt(client: openai.AsyncOpenAI, said: list[Any], **options: Any) -> None:
+    async for event in await client.responses.create(model=MODEL, input="hi", stream=True, **options):
+        said.append(event)
+
+
+FAILURES = {
+    "the connection breaks": (cut, {}, {}, "The engine failed: closed."),
+    "it ends too early": (end, {}, {}, "The engine's stream ended too early."),
+    "nothing more comes": (
+        stall,
+        {"limits": {"between_tokens_timeout_s": 0.2}},
+        {},
+        "The engine sent nothing for 0.2 s (limits.between_tokens_timeout_s).",
+    ),
+    "the deadline passes": (
+        stall,
+        {},
+        {"extra_headers": {"x-request-timeout-ms": "300"}},
+        "No complete answer within 0.3 s (x-request-timeout-ms).",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+async def test_anthropics_client_raises_for_a_stream_that_breaks(name: str) -> None:
+    then, args, options, message = FAILURES[name]
+    said: list[str] = []
+    async with serving(streams(messages_begin(), then), **args) as running, claude(running) as client:
+        with pytest.raises(anthropic.APIStatusError) as caught:
+            await said_by_claude(client, said, **options)
+    assert said == list(WORDS)
+    error = caught.value.body
+    assert isinstance(error, dict)
+    assert (error["type"], error["error"]["message"]) == ("error", message)
+    assert error["request_id"] == caught.value.request_id
+
+
+@pytest.mark.parametrize("name", FAILURES)
+async def test_openais_client_raises_for_a_response_that_breaks(name: str) -> None:
+    then, args, options, message = FAILURES[name]
+    said: list[Any] = []
+    async with serving(streams(responses_begin(), then), **args) as running, gpt(running) as client:
+        with pytest.raises(openai.APIError, match=re.escape(message)):
+            await said_by_gpt(client, said, **options)
+    assert [event.delta for event in said[1:]] == list(WORDS)
+
+
+async def test_the_error_event_of_a_response_goes_on_counting() -> None:
+    async with serving(streams(responses_begin(), cut)) as running:
+        answer = await running.send({"model": MODEL, "input": "hi", "stream": True}, "/v1/responses")
+    name, data = answer.body.split(b"\n\n")[-2].split(b"\n")
+    event = json.loads(data.removeprefix(b"data: "))
+    assert (name, event["type"], event["sequence_number"]) == (b"event: error", "error", 3)
+
+
+@pytest.mark.parametrize("then", [end, cut], ids=["ends", "breaks behind its end"])
+async def test_a_complete_stream_is_a_complete_answer(then: Ending) -> None:
+    said: list[Any] = []
+    async with (
+        serving(streams(messages_begin() + messages_end(), then)) as running,
+        claude(running) as client,
+    ):
+        await said_by_claude(client, said)
+    assert said == list(WORDS)
+    said = []
+    whole = responses_begin() + responses_end()
+    async with serving(streams(whole, then)) as running, gpt(running) as client:
+        await said_by_gpt(client, said)
+    assert said[-1].type == "response.completed"
+
+
+async def test_an_engines_own_error_in_a_stream_is_passed_on() -> None:
+    own = named({"type": "error", "error": {"type": "internal_error", "message": "of its own"}})
+    async with serving(streams(messages_begin() + own)) as running, claude(running) as client:
+        with pytest.raises(anthropic.APIStatusError, match="of its own") as caught:
+            await said_by_claude(client, [])
+    assert isinstance(caught.value.body, dict)
+    assert "request_id" not in caught.value.body  # it is the engine's, not one more of ours
+
+
+VLLMS_OWN = {"type": "error", "error": {"type": "BadRequestError", "message": "max_tokens is wrong"}}
+
+
+async def test_http_errors_of_messages_are_anthropics() -> None:
+    limits = {"max_body_bytes": 2000}
+    async with serving(answers(400, VLLMS_OWN), limits=limits, tenants=["a"]) as running:
+        async with claude(running, running.keys["a"]) as client:
+            with pytest.raises(anthropic.BadRequestError, match="max_tokens is wrong") as refused:
+                await client.messages.create(**MESSAGE)
+            with pytest.raises(anthropic.NotFoundError, match="Known models: sim"):
+                await client.messages.create(**MESSAGE | {"model": "nope"})
+            with pytest.raises(anthropic.NotFoundError):
+                await client.messages.count_tokens(model="nope", messages=MESSAGE["messages"])
+            with pytest.raises(anthropic.RequestTooLargeError):
+                await client.messages.create(**MESSAGE, system="x" * 3000)
+        async with claude(running, "wrong") as client:
+            with pytest.raises(anthropic.AuthenticationError) as unknown:
+                await client.messages.create(**MESSAGE)
+    for caught, kind in ((refused, "invalid_request_error"), (unknown, "authentication_error")):
+        body = caught.value.body
+        assert isinstance(body, dict)
+        assert (body["type"], body["error"]["type"]) == ("error", kind)
+        assert body["request_id"] == caught.value.request_id
+
+
+async def test_a_full_gateway_is_a_rate_limit_to_anthropics_client() -> None:
+    release = asyncio.Event()
+
+    async def wait(_: web.Request) -> None:
+        await release.wait()
+
+    answer = streams(messages_begin(), wait, messages_end())
+    limits = {"max_concurrent_requests": 1}
+    async with (
+        serving(answer, limits=limits) as running,
+        claude(running) as client,
+        client.messages.stream(**MESSAGE) as stream,
+    ):
+        await anext(aiter(stream))
+        with pytest.raises(anthropic.RateLimitError) as caught:
+            await client.messages.create(**MESSAGE)
+        release.set()
+        assert await stream.get_final_text() == "".join(WORDS)
+    headers = caught.value.response.headers
+    assert (headers["retry-after"], headers["x-should-retry"]) == ("1", "true")
+
+
+async def test_a_deadline_that_passed_is_not_tried_again() -> None:
+    member = Member(stall)
+    async with listening(member):
+        others = [member.upstream(kind="vllm", health_period_s=60.0)]
+        async with gateway(others=others) as running, gpt(running, retries=2) as client:
+            headers = {"x-request-timeout-ms": "200"}
+            with pytest.raises(openai.InternalServerError) as caught:
+                await client.chat.completions.create(
+                    model=MODEL, messages=[{"role": "user", "content": "hi"}], extra_headers=headers
+                )
+    assert caught.value.status_code == 504
+    assert caught.value.response.headers["x-should-retry"] == "false"
+    assert len(member.seen) == 1
+
+
+def cancel_requests() -> None:
+    """As uvicorn does with what still runs when its patience at a stop is over."""
+    for task in asyncio.all_tasks():
+        if getattr(task.get_coro(), "__name__", "") == "run_asgi":
+            task.cancel()
+
+
+async def test_a_stream_that_the_gateways_end_cuts_is_told_so() -> None:
+    said: list[str] = []
+    async with serving(streams(messages_begin(), stall)) as running, claude(running) as client:
+        with pytest.raises(anthropic.APIStatusError, match="The gateway is shutting down"):
+            await said_by_claude(client, said, cancel_requests)
+    assert said == list(WORDS)
+
+
+async def test_a_chat_that_the_gateways_end_cuts_is_told_so() -> None:
+    async with gateway(SimSettings(itl_ms=5, tokens=1000)) as running, running.stream("hi") as stream:
+        await stream.event()
+        cancel_requests()
+        cut_short = await stream.rest()
+    assert cut_short.cut["code"] == "shutting_down"

@@ -1,0 +1,145 @@
+"""Errors in the words of three APIs. Real clients read them in test_gateway_clients.py."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from serve_app.dialects import dialect_of
+from serve_app.errors import (
+    BadRequest,
+    BodyTooLarge,
+    DeadlineExceeded,
+    ErrorDetails,
+    NoReplica,
+    OverCapacity,
+    PromptlyError,
+    Unauthorized,
+    UnknownModel,
+    UpstreamFailed,
+    UpstreamRefused,
+)
+
+BROKE = UpstreamFailed("it broke", code="upstream_failed")
+MESSAGES, RESPONSES, CHAT = "/v1/messages", "/v1/responses", "/v1/chat/completions"
+
+
+def event_of(data: bytes) -> tuple[str | None, Any]:
+    """Its name, if it has one, and its data."""
+    assert data.endswith(b"\n\n")
+    *named, line = data.decode().removesuffix("\n\n").split("\n")
+    name = named[0].removeprefix("event: ") if named else None
+    return name, json.loads(line.removeprefix("data: "))
+
+
+@pytest.mark.parametrize(
+    ("path", "same_as"),
+    [
+        ("/v1/messages/count_tokens", MESSAGES),
+        ("/v1/messages/", MESSAGES),
+        ("/v1/responses/resp_1/cancel", RESPONSES),
+        ("/v1/embeddings", CHAT),
+        ("/v1/messagesx", CHAT),
+        ("/v2/messages", CHAT),
+        ("/", CHAT),
+        ("", CHAT),
+    ],
+)
+def test_a_path_speaks_the_dialect_that_it_lies_under(path: str, same_as: str) -> None:
+    assert dialect_of(path) is dialect_of(same_as)
+
+
+@pytest.mark.parametrize("path", [CHAT, RESPONSES])
+def test_openais_bodies_are_the_errors_own(path: str) -> None:
+    assert dialect_of(path).body(BROKE, "r1") == BROKE.body()
+    assert dialect_of(path).headers("r1") == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (BadRequest("wrong"), "invalid_request_error"),
+        (Unauthorized("who?"), "authentication_error"),
+        (UnknownModel("x", []), "not_found_error"),
+        (BodyTooLarge(5), "request_too_large"),
+        (OverCapacity("busy", 1), "rate_limit_error"),
+        (BROKE, "api_error"),
+        (NoReplica("none"), "overloaded_error"),
+        (DeadlineExceeded(1), "timeout_error"),
+        (UpstreamRefused(422, ErrorDetails("no", "x")), "invalid_request_error"),
+        (PromptlyError("bug"), "api_error"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_anthropics_types_follow_the_status(error: PromptlyError, kind: str) -> None:
+    dialect = dialect_of(MESSAGES)
+    expected = {
+        "type": "error",
+        "error": {"type": kind, "message": error.details.message},
+        "request_id": "r1",
+    }
+    assert json.loads(dialect.body(error, "r1")) == expected
+    assert event_of(dialect.stream().event(error, "r1")) == ("error", expected)
+    assert dialect.headers("r1") == {"request-id": "r1"}
+
+
+def numbered(number: int, name: str = "response.output_text.delta", delta: str = "x") -> bytes:
+    data = {"type": name, "sequence_number": number, "delta": delta}
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+MISLEADING = '"sequence_number": 99}\n\nevent: response.completed\ndata: '
+
+
+@pytest.mark.parametrize("size", [1, 7, 40, 10_000])
+def test_the_responses_error_counts_on_however_the_bytes_come(size: int) -> None:
+    stream = dialect_of(RESPONSES).stream()
+    assert stream.passed is not None
+    data = b"".join(numbered(number, delta=MISLEADING) for number in (9, 10, 11))
+    for start in range(0, len(data), size):
+        stream.passed(data[start : start + size])
+    assert stream.has_ended is False
+    name, event = event_of(stream.event(BROKE, "r1"))
+    assert name == "error"
+    assert event == {
+        "type": "error",
+        "code": "upstream_failed",
+        "message": "it broke",
+        "param": None,
+        "sequence_number": 12,
+        "error": {"message": "it broke", "type": "upstream_error", "param": None, "code": "upstream_failed"},
+    }
+
+
+def test_the_first_event_of_a_responses_stream_is_number_0() -> None:
+    _, event = event_of(dialect_of(RESPONSES).stream().event(BROKE, "r1"))
+    assert event["sequence_number"] == 0
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        (RESPONSES, "response.completed"),
+        (RESPONSES, "response.failed"),
+        (RESPONSES, "response.incomplete"),
+        (RESPONSES, "error"),
+        (MESSAGES, "message_stop"),
+        (MESSAGES, "error"),
+    ],
+)
+def test_a_stream_that_has_said_its_end_is_known(path: str, name: str, size: int) -> None:
+    stream = dialect_of(path).stream()
+    assert stream.passed is not None
+    data = numbered(3) + numbered(4, name)
+    for start in range(0, len(data), size):
+        stream.passed(data[start : start + size])
+    assert stream.has_ended is True
+
+
+def test_a_chats_stream_is_not_followed() -> None:
+    stream = dialect_of(CHAT).stream()
+    assert (stream.passed, stream.has_ended) == (None, None)
+    assert event_of(stream.event(BROKE, "r1")) == (None, json.loads(BROKE.body()))
