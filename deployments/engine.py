@@ -82,6 +82,7 @@ class Engine(LLMServer):
             gives_token_ids="reasoning_parser" not in self._model.managed_engine.options,
             speculation=self._probe.speculation(),
             start_s=self._start_s,
+            paths=frozenset(self._model.paths),
         )
 
     def record_autoscaling_stats(self) -> dict[str, float]:

@@ -82,8 +82,10 @@ class Admission:
 
     def has_room(self) -> bool:
         """A request could go to a member now."""
-        candidates = self._fleet.candidates(self._model, time.monotonic())
-        return not self._line and any(member.has_room for member in candidates)
+        return not self._line and self._any_room()
+
+    def _any_room(self) -> bool:
+        return any(member.has_room for member in self._fleet.candidates(self._model, time.monotonic()))
 
     async def place(self, call: Call, tried: Collection[str] = ()) -> Dispatch:
         """A place at a member that is not among ``tried``.
@@ -133,16 +135,19 @@ class Admission:
             self.start_if_cold()
             if not self.is_cold:  # the pace of a line does not begin before there is one who serves
                 self._drain.waits(time.monotonic())
+        stuck: set[str] = set()
         for ticket in self._line:
             waiter = ticket.request
-            if waiter.place.done():
-                continue  # it has a place, or has just given up and not left yet
+            if waiter.place.done() or (waiter.call.path in stuck and not waiter.tried):
+                continue  # it has a place, or has just given up and not left yet; or it is as one before it
             dispatch = self.place_now(waiter.call, waiter.tried)
             if dispatch is not None:
                 self._line.leave(ticket)
                 waiter.place.set_result(dispatch)
             elif not waiter.tried:
-                return  # no room for anybody; only one that avoids members may be passed over
+                if not self._any_room():
+                    return
+                stuck.add(waiter.call.path)  # those that have room do not offer it: others go first
 
     async def _wait(self, ticket: Ticket[Waiter]) -> Dispatch:
         waiter = ticket.request
@@ -232,5 +237,11 @@ class Admission:
 
 
 def may_take(member: Member, call: Call, tried: Collection[str]) -> bool:
-    """It has not failed this call, and understands it: only some can go on from tokens."""
-    return member.name not in tried and (member.report.gives_token_ids or not call.continues)
+    """It has not failed this call, offers what is asked for, and understands it: only some can go on from
+    tokens."""
+    report = member.report
+    return (
+        member.name not in tried
+        and call.path in report.paths
+        and (report.gives_token_ids or not call.continues)
+    )

@@ -25,7 +25,8 @@ ENGINE_PRIORITY_HEADER = "x-vllm-priority"
 class Call:
     """One request on its way to an engine. It outlives its client where others have joined.
 
-    ``model`` is any name of a model, an adapter or an alias. ``target`` is path and query, encoded.
+    ``model`` is any name of a model, an adapter or an alias. ``path`` is the one that the client asked for,
+    ``target`` path and query, encoded, of what a member is asked for.
     ``request`` is given for generating requests, which may be sent again; anything else is sent at most once.
     ``failover``: another member may take over. ``tracks_tokens``: a member that can is asked for token ids;
     ``continues``: the rest of an answer, for such members only. ``deadline`` is in monotonic seconds.
@@ -33,6 +34,7 @@ class Call:
 
     model: str
     method: str
+    path: str
     target: str
     body: bytes
     fields: Mapping[str, object]

@@ -265,10 +265,10 @@ async def _refusal(response: UpstreamResponse) -> PromptlyError:
     try:
         if response.status < 400:
             # A stream that begins with an error is none: vLLM checks some values only when it starts one.
-            status, content = stream_error(response.first)
+            status, content = stream_error(response.first, response.redactor)
         else:
             status = response.status
-            content = normalise_error(min(status, 502), await response.read())
+            content = normalise_error(min(status, 502), await response.read(), response.redactor)
     finally:
         response.close()
     if status in NOT_FOR_US:  # the member's key is ours: the client has nothing to do with it

@@ -38,6 +38,7 @@ class EmbeddingsEndpoint:
             await exchange.run(self._embed(exchange, embedding_request(fields)), timeout_s)
             return
         self._services.fingerprint(model)  # refuses an unknown one
+        self._services.require_offered(exchange.path, model)
         await self._verbatim.relay(exchange, model, body, fields, timeout_s)
 
     async def _embed(self, exchange: Exchange, request: EmbeddingRequest) -> None:

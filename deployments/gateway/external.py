@@ -42,6 +42,7 @@ def _external(
         priority=upstream.priority,
         weight=upstream.weight,
         is_static=True,
+        paths=upstream.offered_paths,
     )
     return ExternalUpstream(report, upstream.health_target, upstream.health_period_s)
 

@@ -121,6 +121,7 @@ class GenerationEndpoint:
             request = self._chosen(exchange, parse_generation(self._endpoint, body))
             controls = self._with_threshold(controls, request.model)
             fingerprint = services.fingerprint(request.model)
+            services.require_offered(exchange.path, request.model)
             key = self._cache_key(request, identity, fingerprint)
             return Generation(exchange, identity, request, key, controls, priority, failover, timeout_s)
 
@@ -258,6 +259,7 @@ class GenerationEndpoint:
         return Call(
             model=request.model,
             method=exchange.method,
+            path=exchange.path,
             target=target_of(exchange),
             body=request.body,
             fields=request.fields,

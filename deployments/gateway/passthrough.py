@@ -1,4 +1,4 @@
-"""Everything else an engine offers under ``/v1/*``, ``/tokenize`` and ``/detokenize``: relayed unchanged."""
+"""What else a model's members offer under ``/v1/*``, ``/tokenize`` and ``/detokenize``: relayed unchanged."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from deployments.gateway.services import Services
 from deployments.gateway.verbatim import Verbatim
 from serve_app.errors import NotFound
 from serve_app.openai.requests import parse_json, required_string
-
-DOTS = frozenset({".", ".."})
-"""A path that climbs would reach what an engine offers beside ``/v1``."""
 
 
 class PassThrough:
@@ -21,12 +18,14 @@ class PassThrough:
 
     async def __call__(self, exchange: Exchange) -> None:
         self._services.identify(exchange)
-        if exchange.method != "POST" or DOTS & set(exchange.path.split("/")):
+        if exchange.method != "POST":
             raise NotFound(f"No such path: {exchange.method} {exchange.path}.", code="not_found")
+        self._services.require_offered(exchange.path)
         timeout_s = self._services.timeout_s(exchange)
         body = await exchange.read_body(self._services.settings.limits.max_body_bytes)
         fields = parse_json(body)
         model = required_string(fields, "model")
         self._services.fingerprint(model)  # refuses an unknown one
+        self._services.require_offered(exchange.path, model)
         exchange.response_headers["x-cache"] = "bypass"
         await self._verbatim.relay(exchange, model, body, fields, timeout_s)

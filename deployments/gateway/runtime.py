@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from ray.serve.handle import DeploymentHandle
@@ -21,12 +22,14 @@ from deployments.gateway.key_watch import KeyWatch
 from deployments.gateway.scaling import Scaling
 from deployments.gateway.services import Services
 from deployments.gateway.upstream import UpstreamPool
+from deployments.log_redaction import redacted_logs
 from deployments.telemetry import tracer_from_environment
 from serve_app.auth import KeySources
 from serve_app.fleet import FleetTable
 from serve_app.hedging import Hedge
 from serve_app.latency import LatencyWindows
 from serve_app.model_choice.names import ModelNames
+from serve_app.redaction import Redactor
 from serve_app.routing import POLICIES, Router
 from serve_app.settings import Settings
 from serve_app.traffic import Traffic
@@ -53,7 +56,10 @@ class GatewayRuntime:
         may_be_empty = self._scaling.cold_starts.keys()
         limits = {model.id: model.max_requests_per_replica for model in settings.models}
         fleet = FleetTable(limits, may_be_empty)
-        self._upstream = UpstreamPool()
+        secrets = [value for each in external for value in each.report.headers.values()]
+        self._lasting = ExitStack()
+        self._lasting.enter_context(redacted_logs(Redactor(secrets)))
+        self._upstream = UpstreamPool(secrets)
         self._tracer = tracer_from_environment(os.environ)
         self._services = Services(
             settings=settings,
@@ -139,6 +145,7 @@ class GatewayRuntime:
         await self._upstream.close()
         if self._tracer is not None:
             await asyncio.to_thread(self._tracer.shut_down)
+        self._lasting.close()
 
 
 def _cache_client(

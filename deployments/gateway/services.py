@@ -17,6 +17,8 @@ from serve_app.deadline import request_timeout_s
 from serve_app.errors import Forbidden, UnknownModel
 from serve_app.fleet import FleetTable
 from serve_app.latency import LatencyWindows
+from serve_app.model_choice.names import ModelNames
+from serve_app.paths import require_offered
 from serve_app.routing import Router
 from serve_app.settings import Settings
 from serve_app.settings.fingerprint import fingerprint
@@ -39,10 +41,15 @@ class Services:
     refreshes: Refreshes = field(default_factory=Refreshes)
     primed: bool = False
     fingerprints: dict[str, str] = field(init=False)
+    offers: Mapping[str, frozenset[str]] = field(init=False)
+    """By any name of a model: the paths that clients may ask for."""
     uncached_models: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.fingerprints = {model.id: fingerprint(model) for model in self.settings.models}
+        offered = {model.id: model.offered_paths for model in self.settings.models}
+        names = ModelNames.of(self.settings)
+        self.offers = {name: offered[names.model_of(name)] for name in names.served}
         self.uncached_models = frozenset(model.id for model in self.settings.models if not model.cache)
 
     @property
@@ -57,6 +64,10 @@ class Services:
             return self.fingerprints[model]
         except KeyError:
             raise UnknownModel(model, self.model_ids) from None
+
+    def require_offered(self, path: str, model: str | None = None) -> None:
+        """See :func:`~serve_app.paths.require_offered`. Raises: NotFound."""
+        require_offered(self.offers, path, model)
 
     def timeout_s(self, exchange: Exchange) -> float:
         """The request's deadline. Raises: BadRequest."""

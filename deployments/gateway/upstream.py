@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from deployments.http1 import (
@@ -16,6 +16,7 @@ from deployments.http1 import (
 )
 from serve_app.errors import UpstreamFailed
 from serve_app.fleet import EngineReport
+from serve_app.redaction import Redactor, StreamRedactor
 
 CONNECT_TIMEOUT_S = 2.0
 IDLE_CONNECTION_S = 60.0
@@ -24,15 +25,31 @@ IDLE_CONNECTION_S = 60.0
 READ_BUFFER = 1 << 16
 """Bytes read ahead of a slow client; beyond twice this the engine's socket is not read (back-pressure)."""
 
+KNOWN_REDACTORS = 1024
+"""More than there are members at any time: those of replicas that are gone are forgotten."""
+
 
 class ConnectionRefused(UpstreamFailed):
     """No connection came about, so nothing was sent: the request can safely go to another member."""
 
 
 class UpstreamResponse:
-    """An engine's response whose first body bytes have arrived. Names of ``headers`` are in lower case."""
+    """An engine's response whose first body bytes have arrived. Names of ``headers`` are in lower case.
 
-    def __init__(self, pool: ConnectionPool, origin: Origin, connection: Connection, first: bytes) -> None:
+    ``redactor`` knows the secrets that the server was sent, and all others. A server that is not ours may
+    repeat them anywhere in what it answers, so its whole ``body`` is read through it.
+    """
+
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        origin: Origin,
+        connection: Connection,
+        first: bytes,
+        redactor: Redactor,
+        *,
+        redacts_body: bool,
+    ) -> None:
         self._pool = pool
         self._origin = origin
         self._connection = connection
@@ -40,8 +57,10 @@ class UpstreamResponse:
         self._first: bytes | None = first
         self.first = first
         self.status = connection.status
-        self.headers = connection.headers
-        self.content_type = connection.headers.get("content-type", "application/json")
+        self.redactor = redactor
+        self._body_redactor = StreamRedactor(redactor) if redacts_body and redactor else None
+        self.headers = {name: redactor.text(value) for name, value in connection.headers.items()}
+        self.content_type = self.headers.get("content-type", "application/json")
 
     @property
     def is_stream(self) -> bool:
@@ -54,6 +73,15 @@ class UpstreamResponse:
         Raises:
             UpstreamFailed: the connection broke before the end.
         """
+        while True:
+            data = await self._read_raw()
+            if self._body_redactor is None:
+                return data
+            passed = self._body_redactor.feed(data)
+            if passed or not data:
+                return passed
+
+    async def _read_raw(self) -> bytes:
         if self._first is not None:
             first, self._first = self._first, None
             if first:
@@ -76,6 +104,7 @@ class UpstreamResponse:
         """
         try:
             self._first = await self.read()
+            self._body_redactor = None  # it was read through it
         except BaseException:
             self.close()
             raise
@@ -96,7 +125,10 @@ class UpstreamResponse:
 class UpstreamPool:
     """Connections to every engine this gateway talks to."""
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        """``secrets``: those that may be repeated in nothing that any server answers."""
+        self._secrets = tuple(secrets)
+        self._redactors: dict[str, Redactor] = {}
         # An answer has no time limit here: phases and its own deadline bound it (Dispatcher, Exchange.run).
         self._pool = ConnectionPool(
             connect_timeout_s=CONNECT_TIMEOUT_S, idle_s=IDLE_CONNECTION_S, read_ahead=READ_BUFFER
@@ -122,7 +154,19 @@ class UpstreamPool:
             except BaseException:
                 connection.abort()
                 raise
-        return UpstreamResponse(self._pool, origin, connection, first)
+        redactor = self._redactor(report)
+        return UpstreamResponse(
+            self._pool, origin, connection, first, redactor, redacts_body=report.is_static
+        )
+
+    def _redactor(self, report: EngineReport) -> Redactor:
+        """Of all secrets that are known and the member's own, which is new with every start of a replica."""
+        own = "\n".join(report.headers.values())
+        if own not in self._redactors:
+            if len(self._redactors) >= KNOWN_REDACTORS:
+                self._redactors.clear()
+            self._redactors[own] = Redactor([*self._secrets, *report.headers.values()])
+        return self._redactors[own]
 
     async def fetch(self, report: EngineReport, target: str) -> bytes | None:
         """The body of ``GET target``; ``None`` unless it is answered with 200 in time. It also opens a

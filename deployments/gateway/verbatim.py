@@ -27,6 +27,7 @@ class Verbatim:
         call = Call(
             model=model,
             method=exchange.method,
+            path=exchange.path,
             target=target_of(exchange),
             body=body,
             fields=fields,

@@ -8,6 +8,7 @@ from enum import Enum
 
 from serve_app.fleet.pace import Pace
 from serve_app.openai.continuation import TokenLimits
+from serve_app.paths import ENGINE_PATHS
 from serve_app.speculation import SpeculationReport
 
 UNKNOWN_LIMITS = TokenLimits()
@@ -43,7 +44,8 @@ class EngineReport:
     ``priority``: members of a lower number are asked first; ``weight``: share among equals. ``is_static``:
     it stays in the table whether or not it reports (an external upstream).
     ``speculation``: what it gains; ``None`` without it. ``prefills``: where prompts are prefilled; ``None``
-    where one engine does all. ``start_s``: seconds of each phase of its start.
+    where one engine does all. ``start_s``: seconds of each phase of its start. ``paths``: what clients may
+    ask it for.
     """
 
     replica_id: str
@@ -66,6 +68,7 @@ class EngineReport:
     speculation: SpeculationReport | None = None
     prefills: PrefillCounts | None = None
     start_s: Mapping[str, float] = field(default_factory=dict)
+    paths: frozenset[str] = frozenset(ENGINE_PATHS)
 
 
 @dataclass(slots=True)

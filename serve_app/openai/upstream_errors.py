@@ -8,35 +8,38 @@ import msgspec
 
 from serve_app.errors import ErrorDetails
 from serve_app.openai.sse import iter_data
+from serve_app.redaction import Redactor
 
 TYPES = {400: "invalid_request_error", 404: "not_found_error", 405: "invalid_request_error"}
 DEFAULT_TYPE = "upstream_error"
 BAD_GATEWAY = 502
 MAX_MESSAGE_CHARS = 2000
+NOTHING_SECRET = Redactor()
 
 
-def normalise_error(status: int, body: bytes) -> ErrorDetails:
-    """What an engine's error response says.
+def normalise_error(status: int, body: bytes, redactor: Redactor = NOTHING_SECRET) -> ErrorDetails:
+    """What an engine's error response says, without secrets.
 
     vLLM reports a wrong field as ``body.messages``; clients know it as ``messages``. Its ``code`` is the
     status once more, a number; OpenAI's is a name.
     """
     error = _error_object(body)
     param, code = error.get("param"), error.get("code")
+    message = redactor.text(str(error.get("message") or f"The engine answered {status}."))
     return ErrorDetails(
-        message=str(error.get("message") or f"The engine answered {status}.")[:MAX_MESSAGE_CHARS],
+        message=message[:MAX_MESSAGE_CHARS],  # cut now: a secret that is cut is not known for one
         type=TYPES.get(status, DEFAULT_TYPE),
-        param=param.removeprefix("body.") if isinstance(param, str) else None,
-        code=code if isinstance(code, str) and code else _default_code(status),
+        param=redactor.text(param.removeprefix("body.")) if isinstance(param, str) else None,
+        code=redactor.text(code) if isinstance(code, str) and code else _default_code(status),
     )
 
 
-def stream_error(first_event: bytes) -> tuple[int, ErrorDetails]:
+def stream_error(first_event: bytes, redactor: Redactor = NOTHING_SECRET) -> tuple[int, ErrorDetails]:
     """Status and error of a stream that begins with one: the client's (4xx) stays the client's."""
     data = next(iter_data(first_event), b"")
     code = _error_object(data).get("code")
     status = code if isinstance(code, int) and 400 <= code < 500 else BAD_GATEWAY
-    return status, normalise_error(status, data)
+    return status, normalise_error(status, data, redactor)
 
 
 def _default_code(status: int) -> str:

@@ -7,13 +7,14 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
+from serve_app.paths import ENGINE_PATHS, plain_paths
 from serve_app.settings.autoscaling import AutoscalingSettings
 from serve_app.settings.base import Frozen
 from serve_app.settings.engine import READS_THE_TEXT, EngineSettings
 from serve_app.settings.policies import known_policy
 from serve_app.settings.upstream import UpstreamSettings
 
-MANAGED_ONLY = frozenset({"replicas", "revision"})
+MANAGED_ONLY = frozenset({"replicas", "revision", "paths"})
 """Of no use to a model that only external upstreams serve."""
 
 DROPS_WEIGHTS = 2
@@ -63,6 +64,9 @@ class ModelSettings(Frozen):
         ge=1,
         description="More than this wait at the gateway; default: the engine's `max_num_seqs`.",
     )
+    paths: tuple[str, ...] = Field(
+        default=ENGINE_PATHS, strict=False, description="What clients may ask managed replicas for."
+    )
     routing: str | None = Field(default=None, description="Routing policy; default: `gateway.routing`.")
     hedge: HedgeSettings | None = Field(default=None, description="Off unless given.")
     drain_timeout_s: float = Field(default=120.0, ge=0, description="For running answers at shutdown.")
@@ -78,6 +82,12 @@ class ModelSettings(Frozen):
     cost_per_million_tokens: PriceSettings | None = Field(
         default=None, description="What `auto_models` compare."
     )
+
+    @field_validator("paths")
+    @classmethod
+    def _are_paths(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
+        plain_paths(paths)
+        return paths
 
     @field_validator("routing")
     @classmethod
@@ -123,6 +133,12 @@ class ModelSettings(Frozen):
         for name in NEEDS_CACHE:
             if not self.cache and getattr(self, name) is not None:
                 yield f"`{name}` is of no use with `cache: false`: leave one of the two out"
+
+    @property
+    def offered_paths(self) -> frozenset[str]:
+        """What clients may ask for; of a member, what that one offers."""
+        managed = frozenset[str]() if self.engine is None else frozenset(self.paths)
+        return managed.union(*(upstream.offered_paths for upstream in self.upstreams))
 
     @property
     def replica_bounds(self) -> tuple[int, int]:

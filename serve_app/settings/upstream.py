@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
+from serve_app.paths import ENGINE_PATHS, VENDOR_PATHS, plain_paths
 from serve_app.settings.base import Frozen
 
 HEALTH_PATHS = {"vllm": "/health", "openai": "/v1/models"}
@@ -39,6 +40,19 @@ class UpstreamSettings(Frozen):
         default=None, pattern=r"^/", description="Default: `/health` (vllm), `/v1/models` (openai)."
     )
     health_period_s: float = Field(default=5.0, gt=0)
+    paths: tuple[str, ...] | None = Field(
+        default=None,
+        strict=False,
+        description="What clients may ask it for. Default: what is answered from one request alone and "
+        f"leaves nothing behind under our key: {', '.join(f'`{path}`' for path in VENDOR_PATHS)} (openai); "
+        "as for managed replicas (vllm).",
+    )
+
+    @field_validator("paths")
+    @classmethod
+    def _are_paths(cls, paths: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        plain_paths(paths)
+        return paths
 
     @field_validator("url")
     @classmethod
@@ -61,6 +75,13 @@ class UpstreamSettings(Frozen):
     def api_prefix(self) -> str:
         """What stands in place of `/v1` in a path; `/v1` when the URL has no path."""
         return urlsplit(self.url).path or "/v1"
+
+    @property
+    def offered_paths(self) -> frozenset[str]:
+        """What clients may ask it for."""
+        if self.paths is not None:
+            return frozenset(self.paths)
+        return frozenset(ENGINE_PATHS if self.kind == "vllm" else VENDOR_PATHS)
 
     @property
     def health_target(self) -> str:

@@ -54,6 +54,7 @@ class ScriptedEngine:
             state=EngineState.READY,
             running=self._running,
             capacity=8,
+            paths=frozenset(self._model.paths),
         )
 
     async def seen(self) -> list[dict[str, Any]]:

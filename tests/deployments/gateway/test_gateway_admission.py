@@ -348,6 +348,7 @@ class Place:
         return Call(
             model=MODEL,
             method="POST",
+            path="/v1/chat/completions",
             target="/v1/chat/completions",
             body=b"{}",
             fields={},

@@ -127,9 +127,9 @@ async def test_paths_lie_under_the_prefix_of_the_upstreams_url(prefix: str) -> N
         other = member.upstream(url=f"{member.url}{prefix}/", health_period_s=0.05)
         async with gateway(others=[other], ready=False) as running, asyncio.timeout(2):
             await until_ready(running)
-            for path in ("/v1/chat/completions", "/v1/responses"):
+            for path in ("/v1/chat/completions", "/v1/embeddings"):
                 assert (await running.send(chat("hi"), path)).status == 200
-    assert [seen.path for seen in member.seen] == [f"{prefix}/chat/completions", f"{prefix}/responses"]
+    assert [seen.path for seen in member.seen] == [f"{prefix}/chat/completions", f"{prefix}/embeddings"]
     assert member.asked == {f"{prefix}/models"}
 
 

@@ -272,7 +272,10 @@ BROKEN: dict[str, Answer] = {
 async def test_what_may_have_had_an_effect_is_never_sent_twice(path: str, broken: str) -> None:
     first, second = Member(BROKEN[broken]), Member(answers(200, {}))
     async with listening(first, second):
-        others = [first.upstream(name="a"), second.upstream(name="b", priority=1)]
+        others = [
+            first.upstream(name="a", paths=RELAYED),
+            second.upstream(name="b", priority=1, paths=RELAYED),
+        ]
         async with gateway(others=others) as running:
             headers = {"x-request-timeout-ms": "300"} if broken == "no byte" else {}
             answer = await running.send({"model": MODEL, "prompt": "x", "input": "x"}, path, headers)
@@ -285,7 +288,7 @@ async def test_what_may_have_had_an_effect_is_never_sent_twice(path: str, broken
 async def test_what_reached_nobody_is_sent_to_another(path: str) -> None:
     well = Member(answers(200, {"count": 3}))
     async with listening(well):
-        others = [well.upstream(priority=1, **RARELY_LOOKED_AT)]
+        others = [well.upstream(priority=1, paths=RELAYED, **RARELY_LOOKED_AT)]
         async with gateway(QUICK, upstream=RARELY_LOOKED_AT, others=others) as running:
             await running.engines[0].kill()
             for headers in ({}, {"x-failover": "off"}):
