@@ -17,8 +17,14 @@ from serve_app.settings.policies import known_policy
 class KeySettings(Frozen):
     """Where API keys come from. At least one source; both may be used."""
 
-    keys_file: str | None = Field(default=None, description="File of salted hashes (scripts/make_key.py).")
-    keys_env: str | None = Field(default=None, description="Variable that holds `tenant=key,tenant=key`.")
+    keys_file: str | None = Field(
+        default=None,
+        description="File of salted hashes (scripts/make_key.py); a change holds within a second.",
+    )
+    keys_env: str | None = Field(
+        default=None,
+        description="Variable that holds `tenant=key,tenant=key`; a key has 20 to 256 characters.",
+    )
 
     @model_validator(mode="after")
     def _has_source(self) -> Self:
