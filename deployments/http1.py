@@ -20,6 +20,13 @@ import httptools
 MAX_HEAD_BYTES = 1 << 16
 """Of an answer's status line and headers."""
 
+STALE_S = 0.25
+"""How soon after sending a kept connection must end, without a byte, to count as one that the other side had
+closed while it was idle: a round trip around the world. Whoever closes later has worked on the request."""
+
+FIRST_SERVER_ERROR = 500
+"""From this status on a server may close without saying so: uvicorn does after an application's exception."""
+
 PORTS = {"http": 80, "https": 443}
 ALWAYS_SENT = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "promptly"}
 
@@ -88,7 +95,12 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         self._is_complete = False
         self._is_kept = False
+        self._is_silent = True
         self._error: BrokenConnection | None = None
+        self._was_kept = False
+        self._sent_at = 0.0
+        self.idle_until = 0.0
+        """No request is to be sent from then on (loop time), once it was kept."""
         self.status = 0
         self.headers: dict[str, str] = {}
         """Names in lower case, values Latin-1."""
@@ -105,12 +117,28 @@ class Connection(asyncio.Protocol):
     @property
     def can_be_kept(self) -> bool:
         """For another request."""
-        return self._is_kept and self.is_read and self.is_open
+        return self._is_kept and self.is_read and self.is_open and self.status < FIRST_SERVER_ERROR
+
+    @property
+    def was_stale(self) -> bool:
+        """It had been kept, and ended before the first byte of an answer, at once: the other side had closed
+        it, and has not read the request."""
+        is_soon = self._loop.time() - self._sent_at < STALE_S
+        return self._was_kept and self._is_silent and is_soon
+
+    def keep(self, until: float) -> None:
+        """Idle from now on, for another request before ``until`` (loop time)."""
+        self._was_kept, self.idle_until = True, until
+
+    def is_young(self, now: float) -> bool:
+        """It may be sent another request."""
+        return self.is_open and now < self.idle_until
 
     def send(self, request: bytes) -> None:
         """Begin a request. What the socket does not take at once is kept until it does."""
         self.status, self._head_size = 0, 0
         self._is_complete = self._is_kept = False
+        self._is_silent, self._sent_at = True, self._loop.time()
         self.headers = {}
         self._parser = httptools.HttpResponseParser(self)
         if self._transport is None:  # it ended meanwhile
@@ -153,6 +181,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by type
 
     def data_received(self, data: bytes) -> None:
+        self._is_silent = False
         if self._parser is None or self._is_complete:  # nobody asked for it
             self.abort()
             return
@@ -216,7 +245,10 @@ class Connection(asyncio.Protocol):
 
 
 class ConnectionPool:
-    """Connections by origin: the one that was used last is used first, so that those too many grow old."""
+    """Connections by origin: the one that was used last is used first, so that those too many grow old.
+
+    ``idle_s``: how long one is kept unless its user says otherwise. It must be less than the other side keeps
+    it: a request that meets the other side's closing is lost."""
 
     def __init__(self, *, connect_timeout_s: float, idle_s: float, read_ahead: int) -> None:
         self._connect_timeout_s = connect_timeout_s
@@ -224,8 +256,9 @@ class ConnectionPool:
         self._read_ahead = read_ahead
         self._loop = asyncio.get_running_loop()
         self._open: set[Connection] = set()
-        self._idle: dict[Origin, list[tuple[float, Connection]]] = {}
+        self._idle: dict[Origin, list[Connection]] = {}
         self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_at = 0.0
         self._tls: ssl.SSLContext | None = None
 
     async def take(self, origin: Origin) -> Connection:
@@ -234,12 +267,34 @@ class ConnectionPool:
         Raises:
             NoConnection: none came about in time.
         """
-        idle = self._idle.get(origin)
+        idle, now = self._idle.get(origin), self._loop.time()
         while idle:
-            _, connection = idle.pop()
-            if connection.is_open:
+            connection = idle.pop()
+            if connection.is_young(now):
                 return connection
+            connection.abort()
         return await self._connect(origin)
+
+    async def begin(self, origin: Origin, request: bytes, *, fresh: bool = False) -> tuple[Connection, bytes]:
+        """Send a request; the connection, and the first bytes of the answer's body (``b""``: it has none).
+        A kept connection that proves to have been closed by the other side is replaced by a new one, once;
+        ``fresh`` begins with a new one. Give the connection back, or abort it.
+
+        Raises:
+            NoConnection: none came about in time; nothing was sent.
+            BrokenConnection: it ended before the body began.
+        """
+        connection = await (self._connect(origin) if fresh else self.take(origin))
+        try:
+            return connection, await _first_bytes(connection, request)
+        except BrokenConnection:
+            if not connection.was_stale:
+                raise
+        try:
+            connection = await self._connect(origin)
+        except NoConnection as error:  # the request was sent once: whoever asks must not take it for unsent
+            raise BrokenConnection("closed, and nobody listens there any more") from error
+        return connection, await _first_bytes(connection, request)
 
     async def ask(self, origin: Origin, request: bytes) -> tuple[int, bytes]:
         """Status and whole body of the answer to one request. A wait that is cancelled closes its connection.
@@ -248,12 +303,12 @@ class ConnectionPool:
             NoConnection: none came about in time.
             BrokenConnection: it ended before the answer did.
         """
-        connection = await self.take(origin)
+        connection, part = await self.begin(origin, request)
         try:
-            connection.send(request)
             parts: list[bytes] = []
-            while part := await connection.read_some():
+            while part:
                 parts.append(part)
+                part = await connection.read_some()
         except BaseException:
             connection.abort()
             raise
@@ -261,14 +316,16 @@ class ConnectionPool:
         self.give_back(origin, connection)
         return status, b"".join(parts)
 
-    def give_back(self, origin: Origin, connection: Connection) -> None:
-        """After its answer was read; one that cannot be kept is closed."""
+    def give_back(self, origin: Origin, connection: Connection, idle_s: float | None = None) -> None:
+        """After its answer was read; one that cannot be kept is closed. ``idle_s``: of this origin."""
         if not connection.can_be_kept or connection not in self._open:
             connection.abort()
             return
-        self._idle.setdefault(origin, []).append((self._loop.time(), connection))
-        if self._sweep is None:
-            self._sweep = self._loop.call_later(self._idle_s, self._close_old)
+        until = self._loop.time() + (self._idle_s if idle_s is None else idle_s)
+        connection.keep(until)
+        self._idle.setdefault(origin, []).append(connection)
+        if self._sweep is None or until < self._sweep_at:
+            self._sweep_from(until)
 
     def close(self) -> None:
         """All of them, those in use as well."""
@@ -297,18 +354,33 @@ class ConnectionPool:
             self._tls = ssl.create_default_context()
         return self._tls
 
+    def _sweep_from(self, at: float) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._sweep, self._sweep_at = self._loop.call_at(at, self._close_old), at
+
     def _close_old(self) -> None:
-        oldest = self._loop.time() - self._idle_s
+        now = self._loop.time()
         self._sweep = None
         for origin, idle in list(self._idle.items()):
-            young = [each for each in idle if each[0] > oldest and each[1].is_open]
-            for since, connection in idle:
-                if since <= oldest:
+            for connection in idle:
+                if not connection.is_young(now):
                     connection.abort()
+            young = [connection for connection in idle if connection.is_young(now)]
             if young:
                 self._idle[origin] = young
             else:
                 del self._idle[origin]
-        if self._idle:
-            first = min(idle[0][0] for idle in self._idle.values())
-            self._sweep = self._loop.call_at(first + self._idle_s, self._close_old)
+        ends = [connection.idle_until for idle in self._idle.values() for connection in idle]
+        if ends:
+            self._sweep_from(min(ends))
+
+
+async def _first_bytes(connection: Connection, request: bytes) -> bytes:
+    """Of the answer's body. Whatever goes wrong closes the connection."""
+    try:
+        connection.send(request)
+        return await connection.read_some()
+    except BaseException:
+        connection.abort()
+        raise

@@ -43,6 +43,7 @@ def _external(
         weight=upstream.weight,
         is_static=True,
         paths=upstream.offered_paths,
+        idle_connection_s=upstream.idle_connection_s,
     )
     return ExternalUpstream(report, upstream.health_target, upstream.health_period_s)
 

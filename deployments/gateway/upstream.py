@@ -20,7 +20,8 @@ from serve_app.redaction import Redactor, StreamRedactor
 
 CONNECT_TIMEOUT_S = 2.0
 IDLE_CONNECTION_S = 60.0
-"""How long an unused connection is kept; the engine's listener keeps it far longer."""
+"""How long an unused connection is kept where a member does not say (``EngineReport.idle_connection_s``); an
+engine's own listener keeps it far longer."""
 
 READ_BUFFER = 1 << 16
 """Bytes read ahead of a slow client; beyond twice this the engine's socket is not read (back-pressure)."""
@@ -49,9 +50,11 @@ class UpstreamResponse:
         redactor: Redactor,
         *,
         redacts_body: bool,
+        idle_s: float | None = None,
     ) -> None:
         self._pool = pool
         self._origin = origin
+        self._idle_s = idle_s
         self._connection = connection
         self._is_open = True
         self._first: bytes | None = first
@@ -119,7 +122,7 @@ class UpstreamResponse:
         at the engine. May be called again."""
         if self._is_open:
             self._is_open = False
-            self._pool.give_back(self._origin, self._connection)
+            self._pool.give_back(self._origin, self._connection, self._idle_s)
 
 
 class UpstreamPool:
@@ -138,7 +141,8 @@ class UpstreamPool:
         self, report: EngineReport, method: str, target: str, body: bytes, headers: dict[str, str]
     ) -> UpstreamResponse:
         """Send a request and wait for the first bytes of the body. ``target`` is path and query, encoded, as
-        it stands at the member. The caller closes the response; a wait that is cancelled closes it here.
+        it stands at the member. The caller closes the response; a wait that is cancelled closes it here. A
+        kept connection that the member had closed meanwhile is replaced, whatever the request.
 
         Raises:
             ConnectionRefused: nobody listens there.
@@ -147,16 +151,15 @@ class UpstreamPool:
         origin = Origin.of(report.url)
         with _translated():
             request = request_bytes(origin, method, target, headers | dict(report.headers), body)
-            connection = await self._pool.take(origin)
-            try:
-                connection.send(request)
-                first = await connection.read_some()
-            except BaseException:
-                connection.abort()
-                raise
-        redactor = self._redactor(report)
+            connection, first = await self._pool.begin(origin, request)
         return UpstreamResponse(
-            self._pool, origin, connection, first, redactor, redacts_body=report.is_static
+            self._pool,
+            origin,
+            connection,
+            first,
+            self._redactor(report),
+            redacts_body=report.is_static,
+            idle_s=report.idle_connection_s,
         )
 
     def _redactor(self, report: EngineReport) -> Redactor:

@@ -45,7 +45,8 @@ class EngineReport:
     it stays in the table whether or not it reports (an external upstream).
     ``speculation``: what it gains; ``None`` without it. ``prefills``: where prompts are prefilled; ``None``
     where one engine does all. ``start_s``: seconds of each phase of its start. ``paths``: what clients may
-    ask it for.
+    ask it for. ``idle_connection_s``: how long an unused connection to it is kept; ``None``: the gateway's
+    own time.
     """
 
     replica_id: str
@@ -69,6 +70,7 @@ class EngineReport:
     prefills: PrefillCounts | None = None
     start_s: Mapping[str, float] = field(default_factory=dict)
     paths: frozenset[str] = frozenset(ENGINE_PATHS)
+    idle_connection_s: float | None = None
 
 
 @dataclass(slots=True)

@@ -40,6 +40,11 @@ class UpstreamSettings(Frozen):
         default=None, pattern=r"^/", description="Default: `/health` (vllm), `/v1/models` (openai)."
     )
     health_period_s: float = Field(default=5.0, gt=0)
+    idle_connection_s: float = Field(
+        default=3.0,
+        ge=0,
+        description="How long an unused connection is kept: less than the server does (uvicorn: 5 s).",
+    )
     paths: tuple[str, ...] | None = Field(
         default=None,
         strict=False,

@@ -279,6 +279,59 @@ async def test_a_request_over_a_connection_that_has_ended_fails() -> None:
             await connection.read_some()
 
 
+async def test_a_server_that_has_failed_is_not_asked_again_over_the_same_connection() -> None:
+    """It may close after its answer without saying so."""
+    async with serving(OK.replace(b"200 OK", b"500 X"), OK) as (server, client):
+        assert await client.ask() == (500, b"ok")
+        assert await client.ask() == (200, b"ok")
+        assert server.connections == 2
+
+
+async def test_a_kept_connection_that_the_server_had_closed_is_replaced_once() -> None:
+    async with serving(OK, Server.HANG_UP, OK) as (server, client):
+        assert [await client.ask() for _ in range(2)] == [(200, b"ok")] * 2
+        assert (server.connections, len(server.requests)) == (2, 3)
+
+
+async def test_a_new_connection_is_not_replaced() -> None:
+    async with serving(OK, Server.HANG_UP, Server.HANG_UP, OK) as (server, client):
+        assert await client.ask() == (200, b"ok")
+        with pytest.raises(BrokenConnection, match="closed"):
+            await client.ask()
+        assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "begun", [b"HTTP/1.1 200 OK\r\n", OK[:-1]], ids=["inside the head", "inside the body"]
+)
+async def test_a_kept_connection_that_ends_inside_an_answer_is_not_replaced(begun: bytes) -> None:
+    async with serving(OK, begun + Server.HANG_UP, OK) as (server, client):
+        assert await client.ask() == (200, b"ok")
+        with pytest.raises(BrokenConnection, match="closed"):
+            await client.ask()
+        assert len(server.requests) == 2
+
+
+async def test_a_request_that_asks_for_a_new_connection_is_given_no_kept_one() -> None:
+    async with serving(OK, OK) as (server, client):
+        assert await client.ask() == (200, b"ok")
+        request = request_bytes(client.origin, "GET", "/x", {}, b"")
+        connection, first = await client.pool.begin(client.origin, request, fresh=True)
+        assert (first, server.connections) == (b"ok", 2)
+        connection.abort()
+
+
+async def test_each_origin_says_how_long_its_connections_are_kept() -> None:
+    async with serving(OK, OK) as (server, client):
+        connection = await client.begin()
+        assert await connection.read_some() == b"ok"
+        client.pool.give_back(client.origin, connection, idle_s=0.05)
+        async with asyncio.timeout(WAIT_S):
+            await server.ended.wait()
+        assert await client.ask() == (200, b"ok")
+        assert server.connections == 2
+
+
 async def test_where_nobody_listens_there_is_no_connection() -> None:
     pool = ConnectionPool(connect_timeout_s=2.0, idle_s=60.0, read_ahead=READ_AHEAD)
     with pytest.raises(NoConnection, match="ConnectionRefusedError"):

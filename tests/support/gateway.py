@@ -279,13 +279,13 @@ def _keys(tenants: Sequence[str]) -> tuple[dict[str, str], KeySources | None]:
 
 
 @asynccontextmanager
-async def serving(app: Any) -> AsyncIterator[str]:
-    """The app's URL while uvicorn serves it."""
+async def serving(app: Any, **config: Any) -> AsyncIterator[str]:
+    """The app's URL while uvicorn serves it; ``config`` is uvicorn's."""
     # Told the protocol, asyncio sends small writes at once; else each waits for the last one's ACK.
     with socket.socket(proto=socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()  # from now on a connection waits instead of being refused
-        server = Embedded(uvicorn.Config(app, lifespan="off", log_config=None))
+        server = Embedded(uvicorn.Config(app, lifespan="off", log_config=None, **config))
         task = asyncio.ensure_future(server.serve(sockets=[listener]))
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
