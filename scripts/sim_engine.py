@@ -269,6 +269,8 @@ class Generation:
     usage: bool
     token_ids: bool
     ignore_eos: bool
+    salt: str = ""
+    """vLLM's ``cache_salt``: prompts of different salts share no block."""
 
 
 def parse_generation(path: str, body: bytes, request_id: str, settings: SimSettings) -> Generation:
@@ -287,6 +289,7 @@ def parse_generation(path: str, body: bytes, request_id: str, settings: SimSetti
             usage=bool((values.get("stream_options") or {}).get("include_usage")),
             token_ids=bool(values.get("return_token_ids")),
             ignore_eos=bool(values.get("ignore_eos")),
+            salt=str(values.get("cache_salt") or ""),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refused(400, f"The request is not valid: {error!r}") from error
@@ -452,26 +455,27 @@ class PrefixCache:
         self._room = tokens // BLOCK
         self._blocks: OrderedDict[int, None] = OrderedDict()
 
-    def cached_tokens(self, ids: list[int]) -> int:
+    def cached_tokens(self, ids: list[int], salt: str = "") -> int:
         """How much of a prompt is here; its last token is always computed."""
         count = 0
-        for key in self._keys(ids[:-1]):
+        for key in self._keys(ids[:-1], salt):
             if key not in self._blocks:
                 break
             count += BLOCK
         return count
 
-    def keep(self, ids: list[int]) -> None:
-        for key in reversed(self._keys(ids)):  # so that ends are forgotten before the beginnings they need
+    def keep(self, ids: list[int], salt: str = "") -> None:
+        # In this order ends are forgotten before the beginnings that they need.
+        for key in reversed(self._keys(ids, salt)):
             self._blocks[key] = None
             self._blocks.move_to_end(key)
         while len(self._blocks) > self._room:
             self._blocks.popitem(last=False)
 
     @staticmethod
-    def _keys(ids: list[int]) -> list[int]:
+    def _keys(ids: list[int], salt: str) -> list[int]:
         data = array("I", ids)
-        keys, key = [], 0
+        keys, key = [], hash(salt)
         for start in range(0, len(data) - BLOCK + 1, BLOCK):
             key = hash((key, data[start : start + BLOCK].tobytes()))
             keys.append(key)
@@ -636,7 +640,7 @@ class Scheduler:
             self._running.remove(answer)
             self.counters.generated_tokens += len(answer.ids)
             if answer.ids:
-                self._cache.keep(answer.request.prompt + answer.ids)
+                self._cache.keep(answer.request.prompt + answer.ids, answer.request.salt)
         elif answer in self._waiting:
             self._waiting.remove(answer)
         asyncio.get_running_loop().call_soon(self._admit)
@@ -658,15 +662,16 @@ class Scheduler:
             if answer.over:
                 continue
             start = max(self._prefilled_s, answer.admitted_s)
-            self._prefilled_s = start + self._prefill_s(answer.request.prompt)
+            self._prefilled_s = start + self._prefill_s(answer.request)
             if self._prefilled_s > time.monotonic():
                 self._prefilling = answer
                 self.wheel.at(self._prefilled_s, self._end_prefill)
             else:
                 self._begin(answer)
 
-    def _prefill_s(self, prompt: list[int]) -> float:
-        cached = self._cache.cached_tokens(prompt)
+    def _prefill_s(self, request: Generation) -> float:
+        prompt = request.prompt
+        cached = self._cache.cached_tokens(prompt, request.salt)
         self.counters.prompt_tokens += len(prompt)
         self.counters.cached_tokens += cached
         return (len(prompt) - cached) * self._settings.prefill_ms_per_1k / 1e6
@@ -678,7 +683,7 @@ class Scheduler:
         self._prefill()
 
     def _begin(self, answer: Answer) -> None:
-        self._cache.keep(answer.request.prompt)
+        self._cache.keep(answer.request.prompt, answer.request.salt)
         answer.begin(self._prefilled_s + self._settings.first_token_ms / 1000)
 
 

@@ -29,6 +29,7 @@ from serve_app.errors import SettingsError
 from serve_app.model_choice.registry import load_rule
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import KeySettings, ModelSettings, Settings, check_exposure, parse_args
+from serve_app.tenant_marks import new_secret
 
 UNKNOWN_FILE = "applications[].args"
 """Where settings come from when nobody says: `serve deploy` sends the arguments alone."""
@@ -97,6 +98,7 @@ def build_graph(
         external=external_upstreams(settings, environment),
         embedder=embedder,
         cache=cache,
+        tenant_secret=new_secret(),
     )
 
 

@@ -128,8 +128,9 @@ class AdminEntries:
         key = cache_key(request, given.tenant, self._services.fingerprint(request.model))
         if key is None:
             raise BadRequest("Such a request bypasses the cache (docs/cache.md says which).")
-        controls = CacheControls(ttl_s=given.ttl_s, tags=given.tags)
-        entry = cache.new_entry(key, controls, {}, Answer(request.model, given.answer, NOT_GENERATED))
+        controls = CacheControls(tags=given.tags)
+        answer = Answer(request.model, given.answer, NOT_GENERATED)
+        entry = cache.new_entry(key, controls, {}, answer, given.ttl_s)
         if entry is None:
             raise BadRequest(
                 "It is not to be stored: a rule says so, or it is longer than `max_entry_bytes`."

@@ -202,10 +202,18 @@ class CacheClient:
             self.counters.stored += 1
 
     def new_entry(
-        self, key: CacheKey, controls: CacheControls, headers: Mapping[str, str], answer: Answer
+        self,
+        key: CacheKey,
+        controls: CacheControls,
+        headers: Mapping[str, str],
+        answer: Answer,
+        operators_ttl_s: float | None = None,
     ) -> CacheEntry | None:
-        """The entry for an answer; ``None`` for one that is not to be stored: by a rule, or for its size."""
+        """The entry for an answer; ``None`` for one that is not to be stored: by a rule, or for its size.
+        ``operators_ttl_s`` is an administrator's word: it may be longer than what the settings say."""
         ttl_s = self._expiry.ttl_s(key, controls.tags, headers, controls.ttl_s)
+        if operators_ttl_s is not None and ttl_s > 0:
+            ttl_s = operators_ttl_s
         if ttl_s <= 0 or len(encode_answer(answer)) + len(key.text) > self._settings.max_entry_bytes:
             return None
         now = time.time()

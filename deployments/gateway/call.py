@@ -13,7 +13,7 @@ import msgspec
 from deployments.gateway.http import JSON, Exchange
 from deployments.telemetry import RequestTracer
 from serve_app.fleet import EngineReport
-from serve_app.openai.requests import ParsedRequest
+from serve_app.openai.requests import CACHE_SALT, ParsedRequest
 from serve_app.routing import RoutingRequest
 from serve_app.timing import Timeline
 
@@ -30,6 +30,7 @@ class Call:
     ``request`` is given for generating requests, which may be sent again; anything else is sent at most once.
     ``failover``: another member may take over. ``tracks_tokens``: a member that can is asked for token ids;
     ``continues``: the rest of an answer, for such members only. ``deadline`` is in monotonic seconds.
+    ``salt`` keeps tenants apart in the prefix caches of engines; ``None`` where they are meant to share.
     """
 
     model: str
@@ -48,6 +49,7 @@ class Call:
     include_usage: bool = False
     tracks_tokens: bool = False
     continues: bool = False
+    salt: str | None = None
 
     def headers_for_engine(self, *, by_priority: bool = False) -> dict[str, str]:
         """vLLM names its own request after ``x-request-id``; two requests with one id must not meet there.
@@ -67,6 +69,8 @@ class Call:
         """The very bytes that the client sent, unless the gateway wants more or the member has another name
         for the model. ``name`` is the model's own."""
         changed: dict[str, object] = {}
+        if self.salt is not None and report.takes_cache_salt and self.target.startswith("/v1/"):
+            changed[CACHE_SALT] = self.salt
         if self.tracks_tokens and report.gives_token_ids:
             changed["return_token_ids"] = True
         served_as = report.served_as or name
@@ -76,7 +80,17 @@ class Call:
             options = self.fields.get("stream_options")
             known = options if isinstance(options, dict) else {}
             changed["stream_options"] = {**known, "include_usage": True}
-        return msgspec.json.encode({**self.fields, **changed}) if changed else self.body
+        if changed.keys().isdisjoint(self.fields):
+            return _with_fields(self.body, changed)
+        return msgspec.json.encode({**self.fields, **changed})
+
+
+def _with_fields(body: bytes, added: Mapping[str, object]) -> bytes:
+    """A JSON object that has some fields, with others behind them: the bytes that are there stay as they
+    came, however many there are."""
+    if not added:
+        return body
+    return body.rstrip()[:-1] + b"," + msgspec.json.encode(added)[1:]
 
 
 def forwarded_headers(exchange: Exchange, tracer: RequestTracer | None) -> dict[str, str]:

@@ -33,10 +33,17 @@ class Gateway:
         external: Sequence[ExternalUpstream] = (),
         embedder: DeploymentHandle[Any] | None = None,
         cache: DeploymentHandle[Any] | None = None,
+        tenant_secret: bytes,
     ) -> None:
         _collect_less()
         self._runtime = GatewayRuntime(
-            settings, keys, engines, external=external, embedder=embedder, cache=cache
+            settings,
+            keys,
+            engines,
+            external=external,
+            embedder=embedder,
+            cache=cache,
+            tenant_secret=tenant_secret,
         )
 
     async def __serve_build_asgi_app__(self) -> GatewayApp:

@@ -28,7 +28,7 @@ class EmbeddingsEndpoint:
         self._verbatim = verbatim
 
     async def __call__(self, exchange: Exchange) -> None:
-        self._services.identify(exchange)
+        identity = self._services.identify(exchange)
         timeout_s = self._services.timeout_s(exchange)
         body = await exchange.read_body(self._services.settings.limits.max_body_bytes)
         fields = parse_json(body)
@@ -39,7 +39,8 @@ class EmbeddingsEndpoint:
             return
         self._services.fingerprint(model)  # refuses an unknown one
         self._services.require_offered(exchange.path, model)
-        await self._verbatim.relay(exchange, model, body, fields, timeout_s)
+        salt = self._services.prefix_salt(identity, fields)
+        await self._verbatim.relay(exchange, model, body, fields, timeout_s, salt=salt)
 
     async def _embed(self, exchange: Exchange, request: EmbeddingRequest) -> None:
         info, embeddings = await self._call(exchange, request.texts)

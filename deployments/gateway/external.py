@@ -39,6 +39,7 @@ def _external(
         served_as=upstream.model,
         api_prefix=upstream.api_prefix,
         gives_token_ids=upstream.kind == "vllm",
+        takes_cache_salt=upstream.sends_cache_salt,
         priority=upstream.priority,
         weight=upstream.weight,
         is_static=True,

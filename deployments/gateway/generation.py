@@ -53,6 +53,8 @@ class Generation:
     priority: int
     failover: bool
     timeout_s: float
+    salt: str | None
+    session: str | None
     cache_status: str = "bypass"
     vector: bytes | None = None
     probe: Probe | None = None
@@ -123,7 +125,18 @@ class GenerationEndpoint:
             fingerprint = services.fingerprint(request.model)
             services.require_offered(exchange.path, request.model)
             key = self._cache_key(request, identity, fingerprint)
-            return Generation(exchange, identity, request, key, controls, priority, failover, timeout_s)
+            return Generation(
+                exchange,
+                identity,
+                request,
+                key,
+                controls,
+                priority,
+                failover,
+                timeout_s,
+                salt=services.prefix_salt(identity, request.fields),
+                session=services.session(identity, exchange),
+            )
 
     def _chosen(self, exchange: Exchange, asked: ParsedRequest) -> ParsedRequest:
         """The request under the own name of the model that answers; a client that named another is told."""
@@ -254,7 +267,7 @@ class GenerationEndpoint:
 
     def _call(self, generation: Generation) -> Call:
         exchange, request = generation.exchange, generation.request
-        session = exchange.headers.get(self._services.settings.gateway.session_header)
+        salt = generation.salt
         model = self._chooser.names.model_of(request.model)
         return Call(
             model=request.model,
@@ -264,7 +277,7 @@ class GenerationEndpoint:
             body=request.body,
             fields=request.fields,
             headers=forwarded_headers(exchange, self._tracer),
-            routing=self._services.routers[model].describe(request, session),
+            routing=self._services.routers[model].describe(request, generation.session, salt),
             priority=generation.priority,
             deadline=deadline_of(exchange, generation.timeout_s),
             timeline=exchange.timeline,
@@ -272,6 +285,7 @@ class GenerationEndpoint:
             failover=generation.failover,
             include_usage=generation.asks_for_usage,
             tracks_tokens=generation.failover and obstacle(request) is None,
+            salt=salt,
         )
 
     async def _relay(self, generation: Generation, reader: Reader) -> None:

@@ -17,7 +17,7 @@ class PassThrough:
         self._verbatim = verbatim
 
     async def __call__(self, exchange: Exchange) -> None:
-        self._services.identify(exchange)
+        identity = self._services.identify(exchange)
         if exchange.method != "POST":
             raise NotFound(f"No such path: {exchange.method} {exchange.path}.", code="not_found")
         self._services.require_offered(exchange.path)
@@ -28,4 +28,5 @@ class PassThrough:
         self._services.fingerprint(model)  # refuses an unknown one
         self._services.require_offered(exchange.path, model)
         exchange.response_headers["x-cache"] = "bypass"
-        await self._verbatim.relay(exchange, model, body, fields, timeout_s)
+        salt = self._services.prefix_salt(identity, fields)
+        await self._verbatim.relay(exchange, model, body, fields, timeout_s, salt=salt)

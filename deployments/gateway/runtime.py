@@ -32,6 +32,7 @@ from serve_app.model_choice.names import ModelNames
 from serve_app.redaction import Redactor
 from serve_app.routing import POLICIES, Router
 from serve_app.settings import Settings
+from serve_app.tenant_marks import TenantMarks, new_secret
 from serve_app.traffic import Traffic
 
 PRIME_RETRY_S = 0.5
@@ -51,7 +52,10 @@ class GatewayRuntime:
         external: Sequence[ExternalUpstream] = (),
         embedder: DeploymentHandle[Any] | None = None,
         cache: DeploymentHandle[Any] | None = None,
+        tenant_secret: bytes | None = None,
     ) -> None:
+        """``tenant_secret`` is what all gateways of an application have in common (see ``TenantMarks``); one
+        that is alone may make its own."""
         self._scaling = Scaling(settings, engines)
         may_be_empty = self._scaling.cold_starts.keys()
         limits = {model.id: model.max_requests_per_replica for model in settings.models}
@@ -71,6 +75,7 @@ class GatewayRuntime:
             routers=_routers(settings),
             traffic=Traffic(),
             engines=EngineStatuses(engines, settings),
+            marks=TenantMarks(tenant_secret or new_secret()),
         )
         names = ModelNames.of(settings)
         # Aliases and adapters too, for the paths that relay to whatever model is named.

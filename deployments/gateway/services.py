@@ -18,10 +18,12 @@ from serve_app.errors import Forbidden, UnknownModel
 from serve_app.fleet import FleetTable
 from serve_app.latency import LatencyWindows
 from serve_app.model_choice.names import ModelNames
+from serve_app.openai.requests import own_cache_salt
 from serve_app.paths import require_offered
 from serve_app.routing import Router
 from serve_app.settings import Settings
 from serve_app.settings.fingerprint import fingerprint
+from serve_app.tenant_marks import TenantMarks
 from serve_app.traffic import Traffic
 
 
@@ -38,6 +40,7 @@ class Services:
     routers: Mapping[str, Router]
     traffic: Traffic
     engines: EngineStatuses
+    marks: TenantMarks
     refreshes: Refreshes = field(default_factory=Refreshes)
     primed: bool = False
     fingerprints: dict[str, str] = field(init=False)
@@ -68,6 +71,17 @@ class Services:
     def require_offered(self, path: str, model: str | None = None) -> None:
         """See :func:`~serve_app.paths.require_offered`. Raises: NotFound."""
         require_offered(self.offers, path, model)
+
+    def prefix_salt(self, identity: Identity, fields: Mapping[str, Any]) -> str | None:
+        """What a request's prefix is kept under at engines; ``None`` where tenants are meant to share.
+        Raises: BadRequest."""
+        own = own_cache_salt(fields)
+        return None if self.settings.gateway.share_prefixes else self.marks.prefix_salt(identity.tenant, own)
+
+    def session(self, identity: Identity, exchange: Exchange) -> str | None:
+        """A tenant's own: others that name a session alike have another one."""
+        named = exchange.headers.get(self.settings.gateway.session_header)
+        return None if named is None else f"{identity.tenant}\0{named}"
 
     def timeout_s(self, exchange: Exchange) -> float:
         """The request's deadline. Raises: BadRequest."""

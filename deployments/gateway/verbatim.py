@@ -22,7 +22,14 @@ class Verbatim:
         self._tracer = tracer
 
     async def relay(
-        self, exchange: Exchange, model: str, body: bytes, fields: Mapping[str, object], timeout_s: float
+        self,
+        exchange: Exchange,
+        model: str,
+        body: bytes,
+        fields: Mapping[str, object],
+        timeout_s: float,
+        *,
+        salt: str | None,
     ) -> None:
         call = Call(
             model=model,
@@ -36,6 +43,7 @@ class Verbatim:
             priority=request_priority(exchange.headers),
             deadline=deadline_of(exchange, timeout_s),
             timeline=exchange.timeline,
+            salt=salt,
         )
         await exchange.run(self._answer(exchange, call), timeout_s)
 

@@ -36,7 +36,8 @@ class ExpiryRule:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """The first rule that fits decides; what the request itself asks for goes before all rules.
+    """The first rule that fits decides. A request may ask for less, never for more: what is never to be
+    stored is not stored for anybody.
 
     After ``ttl_s`` an answer is *stale* for ``stale_s`` seconds: it is still given to the very same request,
     while a fresh one is fetched.
@@ -50,10 +51,9 @@ class Expiry:
         self, key: CacheKey, tags: Sequence[str], headers: Mapping[str, str], asked_s: float | None = None
     ) -> float:
         """Seconds; 0: not to be stored."""
-        if asked_s is not None:
-            return asked_s
         rule = next((rule for rule in self.rules if rule.fits(key, tags, headers)), None)
-        return self.default_ttl_s if rule is None else rule.ttl_s
+        allowed_s = self.default_ttl_s if rule is None else rule.ttl_s
+        return allowed_s if asked_s is None else min(asked_s, allowed_s)
 
     def ends_at(self, now: float, ttl_s: float) -> float:
         """When an entry is gone for good; Unix seconds, as ``now``."""

@@ -41,6 +41,7 @@ class EngineReport:
     ``capacity`` how many requests it runs at once. ``served_as`` is its own name for the model.
     ``api_prefix`` stands in place of ``/v1`` in a path.
     ``gives_token_ids``: it speaks vLLM's extensions, so that a cut answer can be continued on it.
+    ``takes_cache_salt``: it takes vLLM's ``cache_salt``, which keeps tenants apart in its prefix cache.
     ``priority``: members of a lower number are asked first; ``weight``: share among equals. ``is_static``:
     it stays in the table whether or not it reports (an external upstream).
     ``speculation``: what it gains; ``None`` without it. ``prefills``: where prompts are prefilled; ``None``
@@ -63,6 +64,7 @@ class EngineReport:
     served_as: str | None = None
     api_prefix: str = "/v1"
     gives_token_ids: bool = True
+    takes_cache_salt: bool = True
     priority: int = 0
     weight: float = 1.0
     is_static: bool = False

@@ -15,6 +15,10 @@ import msgspec
 from serve_app.errors import BadRequest
 
 T = TypeVar("T")
+CACHE_SALT = "cache_salt"
+"""vLLM's field: requests of different salts share no prefix."""
+
+MAX_CACHE_SALT = 1024
 PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -147,6 +151,22 @@ def required_string(fields: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value:
         raise BadRequest(f"Missing required field `{name}`.", param=name, code="missing_field")
     return value
+
+
+def own_cache_salt(fields: Mapping[str, Any]) -> str | None:
+    """The salt that a client asks for its prefixes to be kept apart with, bounded as vLLM bounds it.
+
+    Raises:
+        BadRequest: it is no text, or none of 1 to 1,024 characters.
+    """
+    salt = fields.get(CACHE_SALT)
+    if salt is None or (isinstance(salt, str) and 1 <= len(salt) <= MAX_CACHE_SALT):
+        return salt
+    raise BadRequest(
+        f"`{CACHE_SALT}` must be a text of 1 to {MAX_CACHE_SALT} characters.",
+        param=CACHE_SALT,
+        code="invalid_value",
+    )
 
 
 def convert(fields: Mapping[str, Any], kind: type[T]) -> T:

@@ -14,8 +14,8 @@ class RoutingRequest:
     """What routing knows of a request.
 
     ``prompt_tokens`` is an estimate from the text's length; ``blocks`` are chained hashes of the prompt's
-    text, one for each full block (empty where the policy does not ask for them); ``session`` is the value
-    of the session header; ``cached_tokens`` says, by member name, how much of the prompt a member is
+    text, one for each full block (empty where the policy does not ask for them); ``session`` names
+    the tenant's session; ``cached_tokens`` says, by member name, how much of the prompt a member is
     believed to hold already (the router fills it in for policies that ask for blocks).
     """
 

@@ -48,15 +48,16 @@ def estimated_tokens(request: ParsedRequest) -> float:
     return len(prompt_text(request)) / BYTES_PER_TOKEN
 
 
-def blocks_of(text: bytes, model: str) -> tuple[int, ...]:
+def blocks_of(text: bytes, model: str, salt: str | None = None) -> tuple[int, ...]:
     """Chained hashes of the full blocks: equal ones mean that all text up to there is equal, and that the
     same weights read it (``model`` is the model's or the adapter's own name: an engine's prefixes of one
-    adapter are of no use to another).
+    adapter are of no use to another). ``salt`` is that of the engine's prefix cache: under another one
+    nothing is found.
 
     Python's own hash: seeded per process, so that nobody can make two texts collide; its values must
     therefore not leave the process.
     """
-    blocks, chain = [], hash(model)
+    blocks, chain = [], hash((model, salt))
     for end in range(BLOCK_BYTES, len(text) + 1, BLOCK_BYTES):
         chain = hash((chain, text[end - BLOCK_BYTES : end]))
         blocks.append(chain)

@@ -20,13 +20,13 @@ class Router:
         self._policy = policy
         self._index = PrefixIndex()
 
-    def describe(self, parsed: ParsedRequest, session: str | None) -> RoutingRequest:
-        """What routing knows of a request now."""
+    def describe(self, parsed: ParsedRequest, session: str | None, salt: str | None = None) -> RoutingRequest:
+        """What routing knows of a request now. ``salt`` is what engines' prefix caches are told with it."""
         text = prompt_text(parsed)
         tokens = len(text) / BYTES_PER_TOKEN
         if not self._policy.needs_blocks:
             return RoutingRequest(tokens, session=session)
-        blocks = blocks_of(text, parsed.model)
+        blocks = blocks_of(text, parsed.model, salt)
         return RoutingRequest(tokens, blocks, session, self._index.cached_tokens(blocks))
 
     def current(self, request: RoutingRequest) -> RoutingRequest:

@@ -50,6 +50,11 @@ class GatewaySettings(Frozen):
         description="Another replica takes over when one fails, also in mid-stream (or `x-failover: off`).",
     )
     max_attempts: int = Field(default=3, ge=1, description="Members that one request may be sent to in all.")
+    share_prefixes: bool = Field(
+        default=False,
+        description="Let tenants share engines' prefix caches: faster where all begin with one long prompt, "
+        "but the time to a first token then tells what others asked.",
+    )
 
     @field_validator("routing")
     @classmethod

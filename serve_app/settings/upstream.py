@@ -27,6 +27,11 @@ class UpstreamSettings(Frozen):
         default="openai",
         description="`vllm` gives token ids: answers that it cuts are continued, and it continues others'.",
     )
+    cache_salt: bool | None = Field(
+        default=None,
+        description="Send it the tenant's `cache_salt`, so that its prefix cache tells no tenant about "
+        "another; default: yes for `vllm`. Vendors refuse a field that they do not know.",
+    )
     key_env: str | None = Field(
         default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Variable that holds its API key."
     )
@@ -69,6 +74,10 @@ class UpstreamSettings(Frozen):
         if parts.username is not None or parts.password is not None:
             raise ValueError("a URL holds no key: name a variable in `key_env`")
         return url.rstrip("/")
+
+    @property
+    def sends_cache_salt(self) -> bool:
+        return self.kind == "vllm" if self.cache_salt is None else self.cache_salt
 
     @property
     def origin(self) -> str:

@@ -136,3 +136,10 @@ async def test_a_client_that_leaves_before_its_body_is_read_asks_for_nothing() -
     scope: Scope = {"type": "http", "method": "POST", "path": Endpoint.CHAT.value, "headers": []}
     await RemotePrefill(app, elsewhere)(scope, receive, send)
     assert (app.scopes, elsewhere.asked) == ([], [])
+
+
+async def test_the_tenants_salt_reaches_both_engines() -> None:
+    elsewhere = Elsewhere()
+    app = await ask(json.dumps({**CHAT, "cache_salt": "s"}).encode(), elsewhere)
+    [(_, asked)] = elsewhere.asked
+    assert (asked["cache_salt"], app.request["cache_salt"]) == ("s", "s")

@@ -213,6 +213,12 @@ def chat(text: str, **fields: Any) -> dict[str, Any]:
     return {"model": MODEL, "messages": [{"role": "user", "content": text}], **fields}
 
 
+def as_sent(body: str | bytes) -> dict[str, Any]:
+    """The fields that reached an engine, without the salt that the gateway adds for the tenant."""
+    fields: dict[str, Any] = json.loads(body)
+    return {name: value for name, value in fields.items() if name != "cache_salt"}
+
+
 def text_of(chunks: Sequence[Mapping[str, Any]]) -> str:
     """Of a chat or a text completion, streamed or not."""
     choices = [choice for chunk in chunks for choice in chunk["choices"]]
@@ -231,6 +237,7 @@ async def gateway(
     tenants: Sequence[str] = (),
     key_sources: KeySources | None = None,
     ready: bool = True,
+    tenant_secret: bytes | None = None,
     **args: Any,
 ) -> AsyncIterator[Running]:
     """One engine for each of ``settings``, named ``e0``, ``e1``, …
@@ -255,7 +262,9 @@ async def gateway(
         models = [{"id": MODEL, "upstreams": members, **(model or {})}]
         parsed = parse_args({"models": models, **args}, source="test")
         external = external_upstreams(parsed, os.environ)
-        runtime = GatewayRuntime(parsed, sources, {}, external=external, **(handles or {}))
+        runtime = GatewayRuntime(
+            parsed, sources, {}, external=external, tenant_secret=tenant_secret, **(handles or {})
+        )
         stack.push_async_callback(runtime.close)
         url = await stack.enter_async_context(serving(runtime.app))
         http = await stack.enter_async_context(aiohttp.ClientSession(url))
@@ -338,6 +347,7 @@ __all__ = [
     "Running",
     "SimSettings",
     "Stream",
+    "as_sent",
     "chat",
     "gateway",
     "meanwhile",

@@ -85,7 +85,10 @@ async def test_a_connection_that_was_closed_while_idle_is_replaced(path: str) ->
         raise AssertionError("it is cut")
 
     member = Member(once_each)
-    async with listening(member), gateway(others=[member.upstream(kind="vllm", health_period_s=60.0)]) as running:
+    async with (
+        listening(member),
+        gateway(others=[member.upstream(kind="vllm", health_period_s=60.0)]) as running,
+    ):
         for _ in range(TURNS):
             assert (await running.send(BODIES[path], path)).status == 200
         assert closes > 0
@@ -99,7 +102,10 @@ async def test_a_request_that_breaks_a_new_connection_is_not_sent_over_a_third(p
         raise AssertionError("it is cut")
 
     member = Member(close)
-    async with listening(member), gateway(others=[member.upstream(kind="vllm", health_period_s=60.0)]) as running:
+    async with (
+        listening(member),
+        gateway(others=[member.upstream(kind="vllm", health_period_s=60.0)]) as running,
+    ):
         answer = await running.send(BODIES[path], path)
         assert (answer.status, answer.error["code"]) == (502, "upstream_failed")
         assert len(member.seen) <= 2

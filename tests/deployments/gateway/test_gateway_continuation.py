@@ -19,6 +19,7 @@ from support.gateway import (
     Faults,
     Running,
     SimSettings,
+    as_sent,
     chat,
     gateway,
     text_of,
@@ -263,7 +264,7 @@ async def test_a_whole_answer_is_asked_for_again(path: str, fault: Faults) -> No
         await running.engines[0].set_faults(fault)
         answer = (await running.send(body, path)).json
         assert (answer["choices"], answer["usage"]) == (expected["choices"], expected["usage"])
-        bodies = [json.loads(engine.stats().seen[0]["body"]) for engine in running.engines]
+        bodies = [as_sent(engine.stats().seen[0]["body"]) for engine in running.engines]
         assert bodies == [body, body]
 
 
@@ -303,7 +304,7 @@ async def test_a_stream_that_cannot_be_continued_ends_with_one_error_event(name:
             assert answer.cut["type"] == "upstream_error"
             assert answer.events[:-1] == said
             assert (len(first.seen), len(second.seen)) == (1, 0)
-            assert first.seen[0].fields == body
+            assert as_sent(first.seen[0].body) == body
             assert (await running.traffic())["cut"] == 1
             await running.until_idle()
 
@@ -313,7 +314,7 @@ async def test_a_client_that_asked_for_token_ids_gets_them_as_they_are() -> None
     expected = await undisturbed(body)
     async with in_order(1) as running:
         assert same(await running.send(body)) == same(expected)
-        assert json.loads(running.engines[0].stats().seen[0]["body"]) == body
+        assert as_sent(running.engines[0].stats().seen[0]["body"]) == body
 
 
 async def test_a_client_that_refuses_failover_gets_an_error_event() -> None:
@@ -323,7 +324,7 @@ async def test_a_client_that_refuses_failover_gets_an_error_event() -> None:
         answer = await running.send(body, headers={"x-failover": "off"})
         assert answer.cut["code"] == "upstream_failed"
         assert running.requests() == [1, 0]
-        assert json.loads(running.engines[0].stats().seen[0]["body"]) == body
+        assert as_sent(running.engines[0].stats().seen[0]["body"]) == body
 
 
 async def test_only_members_that_speak_vllm_are_asked_for_token_ids() -> None:
@@ -333,7 +334,7 @@ async def test_only_members_that_speak_vllm_are_asked_for_token_ids() -> None:
         assert (await running.send(body)).text
         await running.engines[0].set_faults(Faults(status=500))
         assert (await running.send(body)).text
-        seen = [json.loads(engine.stats().seen[-1]["body"]) for engine in running.engines]
+        seen = [as_sent(engine.stats().seen[-1]["body"]) for engine in running.engines]
         assert seen == [body, body | {"return_token_ids": True}]
 
 

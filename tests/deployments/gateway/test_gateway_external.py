@@ -100,10 +100,12 @@ async def test_an_upstream_is_asked_for_its_own_name_of_the_model() -> None:
 async def test_the_clients_very_bytes_reach_an_upstream_that_needs_no_change() -> None:
     body = b'{ "model":"sim",\n "messages":[{"role":"user","content":"\\u0068i"}], "temperature":1e0 }'
     settings = SimSettings(keep_bodies=1, itl_ms=0, tokens=4)
-    async with gateway(settings) as running:
-        async with running.http.post("/v1/chat/completions", data=body) as response:
-            assert response.status == 200
-        assert running.engines[0].stats().seen[0]["body"].encode() == body
+    for salted in (False, True):
+        async with gateway(settings, upstream={"cache_salt": salted}) as running:
+            async with running.http.post("/v1/chat/completions", data=body) as response:
+                assert response.status == 200
+            seen = running.engines[0].stats().seen[0]["body"].encode()
+            assert seen.partition(b',"cache_salt":')[0] == (body[:-1] if salted else body)
 
 
 async def test_a_relayed_path_is_asked_for_with_the_upstreams_name_too() -> None:

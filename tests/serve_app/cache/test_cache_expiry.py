@@ -45,10 +45,18 @@ def test_a_rule_fits_where_all_its_parts_do(rule: dict[str, Any], fits: bool) ->
     assert ttl_s([{**rule, "ttl_s": 5}]) == (5 if fits else 100)
 
 
-def test_the_first_rule_that_fits_decides_and_the_request_before_all() -> None:
+def test_the_first_rule_that_fits_decides() -> None:
     rules = [{"tag": "old", "ttl_s": 1}, {"prompt": "weather", "ttl_s": 0}, {"ttl_s": 3}]
     assert ttl_s(rules) == 0
-    assert ttl_s(rules, asked_s=7) == 7
+    assert ttl_s(rules[2:]) == 3
+
+
+@pytest.mark.parametrize(("asked_s", "lives_s"), [(None, 5), (2, 2), (7, 5)])
+def test_a_request_may_shorten_a_life_and_never_lengthen_it(asked_s: float | None, lives_s: float) -> None:
+    assert ttl_s([{"ttl_s": 5}], asked_s=asked_s) == lives_s
+    assert ttl_s([{"ttl_s": 0}], asked_s=asked_s) == 0
+    assert ttl_s([], asked_s=asked_s) == (100 if asked_s is None else asked_s)
+    assert ttl_s([], asked_s=1000) == 100
 
 
 def test_an_entry_is_stale_between_its_life_and_its_end() -> None:

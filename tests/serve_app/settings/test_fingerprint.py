@@ -137,6 +137,7 @@ def test_another_server_or_another_model_there_changes_it(changed: dict[str, Any
         {"health_period_s": 1.0},
         {"paths": ["/v1/embeddings"]},
         {"idle_connection_s": 1.0},
+        {"cache_salt": True},
     ],
 )
 def test_how_a_server_is_used_does_not_change_it(changed: dict[str, Any]) -> None:
@@ -145,7 +146,13 @@ def test_how_a_server_is_used_does_not_change_it(changed: dict[str, Any]) -> Non
 
 def test_every_upstream_setting_is_judged() -> None:
     used = {"name", "kind", "key_env", "priority", "weight", "max_requests", "health_path", "health_period_s"}
-    assert UpstreamSettings.model_fields.keys() == used | {"paths", "idle_connection_s", "url", "model"}
+    assert UpstreamSettings.model_fields.keys() == used | {
+        "paths",
+        "cache_salt",
+        "idle_connection_s",
+        "url",
+        "model",
+    }
 
 
 def test_a_server_more_or_less_changes_it() -> None:

@@ -120,7 +120,7 @@ def test_little_has_to_be_said() -> None:
         ("max_requests", 0, "expected: greater than or equal to 1"),
         ("health_path", "health", "expected: String should match pattern '^/'"),
         ("health_period_s", 0, "expected: greater than 0"),
-        ("urls", "x", "unknown key; did you mean 'url'? expected one of: health_path, "),
+        ("urls", "x", "unknown key; did you mean 'url'? expected one of: cache_salt, health_path, "),
     ],
 )
 def test_a_wrong_value_is_named(key: str, value: Any, expected: str) -> None:

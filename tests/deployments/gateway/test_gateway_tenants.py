@@ -1,0 +1,169 @@
+"""What one tenant must not learn of another, and what of it reaches the engines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from scripted_member import Member, answers, listening
+from support.gateway import COMPLETIONS, MODEL, Answered, Faults, Running, SimSettings, as_sent, chat, gateway
+from support.graph import CHAT
+
+QUICK = SimSettings(itl_ms=0, tokens=4, keep_bodies=16)
+DOCUMENT = "the board decided to sell the northern mill in spring, and nobody was to hear of it " * 20
+RELAYED = ("/v1/responses", "/v1/messages", "/v1/embeddings", "/v1/score")
+KEYED: dict[str, Any] = {"tenants": ["a", "b"]}
+
+
+def salts(running: Running, engine: int = 0) -> list[str | None]:
+    """What an engine was sent, in order."""
+    return [json.loads(seen["body"]).get("cache_salt") for seen in running.engines[engine].stats().seen]
+
+
+async def ask(running: Running, tenant: str, path: str = CHAT, **fields: Any) -> Answered:
+    body = chat("hi", **fields) if path == CHAT else {"model": MODEL, "prompt": "hi", **fields}
+    answer = await running.send(body, path, headers=running.headers(tenant))
+    assert answer.status == 200, answer.body
+    return answer
+
+
+# ---- the prefix cache of engines ----
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+async def test_each_tenant_has_a_salt_of_its_own_whatever_it_sends(path: str, stream: bool) -> None:
+    async with gateway(QUICK, **KEYED) as running:
+        for own in ({}, {"cache_salt": "x"}, {"cache_salt": None}):
+            for tenant in ("a", "b"):
+                await ask(running, tenant, path, stream=stream, **own)
+        plain_a, plain_b, own_a, own_b, null_a, null_b = salts(running)
+        assert len({plain_a, plain_b, own_a, own_b, None, "x"}) == 6
+        assert (null_a, null_b) == (plain_a, plain_b)
+        assert not any("northern" in str(salt) or len(str(salt)) != 64 for salt in salts(running))
+
+
+async def test_a_tenant_cannot_name_the_salt_of_another() -> None:
+    async with gateway(QUICK, **KEYED) as running:
+        await ask(running, "a")
+        (stolen,) = salts(running)
+        await ask(running, "b", cache_salt=stolen)
+        assert salts(running)[1] != stolen
+
+
+@pytest.mark.parametrize("twice", [b'"cache_salt":"x",', b'"cache_s\\u0061lt":"x",'])
+async def test_a_salt_sent_twice_or_spelt_otherwise_is_overridden(twice: bytes) -> None:
+    body = b"{" + twice + json.dumps(chat("hi")).encode()[1:-1] + b"," + twice[:-1] + b"} \n"
+    async with gateway(QUICK, **KEYED) as running:
+        headers = {**running.headers("a"), "content-type": "application/json"}
+        async with running.http.post(CHAT, data=body, headers=headers) as response:
+            assert response.status == 200
+        (seen,) = running.engines[0].stats().seen
+        assert seen["body"].count("salt") == 1
+        assert salts(running) != ["x"]
+
+
+@pytest.mark.parametrize("path", RELAYED)
+async def test_relayed_paths_carry_the_salt_too(path: str) -> None:
+    member = Member(answers(200, {}))
+    async with listening(member):
+        others = [member.upstream(kind="vllm", health_period_s=0.05)]
+        async with gateway(others=others, **KEYED) as running:
+            for tenant in ("a", "b"):
+                body = {"model": MODEL, "input": "hi", "cache_salt": "x"}
+                assert (await running.send(body, path, running.headers(tenant))).status == 200
+    first, second = (seen.fields["cache_salt"] for seen in member.seen)
+    assert len({first, second, "x"}) == 3
+
+
+async def test_a_vendor_is_sent_no_field_that_it_does_not_know() -> None:
+    member = Member(answers(200, {"choices": []}))
+    async with listening(member), gateway(others=[member.upstream()], **KEYED) as running:
+        await running.post("hi", running.headers("a"))
+    assert member.seen[0].fields == chat("hi")
+
+
+@pytest.mark.parametrize("salt", ["", 7, ["x"], "x" * 1025])
+async def test_a_salt_that_is_none_is_refused_by_name(salt: Any) -> None:
+    async with gateway(QUICK, **KEYED) as running:
+        for body, path in ((chat("hi"), CHAT), ({"model": MODEL, "input": "x"}, "/v1/responses")):
+            answer = await running.send(body | {"cache_salt": salt}, path, running.headers("a"))
+            assert (answer.status, answer.error["param"]) == (400, "cache_salt")
+        assert running.requests() == [0]
+
+
+async def test_gateways_of_one_application_salt_alike_and_others_do_not() -> None:
+    seen = []
+    for secret in (b"1" * 32, b"1" * 32, b"2" * 32):
+        async with gateway(QUICK, tenant_secret=secret, **KEYED) as running:
+            await ask(running, "a")
+            seen += salts(running)
+    assert seen[0] == seen[1] != seen[2]
+
+
+async def test_a_continuation_has_the_salt_of_its_beginning() -> None:
+    upstreams = [{"priority": 0}, {"priority": 1}]
+    async with gateway(QUICK, QUICK, upstreams=upstreams, **KEYED) as running:
+        await running.engines[0].set_faults(Faults(die_after=2))
+        for own in ({}, {"cache_salt": "x"}):
+            answer = await ask(running, "a", stream=True, **own)
+            assert answer.text
+        assert (await running.traffic())["continued"] == 2
+        assert salts(running, 1) == salts(running, 0)
+        assert len(set(salts(running, 1))) == 2
+
+
+async def test_another_tenants_document_is_computed_anew() -> None:
+    """And the tenant's own is not."""
+    async with gateway(QUICK, **KEYED) as running:
+        cached = []
+        for tenant in ("a", "a", "b", "b"):
+            await running.post(DOCUMENT, running.headers(tenant))
+            cached.append(running.engines[0].stats().cached_tokens)
+        assert cached[0] == 0
+        assert cached[2] == cached[1] > 0
+        assert cached[3] == 2 * cached[1]
+
+
+async def test_prefixes_may_be_shared_on_purpose() -> None:
+    async with gateway(QUICK, gateway={"share_prefixes": True}, **KEYED) as running:
+        for tenant in ("a", "b"):
+            await running.post(DOCUMENT, running.headers(tenant))
+        assert running.engines[0].stats().cached_tokens > 0
+        assert salts(running) == [None, None]
+        assert as_sent(running.engines[0].stats().seen[0]["body"]) == chat(DOCUMENT)
+
+
+# ---- routing ----
+
+
+async def test_a_prefix_is_routed_to_where_the_same_tenants_lies() -> None:
+    """Another tenant's request for the same text is not: it goes where it waits least."""
+    two = [{"priority": 0}, {"priority": 0}]
+    async with gateway(QUICK, QUICK, upstreams=two, gateway={"routing": "prefix"}, **KEYED) as running:
+        home = (await running.post(DOCUMENT, running.headers("a"))).headers["x-served-by"]
+        for _ in range(4):
+            assert (await running.post(DOCUMENT, running.headers("a"))).headers["x-served-by"] == home
+        assert (await running.post(DOCUMENT, running.headers("b"))).headers["x-served-by"] != home
+
+
+async def test_without_keys_a_prefix_is_found_again() -> None:
+    two = [{"priority": 0}, {"priority": 0}]
+    async with gateway(QUICK, QUICK, upstreams=two, gateway={"routing": "prefix"}) as running:
+        served = {(await running.post(DOCUMENT)).headers["x-served-by"] for _ in range(5)}
+        assert len(served) == 1
+        assert sum(engine.stats().cached_tokens for engine in running.engines) > 0
+
+
+async def test_sessions_of_one_name_are_two_tenants_two_sessions() -> None:
+    four = [{"priority": 0}] * 4
+    async with gateway(*[QUICK] * 4, upstreams=four, gateway={"routing": "session"}, **KEYED) as running:
+        homes: dict[str, list[str]] = {"a": [], "b": []}
+        for number in range(12):
+            for tenant, found in homes.items():
+                headers = {**running.headers(tenant), "x-session-id": f"s-{number}"}
+                served = {(await running.post("hi", headers)).headers["x-served-by"] for _ in range(2)}
+                assert len(served) == 1
+                found.extend(served)
+        assert homes["a"] != homes["b"]
