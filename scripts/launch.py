@@ -121,10 +121,11 @@ class Launch:
         say(f"Promptly: starting {self.options.config} (logs: {self.folder.logs})")
         processes.become_subreaper()
         plan.write_client_settings(self.ports, self.folder)
+        config = plan.config_to_run(self.config, self.folder)
         env = plan.ray_environment(os.environ, self.folder, self.config)
-        env |= haproxy.environment(self.ports, self.folder, os.environ)
+        env |= haproxy.environment(self.ports, self.folder, config)
         self.start_ray(env)
-        self.deploy(env | plan.client_settings(self.ports, self.folder))
+        self.deploy(config, env | plan.client_settings(self.ports, self.folder))
         self.wait_until_ready()
         self.announce()
 
@@ -135,8 +136,7 @@ class Launch:
         self.wait_for(self.dashboard.is_up, RAY_START_TIMEOUT_S, "Ray")
         say_step("Ray started", started)
 
-    def deploy(self, env: dict[str, str]) -> None:
-        config = plan.config_to_run(self.config, self.folder)
+    def deploy(self, config: plan.ServeConfig, env: dict[str, str]) -> None:
         log = self.folder.logs / "serve.log"
         self.serve = processes.spawn("serve run", plan.serve_command(config), env, log)
 

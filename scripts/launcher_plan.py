@@ -282,6 +282,8 @@ def ray_environment(base: Mapping[str, str], folder: StartFolder, config: ServeC
         env.setdefault("HF_HUB_OFFLINE", "1")
     # Serve would answer 500 to header bytes that are no UTF-8; see the module.
     env.setdefault("RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH", "deployments.ingress_middleware:middlewares")
+    # Serve's HAProxy, fit for strangers, and started again when it dies; see the module.
+    env.setdefault("RAY_SERVE_CONTROLLER_CALLBACK_IMPORT_PATH", "deployments.front_door:install")
     env |= loopback_only(folder)
     return env | {
         "RAY_USAGE_STATS_ENABLED": "0",

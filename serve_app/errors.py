@@ -8,6 +8,7 @@
     ├── NotFound               404  no such path, entry, …
     ├── MethodNotAllowed       405
     ├── BodyTimeout            408  the client stopped in the middle of its body
+    ├── HeaderTimeout          408  the client stopped in the middle of its headers (the proxy's answer)
     ├── SlowReader             408  the client does not read its stream
     ├── BodyTooLarge           413
     ├── OverCapacity           429  with ``Retry-After``
@@ -136,6 +137,15 @@ class BodyTimeout(PromptlyError):
 
     def __init__(self, timeout_s: float) -> None:
         super().__init__(f"The request body did not arrive within {timeout_s:g} s.", code="body_timeout")
+
+
+class HeaderTimeout(PromptlyError):
+    status = 408
+    type = "timeout_error"
+
+    def __init__(self, timeout_s: float) -> None:
+        message = f"The headers did not arrive within {timeout_s:g} s (proxy.header_timeout_s)."
+        super().__init__(message, code="header_timeout")
 
 
 class BodyTooLarge(PromptlyError):

@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from serve_app.errors import SettingsError
+from serve_app.settings.proxy import ProxySettings
 from serve_app.settings.root import Settings
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -52,6 +53,23 @@ def load_file(path: Path) -> tuple[Settings, ...]:
         raise SettingsError(f"{path}: applications = {applications!r}: expected a list of applications")
     host = (document.get("http_options") or {}).get("host") or DEFAULT_HTTP_HOST
     return tuple(_application(entry, path, host) for entry in applications)
+
+
+def proxy_settings(file: str | None) -> ProxySettings:
+    """The `proxy` section of a Serve config file; the defaults where there is no file, or none in it.
+
+    Raises:
+        SettingsError: the file cannot be read, or its `proxy` section is wrong.
+    """
+    if file is None:
+        return ProxySettings()
+    args = [entry.get("args") or {} for entry in _read_yaml(Path(file)).get("applications") or []]
+    sections = [each["proxy"] for each in args if each.get("proxy") is not None]
+    try:
+        return ProxySettings.model_validate(sections[0] if sections else {})
+    except ValidationError as error:
+        problems = "; ".join(f"proxy.{_key(item['loc'])}: {item['msg']}" for item in error.errors())
+        raise SettingsError(f"{file}: {problems}") from None
 
 
 def check_exposure(settings: Settings, host: str | None, *, source: str) -> None:

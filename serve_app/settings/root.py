@@ -12,6 +12,7 @@ from serve_app.settings.cache import CacheRule, CacheSettings
 from serve_app.settings.disaggregation import shared_side_channels
 from serve_app.settings.model import ModelSettings
 from serve_app.settings.policies import known_policy
+from serve_app.settings.proxy import ProxySettings
 
 
 class KeySettings(Frozen):
@@ -128,6 +129,7 @@ class Settings(Frozen):
     cache: CacheSettings | None = None
     auth: Literal["none", "loopback"] | KeySettings = "loopback"
     gateway: GatewaySettings = GatewaySettings()
+    proxy: ProxySettings = ProxySettings()
     limits: LimitSettings = LimitSettings()
 
     @model_validator(mode="after")

@@ -1,0 +1,6 @@
+"""What the proxy in front of the gateways is told: Serve's HAProxy config made fit for strangers."""
+
+from serve_app.front_door.config import ProxyFiles, TemplateChangedError, harden
+from serve_app.front_door.error_pages import error_pages, http_text
+
+__all__ = ["ProxyFiles", "TemplateChangedError", "error_pages", "harden", "http_text"]

@@ -1,0 +1,93 @@
+"""HAProxy with the project's config in front of something that runs: no Ray, no Serve."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from launcher_plan import free_port
+from ray.serve._private.haproxy import BackendConfig, HAProxyConfig, ServerConfig
+from ray.serve.config import HTTPOptions
+
+from deployments.front_door import FrontDoor, keep_running
+from serve_app.settings.proxy import ProxySettings
+
+
+@dataclass(frozen=True)
+class Door:
+    """A running HAProxy. ``folder`` holds its config, its sockets and its error pages."""
+
+    port: int
+    stats_port: int
+    metrics_port: int
+    folder: Path
+    front_door: FrontDoor
+    reloading: asyncio.Lock
+
+    async def reload(self) -> None:
+        """As Serve's actor does when its replicas change."""
+        async with self.reloading:
+            await self.front_door.reload()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        process = self.front_door.process
+        assert process is not None
+        return process.pid
+
+
+@asynccontextmanager
+async def door(url: str | None, settings: ProxySettings | None = None, **changes: Any) -> AsyncIterator[Door]:
+    """In front of ``url``, or of no gateway at all; watched, as in Serve's actor."""
+    with tempfile.TemporaryDirectory(prefix="door-", dir="/tmp") as name:
+        folder = Path(name)
+        ports: list[int] = []
+        while len(ports) < 3:
+            ports.append(free_port(taken=ports))
+        config = HAProxyConfig(
+            http_options=HTTPOptions(host="127.0.0.1", port=ports[0]),
+            stats_port=ports[1],
+            metrics_port=ports[2],
+            socket_path=str(folder / "a.sock"),
+            server_state_base=name,
+            server_state_file=str(folder / "server-state"),
+            metrics_socket_path=str(folder / "m.sock"),
+            has_received_routes=True,
+            is_head=True,
+            **changes,
+        )
+        path = str(folder / "haproxy.cfg")
+        front_door = FrontDoor(config, _backends(url), path, settings=settings or ProxySettings())
+        started = asyncio.ensure_future(front_door.start())
+        reloading = asyncio.Lock()
+        watching = asyncio.ensure_future(keep_running(front_door, started, reloading))
+        try:
+            await started
+            yield Door(*ports, folder, front_door, reloading)
+        finally:
+            watching.cancel()
+            await front_door.stop()
+            await asyncio.gather(watching, return_exceptions=True)
+
+
+def _backends(url: str | None) -> dict[str, BackendConfig]:
+    if url is None:
+        return {}
+    address = urlsplit(url)
+    assert address.hostname is not None
+    assert address.port is not None
+    server = ServerConfig("gateway", address.hostname, address.port)
+    backend = BackendConfig(
+        "http-app", "/", http_health_check_path="/health", servers=[server], app_name="app"
+    )
+    return {backend.name: backend}
