@@ -60,6 +60,7 @@ class FrontDoor(HAProxyApi):
         super().__init__(*args, **kwargs)
         self._settings = proxy_settings(os.environ.get(CONFIG_FILE)) if settings is None else settings
         self._folder = Path(self.config_file_path).parent
+        self._folder.chmod(0o700)  # Serve's socket for metrics, in it, is open to all
         self._binary: str = haproxy.get_haproxy_binary()
         self.stopping = False
 
