@@ -23,6 +23,7 @@ from serve_app.cache.keys import cache_key
 from serve_app.errors import BadRequest, PromptlyError
 from serve_app.model_choice.names import ModelNames
 from serve_app.openai.answers import Answer, Usage
+from serve_app.openai.bounds import refuse_excess
 from serve_app.openai.requests import Endpoint, parse_generation
 
 NDJSON = "application/x-ndjson"
@@ -111,6 +112,8 @@ class AdminEntries:
             found = LINE.decode(line)
         except msgspec.DecodeError as error:
             raise BadRequest(f"No entry: {error}.") from error
+        except RecursionError as error:
+            raise BadRequest("It is nested too deeply.", code="nested_too_deeply") from error
         if isinstance(found, Given):
             return self._given(cache, found)
         now = time.time()
@@ -125,6 +128,7 @@ class AdminEntries:
         request = self._names.under_own_name(
             parse_generation(Endpoint.CHAT, msgspec.json.encode(given.request))
         )
+        refuse_excess(request.fields, self._services.settings.limits)
         key = cache_key(request, given.tenant, self._services.fingerprint(request.model))
         if key is None:
             raise BadRequest("Such a request bypasses the cache (docs/cache.md says which).")

@@ -15,6 +15,7 @@ from deployments.gateway.verbatim import Verbatim
 from deployments.serve_platform import CALL_ERRORS, cause_of
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.errors import BadRequest, NoReplica
+from serve_app.openai.bounds import refuse_excess
 from serve_app.openai.requests import EmbeddingRequest, embedding_request, parse_json, required_string
 
 logger = logging.getLogger("ray.serve")
@@ -30,8 +31,10 @@ class EmbeddingsEndpoint:
     async def __call__(self, exchange: Exchange) -> None:
         identity = self._services.identify(exchange)
         timeout_s = self._services.timeout_s(exchange)
-        body = await exchange.read_body(self._services.settings.limits.max_body_bytes)
+        limits = self._services.settings.limits
+        body = await exchange.read_body(limits.max_body_bytes)
         fields = parse_json(body)
+        refuse_excess(fields, limits)
         model = required_string(fields, "model")
         settings = self._services.settings.embedder
         if settings is not None and model == settings.id:

@@ -29,6 +29,7 @@ from serve_app.failover import wants_failover
 from serve_app.model_choice.chooser import ModelChooser
 from serve_app.openai import replay
 from serve_app.openai.answers import Answer, answer_from_json, answer_from_stream
+from serve_app.openai.bounds import refuse_excess
 from serve_app.openai.continuation import obstacle
 from serve_app.openai.requests import Endpoint, ParsedRequest, parse_generation
 from serve_app.settings import Settings
@@ -120,7 +121,9 @@ class GenerationEndpoint:
             failover = wants_failover(exchange.headers, services.settings.gateway.failover)
             timeout_s = services.timeout_s(exchange)
             body = await exchange.read_body(services.settings.limits.max_body_bytes)
-            request = self._chosen(exchange, parse_generation(self._endpoint, body))
+            asked = parse_generation(self._endpoint, body)
+            refuse_excess(asked.fields, services.settings.limits)
+            request = self._chosen(exchange, asked)
             controls = self._with_threshold(controls, request.model)
             fingerprint = services.fingerprint(request.model)
             services.require_offered(exchange.path, request.model)

@@ -6,6 +6,7 @@ from deployments.gateway.http import Exchange
 from deployments.gateway.services import Services
 from deployments.gateway.verbatim import Verbatim
 from serve_app.errors import NotFound
+from serve_app.openai.bounds import refuse_excess
 from serve_app.openai.requests import parse_json, required_string
 
 
@@ -22,8 +23,10 @@ class PassThrough:
             raise NotFound(f"No such path: {exchange.method} {exchange.path}.", code="not_found")
         self._services.require_offered(exchange.path)
         timeout_s = self._services.timeout_s(exchange)
-        body = await exchange.read_body(self._services.settings.limits.max_body_bytes)
+        limits = self._services.settings.limits
+        body = await exchange.read_body(limits.max_body_bytes)
         fields = parse_json(body)
+        refuse_excess(fields, limits)
         model = required_string(fields, "model")
         self._services.fingerprint(model)  # refuses an unknown one
         self._services.require_offered(exchange.path, model)

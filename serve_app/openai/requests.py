@@ -106,7 +106,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"The request body is not valid JSON: {error}.", code="invalid_json") from error
     except RecursionError as error:
-        raise BadRequest("The request body is nested too deeply.", code="invalid_json") from error
+        raise BadRequest("The request body is nested too deeply.", code="nested_too_deeply") from error
     if not isinstance(fields, dict):
         raise BadRequest("The request body must be a JSON object.", code="invalid_json")
     return fields

@@ -67,6 +67,42 @@ class LimitSettings(Frozen):
     """Bounds per gateway replica; times are seconds."""
 
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
+    max_json_depth: int = Field(
+        default=64,
+        ge=8,
+        le=512,
+        description="Levels of objects and arrays in a body, and in JSON that a field holds as text.",
+    )
+    max_schema_bytes: int = Field(
+        default=65_536, ge=1024, description="Of each JSON schema, grammar or list of choices in a request."
+    )
+    max_pattern_bytes: int = Field(
+        default=4096, ge=16, description="Regular expressions of a request's schema, all together."
+    )
+    max_pattern_repeats: int = Field(
+        default=1000,
+        ge=1,
+        description="Counted repetitions of a regular expression, multiplied out; of several, the root of "
+        "their squares' sum.",
+    )
+    max_counted_properties: int = Field(
+        default=100,
+        ge=1,
+        description="Properties of a schema's objects with `minProperties` or `maxProperties`, all together.",
+    )
+    max_schema_properties: int = Field(
+        default=256, ge=1, description="Properties of one object in a schema; a grammar costs their square."
+    )
+    max_n: int = Field(default=16, ge=1, description="Answers to one prompt (`n`, a beam's width).")
+    max_prompts: int = Field(default=64, ge=1, description="Prompts in one request.")
+    max_embedding_inputs: int = Field(
+        default=2048,
+        ge=1,
+        description="Texts in one request to embed or score; OpenAI's own bound.",
+    )
+    max_embedding_characters: int = Field(
+        default=1_048_576, ge=1, description="Characters (or token ids) of those texts together."
+    )
     max_concurrent_requests: int = Field(default=2048, ge=1, description="Waiting and running, all models.")
     max_queued_requests: int = Field(
         default=512, ge=0, description="Requests that may wait for room ahead of one, per model."

@@ -21,6 +21,7 @@ from deployments.vllm_arguments import (
 )
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore, default_cache_dir
+from serve_app.openai.schemas import KINDS
 from serve_app.settings import (
     AutoscalingSettings,
     EngineSettings,
@@ -306,3 +307,11 @@ def test_vllm_is_told_that_the_depth_of_a_guarded_draft_model_changes(
     settings = SpeculationSettings(method=method, num_speculative_tokens=4, model=source, guard=guard)
     found = (speculative_config(settings, store) or {}).get("num_speculative_tokens_per_batch_size")
     assert (found and [depth for _, _, depth in found]) == schedule
+
+
+def test_every_constraint_on_an_answer_that_vllm_takes_is_bounded() -> None:
+    from vllm.sampling_params import StructuredOutputsParams
+
+    costs_nothing = {"json_object", "disable_any_whitespace", "disable_additional_properties"}
+    known = {field.name for field in dataclasses.fields(StructuredOutputsParams) if field.init}
+    assert known == {*KINDS} | costs_nothing

@@ -76,7 +76,7 @@ def refused_embedding(body: bytes) -> BadRequest:
 @pytest.mark.parametrize("body", NO_JSON.values(), ids=NO_JSON)
 def test_a_body_that_is_no_json_is_refused(body: bytes) -> None:
     for error in (refused(CHAT, body), refused(COMPLETIONS, body), refused_embedding(body)):
-        assert error.code == "invalid_json"
+        assert error.code in ("invalid_json", "nested_too_deeply")
         assert error.message.startswith("The request body ")
         assert len(error.message) < 300
 

@@ -1,0 +1,104 @@
+"""Bounds of one request, checked before an engine sees it: nesting, sequences, texts. A request whose cost
+nobody can bear is refused with the field and the setting that say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from serve_app.errors import BadRequest
+from serve_app.openai.depth import refuse_deep
+from serve_app.openai.schemas import refuse_large_schemas
+from serve_app.settings import LimitSettings
+
+TEXTS = ("input", "documents", "queries", "items", "text_1", "text_2", "data_1", "data_2")
+"""Where embedding, scoring and reranking requests hold theirs."""
+
+
+def refuse_excess(fields: Mapping[str, Any], limits: LimitSettings) -> None:
+    """What holds for every JSON body, whichever path it was sent to.
+
+    Raises:
+        BadRequest: ``param`` is the field that is too deep, too large or too many.
+    """
+    refuse_deep(fields, limits.max_json_depth)
+    refuse_large_schemas(fields, limits)
+    refuse_many_texts(fields, limits)
+    weigh(fields, limits)
+
+
+def weigh(fields: Mapping[str, Any], limits: LimitSettings) -> int:
+    """How many sequences an engine generates for the request at once: answers (``n``; with beam search that
+    is the width of the beam; ``best_of`` of older engines) times prompts.
+
+    Raises:
+        BadRequest: more than ``limits`` allow.
+    """
+    answers = 1
+    for name in ("n", "best_of"):
+        answers = max(answers, _count(fields.get(name)))
+        if answers > limits.max_n:
+            raise BadRequest(
+                f"`{name}` is {answers}; at most {limits.max_n} answers (limits.max_n).",
+                param=name,
+                code="too_many_answers",
+            )
+    name, prompts = _most_prompts(fields)
+    if prompts > limits.max_prompts:
+        raise BadRequest(
+            f"`{name}` holds {prompts} prompts; at most {limits.max_prompts} (limits.max_prompts).",
+            param=name,
+            code="too_many_prompts",
+        )
+    return answers * prompts
+
+
+def _most_prompts(fields: Mapping[str, Any]) -> tuple[str, int]:
+    counts = {name: count_prompts(fields.get(name)) for name in ("prompt", "prompt_embeds")}
+    name = max(counts, key=counts.__getitem__)
+    return name, counts[name]
+
+
+def count_prompts(prompt: Any) -> int:
+    """A list of numbers is one prompt, as is a text; any other list holds as many as it is long."""
+    if not isinstance(prompt, list) or not prompt or isinstance(prompt[0], int | float):
+        return 1
+    return len(prompt)
+
+
+def _count(value: Any) -> int:
+    """As engines read it (``2``, ``2.0``, ``"2"``); what they refuse counts as one, for them to refuse."""
+    try:
+        return max(1, int(value)) if isinstance(value, int | float | str) else 1
+    except (ValueError, OverflowError):
+        return 1
+
+
+def refuse_many_texts(fields: Mapping[str, Any], limits: LimitSettings) -> None:
+    """What is to be embedded or scored: how many texts, and how long they are together. A list of numbers is
+    one text; of a token id's length nothing is known, so it counts as one character.
+
+    Raises:
+        BadRequest: beyond ``limits``; ``param`` is the field.
+    """
+    for name in TEXTS:
+        value = fields.get(name)
+        if not isinstance(value, str | list):
+            continue
+        texts = value if isinstance(value, list) and count_prompts(value) > 1 else [value]
+        if len(texts) > limits.max_embedding_inputs:
+            raise BadRequest(
+                f"`{name}` holds {len(texts)} texts; at most {limits.max_embedding_inputs} "
+                "(limits.max_embedding_inputs).",
+                param=name,
+                code="too_many_inputs",
+            )
+        characters = sum(len(text) for text in texts if isinstance(text, str | list))
+        if characters > limits.max_embedding_characters:
+            raise BadRequest(
+                f"`{name}` is {characters} characters long in all; at most {limits.max_embedding_characters} "
+                "(limits.max_embedding_characters).",
+                param=name,
+                code="input_too_long",
+            )

@@ -1,0 +1,214 @@
+"""Bounds on schemas, grammars and regular expressions: an engine builds a grammar of each, on the event loop
+that relays everybody's tokens.
+
+What it costs there (vLLM 0.29, xgrammar, one core): the cube of the depth; for a regular expression in a
+schema the square of its repetitions (19 s for ``[a-z]{10000,20000}``, which is 18 bytes); for an object that
+counts its properties their number times that count. Building the grammar takes threads of its own there, whose
+work grows with the square of an object's properties.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from serve_app.errors import BadRequest
+from serve_app.openai.depth import is_deeper, too_deep
+from serve_app.settings import LimitSettings
+
+COSTLY = (b'"pattern', b'"minProperties"', b'"maxProperties"')
+"""Only a schema that says one of these is looked into, or one that is large enough to be wide."""
+
+REGEXES = ("regex", "whitespace_pattern")
+GUIDED = "guided_"
+"""Older engines take ``guided_json`` and the like beside ``structured_outputs.json``."""
+
+KINDS = ("json", "structural_tag", "grammar", "choice", *REGEXES)
+
+TOKEN = re.compile(
+    r"\\.|\[(?:\\.|[^\]\\])*\]|\{(?P<least>\d*)(?:,(?P<most>\d*))?\}|(?P<open>\()|(?P<close>\))|.", re.DOTALL
+)
+QUANTIFIERS = frozenset("*+?|^$")
+MANY = 10**9
+
+
+def refuse_large_schemas(fields: Mapping[str, Any], limits: LimitSettings) -> None:
+    """Every schema, grammar and regular expression in a request of any API that engines speak.
+
+    Raises:
+        BadRequest: one is too large, or would cost too much; ``param`` is the field.
+    """
+    for name, value in _constraints(fields, limits):
+        kind = name.rpartition(".")[2].removeprefix(GUIDED)
+        if kind in REGEXES:
+            _refuse_patterns(name, [value] if isinstance(value, str) else [], limits)
+        else:
+            _refuse_schema(name, kind, value, limits)
+
+
+def _constraints(fields: Mapping[str, Any], limits: LimitSettings) -> Iterator[tuple[str, Any]]:
+    """Each by the path of its field. Tools that a request only offers are no constraint of its answer, yet
+    an engine may make one of each that is called."""
+    for name in ("response_format", "output_config", "text"):
+        if isinstance(fields.get(name), dict):
+            yield name, fields[name]
+    given = fields.get("structured_outputs")
+    if isinstance(given, dict):
+        yield from ((f"structured_outputs.{kind}", given[kind]) for kind in KINDS if given.get(kind))
+    yield from ((GUIDED + kind, fields[GUIDED + kind]) for kind in KINDS if fields.get(GUIDED + kind))
+    yield from _tools(fields, limits)
+
+
+def _tools(fields: Mapping[str, Any], limits: LimitSettings) -> Iterator[tuple[str, Any]]:
+    tools = fields.get("tools")
+    if not isinstance(tools, list) or not tools:
+        return
+    if fields.get("tool_choice") not in (None, "auto", "none", {"type": "auto"}, {"type": "none"}):
+        yield "tools", tools  # one grammar holds them all
+    elif not _is_harmless(msgspec.json.encode(tools), limits):  # most are, all together
+        yield from ((f"tools[{number}]", tool) for number, tool in enumerate(tools))
+
+
+def _is_harmless(encoded: bytes, limits: LimitSettings) -> bool:
+    """Neither long, nor wide (each property has a colon), nor costly: seen without looking into it."""
+    if len(encoded) > limits.max_schema_bytes or encoded.count(b":") > limits.max_schema_properties:
+        return False
+    return not any(word in encoded for word in COSTLY)
+
+
+def _refuse_schema(name: str, kind: str, value: Any, limits: LimitSettings) -> None:
+    encoded = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
+    if len(encoded) > limits.max_schema_bytes:
+        raise BadRequest(
+            f"`{name}` is {len(encoded)} bytes long; at most {limits.max_schema_bytes} "
+            "(limits.max_schema_bytes).",
+            param=name,
+            code="schema_too_large",
+        )
+    if kind in ("json", "structural_tag") and isinstance(value, str):
+        value = _decoded(name, encoded, limits)
+    if kind in ("grammar", "choice"):
+        return
+    if not _is_harmless(encoded, limits):
+        _refuse_costly(name, value, limits)
+
+
+def _decoded(name: str, encoded: bytes, limits: LimitSettings) -> Any:
+    """A schema that came as text. One that is no JSON is the engine's to refuse: it does so at once.
+
+    Raises:
+        BadRequest: it is nested too deeply.
+    """
+    try:
+        value = msgspec.json.decode(encoded)
+    except msgspec.DecodeError:
+        return None
+    except RecursionError:
+        raise too_deep(name, limits.max_json_depth) from None
+    if isinstance(value, dict | list) and is_deeper(value, limits.max_json_depth):
+        raise too_deep(name, limits.max_json_depth)
+    return value
+
+
+def _refuse_costly(name: str, schema: Any, limits: LimitSettings) -> None:
+    found = Costly([])
+    found.look_into(schema)
+    if found.most_properties > limits.max_schema_properties:
+        raise BadRequest(
+            f"`{name}` has an object with {found.most_properties} properties; at most "
+            f"{limits.max_schema_properties} (limits.max_schema_properties).",
+            param=name,
+            code="schema_too_costly",
+        )
+    _refuse_patterns(name, found.patterns, limits)
+    if found.counted_properties > limits.max_counted_properties:
+        raise BadRequest(
+            f"`{name}` has {found.counted_properties} properties in objects with `minProperties` or "
+            f"`maxProperties`; at most {limits.max_counted_properties} (limits.max_counted_properties).",
+            param=name,
+            code="schema_too_costly",
+        )
+
+
+@dataclass(slots=True)
+class Costly:
+    """What a schema holds that costs more than its length: its regular expressions, the properties of its
+    widest object, and those of objects that count theirs."""
+
+    patterns: list[str]
+    most_properties: int = 0
+    counted_properties: int = 0
+
+    def look_into(self, schema: Any) -> None:
+        left = [schema]
+        while left:
+            value = left.pop()
+            if isinstance(value, dict):
+                self._object(value)
+                left += value.values()
+            elif isinstance(value, list):
+                left += value
+
+    def _object(self, schema: dict[str, Any]) -> None:
+        if isinstance(pattern := schema.get("pattern"), str):
+            self.patterns.append(pattern)
+        if isinstance(named := schema.get("patternProperties"), dict):
+            self.patterns += named
+        if isinstance(properties := schema.get("properties"), dict):
+            self.most_properties = max(self.most_properties, len(properties))
+            if "minProperties" in schema or "maxProperties" in schema:
+                self.counted_properties += len(properties)
+
+
+def _refuse_patterns(name: str, patterns: list[str], limits: LimitSettings) -> None:
+    """Their cost adds up; that of repetitions does so as squares."""
+    size = sum(len(pattern.encode()) for pattern in patterns)
+    if size > limits.max_pattern_bytes:
+        raise BadRequest(
+            f"`{name}` holds {size} bytes of regular expressions; at most {limits.max_pattern_bytes} "
+            "(limits.max_pattern_bytes).",
+            param=name,
+            code="pattern_too_large",
+        )
+    repeats = math.hypot(*(multiplied_out(pattern) for pattern in patterns))
+    if repeats > limits.max_pattern_repeats:
+        raise BadRequest(
+            f"`{name}` repeats parts of a regular expression {repeats:.0f} times, multiplied out; at most "
+            f"{limits.max_pattern_repeats} (limits.max_pattern_repeats).",
+            param=name,
+            code="pattern_too_costly",
+        )
+
+
+def multiplied_out(pattern: str) -> int:
+    """How many characters or classes are left when counted repetitions are written out: 60 for
+    ``(ab{2,9}){6}``; 0 without any. Groups are followed as far as they are closed."""
+    if "{" not in pattern:
+        return 0
+    sizes, last, repeats = [0], 0, False
+    for token in TOKEN.finditer(pattern):
+        if token["open"]:
+            sizes.append(0)
+            last = 0
+        elif token["close"] and len(sizes) > 1:
+            last = sizes.pop()
+            sizes[-1] += last
+        elif token["least"] or token["most"]:
+            count = max(_times(token["least"]), _times(token["most"]))
+            sizes[-1] += last * (count - 1)
+            last *= count
+            repeats = True
+        elif token[0] not in QUANTIFIERS:
+            last = 1
+            sizes[-1] += 1
+    return sum(sizes) if repeats else 0
+
+
+def _times(digits: str | None) -> int:
+    """What is beyond all bounds need not be known exactly (nor converted: Python refuses long numbers)."""
+    return min(MANY, int(digits[:10])) if digits else 1

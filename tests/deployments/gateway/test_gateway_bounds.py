@@ -1,0 +1,111 @@
+"""Requests that would cost an engine too much: refused on every path, before an engine is asked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+from support.gateway import COMPLETIONS, FAST, MODEL, Answered, Running, gateway
+from support.graph import CHAT
+
+MESSAGES = [{"role": "user", "content": "hi"}]
+PATHS = [CHAT, COMPLETIONS, "/v1/embeddings", "/v1/responses", "/v1/messages", "/tokenize"]
+EMBEDDER = {"id": "embedder", "source": "none"}
+
+
+def body(**fields: Any) -> dict[str, Any]:
+    return {"model": MODEL, "messages": MESSAGES, "prompt": "hi", "input": "hi", **fields}
+
+
+def nested_schema(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
+    return schema
+
+
+async def refused(running: Running, path: str, fields: dict[str, Any]) -> Answered:
+    before = running.requests()
+    answer = await running.send(fields, path)
+    assert answer.status == 400, answer.body
+    assert running.requests() == before
+    return answer
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_deeply_nested_schema_is_refused_on_every_path(path: str) -> None:
+    async with gateway(FAST) as running:
+        deep = nested_schema(300)
+        given = {"type": "json_schema", "json_schema": {"name": "a", "schema": deep}}
+        for fields, param in (
+            ({"response_format": given}, "response_format"),
+            ({"structured_outputs": {"json": deep}}, "structured_outputs"),
+            ({"structured_outputs": {"json": json.dumps(deep)}}, "structured_outputs.json"),
+            ({"guided_json": json.dumps(deep)}, "guided_json"),
+            ({"tools": [{"type": "function", "function": {"parameters": deep}}]}, "tools"),
+        ):
+            answer = await refused(running, path, body(**fields))
+            assert (
+                f"`{param}` is nested deeper than 64 levels (limits.max_json_depth)" in answer.body.decode()
+            )
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_costly_patterns_and_large_schemas_are_refused_on_every_path(path: str) -> None:
+    async with gateway(FAST) as running:
+        long = {"type": "string", "description": "x" * 70_000}
+        for fields, said in (
+            ({"structured_outputs": {"regex": "[a-z]{10000,20000}"}}, "structured_outputs.regex"),
+            ({"response_format": {"schema": {"pattern": "a{2000}"}}}, "limits.max_pattern_repeats"),
+            ({"structured_outputs": {"json": long}}, "limits.max_schema_bytes"),
+            ({"n": 400}, "limits.max_n"),
+            ({"prompt": ["hi"] * 65}, "limits.max_prompts"),
+            ({"input": ["hi"] * 2049}, "limits.max_embedding_inputs"),
+        ):
+            assert said in (await refused(running, path, body(**fields))).body.decode()
+
+
+async def test_the_bounds_are_settings() -> None:
+    limits = {"max_json_depth": 8, "max_n": 2, "max_prompts": 3, "max_schema_bytes": 1024}
+    async with gateway(FAST, limits=limits) as running:
+        await refused(running, CHAT, body(tools=[{"function": {"parameters": nested_schema(3)}}]))
+        await refused(running, CHAT, body(n=3))
+        await refused(running, COMPLETIONS, body(prompt=["a"] * 4))
+        await refused(running, CHAT, body(structured_outputs={"grammar": "x" * 1025}))
+        assert (await running.send(body(n=1, guided_grammar="x" * 1024))).status == 200
+
+
+@pytest.mark.parametrize("levels", [900, 5000, 200_000])
+async def test_brackets_without_end_are_refused_wherever_json_is_read(levels: int) -> None:
+    async with gateway(FAST, embedder=EMBEDDER) as running:
+        asked = json.dumps(body()).encode()
+        deep = asked[:-1] + b', "a": ' + b"[" * levels + b"]" * levels + b"}"
+        for path in PATHS:
+            async with running.http.post(path, data=deep) as response:
+                assert response.status == 400
+                assert b"nested" in await response.read()
+        assert running.requests() == [0]
+
+
+@pytest.mark.parametrize("model", [MODEL, EMBEDDER["id"]])
+async def test_texts_to_embed_are_bounded_in_number_and_length(model: str) -> None:
+    limits = {"max_embedding_inputs": 4, "max_embedding_characters": 100}
+    async with gateway(FAST, limits=limits, embedder=EMBEDDER) as running:
+        for given, setting in (
+            (["x"] * 5, "limits.max_embedding_inputs"),
+            (["x" * 51] * 2, "limits.max_embedding_characters"),
+            ("x" * 101, "limits.max_embedding_characters"),
+        ):
+            fields = {"model": model, "input": given}
+            answer = await refused(running, "/v1/embeddings", fields)
+            assert answer.error["param"] == "input"
+            assert setting in answer.error["message"]
+
+
+async def test_a_prompt_that_is_all_brackets_is_answered() -> None:
+    async with gateway(FAST) as running, aiohttp.ClientSession(running.url) as http:
+        fields = {"model": MODEL, "messages": [{"role": "user", "content": "[{" * 20_000}]}
+        async with http.post(CHAT, json=fields) as response:
+            assert response.status == 200
