@@ -30,18 +30,19 @@ class Embedder:
         # A thread's first pass allocates; let it be this one.
         self._thread.submit(embeddings, self._encoder, [WARM_UP_TEXT]).result()
 
-    async def embed(self, texts: list[str]) -> list[Embedding]:
-        """One embedding for each text, in order.
+    async def embed(self, texts: list[str], tag: str = "") -> list[Embedding]:
+        """One embedding for each text, in order. ``tag`` stands for whose texts they are: what was embedded
+        for one is no faster for another, or the time would tell who asked what.
 
         A text that is longer than the model reads (``EmbedderInfo.max_tokens``) is cut: its vector stands for
         the beginning alone, and ``Embedding.truncated`` says so.
         """
         if len(texts) > self._most:  # documents being indexed: they would wash the look-ups' texts out
             return await self._batches.run(texts)
-        known = {text: found for text in dict.fromkeys(texts) if (found := self.recent.get(text))}
+        known = {text: found for text in dict.fromkeys(texts) if (found := self.recent.get(text, tag))}
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         for text, embedding in zip(missing, await self._batches.run(missing), strict=True):
-            self.recent.put(text, embedding)
+            self.recent.put(text, embedding, tag)
             known[text] = embedding
         return [known[text] for text in texts]
 

@@ -1,6 +1,6 @@
 """Make an API key: print it once, and add its salted hash to a keys file. Or remove one by its id.
 
-python scripts/make_key.py TENANT [--file config/keys.json] [--admin]
+python scripts/make_key.py TENANT [--file config/keys.json] [--admin] [--best-priority N] [--debug-timing]
 python scripts/make_key.py --remove ID [--file config/keys.json]
 
 Gateways that run see the change within a second.
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from serve_app.admission import DEFAULT_PRIORITY, FIRST_PRIORITY, LAST_PRIORITY
 from serve_app.auth import KeyRecord, decode_records, make_key
 
 Records = tuple[KeyRecord, ...]
@@ -75,12 +76,27 @@ def main() -> None:
     what.add_argument("--remove", metavar="ID", help="the part of a key between `pk-` and the next `-`")
     parser.add_argument("--file", type=Path, default=Path("config/keys.json"))
     parser.add_argument("--admin", action="store_true", help="may use /admin/*")
+    parser.add_argument(
+        "--best-priority",
+        type=int,
+        choices=range(FIRST_PRIORITY, LAST_PRIORITY + 1),
+        default=DEFAULT_PRIORITY,
+        help="most urgent `x-priority` of its requests, 0 goes first (default: %(default)s, as if unsaid)",
+    )
+    parser.add_argument(
+        "--debug-timing", action="store_true", help="may see all of Server-Timing with `x-debug-timing: 1`"
+    )
     arguments = parser.parse_args()
     try:
         if arguments.remove is not None:
             change(arguments.file, lambda records: without(records, arguments.remove))
             return
-        key, record = make_key(arguments.tenant, admin=arguments.admin)
+        key, record = make_key(
+            arguments.tenant,
+            admin=arguments.admin,
+            best_priority=arguments.best_priority,
+            debug_timing=arguments.debug_timing,
+        )
         change(arguments.file, lambda records: (*records, record))
     except (OSError, ValueError) as error:
         sys.exit(f"{arguments.file}: {error}")

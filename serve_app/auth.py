@@ -17,6 +17,7 @@ from typing import Annotated
 
 import msgspec
 
+from serve_app.admission import DEFAULT_PRIORITY, FIRST_PRIORITY, LAST_PRIORITY
 from serve_app.errors import Forbidden, SettingsError, Unauthorized
 from serve_app.settings import KeySettings
 
@@ -40,16 +41,23 @@ every process that reads the variable, and so are the records: a deployment that
 Hexadecimal = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 KeyId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{12}\Z")]
 Tenant = Annotated[str, msgspec.Meta(pattern=TENANT_PATTERN)]
+Priority = Annotated[int, msgspec.Meta(ge=FIRST_PRIORITY, le=LAST_PRIORITY)]
 
 
 class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One key as stored. ``id`` is the public part of the key."""
+    """One key as stored. ``id`` is the public part of the key.
+
+    ``best_priority`` is the most urgent that its requests may be (0 goes first): by default no more than
+    those of everybody who says nothing. ``debug_timing``: it may see all of ``Server-Timing``.
+    """
 
     id: KeyId
     tenant: Tenant
     salt: str
     hash: Hexadecimal
     admin: bool = False
+    best_priority: Priority = DEFAULT_PRIORITY
+    debug_timing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +86,21 @@ class KeySources:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks."""
+    """Who asks, and what that one may do."""
 
     tenant: str
     admin: bool
+    best_priority: int = DEFAULT_PRIORITY
+    debug_timing: bool = False
 
 
-def make_key(tenant: str, *, admin: bool = False) -> tuple[str, KeyRecord]:
+def make_key(
+    tenant: str,
+    *,
+    admin: bool = False,
+    best_priority: int = DEFAULT_PRIORITY,
+    debug_timing: bool = False,
+) -> tuple[str, KeyRecord]:
     """A new key (shown once) and the record to store.
 
     Raises:
@@ -94,7 +110,8 @@ def make_key(tenant: str, *, admin: bool = False) -> tuple[str, KeyRecord]:
         raise ValueError(f"{tenant!r} is no tenant's name: expected {TENANT_PATTERN}")
     key_id, secret, salt = secrets.token_hex(6), secrets.token_urlsafe(32), secrets.token_hex(16)
     key = f"{KEY_PREFIX}-{key_id}-{secret}"
-    return key, KeyRecord(key_id, tenant, salt, hash_key(key, salt), admin)
+    hashed = hash_key(key, salt)
+    return key, KeyRecord(key_id, tenant, salt, hashed, admin, best_priority, debug_timing)
 
 
 def hash_key(key: str, salt: str) -> str:
@@ -154,7 +171,7 @@ class KeyRing:
         found = self._find(key.strip())
         if found is None:
             raise Unauthorized("The API key is not known.", code="invalid_api_key")
-        return Identity(found.tenant, found.admin)
+        return Identity(found.tenant, found.admin, found.best_priority, found.debug_timing)
 
     def _find(self, key: str) -> KeyRecord | None:
         if len(key) > MAX_KEY_CHARS:

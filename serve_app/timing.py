@@ -10,6 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+PRIVATE_STEPS = frozenset({"embed", "search", "ask-model"})
+"""They run on what all tenants share, so that their milliseconds say more than a request's own: how full the
+store is, what is being embedded. The others are about the request itself and about load, which its client can
+tell by any clock."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -51,6 +56,8 @@ class Timeline:
     def elapsed_ms(self) -> float:
         return (self.clock() - self.start_ns) / 1e6
 
-    def server_timing(self) -> str:
-        """The ``Server-Timing`` header (W3C Server Timing): steps in order, durations in ms."""
-        return ", ".join(f"{step.name};dur={step.duration_ms:.2f}" for step in self.steps)
+    def server_timing(self, *, whole: bool = True) -> str:
+        """The ``Server-Timing`` header (W3C Server Timing): steps in order, durations in ms. Not ``whole``:
+        without ``PRIVATE_STEPS``."""
+        shown = (step for step in self.steps if whole or step.name not in PRIVATE_STEPS)
+        return ", ".join(f"{step.name};dur={step.duration_ms:.2f}" for step in shown)

@@ -38,6 +38,7 @@ from serve_app.cache.keys import CacheKey
 from serve_app.embedding import Embedding
 from serve_app.openai.answers import Answer, encode_answer
 from serve_app.settings import CacheSettings
+from serve_app.tenant_marks import TenantMarks
 from serve_app.timing import Timeline
 
 EPOCH_PERIOD_S = 1.0
@@ -95,9 +96,14 @@ class CacheClient:
     """Look-ups in order of cost; writes through a bounded queue, off the response path."""
 
     def __init__(
-        self, settings: CacheSettings, embedder: DeploymentHandle[Any], cache: DeploymentHandle[Any]
+        self,
+        settings: CacheSettings,
+        embedder: DeploymentHandle[Any],
+        cache: DeploymentHandle[Any],
+        marks: TenantMarks,
     ) -> None:
         self._settings = settings
+        self._marks = marks
         self._embedder = embedder
         self._cache = cache
         # For the calls of a look-up; all others have time.
@@ -279,7 +285,7 @@ class CacheClient:
         vector = None
         if key.semantic:
             with timeline.step("embed"):
-                vector = await self._embed(key.text)
+                vector = await self._embed(key.text, key.tenant)
             if vector is not None:
                 keep(vector)
         with timeline.step("search"):
@@ -294,10 +300,11 @@ class CacheClient:
             self._exact.put(found.entry)
         return replace(found, stale=self._expiry.is_stale(found.entry.expires_at, time.time()))
 
-    async def _embed(self, text: str) -> bytes | None:
+    async def _embed(self, text: str, tenant: str) -> bytes | None:
         """``None`` for a text that the embedder cannot read whole: two texts that differ only in what it did
         not read would look the same."""
-        found: list[Embedding] = await self._direct_embedder.call("embed", [text])
+        tag = self._marks.embedding_tag(tenant)
+        found: list[Embedding] = await self._direct_embedder.call("embed", [text], tag)
         return found[0].vector if found[0].is_whole else None
 
     def _queue(self, pending: Pending) -> None:
@@ -351,7 +358,7 @@ class CacheClient:
     async def _write(self, pending: PendingWrite) -> None:
         vector = pending.vector
         if vector is None and pending.semantic:
-            vector = await self._embed(pending.entry.text)
+            vector = await self._embed(pending.entry.text, pending.entry.tenant)
         await self._cache.put.remote(replace(pending.entry, vector=vector))
         self.counters.stored += 1
 

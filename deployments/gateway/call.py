@@ -12,13 +12,14 @@ import msgspec
 
 from deployments.gateway.http import JSON, Exchange
 from deployments.telemetry import RequestTracer
+from serve_app.admission import FIRST_PRIORITY, PRIORITY_FIELD, body_priority
 from serve_app.fleet import EngineReport
 from serve_app.openai.requests import CACHE_SALT, ParsedRequest
 from serve_app.routing import RoutingRequest
 from serve_app.timing import Timeline
 
 ENGINE_PRIORITY_HEADER = "x-vllm-priority"
-"""vLLM takes a request's priority (a lower number goes first) in a header too: the body stays as it came."""
+"""vLLM takes a request's priority (a lower number goes first) in a header too, which overrides the body's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class Call:
     ``failover``: another member may take over. ``tracks_tokens``: a member that can is asked for token ids;
     ``continues``: the rest of an answer, for such members only. ``deadline`` is in monotonic seconds.
     ``salt`` keeps tenants apart in the prefix caches of engines; ``None`` where they are meant to share.
+    ``best_priority`` bounds what the body says of ``priority``; ``priority`` is within it.
     """
 
     model: str
@@ -50,14 +52,21 @@ class Call:
     tracks_tokens: bool = False
     continues: bool = False
     salt: str | None = None
+    best_priority: int = FIRST_PRIORITY
 
     def headers_for_engine(self, *, by_priority: bool = False) -> dict[str, str]:
         """vLLM names its own request after ``x-request-id``; two requests with one id must not meet there.
-        ``by_priority``: the engine schedules by priority; it is told this one's unless the body says one."""
+        ``by_priority``: the engine schedules by priority; it is told the body's, else the line's."""
         headers = {**self.headers, "x-request-id": f"{self.headers['x-request-id']}-{token_hex(4)}"}
-        if by_priority and self.fields.get("priority") is None:
-            headers[ENGINE_PRIORITY_HEADER] = str(self.priority)
+        if by_priority:
+            said = self._body_priority()
+            headers[ENGINE_PRIORITY_HEADER] = str(self.priority if said is None else said)
         return headers
+
+    def _body_priority(self) -> int | None:
+        """What the body asks for, as far as the client's key lets it."""
+        asked = body_priority(self.fields)
+        return None if asked is None else max(asked, self.best_priority)
 
     def target_for(self, report: EngineReport) -> str:
         """Paths under ``/v1`` lie under the member's own prefix."""
@@ -65,14 +74,20 @@ class Call:
             return report.api_prefix + self.target.removeprefix("/v1")
         return self.target
 
-    def body_for(self, report: EngineReport, name: str) -> bytes:
+    def body_for(self, report: EngineReport, name: str, *, by_priority: bool = False) -> bytes:
         """The very bytes that the client sent, unless the gateway wants more or the member has another name
-        for the model. ``name`` is the model's own."""
+        for the model. ``name`` is the model's own; ``by_priority`` as for the headers."""
         changed: dict[str, object] = {}
         if self.salt is not None and report.takes_cache_salt and self.target.startswith("/v1/"):
             changed[CACHE_SALT] = self.salt
         if self.tracks_tokens and report.gives_token_ids:
             changed["return_token_ids"] = True
+        # A vLLM that is not ours may schedule by priority, too. Others know no such field, or mean the
+        # opposite by it.
+        if by_priority or (report.is_static and report.gives_token_ids):
+            said = self._body_priority()
+            if said is not None and said != self.fields[PRIORITY_FIELD]:
+                changed[PRIORITY_FIELD] = said
         served_as = report.served_as or name
         if served_as != self.fields.get("model"):
             changed["model"] = served_as

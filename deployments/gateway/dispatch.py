@@ -225,6 +225,7 @@ class Dispatcher:
 
     async def _request(self, call: Call, dispatch: Dispatch) -> UpstreamResponse:
         report = dispatch.member.report
+        by_priority = self._is_by_priority(call, report)
         streams = call.request is not None and call.request.generation.wants_stream
         # A whole answer begins when it is done: only the request's own deadline bounds it.
         limit_s = self._limits.first_token_timeout_s if streams else None
@@ -234,8 +235,8 @@ class Dispatcher:
                     report,
                     call.method,
                     call.target_for(report),
-                    call.body_for(report, self._names.own(call.model)),
-                    call.headers_for_engine(by_priority=self._is_by_priority(call, report)),
+                    call.body_for(report, self._names.own(call.model), by_priority=by_priority),
+                    call.headers_for_engine(by_priority=by_priority),
                 )
                 if response.status >= 400 or response.first.startswith(STREAM_ERROR):
                     raise await _refusal(response)

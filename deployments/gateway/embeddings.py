@@ -13,6 +13,7 @@ from deployments.gateway.http import Exchange
 from deployments.gateway.services import Services
 from deployments.gateway.verbatim import Verbatim
 from deployments.serve_platform import CALL_ERRORS, cause_of
+from serve_app.auth import Identity
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.errors import BadRequest, NoReplica
 from serve_app.openai.bounds import refuse_excess
@@ -38,15 +39,15 @@ class EmbeddingsEndpoint:
         model = required_string(fields, "model")
         settings = self._services.settings.embedder
         if settings is not None and model == settings.id:
-            await exchange.run(self._embed(exchange, embedding_request(fields)), timeout_s)
+            await exchange.run(self._embed(exchange, embedding_request(fields), identity), timeout_s)
             return
         self._services.fingerprint(model)  # refuses an unknown one
         self._services.require_offered(exchange.path, model)
         salt = self._services.prefix_salt(identity, fields)
-        await self._verbatim.relay(exchange, model, body, fields, timeout_s, salt=salt)
+        await self._verbatim.relay(exchange, model, body, fields, timeout_s, identity=identity, salt=salt)
 
-    async def _embed(self, exchange: Exchange, request: EmbeddingRequest) -> None:
-        info, embeddings = await self._call(exchange, request.texts)
+    async def _embed(self, exchange: Exchange, request: EmbeddingRequest, identity: Identity) -> None:
+        info, embeddings = await self._call(exchange, request.texts, identity)
         if request.dimensions not in {None, info.dimension}:
             raise BadRequest(
                 f"`dimensions` is {request.dimensions}; {request.model} has {info.dimension}.",
@@ -55,12 +56,15 @@ class EmbeddingsEndpoint:
         _refuse_truncated(embeddings, info)
         await exchange.respond_json(_response(request, embeddings))
 
-    async def _call(self, exchange: Exchange, texts: list[str]) -> tuple[EmbedderInfo, list[Embedding]]:
+    async def _call(
+        self, exchange: Exchange, texts: list[str], identity: Identity
+    ) -> tuple[EmbedderInfo, list[Embedding]]:
         handle = self._services.embedder
         assert handle is not None, "settings name an embedder, so the builder bound one"
         try:
+            tag = self._services.marks.embedding_tag(identity.tenant)
             with exchange.timeline.step("embed"):
-                return await handle.describe.remote(), await handle.embed.remote(texts)
+                return await handle.describe.remote(), await handle.embed.remote(texts, tag)
         except CALL_ERRORS as error:
             logger.warning("the embedder failed: %r", cause_of(error))
             raise NoReplica("The embedder cannot answer now.", code="no_replica") from error

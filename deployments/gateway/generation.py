@@ -117,7 +117,7 @@ class GenerationEndpoint:
             services = self._services
             identity = services.identify(exchange)
             controls = parse_controls(exchange.headers)
-            priority = request_priority(exchange.headers)
+            priority = request_priority(exchange.headers, identity.best_priority)
             failover = wants_failover(exchange.headers, services.settings.gateway.failover)
             timeout_s = services.timeout_s(exchange)
             body = await exchange.read_body(services.settings.limits.max_body_bytes)
@@ -289,6 +289,7 @@ class GenerationEndpoint:
             include_usage=generation.asks_for_usage,
             tracks_tokens=generation.failover and obstacle(request) is None,
             salt=salt,
+            best_priority=generation.identity.best_priority,
         )
 
     async def _relay(self, generation: Generation, reader: Reader) -> None:
@@ -378,4 +379,4 @@ def _hit_headers(hit: Hit, exchange: Exchange) -> dict[str, str]:
         headers["x-cache-entry"] = str(hit.entry.entry_id)
     if hit.score is not None:
         headers["x-cache-score"] = f"{hit.score:.3f}"
-    return headers | {"server-timing": exchange.timeline.server_timing()}
+    return headers | exchange.server_timing()

@@ -48,6 +48,7 @@ class Exchange:
         self.status = 0
         self._dialect = dialect_of(self.path)
         self.response_headers: dict[str, str] = dict(self._dialect.headers(self.request_id))
+        self.shows_all_timing = False
         self._stream: StreamErrors | None = None
         self._passed: Callable[[bytes], None] | None = None
         self._at_event_boundary = True
@@ -91,6 +92,10 @@ class Exchange:
                 raise ClientGone
             more = message.get("more_body", False)
             yield message.get("body", b"")
+
+    def server_timing(self) -> dict[str, str]:
+        """The header that says where the time went, as far as this client may know."""
+        return {"server-timing": self.timeline.server_timing(whole=self.shows_all_timing)}
 
     async def start(self, status: int, content_type: str, headers: Mapping[str, str] | None = None) -> None:
         """Send status and headers. What was put into ``response_headers`` goes with every response."""

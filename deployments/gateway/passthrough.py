@@ -32,4 +32,4 @@ class PassThrough:
         self._services.require_offered(exchange.path, model)
         exchange.response_headers["x-cache"] = "bypass"
         salt = self._services.prefix_salt(identity, fields)
-        await self._verbatim.relay(exchange, model, body, fields, timeout_s, salt=salt)
+        await self._verbatim.relay(exchange, model, body, fields, timeout_s, identity=identity, salt=salt)

@@ -25,9 +25,9 @@ async def relay(
     if not answer.is_stream:
         # Read to the end first: until then a failure can still be an HTTP error.
         whole = await _read_all(source)
-        await exchange.respond(answer.status, whole, answer.content_type, _timing(exchange))
+        await exchange.respond(answer.status, whole, answer.content_type, exchange.server_timing())
         return None
-    headers = {"cache-control": "no-cache", **_timing(exchange)}
+    headers = {"cache-control": "no-cache", **exchange.server_timing()}
     await exchange.start(answer.status, answer.content_type, headers)
     try:
         rest = await _pass_chunks(exchange, source, hide_usage)
@@ -55,7 +55,3 @@ async def _read_all(source: Readable) -> bytes:
     while part := await source.read():
         parts.append(part)
     return b"".join(parts)
-
-
-def _timing(exchange: Exchange) -> dict[str, str]:
-    return {"server-timing": exchange.timeline.server_timing()}

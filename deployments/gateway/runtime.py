@@ -65,17 +65,18 @@ class GatewayRuntime:
         self._lasting.enter_context(redacted_logs(Redactor(secrets)))
         self._upstream = UpstreamPool(secrets)
         self._tracer = tracer_from_environment(os.environ)
+        marks = TenantMarks(tenant_secret or new_secret())
         self._services = Services(
             settings=settings,
             keys=None if keys is None else keys.ring(),
             fleet=fleet,
-            cache=_cache_client(settings, embedder, cache),
+            cache=_cache_client(settings, embedder, cache, marks),
             embedder=embedder,
             latency=LatencyWindows(),
             routers=_routers(settings),
             traffic=Traffic(),
             engines=EngineStatuses(engines, settings),
-            marks=TenantMarks(tenant_secret or new_secret()),
+            marks=marks,
         )
         names = ModelNames.of(settings)
         # Aliases and adapters too, for the paths that relay to whatever model is named.
@@ -154,12 +155,15 @@ class GatewayRuntime:
 
 
 def _cache_client(
-    settings: Settings, embedder: DeploymentHandle[Any] | None, cache: DeploymentHandle[Any] | None
+    settings: Settings,
+    embedder: DeploymentHandle[Any] | None,
+    cache: DeploymentHandle[Any] | None,
+    marks: TenantMarks,
 ) -> CacheClient | None:
     rules = settings.cache_with_models
     if rules is None or embedder is None or cache is None:
         return None
-    return CacheClient(rules, embedder, cache)
+    return CacheClient(rules, embedder, cache, marks)
 
 
 def _routers(settings: Settings) -> dict[str, Router]:

@@ -12,6 +12,7 @@ from deployments.gateway.cache_client import CacheClient
 from deployments.gateway.engine_status import EngineStatuses
 from deployments.gateway.http import Exchange
 from deployments.gateway.refreshes import Refreshes
+from serve_app.admission import FIRST_PRIORITY
 from serve_app.auth import DEFAULT_TENANT, Identity, KeyRing, credentials_of, require_admin
 from serve_app.deadline import request_timeout_s
 from serve_app.errors import Forbidden, UnknownModel
@@ -25,6 +26,9 @@ from serve_app.settings import Settings
 from serve_app.settings.fingerprint import fingerprint
 from serve_app.tenant_marks import TenantMarks
 from serve_app.traffic import Traffic
+
+DEBUG_TIMING_HEADER = "x-debug-timing"
+"""``1``: all of ``Server-Timing``, for keys that may see it."""
 
 
 @dataclass(slots=True)
@@ -88,9 +92,16 @@ class Services:
         return request_timeout_s(exchange.headers, self.settings.limits.request_timeout_s)
 
     def identify(self, exchange: Exchange) -> Identity:
-        """Raises: Unauthorized."""
+        """Who asks; from now on the exchange knows what it may say of its time. Raises: Unauthorized."""
+        identity = self._identity(exchange)
+        asks = exchange.headers.get(DEBUG_TIMING_HEADER) == "1"
+        # Without keys there is one tenant, and nobody else to learn about.
+        exchange.shows_all_timing = self.keys is None or identity.admin or (identity.debug_timing and asks)
+        return identity
+
+    def _identity(self, exchange: Exchange) -> Identity:
         if self.keys is None:
-            return Identity(DEFAULT_TENANT, admin=self.settings.auth == "loopback")
+            return Identity(DEFAULT_TENANT, self.settings.auth == "loopback", FIRST_PRIORITY)
         return self.keys.identify(credentials_of(exchange.headers))
 
     def identify_admin(self, exchange: Exchange) -> Identity:

@@ -10,6 +10,7 @@ from deployments.gateway.http import Exchange
 from deployments.gateway.relay import relay
 from deployments.telemetry import RequestTracer
 from serve_app.admission import request_priority
+from serve_app.auth import Identity
 from serve_app.routing import RoutingRequest
 from serve_app.routing.prompt import BYTES_PER_TOKEN
 
@@ -29,6 +30,7 @@ class Verbatim:
         fields: Mapping[str, object],
         timeout_s: float,
         *,
+        identity: Identity,
         salt: str | None,
     ) -> None:
         call = Call(
@@ -40,10 +42,11 @@ class Verbatim:
             fields=fields,
             headers=forwarded_headers(exchange, self._tracer),
             routing=RoutingRequest(len(body) / BYTES_PER_TOKEN),
-            priority=request_priority(exchange.headers),
+            priority=request_priority(exchange.headers, identity.best_priority),
             deadline=deadline_of(exchange, timeout_s),
             timeline=exchange.timeline,
             salt=salt,
+            best_priority=identity.best_priority,
         )
         await exchange.run(self._answer(exchange, call), timeout_s)
 

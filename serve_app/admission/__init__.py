@@ -1,7 +1,26 @@
 """Who may go to an engine now, who waits, and who is refused: pure policy, no clock, no tasks."""
 
 from serve_app.admission.drain import DrainRate
-from serve_app.admission.priority import PRIORITY_HEADER, request_priority
+from serve_app.admission.priority import (
+    DEFAULT_PRIORITY,
+    FIRST_PRIORITY,
+    LAST_PRIORITY,
+    PRIORITY_FIELD,
+    PRIORITY_HEADER,
+    body_priority,
+    request_priority,
+)
 from serve_app.admission.waiting import Ticket, WaitingLine
 
-__all__ = ["PRIORITY_HEADER", "DrainRate", "Ticket", "WaitingLine", "request_priority"]
+__all__ = [
+    "DEFAULT_PRIORITY",
+    "FIRST_PRIORITY",
+    "LAST_PRIORITY",
+    "PRIORITY_FIELD",
+    "PRIORITY_HEADER",
+    "DrainRate",
+    "Ticket",
+    "WaitingLine",
+    "body_priority",
+    "request_priority",
+]

@@ -8,23 +8,40 @@ from collections.abc import Mapping
 from serve_app.errors import BadRequest
 
 PRIORITY_HEADER = "x-priority"
+PRIORITY_FIELD = "priority"
+FIRST_PRIORITY = 0
 DEFAULT_PRIORITY = 5
+LAST_PRIORITY = 9
 PRIORITY = re.compile(r"[0-9]")
 
 
-def request_priority(headers: Mapping[str, str]) -> int:
-    """0 goes first, 9 last; 5 when the request does not say.
+def request_priority(headers: Mapping[str, str], best: int = FIRST_PRIORITY) -> int:
+    """0 goes first, 9 last; 5 when the request does not say. Nobody comes before ``best``, the client's own
+    limit.
 
     Raises:
         BadRequest: the header is no digit.
     """
     value = headers.get(PRIORITY_HEADER)
     if value is None:
-        return DEFAULT_PRIORITY
+        return max(DEFAULT_PRIORITY, best)
     if not PRIORITY.fullmatch(value.strip()):
         raise BadRequest(
             f"Header `{PRIORITY_HEADER}` is {value[:40]!r}; expected a digit from 0 (first) to 9 (last).",
             param=PRIORITY_HEADER,
             code="invalid_header",
         )
-    return int(value)
+    return max(int(value), best)
+
+
+def body_priority(fields: Mapping[str, object]) -> int | None:
+    """What vLLM reads from the body's ``priority`` (a lower number goes first there, too); ``None`` for none,
+    and for what it refuses."""
+    value = fields.get(PRIORITY_FIELD)
+    if not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+        return int(number) if number.is_integer() else None
+    except (ValueError, OverflowError):
+        return None

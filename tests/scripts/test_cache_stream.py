@@ -83,7 +83,7 @@ class Embedder:
     async def describe(self) -> EmbedderInfo:
         return EmbedderInfo("letters", DIMENSION, 64)
 
-    async def embed(self, texts: list[str]) -> list[Embedding]:
+    async def embed(self, texts: list[str], tag: str = "") -> list[Embedding]:
         vectors = np.eye(DIMENSION, dtype=np.float32)
         return [Embedding(vectors["abcd".find(text[0])].tobytes(), 2, False) for text in texts]
 

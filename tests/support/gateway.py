@@ -236,6 +236,7 @@ async def gateway(
     handles: Mapping[str, Any] | None = None,
     tenants: Sequence[str] = (),
     key_sources: KeySources | None = None,
+    rights: Mapping[str, Mapping[str, Any]] | None = None,
     ready: bool = True,
     tenant_secret: bytes | None = None,
     **args: Any,
@@ -244,8 +245,9 @@ async def gateway(
 
     ``upstream`` changes the settings of all, ``upstreams`` those of each; ``others`` are upstreams that run
     already, ``model`` and ``args`` the settings of the model and of the application. ``handles`` stand for
-    the embedder and the cache. With ``tenants`` (and an administrator) keys are asked for; ``key_sources``
-    are keys of the test's own. ``ready``: wait until every member can serve.
+    the embedder and the cache. With ``tenants`` (and an administrator) keys are asked for; ``rights`` are
+    what some of these may do, ``key_sources`` are keys of the test's own. ``ready``: wait until every member
+    can serve.
     """
     async with AsyncExitStack() as stack:
         engines, members = [], []
@@ -257,7 +259,7 @@ async def gateway(
             own = upstreams[number] if upstreams else {}
             members.append(_upstream(f"e{number}", url) | dict(upstream or {}) | dict(own))
         members += [_upstream("other", "") | dict(other) for other in others]
-        keys, sources = _keys(tenants)
+        keys, sources = _keys(tenants, rights or {})
         sources = sources if key_sources is None else key_sources
         models = [{"id": MODEL, "upstreams": members, **(model or {})}]
         parsed = parse_args({"models": models, **args}, source="test")
@@ -278,10 +280,13 @@ def _upstream(name: str, url: str) -> dict[str, Any]:
     return {"name": name, "url": f"{url}/v1", "kind": "vllm", "health_period_s": 0.05}
 
 
-def _keys(tenants: Sequence[str]) -> tuple[dict[str, str], KeySources | None]:
+def _keys(
+    tenants: Sequence[str], rights: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, str], KeySources | None]:
     if not tenants:
         return {}, None
-    made = {tenant: make_key(tenant, admin=tenant == ADMIN) for tenant in (*tenants, ADMIN)}
+    given = {ADMIN: {"admin": True}, **rights}
+    made = {tenant: make_key(tenant, **given.get(tenant, {})) for tenant in (*tenants, ADMIN)}
     return {tenant: key for tenant, (key, _) in made.items()}, KeySources(
         in_file=tuple(record for _, record in made.values())
     )

@@ -56,3 +56,12 @@ def test_any_text_can_be_a_key() -> None:
         recent.put(text, embedding(1))
     assert recent.get("\ud800") == embedding(1)
     assert len(recent) == 3
+
+
+def test_what_one_had_embedded_is_not_remembered_for_another() -> None:
+    recent = RecentEmbeddings(4)
+    recent.put("a", embedding(1), "one")
+    assert recent.get("a", "other") is None
+    assert recent.get("a") is None
+    assert recent.get("\0a", "one") is None
+    assert recent.get("a", "one") == embedding(1)

@@ -23,7 +23,7 @@ MAX_TOKENS = 64
 class WordEmbedder:
     """The same words in another order have the same vector; other words have another one."""
 
-    async def embed(self, texts: list[str]) -> list[Embedding]:
+    async def embed(self, texts: list[str], tag: str = "") -> list[Embedding]:
         return [self._one(text.lower().split()) for text in texts]
 
     async def describe(self) -> EmbedderInfo:
@@ -54,12 +54,12 @@ class LocalCache:
 
 
 @asynccontextmanager
-async def local_cache(folder: Path, **settings: Any) -> AsyncIterator[LocalCache]:
-    """``settings`` are the cache's. Its look-ups may take seconds unless told otherwise, so that a busy
+async def local_cache(folder: Path, embeds: Any = None, **settings: Any) -> AsyncIterator[LocalCache]:
+    """``embeds`` is an embedder (default: one of words); ``settings`` are the cache's. Its look-ups may take seconds unless told otherwise, so that a busy
     machine makes no misses."""
     near = {"decision": "similarity"}  # its texts are alike by their words alone: a guard would object
     values = {"lookup_budget_ms": 5_000.0, "path": str(folder / "store"), **near, **settings}
-    embedder = LocalHandle(WordEmbedder())
+    embedder = LocalHandle(WordEmbedder() if embeds is None else embeds)
     cache = await open_semantic_cache(CacheSettings(**values), embedder)
     try:
         yield LocalCache(embedder, LocalHandle(cache), values)

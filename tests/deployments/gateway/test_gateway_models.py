@@ -20,6 +20,7 @@ from support.graph import eventually
 
 from deployments.gateway.external import external_upstreams
 from deployments.gateway.runtime import GatewayRuntime
+from serve_app.auth import KeySources, make_key
 from serve_app.fleet import EngineReport, EngineState
 from serve_app.openai.continuation import TokenLimits
 from serve_app.settings import parse_args
@@ -83,7 +84,10 @@ class Engine:
 
 @asynccontextmanager
 async def running_models(
-    *engines: Engine, handles: Mapping[str, Any] | None = None, **args: Any
+    *engines: Engine,
+    handles: Mapping[str, Any] | None = None,
+    keys: KeySources | None = None,
+    **args: Any,
 ) -> AsyncIterator[Running]:
     """A gateway in front of ``engines``; ``args`` are the application's settings."""
     async with AsyncExitStack() as stack:
@@ -91,7 +95,7 @@ async def running_models(
         parsed = parse_args(MODELS | args, source="test")
         by_model: dict[str, Any] = {engine.model: engine for engine in engines}
         external = external_upstreams(parsed, {})
-        runtime = GatewayRuntime(parsed, None, by_model, external=external, **(handles or {}))
+        runtime = GatewayRuntime(parsed, keys, by_model, external=external, **(handles or {}))
         stack.push_async_callback(runtime.close)
         url = await stack.enter_async_context(serving(runtime.app))
         http = await stack.enter_async_context(aiohttp.ClientSession(url))
@@ -376,9 +380,28 @@ async def test_an_engine_that_schedules_by_priority_is_told_it() -> None:
         await ask(running, "small", headers={"x-priority": "1"}, priority=7)
         await ask(running, "large", headers={"x-priority": "0"})
         told = [seen.headers.get("x-vllm-priority") for seen in small.member.seen]
-        assert told == ["5", "0", "9", None]  # the last one's body says it
+        assert told == ["5", "0", "9", "7"]  # the last one's body says it
         assert small.member.seen[-1].fields["priority"] == 7
         assert "x-vllm-priority" not in large.member.seen[0].headers
+
+
+@pytest.mark.parametrize(
+    ("best", "told", "body"), [(5, ["5", "5", "9", "5"], 5), (0, ["5", "0", "9", "0"], 0)]
+)
+async def test_an_engine_is_told_no_better_priority_than_the_key_has(
+    best: int, told: list[str], body: int
+) -> None:
+    small, large = pair()
+    engine = SMALL["engine"] | {"scheduling_policy": "priority"}
+    key, record = make_key("a", best_priority=best)
+    bearer = {"authorization": f"Bearer {key}"}
+    models = [SMALL | {"engine": engine}, LARGE]
+    async with running_models(small, large, models=models, keys=KeySources(in_file=(record,))) as running:
+        for asked in (None, "0", "9"):
+            await ask(running, "small", headers=bearer | ({} if asked is None else {"x-priority": asked}))
+        await ask(running, "small", headers=bearer, priority=-100)
+    assert [seen.headers["x-vllm-priority"] for seen in small.member.seen] == told
+    assert small.member.seen[-1].fields["priority"] == body
 
 
 async def test_a_client_cannot_hand_an_engine_its_own_header() -> None:

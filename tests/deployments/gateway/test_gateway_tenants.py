@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
+from local_cache import local_cache
 from scripted_member import Member, answers, listening
-from support.gateway import COMPLETIONS, MODEL, Answered, Faults, Running, SimSettings, as_sent, chat, gateway
-from support.graph import CHAT
+from support.gateway import (
+    ADMIN,
+    COMPLETIONS,
+    MODEL,
+    Answered,
+    Faults,
+    Running,
+    SimSettings,
+    as_sent,
+    chat,
+    gateway,
+    meanwhile,
+)
+from support.graph import CHAT, eventually
+
+from deployments.embedder import Embedder
+from serve_app.model_store import ModelStore
+from serve_app.settings import EmbedderSettings
 
 QUICK = SimSettings(itl_ms=0, tokens=4, keep_bodies=16)
 DOCUMENT = "the board decided to sell the northern mill in spring, and nobody was to hear of it " * 20
@@ -133,6 +153,126 @@ async def test_prefixes_may_be_shared_on_purpose() -> None:
         assert running.engines[0].stats().cached_tokens > 0
         assert salts(running) == [None, None]
         assert as_sent(running.engines[0].stats().seen[0]["body"]) == chat(DOCUMENT)
+
+
+# ---- what a key may do ----
+
+
+async def test_nobody_overtakes_others_by_a_better_priority_than_its_key_has() -> None:
+    one_place = {"max_requests": 1}
+    hold = SimSettings(itl_ms=5, tokens=40, slots=1, keep_bodies=16)
+    rights = {"urgent": {"best_priority": 0}}
+    async with gateway(hold, upstream=one_place, tenants=["a", "urgent"], rights=rights) as running:
+        order = [
+            ("urgent", "first", "5"),
+            ("a", "second", "5"),
+            ("a", "third", "0"),
+            ("urgent", "jumps", "0"),
+        ]
+        async with AsyncExitStack() as stack:
+            asked = []
+            for number, (tenant, text, priority) in enumerate(order):
+                headers = {**running.headers(tenant), "x-priority": priority}
+                asked.append(await stack.enter_async_context(meanwhile(running.post(text, headers))))
+                await running.until_traffic(lambda count, least=number: count["requests"] > least)
+            await asyncio.gather(*asked)
+    texts = [json.loads(seen["body"])["messages"][0]["content"] for seen in running.engines[0].stats().seen]
+    assert texts == ["first", "jumps", "second", "third"]
+
+
+@pytest.mark.parametrize(
+    ("best", "sent", "told"), [(5, 0, 5), (5, "-3", 5), (5, 7, 7), (0, -3, 0), (0, 2, 2)]
+)
+async def test_the_bodys_priority_is_within_the_keys(best: int, sent: Any, told: int) -> None:
+    async with gateway(QUICK, tenants=["a"], rights={"a": {"best_priority": best}}) as running:
+        await ask(running, "a", priority=sent)
+        assert json.loads(running.engines[0].stats().seen[0]["body"])["priority"] == told
+
+
+# ---- the embedder ----
+
+
+async def test_the_embedder_remembers_a_text_for_its_tenant_alone(
+    folder: Path, prepared_models: ModelStore
+) -> None:
+    source = prepared_models.resolve("sentence-transformers/all-MiniLM-L6-v2")
+    embedder = Embedder(EmbedderSettings(id="words", source=source, threads=1))
+    async with (
+        local_cache(folder, embedder, race=False) as cache,
+        gateway(QUICK, handles=cache.handles, **cache.args, **KEYED) as running,
+    ):
+
+        async def hits_of(tenant: str, temperature: float) -> int:
+            """Of another partition each time, so that the store has no answer, and the text is embedded."""
+            before = embedder.recent.hits
+            await ask(running, tenant, temperature=temperature)
+            return embedder.recent.hits - before
+
+        assert await hits_of("a", 0.1) == 0
+        assert await hits_of("a", 0.2) == 1
+        assert await hits_of("b", 0.1) == 0
+        assert await hits_of("b", 0.2) == 1
+        body = {"model": "words", "input": "an input"}
+        for tenant, hits in (("a", 2), ("a", 3), ("b", 3), ("b", 4)):
+            assert (await running.send(body, "/v1/embeddings", running.headers(tenant))).status == 200
+            assert embedder.recent.hits == hits
+
+
+# ---- Server-Timing ----
+
+
+def steps(answer: Answered) -> list[str]:
+    return [step.partition(";")[0] for step in answer.headers["server-timing"].split(", ")]
+
+
+async def test_what_is_common_to_all_is_timed_for_those_alone_who_may_know(folder: Path) -> None:
+    debug = {"x-debug-timing": "1"}
+    rights = {"b": {"debug_timing": True}}
+    async with (
+        local_cache(folder, race=False) as cache,
+        gateway(QUICK, handles=cache.handles, **cache.args, **KEYED, rights=rights) as running,
+    ):
+        plain = ["admit", "exact", "route", "upstream-ttft"]
+        whole = ["admit", "exact", "embed", "search", "route", "upstream-ttft"]
+        for tenant, headers, expected in (
+            ("a", {}, plain),
+            ("a", debug, plain),
+            ("b", {}, plain),
+            ("b", {"x-debug-timing": "0"}, plain),
+            ("b", debug, whole),
+            (ADMIN, {}, whole),
+        ):
+            for stream in (False, True):
+                fresh = {"cache-control": "max-age=0"}
+                sent = {**running.headers(tenant), **headers, **fresh}
+                assert steps(await running.post("hi", sent, stream=stream)) == expected
+
+
+async def test_a_hits_timing_is_shown_to_those_alone_who_may_know(folder: Path) -> None:
+    async with (
+        local_cache(folder, race=False, exact_entries=1) as cache,
+        gateway(QUICK, handles=cache.handles, **cache.args, **KEYED) as running,
+    ):
+        for tenant, hidden in (("a", True), (ADMIN, False)):
+            headers = running.headers(tenant)
+            await running.post("what is the capital of france", headers)
+
+            async def hit(headers: dict[str, str] = headers) -> Answered | None:
+                answer = await running.post("the capital of france what is", headers)
+                return answer if answer.headers["x-cache"] == "semantic" else None
+
+            assert await eventually(hit, within_s=5)
+            answer = await hit()
+            assert answer is not None
+            assert ("embed" in steps(answer), "search" in steps(answer)) == (not hidden, not hidden)
+
+
+async def test_without_keys_all_of_a_requests_time_is_shown(folder: Path) -> None:
+    async with (
+        local_cache(folder, race=False) as cache,
+        gateway(QUICK, handles=cache.handles, **cache.args) as running,
+    ):
+        assert {"embed", "search"} <= set(steps(await running.post("hi")))
 
 
 # ---- routing ----

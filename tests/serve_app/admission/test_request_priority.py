@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from serve_app.admission import PRIORITY_HEADER, request_priority
+from serve_app.admission import PRIORITY_HEADER, body_priority, request_priority
 from serve_app.errors import BadRequest
 
 
@@ -37,3 +39,22 @@ def test_a_long_value_is_shown_in_part() -> None:
     with pytest.raises(BadRequest) as caught:
         request_priority({PRIORITY_HEADER: "9" * 1000})
     assert len(caught.value.message) < 150
+
+
+@pytest.mark.parametrize(("asked", "best", "given"), [(None, 0, 5), (None, 7, 7), ("0", 3, 3), ("9", 3, 9)])
+def test_nobody_comes_before_its_own_best(asked: str | None, best: int, given: int) -> None:
+    headers = {} if asked is None else {PRIORITY_HEADER: asked}
+    assert request_priority(headers, best) == given
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [(-3, -3), (7, 7), (7.0, 7), ("7", 7), ("-7", -7), (True, 1), (10**400, None)]
+    + [(value, None) for value in (None, 1.5, "high", "nan", "1e999", [], {}, float("inf"))],
+)
+def test_the_bodys_priority_is_read_as_vllm_reads_it(value: Any, read: int | None) -> None:
+    assert body_priority({"priority": value}) == read
+
+
+def test_a_body_may_say_nothing_of_priority() -> None:
+    assert body_priority({}) is None
