@@ -157,14 +157,16 @@ class SemanticCache:
                 evidence = self._learning.learn(entry.evidence, probe, right)
                 await self._opened().annotate(entry.entry_id, Annotation(evidence))
 
-    async def report(self, entry_id: UUID, right: bool, text: str | None) -> int:
-        """A person's word on a semantic hit; returns how many entries were dropped. An answer that was wrong
-        for ``text`` is never given to it again; without a text the entry is dropped. All of it holds when
-        this returns, and after a restart.
+    async def report(self, entry_id: UUID, right: bool, text: str | None) -> int | None:
+        """A person's word on a semantic hit; returns how many entries were dropped, ``None`` if there is no
+        such entry: nothing is learned of that. An answer that was wrong for ``text`` is never given to it
+        again; without a text the entry is dropped. All of it holds when this returns, and after a restart.
 
         Raises:
             StoreError: the store failed. What is to be blocked is blocked until the next restart.
         """
+        if not await self._may_hold(entry_id):
+            return None
         if not right and text is None:
             dropped = await self.delete(Selection(entry_id=entry_id))
             self._learning.reported_wrong()
@@ -173,6 +175,13 @@ class SemanticCache:
             await self._learn_from_report(entry_id, right, text)
         await self._learning.save(self._opened())
         return dropped
+
+    async def _may_hold(self, entry_id: UUID) -> bool:
+        """A store that fails may hold it: what is to be blocked is blocked then, too."""
+        try:
+            return await self._opened().get(entry_id) is not None
+        except StoreError:
+            return True
 
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         return await self._opened().select(selection, limit)

@@ -2,6 +2,7 @@
 
     PromptlyError
     ├── BadRequest             400  a field of the request is wrong (``param`` names it)
+    ├── EmbedderOnly           400  the model embeds texts and does nothing else
     ├── Unauthorized           401  no key, or one that is not known
     ├── Forbidden              403  a known key that may not do this
     ├── UnknownModel           404  no such model (the known ones are listed)
@@ -86,6 +87,15 @@ class PromptlyError(Exception):
 class BadRequest(PromptlyError):
     status = 400
     type = "invalid_request_error"
+
+
+class EmbedderOnly(BadRequest):
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"The model {model!r} embeds texts: it answers POST /v1/embeddings only.",
+            param="model",
+            code="model_not_supported",
+        )
 
 
 class Unauthorized(PromptlyError):

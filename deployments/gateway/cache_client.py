@@ -36,6 +36,7 @@ from serve_app.cache.exact import ExactTier
 from serve_app.cache.expiry import expiry_of
 from serve_app.cache.keys import CacheKey
 from serve_app.embedding import Embedding
+from serve_app.errors import NotFound
 from serve_app.openai.answers import Answer, encode_answer
 from serve_app.settings import CacheSettings
 from serve_app.tenant_marks import TenantMarks
@@ -244,13 +245,19 @@ class CacheClient:
 
     async def feedback(self, entry_id: UUID, right: bool, text: str | None = None) -> int:
         """A person's word on a semantic hit; returns how many entries were dropped. A wrong answer is never
-        given to ``text`` again; without a text the entry is dropped."""
+        given to ``text`` again; without a text the entry is dropped.
+
+        Raises:
+            NotFound: there is no such entry; nothing is counted.
+        """
+        async with asyncio.timeout(STORE_TIMEOUT_S):
+            dropped: int | None = await self._cache.report.remote(entry_id, right, text)
+        if dropped is None:
+            raise NotFound(f"No entry {entry_id}: it was dropped, or never stored.", code="no_such_entry")
         if right:
             self.counters.reported_right += 1
         else:
             self.counters.reported_wrong += 1
-        async with asyncio.timeout(STORE_TIMEOUT_S):
-            dropped: int = await self._cache.report.remote(entry_id, right, text)
         if not right and text is None:
             self._exact.remove(Selection(entry_id=entry_id))
         return dropped

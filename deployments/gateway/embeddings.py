@@ -48,13 +48,15 @@ class EmbeddingsEndpoint:
 
     async def _embed(self, exchange: Exchange, request: EmbeddingRequest, identity: Identity) -> None:
         info, embeddings = await self._call(exchange, request.texts, identity)
+        _require_possible_cut(request, info)
         if request.dimensions not in {None, info.dimension}:
             raise BadRequest(
                 f"`dimensions` is {request.dimensions}; {request.model} has {info.dimension}.",
                 param="dimensions",
             )
-        _refuse_truncated(embeddings, info)
-        await exchange.respond_json(_response(request, embeddings))
+        if request.truncate_prompt_tokens is None:
+            _refuse_truncated(embeddings, info)
+        await exchange.respond_json(_response(request, embeddings, info))
 
     async def _call(
         self, exchange: Exchange, texts: list[str], identity: Identity
@@ -70,19 +72,37 @@ class EmbeddingsEndpoint:
             raise NoReplica("The embedder cannot answer now.", code="no_replica") from error
 
 
+def _require_possible_cut(request: EmbeddingRequest, info: EmbedderInfo) -> None:
+    """A long text is cut to what the model reads, or not at all."""
+    if request.truncate_prompt_tokens not in {None, -1, info.max_tokens}:
+        raise BadRequest(
+            f"`truncate_prompt_tokens` is {request.truncate_prompt_tokens}; {request.model} cuts at "
+            f"{info.max_tokens} tokens only: expected -1 or {info.max_tokens}.",
+            param="truncate_prompt_tokens",
+        )
+    if request.truncation_side is not None:
+        raise BadRequest(
+            f"`truncation_side` cannot be chosen for {request.model}: its tokenizer says which end is cut.",
+            param="truncation_side",
+        )
+
+
 def _refuse_truncated(embeddings: Sequence[Embedding], info: EmbedderInfo) -> None:
     """A vector of a text's beginning is not what was asked for."""
     for position, embedding in enumerate(embeddings):
         if embedding.truncated:
             raise BadRequest(
-                f"`input[{position}]` has {embedding.tokens} tokens; the model reads {info.max_tokens}.",
+                f"`input[{position}]` has {embedding.tokens} tokens; the model reads {info.max_tokens}. "
+                "With `truncate_prompt_tokens: -1` what it reads stands for all of a text.",
                 param=f"input[{position}]",
                 code="context_length_exceeded",
             )
 
 
-def _response(request: EmbeddingRequest, embeddings: Sequence[Embedding]) -> dict[str, Any]:
-    tokens = sum(embedding.tokens for embedding in embeddings)
+def _response(
+    request: EmbeddingRequest, embeddings: Sequence[Embedding], info: EmbedderInfo
+) -> dict[str, Any]:
+    tokens = sum(min(embedding.tokens, info.max_tokens) for embedding in embeddings)
     as_base64 = request.encoding_format == "base64"
     return {
         "object": "list",

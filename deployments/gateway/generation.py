@@ -33,6 +33,7 @@ from serve_app.openai.bounds import refuse_excess
 from serve_app.openai.continuation import obstacle
 from serve_app.openai.requests import Endpoint, ParsedRequest, parse_generation
 from serve_app.settings import Settings
+from serve_app.speculation.sampling import refuse_unsupported
 
 MODEL_HEADER = "x-model"
 """The model that answers, where the request named an alias or left the choice to us."""
@@ -98,6 +99,7 @@ class GenerationEndpoint:
         self._services = services
         self._chooser = ModelChooser(services.settings, services.fleet)
         self._thresholds = _thresholds(services.settings)
+        self._speculating = _speculating(services.settings)
         self._dispatcher = dispatcher
         self._flights = flights
         self._tracer = tracer
@@ -147,6 +149,8 @@ class GenerationEndpoint:
         if chosen.to_start is not None:
             self._dispatcher.start(chosen.to_start)
         request = chosen.request
+        if self._chooser.names.model_of(request.model) in self._speculating:
+            refuse_unsupported(request.fields)
         if request.model != asked.model:
             exchange.response_headers[MODEL_HEADER] = quote(request.model, safe=SAFE_IN_HEADER)
         return request
@@ -361,6 +365,12 @@ def _thresholds(settings: Settings) -> dict[str, float]:
     """By model, where one has its own."""
     thresholds = {model.id: model.cache_threshold for model in settings.models}
     return {model: least for model, least in thresholds.items() if least is not None}
+
+
+def _speculating(settings: Settings) -> frozenset[str]:
+    """The models whose members all decode speculatively; an upstream of ours or a vendor's may not."""
+    engines = {model.id: model.engine for model in settings.models if not model.upstreams}
+    return frozenset(model for model, engine in engines.items() if engine and engine.speculation)
 
 
 def _read_answer(request: ParsedRequest, recorded: list[bytes]) -> Answer | None:

@@ -15,7 +15,7 @@ from deployments.gateway.refreshes import Refreshes
 from serve_app.admission import FIRST_PRIORITY
 from serve_app.auth import DEFAULT_TENANT, Identity, KeyRing, credentials_of, require_admin
 from serve_app.deadline import request_timeout_s
-from serve_app.errors import Forbidden, UnknownModel
+from serve_app.errors import EmbedderOnly, Forbidden, UnknownModel
 from serve_app.fleet import FleetTable
 from serve_app.latency import LatencyWindows
 from serve_app.model_choice.names import ModelNames
@@ -66,10 +66,13 @@ class Services:
         return [*self.fingerprints, *([embedder.id] if embedder is not None else [])]
 
     def fingerprint(self, model: str) -> str:
-        """Names the weights and settings behind an engine's model. Raises: UnknownModel."""
+        """Names the weights and settings behind an engine's model. Raises: UnknownModel, EmbedderOnly."""
         try:
             return self.fingerprints[model]
         except KeyError:
+            embedder = self.settings.embedder
+            if embedder is not None and model == embedder.id:
+                raise EmbedderOnly(model) from None
             raise UnknownModel(model, self.model_ids) from None
 
     def require_offered(self, path: str, model: str | None = None) -> None:

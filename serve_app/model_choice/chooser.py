@@ -86,6 +86,7 @@ class ModelChooser:
 
         Raises:
             UnknownModel: nothing has the name that it asks for.
+            EmbedderOnly: the embedder has.
             BadRequest: it asks for a tier that there is not.
         """
         choice = self._choices.get(parsed.model)

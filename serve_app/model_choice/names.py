@@ -9,7 +9,7 @@ from typing import Self
 
 import msgspec
 
-from serve_app.errors import UnknownModel
+from serve_app.errors import EmbedderOnly, UnknownModel
 from serve_app.openai.requests import ParsedRequest
 from serve_app.settings import Settings
 
@@ -61,7 +61,9 @@ class ModelNames:
         return self.served[name].model
 
     def under_own_name(self, parsed: ParsedRequest) -> ParsedRequest:
-        """The request as its model knows it. Raises: UnknownModel."""
+        """The request as its model knows it. Raises: UnknownModel, EmbedderOnly."""
+        if parsed.model in self.others:
+            raise EmbedderOnly(parsed.model)
         if parsed.model not in self.served:
             raise self.unknown(parsed.model)
         return under(parsed, self.own(parsed.model))

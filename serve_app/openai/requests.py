@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from serve_app.errors import BadRequest
+from serve_app.openai.leniency import plainly
 
 T = TypeVar("T")
 CACHE_SALT = "cache_salt"
@@ -20,6 +21,12 @@ CACHE_SALT = "cache_salt"
 
 MAX_CACHE_SALT = 1024
 PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
+
+
+TOKENS_AS_INPUT = (
+    "`input` holds token ids, of a tokenizer that this model does not have: send texts. LangChain's "
+    "OpenAIEmbeddings sends texts with check_embedding_ctx_length=False."
+)
 
 
 class Endpoint(Enum):
@@ -75,6 +82,8 @@ class EmbeddingRequest(msgspec.Struct, frozen=True):
     input: str | Annotated[list[str], msgspec.Meta(min_length=1)]
     encoding_format: str | None = None
     dimensions: PositiveInt | None = None
+    truncate_prompt_tokens: Annotated[int, msgspec.Meta(ge=-1)] | None = None
+    truncation_side: str | None = None
 
     @property
     def texts(self) -> list[str]:
@@ -113,12 +122,15 @@ def parse_json(body: bytes) -> dict[str, Any]:
 
 
 def parse_generation(endpoint: Endpoint, body: bytes) -> ParsedRequest:
-    """A chat or text completion request.
+    """A chat or text completion request, each field in its own type (:mod:`serve_app.openai.leniency`).
 
     Raises:
         BadRequest: not JSON, or a field of the wrong type or range; ``param`` is the field.
     """
-    fields = parse_json(body)
+    sent = parse_json(body)
+    fields = plainly(sent)
+    if fields is not sent:
+        body = msgspec.json.encode(fields)
     if endpoint is Endpoint.CHAT:
         return ParsedRequest(endpoint, convert(fields, ChatRequest), fields, body)
     request = convert(fields, CompletionRequest)
@@ -128,13 +140,15 @@ def parse_generation(endpoint: Endpoint, body: bytes) -> ParsedRequest:
 
 
 def embedding_request(fields: Mapping[str, Any]) -> EmbeddingRequest:
-    """An embedding request from a decoded body. Token ids as input are refused: they belong to another
-    tokenizer.
+    """An embedding request from a decoded body. Token ids as input are refused: nothing says which tokenizer
+    they belong to, and those that clients make by themselves are OpenAI's.
 
     Raises:
         BadRequest: as :func:`parse_generation`.
     """
-    request = convert(fields, EmbeddingRequest)
+    if _holds_tokens(fields.get("input")):
+        raise BadRequest(TOKENS_AS_INPUT, param="input", code="tokens_not_supported")
+    request = convert(plainly(fields), EmbeddingRequest)
     if any(not text for text in request.texts):
         raise BadRequest("`input` must not be an empty text.", param="input")
     if request.encoding_format not in {None, "float", "base64"}:
@@ -143,6 +157,12 @@ def embedding_request(fields: Mapping[str, Any]) -> EmbeddingRequest:
             param="encoding_format",
         )
     return request
+
+
+def _holds_tokens(given: Any) -> bool:
+    """The ids of one text, or of several."""
+    first = given[0] if isinstance(given, list) and given else None
+    return isinstance(first, int) or (isinstance(first, list) and bool(first) and isinstance(first[0], int))
 
 
 def required_string(fields: Mapping[str, Any], name: str) -> str:

@@ -16,6 +16,7 @@ ENGINES_OWN = ErrorDetails("no such thing", "invalid_request_error", "n", "x")
 
 EXAMPLES: tuple[PromptlyError, ...] = (
     errors.BadRequest("wrong", param="n", code="invalid_value"),
+    errors.EmbedderOnly("minilm"),
     errors.Unauthorized("who?", code="missing_api_key"),
     errors.Forbidden("no", code="admin_only"),
     errors.NotFound("gone"),

@@ -65,10 +65,24 @@ async def test_an_entry_that_answered_rightly_stays(cache: LocalCache) -> None:
         assert (await running.post(NEAR)).headers["x-cache"] == "semantic"
 
 
-async def test_an_entry_that_is_gone_is_dropped_from_nowhere(cache: LocalCache) -> None:
+@pytest.mark.parametrize("word", [{"right": True}, {"right": False}, {"right": False, "text": "hi"}])
+async def test_an_entry_that_is_not_there_is_a_404_and_counts_nothing(
+    cache: LocalCache, word: dict[str, Any]
+) -> None:
     async with cached(cache) as running:
-        status, said = await report(running, {"entry": str(uuid4()), "right": False})
-        assert (status, said["dropped"]) == (200, 0)
+        before = await running.get("/admin/cache")
+        entry = str(uuid4())
+        status, said = await report(running, {"entry": entry, **word})
+        assert (status, said["error"]["code"]) == (404, "no_such_entry")
+        assert entry in said["error"]["message"]
+        assert await running.get("/admin/cache") == before
+
+
+async def test_a_second_report_on_a_dropped_entry_is_a_404(cache: LocalCache) -> None:
+    async with cached(cache) as running:
+        word = {"entry": await semantic_hit(running), "right": False}
+        assert [(await report(running, word))[0] for _ in range(2)] == [200, 404]
+        assert (await running.get("/admin/cache"))["reported_wrong"] == 1
 
 
 @pytest.mark.parametrize(
