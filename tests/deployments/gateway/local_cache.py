@@ -55,8 +55,8 @@ class LocalCache:
 
 @asynccontextmanager
 async def local_cache(folder: Path, embeds: Any = None, **settings: Any) -> AsyncIterator[LocalCache]:
-    """``embeds`` is an embedder (default: one of words); ``settings`` are the cache's. Its look-ups may take seconds unless told otherwise, so that a busy
-    machine makes no misses."""
+    """``embeds`` is an embedder (default: one of words); ``settings`` are the cache's. Its
+    look-ups may take seconds unless told otherwise, so that a busy machine makes no misses."""
     near = {"decision": "similarity"}  # its texts are alike by their words alone: a guard would object
     values = {"lookup_budget_ms": 5_000.0, "path": str(folder / "store"), **near, **settings}
     embedder = LocalHandle(WordEmbedder() if embeds is None else embeds)
