@@ -145,8 +145,12 @@ class BodyTimeout(PromptlyError):
     status = 408
     type = "timeout_error"
 
-    def __init__(self, timeout_s: float) -> None:
-        super().__init__(f"The request body did not arrive within {timeout_s:g} s.", code="body_timeout")
+    def __init__(self, waited_s: float, received_bytes: int) -> None:
+        super().__init__(
+            f"The request body is too slow: {received_bytes} bytes in {waited_s:.1f} s "
+            "(limits.body_timeout_s, limits.min_body_bytes_per_s).",
+            code="body_timeout",
+        )
 
 
 class HeaderTimeout(PromptlyError):

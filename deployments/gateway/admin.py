@@ -12,6 +12,7 @@ from uuid import UUID
 
 import msgspec
 
+from deployments.gateway.bodies import ADMINISTRATORS
 from deployments.gateway.cache_client import CacheClient
 from deployments.gateway.engine_status import EngineStatus
 from deployments.gateway.http import Exchange
@@ -73,7 +74,7 @@ class Admin:
         wrongly is dropped everywhere before this is answered; with ``"text"`` (the question that it answered)
         it stays, and is never given to that text again."""
         cache = cache_for(self._services, exchange)
-        report = _report(await exchange.read_body(self._services.settings.limits.max_body_bytes))
+        report = _report(await self._services.bodies.read(exchange, ADMINISTRATORS))
         with failures_named():
             dropped = await cache.feedback(report.entry, report.right, report.text)
         await exchange.respond_json({"entry": str(report.entry), "right": report.right, "dropped": dropped})

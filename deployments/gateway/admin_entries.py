@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from deployments.gateway.admin import cache_for, failures_named
+from deployments.gateway.bodies import ADMINISTRATORS
 from deployments.gateway.cache_client import CacheClient
 from deployments.gateway.http import Exchange
 from deployments.gateway.services import Services
@@ -89,7 +90,7 @@ class AdminEntries:
 
     async def _take_in(self, exchange: Exchange, cache: CacheClient) -> None:
         """Every line that is one is stored before this is answered; the answer names the others."""
-        body = await exchange.read_body(self._services.settings.limits.max_body_bytes)
+        body = await self._services.bodies.read(exchange, ADMINISTRATORS)
         stored, waiting, refused = 0, [], []
         for number, line in enumerate(body.split(b"\n"), 1):
             if not line.strip():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
@@ -75,19 +76,17 @@ class GatewayApp:
         if self._tracer is not None:
             name = f"{exchange.method} {exchange.path}"
             exchange.span = self._tracer.start(name, exchange.headers, exchange.timeline.start_ns)
-        self._active += 1
         try:
             await self._answer(exchange, scope)
         finally:
-            self._active -= 1
             self._record(exchange)
 
     async def _answer(self, exchange: Exchange, scope: Scope) -> None:
         try:
             require_utf8(scope["headers"])
             handler = self._paths.find(scope)
-            self._refuse_over_capacity(exchange.path)
-            await handler(exchange)
+            with self._place(exchange):
+                await handler(exchange)
         except PromptlyError as error:
             await _end_with(exchange, error)
         except ClientGone:
@@ -100,10 +99,36 @@ class GatewayApp:
             logger.exception("request %s failed", exchange.request_id)
             await _end_with(exchange, PromptlyError("The gateway failed.", code="internal_error"))
 
-    def _refuse_over_capacity(self, path: str) -> None:
-        """At once, and before anything is read. Whoever asks how the gateway does is always answered."""
+    @contextmanager
+    def _place(self, exchange: Exchange) -> Iterator[None]:
+        """One of ``limits.max_concurrent_requests``, from when the request's body is there: a slow body keeps
+        nobody out. Whoever asks how the gateway does needs none.
+
+        Raises: OverCapacity: none is free; also before a body is read for which there is none now.
+        """
+        taken = False
+
+        def take() -> None:
+            nonlocal taken
+            self._refuse_over_capacity()
+            self._active += 1
+            taken = True
+
+        if exchange.path not in ALWAYS_ANSWERED:
+            if exchange.announces_body:
+                self._refuse_over_capacity()
+                exchange.body_read = take
+            else:
+                take()
+        try:
+            yield
+        finally:
+            if taken:
+                self._active -= 1
+
+    def _refuse_over_capacity(self) -> None:
         limit = self._services.settings.limits.max_concurrent_requests
-        if self._active > limit and path not in ALWAYS_ANSWERED:
+        if self._active >= limit:
             raise OverCapacity(f"{limit} requests are being answered (limits.max_concurrent_requests).", 1)
 
     def _record(self, exchange: Exchange) -> None:

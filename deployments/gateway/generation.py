@@ -122,7 +122,7 @@ class GenerationEndpoint:
             priority = request_priority(exchange.headers, identity.best_priority)
             failover = wants_failover(exchange.headers, services.settings.gateway.failover)
             timeout_s = services.timeout_s(exchange)
-            body = await exchange.read_body(services.settings.limits.max_body_bytes)
+            body = await services.bodies.read(exchange, identity.tenant)
             asked = parse_generation(self._endpoint, body)
             refuse_excess(asked.fields, services.settings.limits)
             request = self._chosen(exchange, asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -13,7 +13,7 @@ import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from serve_app.dialects import StreamErrors, dialect_of
-from serve_app.errors import BodyTimeout, BodyTooLarge, DeadlineExceeded, PromptlyError
+from serve_app.errors import DeadlineExceeded, PromptlyError
 from serve_app.openai import sse
 from serve_app.timing import Timeline
 
@@ -22,11 +22,7 @@ EVENT_STREAM = "text/event-stream; charset=utf-8"
 RETRY_HEADER = "x-should-retry"
 """OpenAI's and Anthropic's clients do what it says, instead of what they think of the status."""
 REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
-BODY_TIMEOUT_S = 60.0
 FAIL_TIMEOUT_S = 5.0
-DRAIN_LIMIT = 32
-"""A refused body is read (and dropped) up to this many times the limit, so that the client gets to
-read the answer instead of a reset connection."""
 
 
 class ClientGone(Exception):
@@ -53,38 +49,19 @@ class Exchange:
         self._passed: Callable[[bytes], None] | None = None
         self._at_event_boundary = True
         self.attributes: dict[str, str | int | float] = {}
+        self.body_read: Callable[[], None] = _nothing
+        """Called when the whole body is there; may refuse the request."""
         self.span: Any = None
         self._receive = receive
         self._send = send
 
-    async def read_body(self, limit: int) -> bytes:
-        """The whole body.
+    @property
+    def announces_body(self) -> bool:
+        """By its headers (RFC 9112, section 6)."""
+        return "transfer-encoding" in self.headers or self.headers.get("content-length", "0") != "0"
 
-        Raises:
-            BodyTimeout: it did not arrive in time.
-            BodyTooLarge: it is longer than ``limit`` bytes.
-            ClientGone: the client left while sending it.
-        """
-        try:
-            async with asyncio.timeout(BODY_TIMEOUT_S):
-                return await self._read_body(limit)
-        except TimeoutError:
-            raise BodyTimeout(BODY_TIMEOUT_S) from None
-
-    async def _read_body(self, limit: int) -> bytes:
-        parts: list[bytes] = []
-        size = 0
-        async for part in self._body_parts():
-            size += len(part)
-            if size <= limit:
-                parts.append(part)
-            elif size > DRAIN_LIMIT * limit:
-                break
-        if size > limit:
-            raise BodyTooLarge(limit)
-        return b"".join(parts)
-
-    async def _body_parts(self) -> Any:
+    async def body_parts(self) -> AsyncIterator[bytes]:
+        """The body as it arrives. Raises: ClientGone: the client left before its end."""
         more = True
         while more:
             message = await self._receive()
@@ -207,6 +184,10 @@ class Exchange:
 
 
 Handler = Callable[[Exchange], Coroutine[Any, Any, None]]
+
+
+def _nothing() -> None:
+    """Nobody waits for the body."""
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -24,7 +24,7 @@ class PassThrough:
         self._services.require_offered(exchange.path)
         timeout_s = self._services.timeout_s(exchange)
         limits = self._services.settings.limits
-        body = await exchange.read_body(limits.max_body_bytes)
+        body = await self._services.bodies.read(exchange, identity.tenant)
         fields = parse_json(body)
         refuse_excess(fields, limits)
         model = required_string(fields, "model")

@@ -8,6 +8,7 @@ from typing import Any
 
 from ray.serve.handle import DeploymentHandle
 
+from deployments.gateway.bodies import Bodies
 from deployments.gateway.cache_client import CacheClient
 from deployments.gateway.engine_status import EngineStatuses
 from deployments.gateway.http import Exchange
@@ -47,12 +48,14 @@ class Services:
     marks: TenantMarks
     refreshes: Refreshes = field(default_factory=Refreshes)
     primed: bool = False
+    bodies: Bodies = field(init=False)
     fingerprints: dict[str, str] = field(init=False)
     offers: Mapping[str, frozenset[str]] = field(init=False)
     """By any name of a model: the paths that clients may ask for."""
     uncached_models: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.bodies = Bodies(self.settings.limits)
         self.fingerprints = {model.id: fingerprint(model) for model in self.settings.models}
         offered = {model.id: model.offered_paths for model in self.settings.models}
         names = ModelNames.of(self.settings)

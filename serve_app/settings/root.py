@@ -103,7 +103,16 @@ class LimitSettings(Frozen):
     max_embedding_characters: int = Field(
         default=1_048_576, ge=1, description="Characters (or token ids) of those texts together."
     )
-    max_concurrent_requests: int = Field(default=2048, ge=1, description="Waiting and running, all models.")
+    body_timeout_s: float = Field(default=60.0, gt=0, description="A request's body must be there by then.")
+    min_body_bytes_per_s: float = Field(
+        default=1000.0, gt=0, description="Average from a body's fifth second on; slower ones are given up."
+    )
+    max_bodies_per_tenant: int = Field(
+        default=1024, ge=1, description="Bodies of one tenant that may be on their way at once."
+    )
+    max_concurrent_requests: int = Field(
+        default=2048, ge=1, description="Waiting and running, all models; each from when its body is there."
+    )
     max_queued_requests: int = Field(
         default=512, ge=0, description="Requests that may wait for room ahead of one, per model."
     )

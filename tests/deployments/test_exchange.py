@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deployments.gateway.http import EVENT_STREAM, ClientGone, Exchange
-from serve_app.errors import BodyTooLarge, UpstreamFailed
+from serve_app.errors import UpstreamFailed
 
 ERROR = UpstreamFailed("it broke", code="upstream_failed")
 ERROR_EVENT = b"data: " + ERROR.body() + b"\n\n"
@@ -59,19 +59,6 @@ class EndlessWork:
 
 async def test_the_path_is_the_one_below_the_route_prefix() -> None:
     assert Client().exchange().path == "/v1/x"
-
-
-async def test_a_body_is_read_whole_up_to_its_limit() -> None:
-    assert await Client(b"ab", b"cd", b"e").exchange().read_body(5) == b"abcde"
-    with pytest.raises(BodyTooLarge):
-        await Client(b"ab", b"cd", b"ef").exchange().read_body(5)
-
-
-async def test_a_client_that_leaves_inside_its_body_is_gone() -> None:
-    client = Client()
-    client.gone.set()
-    with pytest.raises(ClientGone):
-        await client.exchange().read_body(5)
 
 
 @pytest.mark.parametrize("given", ["", "a b", "x" * 129, "ü", "<script>"])

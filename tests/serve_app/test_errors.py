@@ -22,7 +22,8 @@ EXAMPLES: tuple[PromptlyError, ...] = (
     errors.NotFound("gone"),
     errors.UnknownModel("x", ["a", "b"]),
     errors.MethodNotAllowed("GET", "/v1/chat/completions", "POST"),
-    errors.BodyTimeout(60.0),
+    errors.BodyTimeout(60.0, 10),
+    errors.HeaderTimeout(10),
     errors.SlowReader(65_536),
     errors.BodyTooLarge(1024),
     errors.OverCapacity("busy", 7),
@@ -159,7 +160,7 @@ def test_an_unknown_model_says_so_where_none_is_known() -> None:
         (errors.UpstreamTimeout(120.0), "within 120 s (limits.first_token_timeout_s)"),
         (errors.UpstreamTimeout(0.05), "within 0.05 s (limits.first_token_timeout_s)"),
         (errors.DeadlineExceeded(1.5), "within 1.5 s (x-request-timeout-ms)"),
-        (errors.BodyTimeout(60.0), "within 60 s"),
+        (errors.BodyTimeout(60.0, 10), "10 bytes in 60.0 s"),
     ],
     ids=lambda value: type(value).__name__,
 )
