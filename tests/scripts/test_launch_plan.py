@@ -65,6 +65,39 @@ def test_a_servers_own_name_for_a_model_is_nothing_to_load_here() -> None:
     assert list(plan.model_sources(args)) == ["owner/embed"]
 
 
+def test_an_adapter_is_loaded_here_too(config_file: Path, folder: plan.StartFolder, tmp_path: Path) -> None:
+    """With the hub switched off it could not be downloaded, and the engine would not start."""
+    (tmp_path / "model").mkdir()
+    adapters = {"near": str(tmp_path), "far": "owner/adapter"}
+    model = {"id": "m", "source": str(tmp_path / "model"), "engine": {"lora": {"adapters": adapters}}}
+    assert set(plan.model_sources({"models": [model]})) == {model["source"], str(tmp_path), "owner/adapter"}
+
+    def environment(**changed: str) -> dict[str, str]:
+        args = {"models": [{**model, "engine": {"lora": {"adapters": {**adapters, **changed}}}}]}
+        sources = tuple(plan.model_sources(args))
+        return plan.ray_environment({}, folder, replace(plan.read_config(config_file), model_sources=sources))
+
+    assert "HF_HUB_OFFLINE" not in environment()
+    assert environment(far=str(tmp_path / "model"))["HF_HUB_OFFLINE"] == "1"
+
+
+def test_a_name_that_is_only_compared_is_nothing_to_load() -> None:
+    """It is no folder, and the hub would be asked for the sake of it at every start."""
+    args = {
+        "models": [{"id": "small", "source": "/models/small", "aliases": ["source"]}],
+        "auto_models": [{"id": "auto", "rules": [{"model": "small"}]}],
+        "cache": {"rules": [{"model": "small", "ttl_s": 1}], "cross_encoder": {"source": "owner/judge"}},
+        "embedder": {"id": "e", "source": "/models/embed"},
+    }
+    assert list(plan.model_sources(args)) == ["/models/small", "/models/embed", "owner/judge"]
+
+
+@pytest.mark.parametrize("args", [None, [], "x", {"models": 3}, {"models": [None, {"engine": [1]}]}])
+def test_settings_of_another_shape_name_no_source(args: object) -> None:
+    """They are refused later, with a message that says where they are wrong."""
+    assert list(plan.model_sources(args)) == []
+
+
 @pytest.mark.parametrize(
     ("host", "url"),
     [("0.0.0.0", "http://127.0.0.1:8123"), ("::1", "http://[::1]:8123"), ("box", "http://box:8123")],

@@ -1,0 +1,219 @@
+"""Write the lock files in requirements/: every package of the tested sets, its version and its hashes.
+
+    python scripts/lock.py                 both sets; versions stay unless pyproject.toml needs others
+    python scripts/lock.py --installed cpu the versions that are installed here where the set allows them
+    python scripts/lock.py --upgrade       the newest versions that pyproject.toml allows
+    python scripts/lock.py --check cpu     exit status 0: the lock fits here
+
+A set is the project with one of the extras `cpu` and `gpu`, and `models` and `dev`. uv resolves it, in a
+virtual environment of its own that is thrown away, from the indexes that pip is configured with; the files
+name no index. Nothing but the standard library is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "requirements"
+UV = "uv==0.13.9"
+SETS = ("cpu", "gpu")
+EXTRAS = ("models", "dev")
+BUILT_HERE = "suffix"
+BUILT_HERE_HEAD = """\
+# What scripts/setup_env.sh builds from source, whose own requirements it leaves out. Made by scripts/lock.py.
+"""
+PYTHON = "3.11"
+PLATFORM = "x86_64-unknown-linux-gnu"
+MADE_FOR = f"CPython {PYTHON}, Linux x86_64"
+ENTRY = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;\\]+)", re.MULTILINE)
+TIED = re.compile(r"^(torch|vllm)(-|$)")
+"""Packages whose builds differ between the sets: what is installed here is no hint for the other one."""
+
+UNHASHED_REASON = """\
+# Without hashes: a version with a local part (+cpu) is a build, and package indexes carry builds of their own
+# of it with hashes of their own. Which file it is, is as good as the index that it comes from.
+"""
+
+
+class LockError(RuntimeError):
+    """A set cannot be locked."""
+
+
+def lock_path(which: str) -> Path:
+    return FOLDER / f"{which}.txt"
+
+
+def unhashed_path(which: str) -> Path:
+    """What has to be installed besides, without hashes. Only where there is such a thing."""
+    return FOLDER / f"{which}-unhashed.txt"
+
+
+def project() -> dict[str, Any]:
+    parsed: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return parsed
+
+
+def wanted(which: str) -> str:
+    """A digest of what pyproject.toml asks for."""
+    asks = project()
+    extras = asks["optional-dependencies"]
+    asked = [asks["requires-python"], asks["dependencies"], *(extras[name] for name in (which, *EXTRAS))]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+
+def head(which: str) -> str:
+    return (
+        f"# The tested set `{which}` for {MADE_FOR}. Made by scripts/lock.py; do not edit.\n"
+        f"# of pyproject.toml: {wanted(which)}\n"
+    )
+
+
+def misfit(which: str) -> str | None:
+    """Why the lock is of no use here; ``None`` if it fits."""
+    path = lock_path(which)
+    if not path.is_file():
+        return f"there is no {path.relative_to(ROOT)}"
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return f"it is made for {MADE_FOR}"
+    if ".".join(platform.python_version_tuple()[:2]) != PYTHON:
+        return f"it is made for {MADE_FOR}, this is Python {platform.python_version()}"
+    if not path.read_text(encoding="utf-8").startswith(head(which)):
+        return "pyproject.toml has changed since (scripts/lock.py makes it anew)"
+    return None
+
+
+def split(compiled: str) -> tuple[str, str]:
+    """The entries with hashes, and those of versions with a local part without."""
+    hashed, unhashed = [], []
+    for block in re.split(r"\n(?=[A-Za-z0-9])", compiled.strip()):
+        entry = ENTRY.match(block)
+        if entry is None:
+            raise LockError(f"uv wrote what is no entry: {block[:200]!r}")
+        if "+" in entry["version"]:
+            unhashed.append(f"{entry[0]}\n")
+        else:
+            hashed.append(f"{block.rstrip()}\n")
+    return "".join(hashed), "".join(unhashed)
+
+
+def packages(which: str) -> list[tuple[str, str]]:
+    """Name and version of everything in a set, by name."""
+    files = [path for path in (lock_path(which), unhashed_path(which)) if path.is_file()]
+    found = (ENTRY.finditer(path.read_text(encoding="utf-8")) for path in files)
+    return sorted((entry["name"], entry["version"]) for entries in found for entry in entries)
+
+
+def installed() -> Iterator[str]:
+    for each in distributions():
+        if not TIED.match(each.name):
+            yield f"{each.name}=={each.version}\n"
+
+
+def indexes(pip: Sequence[str], *, local_wheels: bool) -> dict[str, str]:
+    """pip's own configuration, as uv takes it. ``local_wheels``: a folder of wheels, which may hold the CPU
+    builds that a GPU is not to get."""
+    asked = {
+        "index-url": "UV_DEFAULT_INDEX",
+        "extra-index-url": "UV_EXTRA_INDEX_URL",
+        "cert": "SSL_CERT_FILE",
+    }
+    if local_wheels:
+        asked["find-links"] = "UV_FIND_LINKS"
+    found = {}
+    for option, variable in asked.items():
+        value = os.environ.get("PIP_" + option.upper().replace("-", "_")) or setting(pip, option)
+        if value:
+            found[variable] = value
+    return found | {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # as pip looks: in all of them
+
+
+def setting(pip: Sequence[str], option: str) -> str:
+    done = subprocess.run(
+        [*pip, "config", "get", f"global.{option}"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
+
+
+def resolve(which: str, folder: Path, prefer: str, upgrade: bool) -> str:
+    """What uv makes of a set; entries of ``prefer`` stay where they can."""
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    output = folder / f"{which}.txt"
+    output.write_text(prefer, encoding="utf-8")
+    if which == BUILT_HERE:
+        asked = folder / f"{which}.in"
+        asked.write_text("\n".join(project()["optional-dependencies"][which]), encoding="utf-8")
+        arguments = [str(asked), "--no-deps"]
+    else:
+        extras = [argument for extra in (which, *EXTRAS) for argument in ("--extra", extra)]
+        arguments = ["pyproject.toml", *extras]
+    command = [str(folder / "bin" / "uv"), "pip", "compile", *arguments]
+    command += ["--python-version", PYTHON, "--python-platform", PLATFORM, "--output-file", str(output)]
+    command += ["--generate-hashes", "--no-header", "--no-annotate", "--quiet", *(["--upgrade"] * upgrade)]
+    environment = os.environ | indexes(pip, local_wheels=which == "cpu")
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LockError(f"{which}: {done.stderr.strip()[-2000:]}")
+    return output.read_text(encoding="utf-8")
+
+
+def write(which: str, compiled: str) -> None:
+    hashed, unhashed = split(compiled)
+    if "://" in hashed:
+        raise LockError(f"{which}: an entry names a URL")
+    FOLDER.mkdir(exist_ok=True)
+    lock_path(which).write_text(head(which) + hashed, encoding="utf-8")
+    unhashed_path(which).unlink(missing_ok=True)
+    if unhashed:
+        unhashed_path(which).write_text(UNHASHED_REASON + unhashed, encoding="utf-8")
+
+
+def make(prefer_installed: str | None, upgrade: bool) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        subprocess.run([sys.executable, "-m", "venv", scratch], check=True)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+        subprocess.run([*pip, "install", "--quiet", UV], check=True)
+        for which in SETS:
+            known = "".join(f"{name}=={version}\n" for name, version in packages(which))
+            prefer = "".join(installed()) if prefer_installed == which or not known else known
+            write(which, resolve(which, folder, prefer, upgrade))
+            print(f"{lock_path(which).relative_to(ROOT)}: {len(packages(which))} packages")
+        hashed, _ = split(resolve(BUILT_HERE, folder, "", upgrade=False))
+        lock_path(BUILT_HERE).write_text(BUILT_HERE_HEAD + hashed, encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--check", choices=SETS)
+    parser.add_argument("--installed", choices=SETS)
+    parser.add_argument("--upgrade", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.check is not None:
+        reason = misfit(arguments.check)
+        if reason is not None:
+            print(reason)
+        return 0 if reason is None else 1
+    try:
+        make(arguments.installed, arguments.upgrade)
+    except LockError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
