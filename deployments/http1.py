@@ -35,6 +35,10 @@ class NoConnection(Exception):
     """None came about, so nothing was sent."""
 
 
+class ConnectTimeout(NoConnection):
+    """Nobody took it, nobody refused it."""
+
+
 class BrokenConnection(Exception):
     """It ended before the answer did, or what came was no HTTP."""
 
@@ -344,7 +348,9 @@ class ConnectionPool:
                     origin.port,
                     ssl=self._context() if origin.is_tls else None,
                 )
-        except (OSError, TimeoutError) as error:
+        except TimeoutError as error:
+            raise ConnectTimeout(type(error).__name__) from error
+        except OSError as error:
             raise NoConnection(type(error).__name__) from error
         self._open.add(connection)
         return connection

@@ -11,6 +11,9 @@ class Breaker:
 
     CLOSED --threshold failures--> OPEN --cooldown_s--> one trial --success--> CLOSED
                                      ^---------------------failure----'
+
+    A trial must end as one or the other: whoever makes it asks ``is_open`` first, and lets the call go on by
+    itself where nobody waits for it any longer.
     """
 
     threshold: int

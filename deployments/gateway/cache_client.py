@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -43,7 +43,6 @@ from serve_app.tenant_marks import TenantMarks
 from serve_app.timing import Timeline
 
 EPOCH_PERIOD_S = 1.0
-STORE_TIMEOUT_S = 10.0
 
 logger = logging.getLogger("ray.serve")
 
@@ -116,16 +115,18 @@ class CacheClient:
         self._writes: asyncio.Queue[Pending] = asyncio.Queue(settings.write_queue)
         self._epoch: int | None = None
         self._used: Counter[UUID] = Counter()
+        self._trials: set[asyncio.Task[LookUp]] = set()
         self.counters = CacheCounters()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._write_forever()), loop.create_task(self._follow_epoch())]
 
     async def prime(self) -> None:
         """One embedding and one look-up, so that the first request finds the way open."""
-        for direct in (self._direct_embedder, self._direct_cache):
-            await direct.refresh()
-        await self._direct_embedder.call("embed", ["warm-up"])
-        await self._direct_cache.call("stats")
+        async with self._in_time():
+            for direct in (self._direct_embedder, self._direct_cache):
+                await direct.refresh()
+            await self._direct_embedder.call("embed", ["warm-up"])
+            await self._direct_cache.call("stats")
 
     @property
     def breaker_is_open(self) -> bool:
@@ -190,22 +191,25 @@ class CacheClient:
         self._queue(PendingComparison(probe, fresh.text))
 
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
-        entries: list[CacheEntry] = await self._cache.select.remote(selection, limit)
+        async with self._in_time():
+            entries: list[CacheEntry] = await self._cache.select.remote(selection, limit)
         return entries
 
     async def page(self, after: UUID | None, limit: int) -> tuple[list[CacheEntry], UUID | None]:
         """All entries, page by page, without their vectors."""
-        async with asyncio.timeout(STORE_TIMEOUT_S):
+        async with self._in_time():
             found: tuple[list[CacheEntry], UUID | None] = await self._cache.page.remote(after, limit)
         return found
 
     async def put(self, entries: Sequence[CacheEntry]) -> None:
         """Store entries that come from elsewhere; their texts are embedded here. It returns when all are
-        stored."""
-        embeddings: list[Embedding] = await self._embedder.embed.remote([entry.text for entry in entries])
+        stored. Raises TimeoutError when one call of it takes too long; what was stored until then stays."""
+        async with self._in_time():
+            embeddings: list[Embedding] = await self._embedder.embed.remote([entry.text for entry in entries])
         for entry, embedding in zip(entries, embeddings, strict=True):
             vector = embedding.vector if embedding.is_whole else None
-            await self._cache.put.remote(replace(entry, vector=vector))
+            async with self._in_time():
+                await self._cache.put.remote(replace(entry, vector=vector))
             self.counters.stored += 1
 
     def new_entry(
@@ -238,7 +242,7 @@ class CacheClient:
 
     async def delete(self, selection: Selection) -> int:
         """Remove entries everywhere; other gateways notice within a second."""
-        async with asyncio.timeout(STORE_TIMEOUT_S):
+        async with self._in_time():
             deleted: int = await self._cache.delete.remote(selection)
         self._exact.remove(selection)
         return deleted
@@ -250,7 +254,7 @@ class CacheClient:
         Raises:
             NotFound: there is no such entry; nothing is counted.
         """
-        async with asyncio.timeout(STORE_TIMEOUT_S):
+        async with self._in_time():
             dropped: int | None = await self._cache.report.remote(entry_id, right, text)
         if dropped is None:
             raise NotFound(f"No entry {entry_id}: it was dropped, or never stored.", code="no_such_entry")
@@ -263,11 +267,16 @@ class CacheClient:
         return dropped
 
     async def stats(self) -> CacheStats:
-        stats: CacheStats = await self._cache.stats.remote()
+        async with self._in_time():
+            stats: CacheStats = await self._cache.stats.remote()
         return stats
 
+    def _in_time(self) -> asyncio.Timeout:
+        """For one call that is not a look-up."""
+        return asyncio.timeout(self._settings.call_timeout_s)
+
     async def close(self) -> None:
-        for task in self._tasks:
+        for task in (*self._tasks, *self._trials):
             task.cancel()
         await self._direct_embedder.close()
         await self._direct_cache.close()
@@ -275,8 +284,23 @@ class CacheClient:
     async def _look_further(
         self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Callable[[bytes], None]
     ) -> LookUp:
+        is_trial = self._breaker.is_open
         if not self._breaker.allows(time.monotonic()):
             return Miss()
+        asking = self._within_budget(key, controls, timeline, keep)
+        return await (self._as_trial(asking) if is_trial else asking)
+
+    async def _as_trial(self, asking: Coroutine[Any, Any, LookUp]) -> LookUp:
+        """An open breaker waits for how it ends. So it ends within its budget also when its request does not
+        wait any longer: in a race the engine's first byte is often there before."""
+        task = asyncio.get_running_loop().create_task(asking)
+        self._trials.add(task)
+        task.add_done_callback(self._trials.discard)
+        return await asyncio.shield(task)
+
+    async def _within_budget(
+        self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Callable[[bytes], None]
+    ) -> LookUp:
         try:
             async with asyncio.timeout(self._settings.lookup_budget_ms / 1000):
                 found = await self._ask(key, controls, timeline, keep)
@@ -346,7 +370,7 @@ class CacheClient:
         while True:
             pending = await self._writes.get()
             try:
-                async with asyncio.timeout(STORE_TIMEOUT_S):
+                async with self._in_time():
                     await self._settle(pending)
             except Exception as error:  # an answer that is not stored is only a miss later
                 # Not the breaker's business: a store that cannot be written may still answer.
@@ -382,7 +406,8 @@ class CacheClient:
         """What answers from memory here must not look unused to the store."""
         uses, self._used = self._used, Counter()
         if uses:
-            await self._cache.used.remote(uses)
+            async with self._in_time():
+                await self._cache.used.remote(uses)
 
     async def _follow_epoch(self) -> None:
         """Forget what is in memory when anybody purged the store."""

@@ -22,6 +22,10 @@ ENGINE_PRIORITY_HEADER = "x-vllm-priority"
 """vLLM takes a request's priority (a lower number goes first) in a header too, which overrides the body's."""
 
 
+DETOKENIZE = "/detokenize"
+"""What a continuation asks an engine for on the way: it generates nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One request on its way to an engine. It outlives its client where others have joined.
@@ -53,6 +57,11 @@ class Call:
     continues: bool = False
     salt: str | None = None
     best_priority: int = FIRST_PRIORITY
+
+    @property
+    def is_errand(self) -> bool:
+        """Asked on the way to an answer: how long it takes says nothing of first tokens."""
+        return self.request is not None and self.target == DETOKENIZE
 
     def headers_for_engine(self, *, by_priority: bool = False) -> dict[str, str]:
         """vLLM names its own request after ``x-request-id``; two requests with one id must not meet there.

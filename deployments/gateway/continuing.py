@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from deployments.gateway.call import Call
-from deployments.gateway.live_answer import DETOKENIZE, Leg
+from deployments.gateway.call import DETOKENIZE, Call
+from deployments.gateway.live_answer import Leg
 from serve_app.errors import PromptlyError, UpstreamFailed
 from serve_app.failover import Tried
 from serve_app.openai.continuation import Ending, EngineRequest, ResumableStream

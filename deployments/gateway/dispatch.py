@@ -151,10 +151,11 @@ class Dispatcher:
         return not report.is_static and self._names.model_of(call.model) in self._by_priority
 
     def _hedge(self, call: Call) -> Hedge | None:
-        """Only streams are hedged: any other answer's first byte says how long the answer is."""
+        """Only streams are hedged: any other answer's first byte says how long the answer is. What is asked
+        on the way to one is none."""
         is_stream = call.request is not None and call.request.generation.wants_stream
         model = self._names.model_of(call.model)
-        return self._hedges.get(model) if is_stream and call.failover else None
+        return self._hedges.get(model) if is_stream and call.failover and not call.is_errand else None
 
     async def _hedged(
         self, call: Call, dispatch: Dispatch, tried: Tried, hedge: Hedge, after_s: float
@@ -205,7 +206,8 @@ class Dispatcher:
             admission.end(dispatch, complete=False)
             raise
         self._fleet.first_byte(dispatch, time.monotonic(), streamed=response.is_stream)
-        call.timeline.add("upstream-ttft", started_ns)
+        if response.is_stream or (call.request is not None and not call.is_errand):
+            call.timeline.add("upstream-ttft", started_ns)
         if hedge is not None:
             hedge.saw_first_byte(time.monotonic() - dispatch.sent_at)
         return Leg(call, dispatch, response, admission, self._limits.between_tokens_timeout_s)

@@ -17,6 +17,7 @@ class ExternalUpstream:
     report: EngineReport = field(repr=False)
     health_target: str
     health_period_s: float
+    health_timeout_s: float
 
 
 def external_upstreams(settings: Settings, environment: Mapping[str, str]) -> tuple[ExternalUpstream, ...]:
@@ -46,7 +47,9 @@ def _external(
         paths=upstream.offered_paths,
         idle_connection_s=upstream.idle_connection_s,
     )
-    return ExternalUpstream(report, upstream.health_target, upstream.health_period_s)
+    return ExternalUpstream(
+        report, upstream.health_target, upstream.health_period_s, upstream.health_timeout_s
+    )
 
 
 def _headers(

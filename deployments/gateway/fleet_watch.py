@@ -16,7 +16,7 @@ from ray.serve.handle import DeploymentHandle
 from deployments.gateway.external import ExternalUpstream
 from deployments.gateway.upstream import UpstreamPool
 from deployments.serve_platform import ask_every_replica
-from serve_app.fleet import EngineReport, EngineState, FleetTable
+from serve_app.fleet import EngineReport, EngineState, FleetTable, Health, Look
 from serve_app.openai.continuation import TokenLimits
 from serve_app.openai.models import context_tokens
 
@@ -25,6 +25,9 @@ FORGET_AFTER_S = 5.0
 """How long a member is believed that does not answer (it hangs, or the controller restarts)."""
 
 HEALTH_PATH = "/health"
+
+DOUBT_PERIOD_S = 1.0
+"""Between looks at an upstream that did not answer the last one."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -95,19 +98,26 @@ class FleetWatch:
             task.add_done_callback(self._touching.discard)
 
     async def _watch_external(self, external: ExternalUpstream) -> None:
-        report = external.report
+        report, health = external.report, Health()
         while True:
             try:
-                report = await self._look_at(report, external.health_target)
+                report = await self._look_at(report, external, health)
                 self._fleet.learn(report, time.monotonic())
                 self._changed(report.model)
             except Exception as error:  # the loop must outlive whatever a look meets
                 logger.warning("health of %s failed: %s", report.replica_id, type(error).__name__)
-            await asyncio.sleep(external.health_period_s)
+            period_s = external.health_period_s
+            await asyncio.sleep(min(period_s, DOUBT_PERIOD_S) if health.is_doubtful else period_s)
 
-    async def _look_at(self, report: EngineReport, target: str) -> EngineReport:
-        healthy = await self._upstream.fetch(report, target) is not None
-        state = EngineState.READY if healthy else EngineState.FAILED
+    async def _look_at(
+        self, report: EngineReport, external: ExternalUpstream, health: Health
+    ) -> EngineReport:
+        began_at = time.monotonic()
+        look = await self._upstream.look(report, external.health_target, external.health_timeout_s)
+        state = health.saw(look, heard=self._fleet.heard_at(report) >= began_at)
+        healthy = state is EngineState.READY
+        if look is Look.SILENT and healthy:
+            logger.info("upstream %s of %s: no answer to a look", report.replica_id, report.model)
         if state is not report.state:
             logger.info("upstream %s of %s: %s", report.replica_id, report.model, state.value)
         limits = report.token_limits

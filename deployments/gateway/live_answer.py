@@ -13,8 +13,6 @@ from serve_app.errors import UpstreamFailed
 from serve_app.fleet import Dispatch
 from serve_app.openai import sse
 
-DETOKENIZE = "/detokenize"
-
 TAIL = len(sse.DONE) + 8
 """Bytes at a stream's end in which its ``[DONE]`` must stand."""
 
@@ -35,7 +33,7 @@ class Leg:
         self._stall_s = stall_s
         self._started_ns = time.time_ns()
         self._complete = False
-        self._is_errand = call.target == DETOKENIZE
+        self._is_errand = call.is_errand
         self._open = True
         self._stalled = False
         self._waiting_since: float | None = None
@@ -59,6 +57,7 @@ class Leg:
             raise self._stall() if self._stalled else error from None
         finally:
             self._waiting_since = None
+        self.dispatch.member.heard_at = time.monotonic()
         if not chunk:
             if self._stalled:
                 raise self._stall()

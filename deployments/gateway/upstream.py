@@ -10,12 +10,13 @@ from deployments.http1 import (
     BrokenConnection,
     Connection,
     ConnectionPool,
+    ConnectTimeout,
     NoConnection,
     Origin,
     request_bytes,
 )
 from serve_app.errors import UpstreamFailed
-from serve_app.fleet import EngineReport
+from serve_app.fleet import EngineReport, Look
 from serve_app.redaction import Redactor, StreamRedactor
 
 CONNECT_TIMEOUT_S = 2.0
@@ -171,19 +172,35 @@ class UpstreamPool:
             self._redactors[own] = Redactor([*self._secrets, *report.headers.values()])
         return self._redactors[own]
 
+    async def look(self, report: EngineReport, target: str, limit_s: float) -> Look:
+        """What ``GET target`` says of the member's health. It also opens a connection ahead of a request."""
+        try:
+            async with asyncio.timeout(limit_s):
+                status, _ = await self._get(report, target)
+        except TimeoutError:
+            return Look.SILENT
+        except ConnectionRefused as error:
+            return Look.SILENT if isinstance(error.__cause__, ConnectTimeout) else Look.NOBODY
+        except UpstreamFailed:
+            return Look.UNWELL
+        return Look.WELL if status == 200 else Look.UNWELL
+
     async def fetch(self, report: EngineReport, target: str) -> bytes | None:
         """The body of ``GET target``; ``None`` unless it is answered with 200 in time. It also opens a
         connection ahead of the first request."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                response = await self.open(report, "GET", target, b"", {})
-                try:
-                    body = await response.read()
-                finally:
-                    response.close()
+                status, body = await self._get(report, target)
         except (UpstreamFailed, TimeoutError):
             return None
-        return body if response.status == 200 else None
+        return body if status == 200 else None
+
+    async def _get(self, report: EngineReport, target: str) -> tuple[int, bytes]:
+        response = await self.open(report, "GET", target, b"", {})
+        try:
+            return response.status, await response.read()
+        finally:
+            response.close()
 
     async def close(self) -> None:
         self._pool.close()

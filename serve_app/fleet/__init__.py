@@ -1,5 +1,6 @@
 """What a gateway knows of the engines: members, their state, load and pace."""
 
+from serve_app.fleet.health import Health, Look
 from serve_app.fleet.members import EngineReport, EngineState, Member, PrefillCounts
 from serve_app.fleet.table import UNREACHABLE_S, Dispatch, FleetTable
 
@@ -9,6 +10,8 @@ __all__ = [
     "EngineReport",
     "EngineState",
     "FleetTable",
+    "Health",
+    "Look",
     "Member",
     "PrefillCounts",
 ]

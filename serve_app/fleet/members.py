@@ -83,7 +83,8 @@ class Member:
     1 / weight with every request (so that the lowest turn is whose turn it is). ``in_flight`` counts this
     gateway's requests there; ``unanswered`` are those of them that no first byte has answered yet,
     ``pending_tokens`` their estimated uncached prompts. ``others`` are requests that the newest report
-    counted beyond these, ``others_waiting`` those of them that had not begun.
+    counted beyond these, ``others_waiting`` those of them that had not begun. ``heard_at``: when bytes of any
+    answer came last (monotonic seconds).
     """
 
     report: EngineReport
@@ -93,6 +94,7 @@ class Member:
     others_waiting: int = 0
     unreachable_until: float = 0.0
     reported_at: float = 0.0
+    heard_at: float = 0.0
     turn: float = 0.0
     unanswered: int = 0
     pending_tokens: float = 0.0

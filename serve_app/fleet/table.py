@@ -74,6 +74,11 @@ class FleetTable:
         self._recover_idle(model, now)
         return tuple(member for name, member in current.items() if known.get(name) is not member)
 
+    def heard_at(self, report: EngineReport) -> float:
+        """When bytes of any answer came last from a member (monotonic seconds); 0: it is not known."""
+        member = self._members[report.model].get(report.replica_id)
+        return 0.0 if member is None else member.heard_at
+
     def learn(self, report: EngineReport, now: float) -> None:
         """What one member says; the others stay as they are."""
         known = self._members[report.model]
@@ -127,7 +132,7 @@ class FleetTable:
         """The member began to answer. Only a stream that found a free place says how long a prompt takes:
         any other answer had to wait for an end, another request's or its own."""
         pace = dispatch.member.pace
-        dispatch.first_byte_at = now
+        dispatch.first_byte_at = dispatch.member.heard_at = now
         self._answered(dispatch)
         if streamed and not dispatch.queued:
             pace.saw_first_byte(now - dispatch.sent_at, dispatch.tokens_ahead, dispatch.tokens)

@@ -125,6 +125,9 @@ class CacheSettings(Frozen):
     max_entry_bytes: int = Field(default=262_144, ge=1024)
     exact_entries: int = Field(default=4096, ge=1, description="Entries each gateway keeps in memory.")
     lookup_budget_ms: float = Field(default=250.0, gt=0, description="A slower look-up counts as a miss.")
+    call_timeout_s: float = Field(
+        default=10.0, gt=0, description="For a call to the store, or for texts to it, that is no look-up."
+    )
     race: bool = Field(
         default=True,
         description="Look-up and engine start together while the fleet has room; the first to answer wins.",

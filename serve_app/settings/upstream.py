@@ -45,6 +45,11 @@ class UpstreamSettings(Frozen):
         default=None, pattern=r"^/", description="Default: `/health` (vllm), `/v1/models` (openai)."
     )
     health_period_s: float = Field(default=5.0, gt=0)
+    health_timeout_s: float = Field(
+        default=2.0,
+        gt=0,
+        description="A later answer is none; three in a row, and no byte of any other answer: a failure.",
+    )
     idle_connection_s: float = Field(
         default=3.0,
         ge=0,

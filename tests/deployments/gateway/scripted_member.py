@@ -40,11 +40,14 @@ class Member:
     seen: list[Seen] = field(default_factory=list)
     asked: set[str] = field(default_factory=set)
     url: str = ""
+    context: int | None = None
+    """Tokens of the model that it says it has."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if request.method == "GET":
             self.asked.add(request.path)
-            return web.json_response({"object": "list", "data": []})
+            models = [] if self.context is None else [{"id": "sim", "max_model_len": self.context}]
+            return web.json_response({"object": "list", "data": models})
         body = await request.read()
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.seen.append(Seen(request.path, headers, body))

@@ -38,6 +38,7 @@ async def served(
                 race=False,
                 lookup_budget_ms=BUDGET_MS,
                 breaker_cooldown_s=cooldown_s,
+                call_timeout_s=30.0,  # longer than the server's: its counters can be read while it hangs
             ) as cache,
             gateway(QUICK, handles=cache.handles, **cache.args) as running,
         ):

@@ -19,6 +19,7 @@ from support.gateway import MODEL, Running, gateway, serving
 from support.graph import CHAT, eventually
 
 TURNS = 8
+RARELY_LOOKED_AT: dict[str, Any] = {"kind": "vllm", "health_period_s": 60.0}
 LOGGING_S = 0.02
 """uvicorn writes a traceback after the answer, and closes then."""
 
@@ -87,7 +88,7 @@ async def test_a_connection_that_was_closed_while_idle_is_replaced(path: str) ->
     member = Member(once_each)
     async with (
         listening(member),
-        gateway(others=[member.upstream(kind="vllm", health_period_s=60.0)]) as running,
+        gateway(others=[member.upstream(**RARELY_LOOKED_AT)]) as running,
     ):
         for _ in range(TURNS):
             assert (await running.send(BODIES[path], path)).status == 200
@@ -104,7 +105,7 @@ async def test_a_request_that_breaks_a_new_connection_is_not_sent_over_a_third(p
     member = Member(close)
     async with (
         listening(member),
-        gateway(others=[member.upstream(kind="vllm", health_period_s=60.0)]) as running,
+        gateway(others=[member.upstream(**RARELY_LOOKED_AT)]) as running,
     ):
         answer = await running.send(BODIES[path], path)
         assert (answer.status, answer.error["code"]) == (502, "upstream_failed")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from scripted_member import Member, answers, chunk, listening, says, stall
+from scripted_member import Member, answers, begin, chunk, cut, listening, says, stall
 from support.gateway import DONE, MODEL, Faults, Running, SimSettings, gateway, meanwhile
 
 QUICK = SimSettings(itl_ms=0, tokens=3)
@@ -201,7 +201,10 @@ async def test_what_may_have_had_an_effect_is_not_asked_beside_another(path: str
 
     first, second = Member(slowly), Member(answers(200, {}))
     async with listening(first, second):
-        others = [first.upstream(name="a"), second.upstream(name="b", priority=1)]
+        others = [
+            first.upstream(name="a", kind="vllm"),
+            second.upstream(name="b", kind="vllm", priority=1),
+        ]
         model = {"hedge": {"max_share": 0.5, "quantile": 0.9}}
         async with gateway(others=others, model=model) as running:
             await warm_up(running)
@@ -210,3 +213,63 @@ async def test_what_may_have_had_an_effect_is_not_asked_beside_another(path: str
             assert answer.status == 504
             assert second.seen == []
             assert await counted(running) == (0, 0)
+
+
+# ---- what is asked on the way to an answer ----
+
+
+async def test_what_a_continuation_asks_on_its_way_is_not_hedged() -> None:
+    """It generates nothing: how soon a stream begins says nothing of how long it may take."""
+    head = (
+        b'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"sim","choices":[{"index":0,'
+    )
+    role = b'"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],'
+    two = b'"delta":{"content":"ab"},"logprobs":null,"finish_reason":null,"token_ids":[11,12]}]}\n\n'
+    well, told = says(chunk("x"), DONE), asyncio.Event()
+    asked_on_the_way = asyncio.Event()
+
+    async def breaks(request: web.Request) -> web.StreamResponse:
+        response = await begin(request)
+        await response.write(head + role + b'"prompt_token_ids":[1,2],"prompt_text":null}\n\n' + head + two)
+        await asyncio.sleep(0)
+        await cut(request)
+        return response
+
+    async def continues(request: web.Request) -> web.StreamResponse:
+        if request.path == "/detokenize":
+            asked_on_the_way.set()
+            await told.wait()
+            return web.json_response({"prompt": "ab"})
+        rest = b'"text":"c","logprobs":null,"finish_reason":"stop","stop_reason":null,'
+        response = await begin(request)
+        await response.write(head.replace(b"chat.completion.chunk", b"text_completion") + rest)
+        await response.write(b'"prompt_token_ids":null,"token_ids":[13]}]}\n\ndata: [DONE]\n\n')
+        return response
+
+    first, second, third = (Member(answer, context=1000) for answer in (well, continues, continues))
+    async with listening(first, second, third):
+        others = [
+            {**member.upstream(name=f"e{number}", kind="vllm", priority=number), "health_period_s": 0.05}
+            for number, member in enumerate((first, second, third))
+        ]
+        model = {"hedge": {"max_share": 0.5, "quantile": 0.9}}
+        async with gateway(others=others, model=model) as running:
+            await warm_up(running)
+            first.answer = breaks
+            async with meanwhile(running.post("hi", stream=True)) as asked:
+                async with asyncio.timeout(5):
+                    await asked_on_the_way.wait()
+                await asyncio.sleep(0.2)  # many times what a first byte takes
+                assert third.seen == []
+                told.set()
+                assert (await asked).text == "abc"
+            assert (await running.traffic())["hedged"] == 0
+
+
+async def test_what_generates_nothing_says_nothing_of_first_tokens() -> None:
+    member = Member(answers(200, {"prompt": "x"}))
+    async with listening(member), gateway(others=[member.upstream(kind="vllm")]) as running:
+        answer = await running.send({"model": MODEL, "tokens": [1]}, "/detokenize")
+        assert (answer.status, answer.json) == (200, {"prompt": "x"})
+        assert "upstream-ttft" not in answer.headers["server-timing"]
+        assert "upstream-ttft" not in (await running.get("/admin/latency"))

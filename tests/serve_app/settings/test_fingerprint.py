@@ -138,6 +138,7 @@ def test_another_server_or_another_model_there_changes_it(changed: dict[str, Any
         {"paths": ["/v1/embeddings"]},
         {"idle_connection_s": 1.0},
         {"cache_salt": True},
+        {"health_timeout_s": 1.0},
     ],
 )
 def test_how_a_server_is_used_does_not_change_it(changed: dict[str, Any]) -> None:
@@ -150,6 +151,7 @@ def test_every_upstream_setting_is_judged() -> None:
         "paths",
         "cache_salt",
         "idle_connection_s",
+        "health_timeout_s",
         "url",
         "model",
     }
