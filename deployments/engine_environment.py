@@ -10,6 +10,8 @@ def engine_environment(model: ModelSettings, store: ModelStore) -> dict[str, str
     """Environment variables of the engine's processes; the settings' own go before all of them."""
     environment = {
         "VLLM_NO_USAGE_STATS": "1",
+        # A host from which media may be fetched must not lead on to one from which none may.
+        "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0",
         # What is compiled at first use is kept between starts, by vLLM and by what it leaves it to.
         "VLLM_CACHE_ROOT": str(store.cache_dir / "vllm"),
         "TORCHINDUCTOR_CACHE_DIR": str(store.cache_dir / "torchinductor"),

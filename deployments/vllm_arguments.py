@@ -30,6 +30,9 @@ MOST_REQUESTS = 1 << 20
 SUFFIX_PACKAGE = "arctic_inference"
 CONNECTORS = {"nixl": "NixlConnector", "lmcache": "LMCacheConnectorV1"}
 GUARDED_SCHEDULER = "deployments.guarded_scheduler.guarded_scheduler"
+NO_DOMAIN = "none: send media as data: URLs"
+"""No host of any URL. vLLM takes an empty list for "any": it would fetch whatever address a request names."""
+
 NOT_CHECKABLE = (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError, NameError)
 """Types of vLLM that pydantic cannot make a check of, such as a class of its own."""
 
@@ -54,6 +57,7 @@ def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
         "quantization": engine.quantization,
         "kv_cache_dtype": engine.kv_cache_dtype,
         "enable_prefix_caching": engine.enable_prefix_caching,
+        "allowed_media_domains": list(engine.allowed_media_domains) or [NO_DOMAIN],
         "enforce_eager": engine.enforce_eager,
         "optimization_level": engine.optimization_level,
         "performance_mode": engine.performance_mode,

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -55,6 +56,13 @@ ONE_LOOP = {
 default every chunk of a gateway, and every call of embedder and cache, crosses from Serve's thread to a
 second one (see docs/performance.md). What takes long in them has threads of its own."""
 
+DRAFTS_ALONE = (
+    "model %s: with keys, `suffix` drafts from each request's own text alone, not from former answers "
+    "(engine.speculation.share_drafts)"
+)
+
+logger = logging.getLogger("ray.serve")
+
 EngineBuilder = Callable[[ModelSettings], serve.Application]
 
 
@@ -80,7 +88,10 @@ def build_graph(
     """Wire the deployments. ``engine`` makes a model's engine deployment: tests give another one here."""
     for auto in settings.auto_models:
         load_rule(auto.rule)  # a function of the user's own is missed here, before any model loads
-    engines = {model.id: engine(model) for model in settings.models if model.engine is not None}
+    engines = {model.id: engine(model) for model in settings.engine_models if model.engine is not None}
+    for model, asked in zip(settings.engine_models, settings.models, strict=True):
+        if model != asked:
+            logger.warning(DRAFTS_ALONE, model.id)
     embedder = _embedder(settings)
     cache = _semantic_cache(settings, embedder)
     return _deployment(

@@ -130,7 +130,10 @@ class AdminEntries:
             parse_generation(Endpoint.CHAT, msgspec.json.encode(given.request))
         )
         refuse_excess(request.fields, self._services.settings.limits)
-        key = cache_key(request, given.tenant, self._services.fingerprint(request.model))
+        settings = self._services.settings.cache
+        partition_by = () if settings is None else settings.partition_by
+        fingerprint = self._services.fingerprint(request.model)
+        key = cache_key(request, given.tenant, fingerprint, partition_by)
         if key is None:
             raise BadRequest("Such a request bypasses the cache (docs/cache.md says which).")
         controls = CacheControls(tags=given.tags)

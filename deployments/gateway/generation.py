@@ -164,9 +164,10 @@ class GenerationEndpoint:
 
     def _cache_key(self, request: ParsedRequest, identity: Identity, fingerprint: str) -> CacheKey | None:
         model = self._chooser.names.model_of(request.model)
-        if self._services.cache is None or model in self._services.uncached_models:
+        settings = self._services.settings.cache
+        if settings is None or self._services.cache is None or model in self._services.uncached_models:
             return None
-        return cache_key(request, identity.tenant, fingerprint)
+        return cache_key(request, identity.tenant, fingerprint, settings.partition_by)
 
     async def _answer(self, generation: Generation) -> None:
         """Decide what answers, and let it."""

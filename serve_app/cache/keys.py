@@ -7,7 +7,7 @@ text. Two requests may share an answer only inside one partition; the exact key 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -57,7 +57,9 @@ SHAPING_FIELDS = frozenset(
 )
 """Part of the partition. Any other field that is set makes the request bypass the cache."""
 
-IGNORED_FIELDS = frozenset({"model", "stream", "stream_options", "user", "n", "logprobs"})
+IGNORED_FIELDS = frozenset(
+    {"model", "stream", "stream_options", "user", "safety_identifier", "n", "logprobs"}
+)
 """Judged elsewhere, or without influence on the text."""
 
 
@@ -80,10 +82,13 @@ class CacheKey:
     semantic: bool
 
 
-def cache_key(request: ParsedRequest, tenant: str, model_fingerprint: str) -> CacheKey | None:
+def cache_key(
+    request: ParsedRequest, tenant: str, model_fingerprint: str, partition_by: Collection[str] = ()
+) -> CacheKey | None:
     """The key of a request, or ``None`` if its answer could not be replayed faithfully (bypass).
 
-    ``model_fingerprint`` names the weights and the engine settings behind ``request.model``.
+    ``model_fingerprint`` names the weights and the engine settings behind ``request.model``;
+    ``partition_by`` are fields that say for whom a tenant asks, where that is to part the answers.
     """
     fields = {name: value for name, value in request.fields.items() if value not in (None, [])}
     if fields.keys() - SHAPING_FIELDS - IGNORED_FIELDS or not _is_single_plain_answer(fields):
@@ -93,6 +98,8 @@ def cache_key(request: ParsedRequest, tenant: str, model_fingerprint: str) -> Ca
         return None
     text, rest = split
     rest["*"] = [KEY_VERSION, request.endpoint.value, tenant, request.model, model_fingerprint]
+    if partition_by:
+        rest["*by"] = {name: fields.get(name) for name in partition_by}
     partition = hashlib.sha256(msgspec.json.encode(rest, order="deterministic")).hexdigest()
     digest = hashlib.sha256(f"{partition}\0{text}".encode()).digest()
     return CacheKey(

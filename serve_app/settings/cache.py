@@ -112,6 +112,12 @@ class CacheSettings(Frozen):
         description="After its life an entry still answers the very same request for so long, while a fresh "
         "answer is fetched.",
     )
+    partition_by: tuple[Literal["user", "safety_identifier"], ...] = Field(
+        default=(),
+        strict=False,
+        description="Fields of the body that keep the answers of a tenant's own users apart; default: its "
+        "users share.",
+    )
     rules: list[CacheRule] = Field(
         default_factory=list, description="Other lives than `ttl_s`; the first rule that fits decides."
     )

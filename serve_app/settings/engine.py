@@ -7,6 +7,7 @@ files is in ``deployments.engine_checks``, what needs vLLM's argument list in ``
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
@@ -92,6 +93,9 @@ QUANTIZATION_HINTS: Mapping[str, str] = {
 
 CPU_KV_CACHE_DTYPES = frozenset({"auto", "fp8", "fp8_e4m3", "fp8_e5m2"})
 
+HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
+"""As it stands in a URL, without a port."""
+
 KvCacheDtype = Literal[
     "auto",
     "float16",
@@ -115,6 +119,10 @@ CudagraphMode = Literal["none", "piecewise", "full", "full_decode_only", "full_a
 LoraRank = Literal[1, 8, 16, 32, 64, 128, 256, 320, 512]
 
 MAX_LORAS_BY_DEFAULT = 8
+
+
+FORMER_ANSWERS = "suffix_decoding_max_cached_requests"
+"""How many answers vLLM's ``suffix`` drafts from, beside the request's own text: 0 is none."""
 
 
 class DepthStep(Frozen):
@@ -155,9 +163,23 @@ class SpeculationSettings(Frozen):
         description="Draft less, or nothing, while measured acceptance makes drafting a loss. Without effect "
         "where `data_parallel_size` is above 1, or `options.scheduler_cls` names another scheduler.",
     )
+    share_drafts: bool = Field(
+        default=False,
+        description="With API keys, let `suffix` draft from what all tenants were answered: more is "
+        "accepted, and the speed of an answer then tells what others got. Without keys it always does.",
+    )
     options: dict[str, Any] | None = Field(
         default=None, description="Any other key of vLLM's `speculative_config`."
     )
+
+    @property
+    def drafts_from_answers(self) -> bool:
+        """Whether it drafts for one request from what others were answered."""
+        return self.method == "suffix" and (self.options or {}).get(FORMER_ANSWERS) != 0
+
+    def without_former_answers(self) -> Self:
+        """Drafts come from the request's own prompt and answer alone."""
+        return self.model_copy(update={"options": {**(self.options or {}), FORMER_ANSWERS: 0}})
 
     @model_validator(mode="after")
     def _method_fits(self) -> Self:
@@ -167,6 +189,8 @@ class SpeculationSettings(Frozen):
             raise ValueError(
                 f"speculation method {self.method!r} takes no `model`: it looks tokens up in the prompt"
             )
+        if self.share_drafts and self.method != "suffix":
+            raise ValueError("`share_drafts` is for method 'suffix': the others draft for each request alone")
         if self.use_heterogeneous_vocab and self.method != "draft_model":
             raise ValueError("`use_heterogeneous_vocab` is for method 'draft_model': leave it out")
         return self
@@ -289,6 +313,12 @@ class EngineSettings(Frozen):
     disaggregation: DisaggregationSettings | None = None
     cpu_kv_cache_gib: int | None = Field(default=None, ge=1, description="KV cache of a CPU engine, GiB.")
     enable_prefix_caching: bool = True
+    allowed_media_domains: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="Hosts from which the engine may fetch images, audio and video that a request names by "
+        "URL; default: none, media come as `data:` URLs. An engine can reach what its clients cannot.",
+    )
     enforce_eager: bool = False
     cudagraph_mode: CudagraphMode | None = None
     optimization_level: Literal[0, 1, 2, 3] | None = Field(
@@ -312,6 +342,14 @@ class EngineSettings(Frozen):
         ge=0,
         description="Larger prompts and batches are warmed up only as far as this time allows.",
     )
+
+    @field_validator("allowed_media_domains")
+    @classmethod
+    def _are_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if not HOST.fullmatch(host):
+                raise ValueError(f"{host!r}: expected a host such as `images.example.com`, in lower case")
+        return hosts
 
     @field_validator("quantization")
     @classmethod

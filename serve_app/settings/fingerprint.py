@@ -15,6 +15,7 @@ WITHOUT_INFLUENCE = frozenset(
         "gpu_memory_utilization",
         "cpu_kv_cache_gib",
         "enable_prefix_caching",
+        "allowed_media_domains",
         "num_cpus",
         "warm_up",
         "warm_up_budget_s",

@@ -10,6 +10,7 @@ from serve_app.settings.auto_model import AutoModelSettings, wrong_names
 from serve_app.settings.base import Frozen
 from serve_app.settings.cache import CacheRule, CacheSettings
 from serve_app.settings.disaggregation import shared_side_channels
+from serve_app.settings.engine import FORMER_ANSWERS
 from serve_app.settings.model import ModelSettings
 from serve_app.settings.policies import known_policy
 from serve_app.settings.proxy import ProxySettings
@@ -190,11 +191,33 @@ class Settings(Frozen):
             raise ValueError("`cache` needs an `embedder`")
         return self
 
+    @model_validator(mode="after")
+    def _drafts_are_shared_on_purpose(self) -> Self:
+        for model in self.models:
+            speculation = None if model.engine is None else model.engine.speculation
+            if speculation is None or speculation.share_drafts or not isinstance(self.auth, KeySettings):
+                continue
+            if speculation.drafts_from_answers and FORMER_ANSWERS in (speculation.options or {}):
+                raise ValueError(
+                    f"model {model.id!r}: `engine.speculation.options.{FORMER_ANSWERS}` lets tenants draft "
+                    "from each other's answers: with keys, set `engine.speculation.share_drafts: true`, or "
+                    "leave it out"
+                )
+        return self
+
     @property
     def _side_channel_ports(self) -> dict[str, int]:
         """Of the models that are prefilled elsewhere, by id."""
         apart = [(model.id, model.engine.disaggregation) for model in self.models if model.engine is not None]
         return {name: settings.side_channel_port for name, settings in apart if settings is not None}
+
+    @property
+    def engine_models(self) -> tuple[ModelSettings, ...]:
+        """The models as their engines are to run: with keys, which may be several tenants' at any time, no
+        engine drafts for one from the answers of others, unless ``share_drafts`` says so."""
+        if not isinstance(self.auth, KeySettings):
+            return self.models
+        return tuple(_drafting_alone(model) for model in self.models)
 
     @property
     def cache_races(self) -> bool:
@@ -216,3 +239,13 @@ class Settings(Frozen):
             for name in (model.id, *model.adapters)
         ]
         return self.cache.model_copy(update={"rules": [*self.cache.rules, *own]})
+
+
+def _drafting_alone(model: ModelSettings) -> ModelSettings:
+    speculation = None if model.engine is None else model.engine.speculation
+    if model.engine is None or speculation is None or speculation.share_drafts:
+        return model
+    if not speculation.drafts_from_answers:
+        return model
+    engine = model.engine.model_copy(update={"speculation": speculation.without_former_answers()})
+    return model.model_copy(update={"engine": engine})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from deployments.engine_environment import engine_environment
 from serve_app.model_store import ModelStore
 from serve_app.settings import EngineSettings, ModelSettings
@@ -37,3 +39,11 @@ def test_an_eager_cpu_engine_compiles_nothing(tmp_path: Path) -> None:
     assert environment(tmp_path, enforce_eager=True)["TORCHDYNAMO_DISABLE"] == "1"
     assert "TORCHDYNAMO_DISABLE" not in environment(tmp_path)
     assert "TORCHDYNAMO_DISABLE" not in environment(tmp_path, accelerator="gpu", enforce_eager=True)
+
+
+def test_where_media_may_be_fetched_leads_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm import envs
+
+    name = "VLLM_MEDIA_URL_ALLOW_REDIRECTS"
+    monkeypatch.setenv(name, environment(tmp_path)[name])
+    assert envs.environment_variables[name]() is False

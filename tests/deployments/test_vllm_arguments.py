@@ -12,6 +12,7 @@ import pytest
 
 from deployments.vllm_arguments import (
     GUARDED_SCHEDULER,
+    NO_DOMAIN,
     check_arguments,
     check_config,
     depth_schedule,
@@ -88,6 +89,7 @@ def test_nothing_but_what_was_set_is_given(store: ModelStore) -> None:
         "pipeline_parallel_size": 1,
         "dtype": "auto",
         "enable_prefix_caching": True,
+        "allowed_media_domains": [NO_DOMAIN],
         "enforce_eager": False,
     }
 

@@ -214,6 +214,25 @@ async def test_the_embedder_remembers_a_text_for_its_tenant_alone(
             assert embedder.recent.hits == hits
 
 
+# ---- the cache ----
+
+
+async def test_a_tenants_users_share_answers_unless_they_are_kept_apart(folder: Path) -> None:
+    for name, by, again in (("shared", [], "exact"), ("apart", ["user", "safety_identifier"], "miss")):
+        (folder / name).mkdir()
+        async with (
+            local_cache(folder / name, race=False, partition_by=by) as cache,
+            gateway(QUICK, handles=cache.handles, **cache.args, **KEYED) as running,
+        ):
+            for field in ("user", "safety_identifier"):
+                tiers = [
+                    (await ask(running, "a", **{field: user}, temperature=0.5)).headers["x-cache"]
+                    for user in ("x", "x", "y")
+                ]
+                first = "miss" if by or field == "user" else "exact"
+                assert tiers == [first, "exact", again]
+
+
 # ---- Server-Timing ----
 
 

@@ -63,6 +63,7 @@ WITHOUT_INFLUENCE: tuple[dict[str, Any], ...] = (
     {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": False}},
     {"stream": True, "stream_options": {}},
     {"user": "somebody"},
+    {"safety_identifier": "somebody"},
     {"n": 1},
     {"logprobs": False},
 )
@@ -404,3 +405,18 @@ def test_making_a_key_leaves_the_request_as_it_was() -> None:
     before = json.dumps(request.fields)
     key_of(request)
     assert json.dumps(request.fields) == before
+
+
+@pytest.mark.parametrize("name", ["user", "safety_identifier"])
+def test_a_tenants_users_may_have_answers_of_their_own(name: str) -> None:
+    def partition(*by: str, **fields: Any) -> str:
+        key = cache_key(chat_request("hi", **fields), "t", "f", by)
+        assert key is not None
+        return key.partition
+
+    assert partition(name, **{name: "a"}) == partition(name, **{name: "a"})
+    assert len({partition(name, **{name: each}) for each in ("a", "b", "*by")} | {partition(name)}) == 4
+    assert partition(**{name: "a"}) == partition(**{name: "b"}) == partition()
+    assert partition("user", "safety_identifier", user="a") != partition(
+        "user", "safety_identifier", safety_identifier="a"
+    )

@@ -36,6 +36,7 @@ SPEED: dict[str, Any] = {
     "max_num_seqs": 64,
     "gpu_memory_utilization": 0.5,
     "enable_prefix_caching": False,
+    "allowed_media_domains": ["images.example.com"],
     "num_cpus": 4.0,
     "warm_up": False,
     "warm_up_budget_s": 5.0,
