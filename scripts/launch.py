@@ -27,6 +27,8 @@ import launcher_processes as processes
 import launcher_status as status
 from launcher_processes import Child
 
+from serve_app.errors import SettingsError
+
 CHECK_TIMEOUT_S = 60.0
 RAY_START_TIMEOUT_S = 120.0
 READY_TIMEOUT_S = 600.0
@@ -122,6 +124,10 @@ class Launch:
         processes.become_subreaper()
         plan.write_client_settings(self.ports, self.folder)
         config = plan.config_to_run(self.config, self.folder)
+        try:
+            plan.write_secrets(os.environ, self.folder, self.config)
+        except SettingsError as error:
+            raise StartError(str(error)) from error
         env = plan.ray_environment(os.environ, self.folder, self.config)
         env |= haproxy.environment(self.ports, self.folder, config)
         self.start_ray(env)

@@ -5,6 +5,7 @@ Nothing here starts a process.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import secrets
@@ -19,6 +20,8 @@ from typing import Any
 
 import yaml
 
+from deployments.secret_environment import FILE as SECRETS_FILE
+from deployments.secret_environment import with_secrets
 from serve_app.model_store import ModelStore, default_cache_dir
 
 LOOPBACK = "127.0.0.1"
@@ -57,6 +60,7 @@ class ServeConfig:
     route_prefix: str
     model_id: str | None
     model_sources: tuple[str, ...]
+    secret_variables: frozenset[str] = frozenset()
 
     @property
     def url(self) -> str:
@@ -104,6 +108,11 @@ class StartFolder:
         return self.root / "token"
 
     @property
+    def secrets(self) -> Path:
+        """The keys that the settings name by variable; see deployments/secret_environment.py."""
+        return self.root / "secrets.json"
+
+    @property
     def settings(self) -> Path:
         """A shell file that points the commands ``ray`` and ``serve`` at this start."""
         return self.root / "env"
@@ -144,6 +153,7 @@ def read_config(path: Path, port: int | None = None) -> ServeConfig:
         route_prefix=applications[0].get("route_prefix") or "/",
         model_id=next((model.get("id") for model in args.get("models") or []), None),
         model_sources=tuple(model_sources(args)),
+        secret_variables=frozenset(secret_variables(document)),
     )
 
 
@@ -188,6 +198,31 @@ def _list(value: Any, key: str) -> list[Any]:
 
 def _texts(*values: Any) -> Iterator[str]:
     return (value for value in values if isinstance(value, str))
+
+
+def secret_variables(value: Any) -> Iterator[str]:
+    """The variables that hold keys: what the settings `key_env`, `keys_env` and their like name."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if str(key).endswith(("key_env", "keys_env")) and isinstance(inner, str):
+                yield inner
+            else:
+                yield from secret_variables(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from secret_variables(inner)
+
+
+def write_secrets(base: Mapping[str, str], folder: StartFolder, config: ServeConfig) -> None:
+    """Where the application finds the keys that Ray's environment does not hold; the user's own file first.
+
+    Raises: SettingsError: the user's own file cannot be used.
+    """
+    given = with_secrets(base)
+    found = {name: given[name] for name in config.secret_variables if name in given}
+    descriptor = os.open(folder.secrets, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(found, file)
 
 
 def models_are_local(config: ServeConfig) -> bool:
@@ -287,7 +322,8 @@ def ray_environment(base: Mapping[str, str], folder: StartFolder, config: ServeC
 
     What the user set stays, except what names another cluster or would make two starts share a file.
     """
-    env = {name: value for name, value in base.items() if name not in OTHER_CLUSTER}
+    left_out = OTHER_CLUSTER | config.secret_variables  # every process of Ray's would have the keys
+    env = {name: value for name, value in base.items() if name not in left_out}
     env.setdefault("RAY_SERVE_ENABLE_HA_PROXY", "1")
     env.setdefault("RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S", str(MIN_DRAINING_S))
     # Ray runs replicas, and so HAProxy and the engines, at niceness 15: any other program would come first.
@@ -308,6 +344,7 @@ def ray_environment(base: Mapping[str, str], folder: StartFolder, config: ServeC
     return env | {
         "RAY_USAGE_STATS_ENABLED": "0",
         "TMPDIR": str(folder.temp),
+        SECRETS_FILE: str(folder.secrets),
         # Ray would wait for Serve to move replicas to another node; Serve is shut down by then.
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
         # Nothing joins this cluster: what has no room now never has.

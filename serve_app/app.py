@@ -23,6 +23,7 @@ from deployments.cluster import check_room, is_one_node
 from deployments.embedder import Embedder
 from deployments.gateway import Gateway
 from deployments.gateway.external import external_upstreams
+from deployments.secret_environment import with_secrets
 from deployments.semantic_cache import SemanticCache
 from deployments.serve_platform import config_file, listening_host
 from serve_app.auth import KeySources, load_keys
@@ -77,7 +78,7 @@ def build(args: dict[str, Any]) -> serve.Application:
         settings = parse_args(args, source=source)
         check_exposure(settings, listening_host(), source=source)
         check_room(settings, os.environ, source=source)
-        return build_graph(settings, os.environ, engine=build_engine)
+        return build_graph(settings, with_secrets(os.environ), engine=build_engine)
     except SettingsError as error:
         raise RayServeException(f"Wrong settings: {error}") from None
 

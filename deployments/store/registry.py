@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 
+from deployments.secret_environment import with_secrets
 from deployments.store.base import CacheStore, StoreError
 from serve_app.model_store import default_cache_dir
 from serve_app.settings import CacheSettings
@@ -14,13 +16,14 @@ async def open_store(settings: CacheSettings, dimension: int, embedder: str) -> 
 
     Raises:
         StoreError: it cannot be opened, or its encryption key is missing.
+        SettingsError: the secrets file cannot be used.
     """
     opener = OPENERS[settings.store]
     if settings.encryption_key_env is None:
         return await opener(settings, dimension, embedder)
     from deployments.store.sealed import SealedStore, sealer_from
 
-    sealer = sealer_from(settings.encryption_key_env)
+    sealer = sealer_from(settings.encryption_key_env, with_secrets(os.environ))
     # A place of its own: a sealed entry is no answer for a cache that does not open it, nor the other way.
     return SealedStore(await opener(settings, dimension, f"{embedder}:sealed"), sealer)
 
@@ -37,7 +40,7 @@ async def _open_server(settings: CacheSettings, dimension: int, embedder: str) -
 
     if settings.qdrant is None:
         raise StoreError("cache.store is `qdrant`, but `cache.qdrant` names no server")
-    return await ServerStore.open(settings.qdrant, dimension, embedder)
+    return await ServerStore.open(settings.qdrant, dimension, embedder, with_secrets(os.environ))
 
 
 OPENERS: dict[str, Callable[[CacheSettings, int, str], Awaitable[CacheStore]]] = {

@@ -15,6 +15,8 @@ import launcher_plan as plan
 import pytest
 import yaml
 
+from deployments.secret_environment import with_secrets
+
 UNIX_SOCKET_PATH_BYTES = 107
 
 
@@ -226,6 +228,29 @@ def test_the_hub_is_left_alone_only_when_every_model_is_here(
 
     assert "HF_HUB_OFFLINE" not in plan.ray_environment({}, folder, absent)
     assert plan.ray_environment({}, folder, present)["HF_HUB_OFFLINE"] == "1"
+
+
+def test_keys_named_by_variable_are_in_a_private_file_and_in_no_environment(
+    config_file: Path, folder: plan.StartFolder
+) -> None:
+    document = yaml.safe_load(config_file.read_text(encoding="utf-8"))
+    args = document["applications"][0]["args"]
+    args["models"][0]["upstreams"] = [{"name": "vendor", "key_env": "VENDOR_KEY"}]
+    args["auth"] = {"keys_env": "CLIENT_KEYS"}
+    args["cache"] = {"qdrant": {"key_env": "NOT_SET"}}
+    config_file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    base = {"PATH": "/bin", "VENDOR_KEY": "sk-vendor", "CLIENT_KEYS": "a=key"}
+    config = plan.read_config(config_file)
+
+    env = plan.ray_environment(base, folder, config)
+    plan.write_secrets(base, folder, config)
+
+    assert not {"VENDOR_KEY", "CLIENT_KEYS"} & env.keys()
+    assert "sk-vendor" not in "".join(env.values())
+    assert stat.S_IMODE(folder.secrets.stat().st_mode) == 0o600
+    found = with_secrets(env)
+    assert (found["VENDOR_KEY"], found["CLIENT_KEYS"], found["PATH"]) == ("sk-vendor", "a=key", "/bin")
+    assert "NOT_SET" not in found
 
 
 def test_the_settings_for_other_commands_can_be_sourced(folder: plan.StartFolder) -> None:
