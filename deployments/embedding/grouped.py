@@ -14,6 +14,8 @@ Forward = Callable[[Mapping[str, Ids]], Floats]
 
 CPU_WASTE = 0.1
 """A CPU pays for every padded token: a token of 32 texts together costs it as much as one of one text."""
+ALONE = -1.0
+"""Each text by itself: where what a text is rounded to depends on the others of its pass."""
 GPU_WASTE = 1.0
 """A GPU pays for the number of passes first."""
 
