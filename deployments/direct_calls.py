@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import pickle
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from ray.serve.handle import DeploymentHandle
 from starlette.types import Receive, Scope, Send
 
 from deployments.http1 import BrokenConnection, ConnectionPool, NoConnection, Origin, request_bytes
-from deployments.listener import SECRET_HEADER, PrivateListener, read_body
+from deployments.listener import PrivateListener, read_body
 from deployments.serve_platform import ask_every_replica
+from serve_app.calls import Interface, Wire, WireError
+from serve_app.private_address import PrivateAddress
 
 ADDRESS_METHOD = "address"
-"""What a deployment that can be called directly has: ``async def address(self) -> DirectAddress``."""
+"""What a deployment that can be called directly has: ``async def address(self) -> PrivateAddress``."""
 
 ASK_TIMEOUT_S = 1.0
 RETRY_S = 1.0
@@ -51,28 +51,22 @@ class NotAnswered(Exception):
     """Whoever listens there is not, or no longer, the replica that told the address."""
 
 
-@dataclass(frozen=True, slots=True)
-class DirectAddress:
-    """Where one replica listens; only who knows the secret is answered."""
-
-    url: str
-    secret: str = field(repr=False)
-
-
 class DirectCalls:
     """The callee's side: some of an object's methods, on a listener in the running event loop.
 
-    Arguments and results travel pickled, as Serve's do; nothing is unpickled without the secret.
+    Arguments and results travel as ``interface`` declares them; nothing is read from a caller that has not
+    proven that he knows the secret.
     """
 
-    def __init__(self, methods: Mapping[str, Method], host: str) -> None:
-        self._methods = {f"/{name}": method for name, method in methods.items()}
+    def __init__(self, interface: Interface, methods: Mapping[str, Method], host: str) -> None:
+        self._wire = Wire(interface)
+        self._methods = {f"/{name}": (name, methods[name]) for name in interface}
         self._listener = PrivateListener(self._answer, host)
         self._listener.start()
 
     @property
-    def address(self) -> DirectAddress:
-        return DirectAddress(self._listener.url, self._listener.secret)
+    def address(self) -> PrivateAddress:
+        return self._listener.address
 
     async def stop(self) -> None:
         """Who waits longer for an answer asks again, through the handle."""
@@ -88,25 +82,30 @@ class DirectCalls:
         await send({"type": "http.response.body", "body": body})
 
     async def _result(self, path: str, body: bytes) -> tuple[int, bytes]:
-        method = self._methods.get(path)
+        name, method = self._methods.get(path, ("", None))
         if method is None:
             return 404, path.encode()
         try:
-            return 200, pickle.dumps(await method(*pickle.loads(body)), pickle.HIGHEST_PROTOCOL)
+            arguments = self._wire.decode_arguments(name, body)
+        except WireError as error:
+            return 400, str(error).encode()
+        try:
+            return 200, self._wire.encode_result(name, await method(*arguments))
         except Exception as error:  # whatever it is, it is the caller's to hear
             return 500, f"{type(error).__name__}: {error}".encode()
 
 
 class DirectClient:
-    """The caller's side of one deployment. Only for calls that may be made twice.
+    """The caller's side of one deployment's ``interface``. Only for calls that may be made twice.
 
     Of several replicas the one answers that has the fewest calls of this client.
     """
 
-    def __init__(self, handle: DeploymentHandle[Any]) -> None:
+    def __init__(self, handle: DeploymentHandle[Any], interface: Interface) -> None:
         self._handle = handle
-        self._addresses: dict[DirectAddress, Origin] = {}
-        self._in_flight: Counter[DirectAddress] = Counter()
+        self._wire = Wire(interface)
+        self._addresses: dict[PrivateAddress, Origin] = {}
+        self._in_flight: Counter[PrivateAddress] = Counter()
         self._connections = ConnectionPool(
             connect_timeout_s=CONNECT_TIMEOUT_S, idle_s=IDLE_CONNECTION_S, read_ahead=READ_AHEAD
         )
@@ -120,11 +119,11 @@ class DirectClient:
         except Exception as error:  # the deployment starts, or Serve's controller is away: the handle stays
             logger.debug("addresses not known: %r", error)
             return
-        self._addresses = {address: Origin.of(address.url) for address in found}
+        self._addresses = {address: Origin.behind(address) for address in found}
 
     async def call(self, method: str, *args: Any) -> Any:
         """The method's result. Raises what the method does, as :class:`DirectCallFailed` or as Serve wraps
-        it."""
+        it; WireError: the interface does not declare the call."""
         address = min(self._addresses, key=self._in_flight.__getitem__, default=None)
         if address is not None:
             self._in_flight[address] += 1
@@ -141,18 +140,21 @@ class DirectClient:
         self._following.cancel()
         self._connections.close()
 
-    async def _post(self, address: DirectAddress, method: str, args: tuple[Any, ...]) -> Any:
-        body = pickle.dumps(args, pickle.HIGHEST_PROTOCOL)
+    async def _post(self, address: PrivateAddress, method: str, args: tuple[Any, ...]) -> Any:
+        body = self._wire.encode_arguments(method, args)
         origin = self._addresses[address]
-        request = request_bytes(origin, "POST", f"/{method}", {SECRET_HEADER: address.secret}, body)
+        request = request_bytes(origin, "POST", f"/{method}", {}, body)
         status, answer = await self._connections.ask(origin, request)
         if status == 500:
             raise DirectCallFailed(answer.decode(errors="replace"))
         if status != 200:
             raise NotAnswered(f"status {status}")
-        return pickle.loads(answer)
+        try:
+            return self._wire.decode_result(method, answer)
+        except WireError as error:  # a replica of another version, during an update
+            raise NotAnswered(str(error)) from error
 
-    def _forget(self, address: DirectAddress) -> None:
+    def _forget(self, address: PrivateAddress) -> None:
         self._addresses.pop(address, None)
         self._lost.set()
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from deployments.direct_calls import DirectAddress, DirectCalls
+from deployments.direct_calls import DirectCalls
 from deployments.embedding import Batches, RecentEmbeddings, TextEncoder, open_configured
 from deployments.serve_platform import node_address
+from serve_app.calls import EMBEDDER
 from serve_app.embedding import EmbedderInfo, Embedding
+from serve_app.private_address import PrivateAddress
 from serve_app.settings import EmbedderSettings
 
 WARM_UP_TEXT = "What does the first request find already warm?"
@@ -46,10 +48,10 @@ class Embedder:
             known[text] = embedding
         return [known[text] for text in texts]
 
-    async def address(self) -> DirectAddress:
+    async def address(self) -> PrivateAddress:
         """Where gateways' look-ups send their texts."""
         if self._direct is None:
-            self._direct = DirectCalls({"embed": self.embed}, node_address())
+            self._direct = DirectCalls(EMBEDDER, {"embed": self.embed}, node_address())
         return self._direct.address
 
     async def describe(self) -> EmbedderInfo:

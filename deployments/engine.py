@@ -22,7 +22,7 @@ from deployments.engine_checks import check_on_node
 from deployments.engine_environment import engine_environment
 from deployments.engine_sleep import EngineSleep
 from deployments.engine_start import EngineStart
-from deployments.listener import SECRET_HEADER, PrivateListener
+from deployments.listener import PrivateListener
 from deployments.serve_platform import node_address
 from deployments.sleepers import announced
 from deployments.vllm_arguments import engine_arguments, placement_group_config
@@ -65,12 +65,14 @@ class Engine(LLMServer):
 
     async def describe(self) -> EngineReport:
         """Where this engine listens, and its load; polled by every gateway."""
-        load = self._probe.load()
+        load, address = self._probe.load(), self._listener.address
         return EngineReport(
             replica_id=serve.get_replica_context().replica_id.unique_id,
             model=self._model.id,
-            url=self._listener.url,
-            headers={SECRET_HEADER: self._listener.secret},
+            url=address.url,
+            headers={},
+            secret=address.secret,
+            socket=address.socket,
             state=self._current_state(),
             running=load.running,
             waiting=load.waiting,
@@ -175,8 +177,8 @@ class Engine(LLMServer):
             speculates=engine.speculation is not None,
             structured=engine.structured_outputs_backend is not None,
         )
-        listener, budget_s = self._listener, engine.warm_up_budget_s
-        return await warm_up(listener.url, listener.secret, self._model.id, shapes, budget_s=budget_s)
+        address, budget_s = self._listener.address, engine.warm_up_budget_s
+        return await warm_up(address, self._model.id, shapes, budget_s=budget_s)
 
 
 def _engine_class(model: ModelSettings) -> Any:

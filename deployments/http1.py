@@ -9,13 +9,17 @@ remembered; answers are parsed by llhttp (httptools), which uvicorn reads reques
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httptools
+
+from serve_app.handshake import REPLY_BYTES, Handshake, NotProven
+from serve_app.private_address import PrivateAddress
 
 MAX_HEAD_BYTES = 1 << 16
 """Of an answer's status line and headers."""
@@ -45,13 +49,20 @@ class BrokenConnection(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a connection leads. ``path`` stands before the target of every request."""
+    """Where a connection leads. ``path`` stands before the target of every request. Behind a ``private``
+    address both ends prove that they know its secret before the first request."""
 
     host: str
     port: int
     is_tls: bool
     authority: str
     path: str
+    private: PrivateAddress | None = None
+
+    @classmethod
+    def behind(cls, address: PrivateAddress) -> Origin:
+        """A private listener."""
+        return replace(cls.of(address.url), private=address)
 
     @classmethod
     def of(cls, url: str) -> Origin:
@@ -105,6 +116,8 @@ class Connection(asyncio.Protocol):
         self._sent_at = 0.0
         self.idle_until = 0.0
         """No request is to be sent from then on (loop time), once it was kept."""
+        self._reply: bytes | None = None
+        self._proof = b""
         self.status = 0
         self.headers: dict[str, str] = {}
         """Names in lower case, values Latin-1."""
@@ -138,6 +151,30 @@ class Connection(asyncio.Protocol):
         """It may be sent another request."""
         return self.is_open and now < self.idle_until
 
+    async def prove(self, handshake: Handshake) -> None:
+        """Before the first request, which will begin with this end's proof.
+
+        Raises:
+            NotProven: the other end does not know the secret; it is told nothing, the connection is closed.
+        """
+        assert self._transport is not None, "the connection was made"
+        self._reply = b""
+        self._transport.write(handshake.hello())
+        try:
+            while len(self._reply) < REPLY_BYTES:
+                if self._error is not None:
+                    raise NotProven("it hung up on a greeting")
+                self._waiter = self._loop.create_future()
+                try:
+                    await self._waiter
+                finally:
+                    self._waiter = None
+            self._proof = handshake.answer(self._reply)
+        except BaseException:
+            self.abort()
+            raise
+        self._reply = None
+
     def send(self, request: bytes) -> None:
         """Begin a request. What the socket does not take at once is kept until it does."""
         self.status, self._head_size = 0, 0
@@ -148,7 +185,8 @@ class Connection(asyncio.Protocol):
         if self._transport is None:  # it ended meanwhile
             self._error = BrokenConnection("closed")
         else:
-            self._transport.write(request)
+            proof, self._proof = self._proof, b""
+            self._transport.write(proof + request if proof else request)
 
     async def read_some(self) -> bytes:
         """All bytes of the body that are here, at least one; ``b""`` at its end. ``status`` and ``headers``
@@ -185,6 +223,10 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by type
 
     def data_received(self, data: bytes) -> None:
+        if self._reply is not None and len(self._reply) + len(data) <= REPLY_BYTES:
+            self._reply += data
+            self._wake()
+            return
         self._is_silent = False
         if self._parser is None or self._is_complete:  # nobody asked for it
             self.abort()
@@ -342,18 +384,42 @@ class ConnectionPool:
     async def _connect(self, origin: Origin) -> Connection:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                _, connection = await self._loop.create_connection(
-                    lambda: Connection(self._read_ahead, self._open.discard),
-                    origin.host,
-                    origin.port,
-                    ssl=self._context() if origin.is_tls else None,
-                )
+                if origin.private is None:
+                    connection = await self._reach(origin)
+                else:
+                    connection = await self._reach_private(origin, origin.private)
+        except NotProven as error:
+            raise NoConnection(str(error)) from error
         except TimeoutError as error:
             raise ConnectTimeout(type(error).__name__) from error
         except OSError as error:
             raise NoConnection(type(error).__name__) from error
         self._open.add(connection)
         return connection
+
+    async def _reach(self, origin: Origin) -> Connection:
+        _, connection = await self._loop.create_connection(
+            self._new, origin.host, origin.port, ssl=self._context() if origin.is_tls else None
+        )
+        return connection
+
+    async def _reach_private(self, origin: Origin, address: PrivateAddress) -> Connection:
+        """By the unix socket, which is there on the listener's own node only; else as everybody.
+
+        Raises:
+            NotProven: somebody else listens there.
+        """
+        connection = None
+        if address.socket:
+            with contextlib.suppress(OSError):
+                _, connection = await self._loop.create_unix_connection(self._new, address.socket)
+        if connection is None:
+            connection = await self._reach(origin)
+        await connection.prove(Handshake(address.secret, address.url))
+        return connection
+
+    def _new(self) -> Connection:
+        return Connection(self._read_ahead, self._open.discard)
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:

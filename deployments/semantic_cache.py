@@ -21,7 +21,7 @@ from ray.serve.handle import DeploymentHandle
 from deployments.cache_decision import open_decision
 from deployments.cache_learning import CacheLearning
 from deployments.cache_room import CacheRoom
-from deployments.direct_calls import DirectAddress, DirectCalls, Method
+from deployments.direct_calls import DirectCalls, Method
 from deployments.serve_platform import node_address
 from deployments.store import CacheStore, Match, StoreError, open_store
 from serve_app.cache.bound import EntryEvidence
@@ -40,6 +40,8 @@ from serve_app.cache.entry import (
 )
 from serve_app.cache.eviction import Bounds
 from serve_app.cache.verdicts import Verdicts
+from serve_app.calls import CACHE
+from serve_app.private_address import PrivateAddress
 from serve_app.settings import CacheSettings
 
 logger = logging.getLogger("ray.serve")
@@ -95,11 +97,11 @@ class SemanticCache:
         self._store = await self._try_open()
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep_forever())
 
-    async def address(self) -> DirectAddress:
+    async def address(self) -> PrivateAddress:
         """Where gateways' look-ups go."""
         if self._direct is None:
             methods: dict[str, Method] = {"look_up": self.look_up, "stats": self.stats}
-            self._direct = DirectCalls(methods, node_address())
+            self._direct = DirectCalls(CACHE, methods, node_address())
         return self._direct.address
 
     async def look_up(self, query: CacheQuery) -> LookUp:

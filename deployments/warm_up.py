@@ -8,19 +8,26 @@ that is cut into chunks, batches up to what the engine runs at once, speculation
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
 import msgspec
 
-from deployments.listener import SECRET_HEADER
+from deployments.http1 import BrokenConnection, ConnectionPool, NoConnection, Origin, request_bytes
+from serve_app.private_address import PrivateAddress
 
 TIMEOUT_S = 300.0
 """For one request. The first one compiles what the start left out."""
+
+CONNECT_TIMEOUT_S = 10.0
+READ_AHEAD = 1 << 20
+"""Bytes; far more than an answer has."""
+
+JSON = {"content-type": "application/json"}
 
 REPEATED = "The quick brown fox jumps over the lazy dog. "
 REPEATS = 20  # about 200 tokens
@@ -77,7 +84,12 @@ COMPLETIONS = "/v1/completions"
 
 
 async def warm_up(
-    url: str, secret: str, model: str, shapes: Shapes, *, budget_s: float, clock: Clock = time.monotonic
+    address: PrivateAddress,
+    model: str,
+    shapes: Shapes,
+    *,
+    budget_s: float,
+    clock: Clock = time.monotonic,
 ) -> dict[str, float]:
     """Send the warm-up requests to a listener; returns how many seconds each kind took.
 
@@ -87,9 +99,9 @@ async def warm_up(
     Raises:
         WarmUpError: an answer was no 200, or did not come.
     """
-    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-    async with aiohttp.ClientSession(url, headers={SECRET_HEADER: secret}, timeout=timeout) as session:
-        run = _Run(session, clock, budget_s)
+    pool = ConnectionPool(connect_timeout_s=CONNECT_TIMEOUT_S, idle_s=TIMEOUT_S, read_ahead=READ_AHEAD)
+    with contextlib.closing(pool):
+        run = _Run(pool, Origin.behind(address), clock, budget_s)
         for kind, body in _always(model, shapes):
             await run.send(kind, CHAT, [body])
         tokens = await run.tokens(model, REPEATED * REPEATS)
@@ -115,11 +127,12 @@ def batch_sizes(shapes: Shapes) -> list[int]:
 
 
 class _Run:
-    """One warm-up: its connection, its time, and what it found."""
+    """One warm-up: its connections, its time, and what it found."""
 
-    def __init__(self, session: aiohttp.ClientSession, clock: Clock, budget_s: float) -> None:
+    def __init__(self, pool: ConnectionPool, origin: Origin, clock: Clock, budget_s: float) -> None:
         self.took: dict[str, float] = {}
-        self._session = session
+        self._pool = pool
+        self._origin = origin
         self._clock = clock
         self._ends_at = clock() + budget_s
 
@@ -145,18 +158,17 @@ class _Run:
             seconds_each = self.took[rung.kind] / rung.size
 
     async def _post(self, kind: str, path: str, body: dict[str, Any]) -> bytes:
+        request = request_bytes(self._origin, "POST", path, JSON, msgspec.json.encode(body))
         try:
-            async with self._session.post(path, json=body) as response:
-                answer = await response.read()
+            async with asyncio.timeout(TIMEOUT_S):
+                status, answer = await self._pool.ask(self._origin, request)
         except TimeoutError as error:
             raise WarmUpError(f"warm-up ({kind}): no answer within {TIMEOUT_S:.0f} s") from error
-        except aiohttp.ClientError as error:
+        except (NoConnection, BrokenConnection) as error:
             raise WarmUpError(f"warm-up ({kind}): {type(error).__name__}: {error}") from error
-        if response.status != 200 or ERROR_EVENT in answer:
-            said = answer[answer.find(ERROR_EVENT) if response.status == 200 else 0 :][:500]
-            raise WarmUpError(
-                f"warm-up ({kind}): answered {response.status}: {said.decode(errors='replace')}"
-            )
+        if status != 200 or ERROR_EVENT in answer:
+            said = answer[answer.find(ERROR_EVENT) if status == 200 else 0 :][:500]
+            raise WarmUpError(f"warm-up ({kind}): answered {status}: {said.decode(errors='replace')}")
         return answer
 
 

@@ -35,6 +35,7 @@ from serve_app.cache.entry import (
 from serve_app.cache.exact import ExactTier
 from serve_app.cache.expiry import expiry_of
 from serve_app.cache.keys import CacheKey
+from serve_app.calls import CACHE, EMBEDDER
 from serve_app.embedding import Embedding
 from serve_app.errors import NotFound
 from serve_app.openai.answers import Answer, encode_answer
@@ -107,8 +108,8 @@ class CacheClient:
         self._embedder = embedder
         self._cache = cache
         # For the calls of a look-up; all others have time.
-        self._direct_embedder = DirectClient(embedder)
-        self._direct_cache = DirectClient(cache)
+        self._direct_embedder = DirectClient(embedder, EMBEDDER)
+        self._direct_cache = DirectClient(cache, CACHE)
         self._expiry = expiry_of(settings)
         self._exact = ExactTier(settings.exact_entries)
         self._breaker = Breaker(settings.breaker_failures, settings.breaker_cooldown_s)
@@ -125,7 +126,7 @@ class CacheClient:
         async with self._in_time():
             for direct in (self._direct_embedder, self._direct_cache):
                 await direct.refresh()
-            await self._direct_embedder.call("embed", ["warm-up"])
+            await self._direct_embedder.call("embed", ["warm-up"], "")
             await self._direct_cache.call("stats")
 
     @property

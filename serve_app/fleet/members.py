@@ -9,6 +9,7 @@ from enum import Enum
 from serve_app.fleet.pace import Pace
 from serve_app.openai.continuation import TokenLimits
 from serve_app.paths import ENGINE_PATHS
+from serve_app.private_address import PrivateAddress
 from serve_app.speculation import SpeculationReport
 
 UNKNOWN_LIMITS = TokenLimits()
@@ -36,7 +37,9 @@ class PrefillCounts:
 class EngineReport:
     """One engine's answer to "describe", or what a health check found of an external upstream.
 
-    ``headers`` open it (a secret, a key); they never appear in logs or responses (not in ``repr``).
+    ``headers`` open it (a vendor's key), or both ends prove that they know a ``secret``, see
+    :class:`~serve_app.private_address.PrivateAddress`; they never appear in logs or responses (not in
+    ``repr``). ``socket`` is a listener's for its own node.
     ``kv_cache_usage`` is a share from 0 to 1, ``kv_cache_tokens`` the cache's size (0: not known),
     ``capacity`` how many requests it runs at once. ``served_as`` is its own name for the model.
     ``api_prefix`` stands in place of ``/v1`` in a path.
@@ -55,6 +58,8 @@ class EngineReport:
     url: str
     headers: Mapping[str, str] = field(repr=False)
     state: EngineState
+    secret: str = field(default="", repr=False)
+    socket: str = ""
     running: int = 0
     waiting: int = 0
     kv_cache_usage: float = 0.0
@@ -73,6 +78,11 @@ class EngineReport:
     start_s: Mapping[str, float] = field(default_factory=dict)
     paths: frozenset[str] = frozenset(ENGINE_PATHS)
     idle_connection_s: float | None = None
+
+    @property
+    def private(self) -> PrivateAddress | None:
+        """Of a replica's own listener; ``None`` for an external upstream."""
+        return PrivateAddress(self.url, self.secret, self.socket) if self.secret else None
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,11 +12,16 @@ import aiohttp
 import pytest
 from support.graph import eventually
 from support.handles import LocalHandle
+from support.stranger import Greets, as_http, at_random, mirrored, silent, stranger
 
 from deployments import direct_calls
-from deployments.direct_calls import DirectAddress, DirectCallFailed, DirectCalls, DirectClient
+from deployments.direct_calls import DirectCallFailed, DirectCalls, DirectClient
+from serve_app.calls import Interface, Method, WireError
+from serve_app.handshake import HELLO_BYTES
+from serve_app.private_address import PrivateAddress
 
 HOST = "127.0.0.1"
+INTERFACE: Interface = {"double": Method(tuple[int], int), "fail": Method(tuple[()], None)}
 
 
 class Doubler:
@@ -32,7 +38,7 @@ class Doubler:
 
 @asynccontextmanager
 async def served(target: Any) -> AsyncIterator[DirectCalls]:
-    calls = DirectCalls({"double": target.double, "fail": target.fail}, HOST)
+    calls = DirectCalls(INTERFACE, {"double": target.double, "fail": target.fail}, HOST)
     try:
         yield calls
     finally:
@@ -42,7 +48,7 @@ async def served(target: Any) -> AsyncIterator[DirectCalls]:
 class Replicas(LocalHandle):
     """A handle that knows its replicas' addresses, as Serve's does."""
 
-    def __init__(self, target: Any, addresses: list[DirectAddress]) -> None:
+    def __init__(self, target: Any, addresses: list[PrivateAddress]) -> None:
         super().__init__(target)
         self.addresses = addresses
 
@@ -55,16 +61,16 @@ class Replicas(LocalHandle):
 
 
 class Answer:
-    def __init__(self, address: DirectAddress) -> None:
+    def __init__(self, address: PrivateAddress) -> None:
         self._address = address
 
-    async def get_async(self) -> DirectAddress:
+    async def get_async(self) -> PrivateAddress:
         return self._address
 
 
 @asynccontextmanager
 async def client_of(handle: Any) -> AsyncIterator[DirectClient]:
-    client = DirectClient(handle)
+    client = DirectClient(handle, INTERFACE)
     try:
         await client.refresh()
         yield client
@@ -160,20 +166,55 @@ async def test_nothing_is_read_without_the_secret() -> None:
     async with (
         served(target) as calls,
         aiohttp.ClientSession() as http,
-        http.post(f"{calls.address.url}/double", data=b"not a pickle") as response,
+        http.post(f"{calls.address.url}/double", data=b"\x91\x01") as response,
     ):
         assert response.status == 403
     assert target.calls == 0
 
 
-async def test_an_unknown_method_is_not_called() -> None:
+async def test_a_method_that_is_not_declared_is_not_called() -> None:
     target = Doubler()
     async with served(target) as calls:
         handle = Replicas(target, [calls.address])
         async with client_of(handle) as client:
-            with pytest.raises(AttributeError):  # refused directly, and by the handle's object
+            with pytest.raises(WireError, match="no method '__init__'"):
                 await client.call("__init__")
 
 
+async def test_arguments_of_another_type_are_refused_and_the_handle_answers() -> None:
+    target = Doubler()
+    async with served(target) as calls:
+        handle = Replicas(target, [calls.address])
+        async with client_of(handle) as client:
+            assert await client.call("double", "ab") == "abab"
+    assert handle.begun["double"] == 1
+
+
+class Evil:
+    """What runs code where it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RAN.append, ("code ran",)
+
+
+RAN: list[str] = []
+
+
+@pytest.mark.parametrize("greets", [silent, at_random, mirrored, as_http])
+async def test_a_stranger_on_a_freed_port_learns_nothing_and_runs_nothing(greets: Greets) -> None:
+    target = Doubler()
+    code = pickle.dumps(Evil())
+    pickled = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(code) + code
+    async with stranger(greets, pickled) as fake:
+        address = PrivateAddress(fake.url, "the-secret-of-this-start")
+        async with client_of(Replicas(target, [address])) as client:
+            assert await client.call("double", 21) == 42  # by the handle
+    assert fake.connections == 1
+    assert address.secret.encode() not in fake.received
+    assert b"double" not in fake.received
+    assert len(fake.received) <= HELLO_BYTES
+    assert RAN == []
+
+
 def test_the_secret_is_not_shown() -> None:
-    assert "hidden" not in repr(DirectAddress("http://127.0.0.1:1", "hidden"))
+    assert "hidden" not in repr(PrivateAddress("http://127.0.0.1:1", "hidden"))

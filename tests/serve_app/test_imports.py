@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+RUN_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve"}
 PURE_FORBIDDEN = {"ray", "aiohttp", "vllm", "torch", "starlette", "uvicorn", "qdrant_edge", "deployments"}
 
 
@@ -21,6 +22,12 @@ def test_serve_app_is_pure_except_for_the_builder() -> None:
     wrong = {str(path): found for path in files if (found := PURE_FORBIDDEN & set(imported(path)))}
     assert len(files) > 20
     assert not wrong
+
+
+def test_no_module_reads_bytes_that_can_run_code() -> None:
+    for package in ("serve_app", "deployments", "scripts"):
+        for path in (ROOT / package).rglob("*.py"):
+            assert not RUN_CODE & set(imported(path)), path
 
 
 def test_nothing_imports_tests_or_scripts() -> None:

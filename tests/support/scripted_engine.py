@@ -22,7 +22,7 @@ from typing import Any
 
 from ray import serve
 
-from deployments.listener import SECRET_HEADER, PrivateListener
+from deployments.listener import PrivateListener
 from serve_app.fleet import EngineReport, EngineState
 from serve_app.settings import ModelSettings
 
@@ -49,8 +49,10 @@ class ScriptedEngine:
         return EngineReport(
             replica_id=serve.get_replica_context().replica_id.unique_id,
             model=self._model.id,
-            url=self._listener.url,
-            headers={SECRET_HEADER: self._listener.secret},
+            url=self._listener.address.url,
+            headers={},
+            secret=self._listener.address.secret,
+            socket=self._listener.address.socket,
             state=EngineState.READY,
             running=self._running,
             capacity=8,

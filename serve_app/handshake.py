@@ -1,0 +1,64 @@
+"""How the two ends of a private connection prove to each other that they know a secret, which is never sent.
+
+    caller    → greeting, its nonce
+    listener  → its nonce, proof that it knows the secret
+    caller    → proof that it knows the secret, and at once its first request
+
+A proof is HMAC-SHA256, under the secret, of who proves, both nonces and the listener's address. So a proof
+serves one connection, one end of it and one listener: what somebody else is told on a port where a listener
+was before is a random number, and what he passes on to a listener elsewhere is refused.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from typing import Literal
+
+GREETING = b"PROMPTLY/1 "
+"""No HTTP request begins like this."""
+
+NONCE_BYTES = 32
+PROOF_BYTES = 32
+HELLO_BYTES = len(GREETING) + NONCE_BYTES
+REPLY_BYTES = NONCE_BYTES + PROOF_BYTES
+
+
+class NotProven(Exception):
+    """The other end does not know the secret."""
+
+
+class Handshake:
+    """One connection's, at either end. ``address``: the listener's, as it is told to callers."""
+
+    def __init__(self, secret: str, address: str) -> None:
+        self._secret = secret.encode()
+        self._address = address.encode()
+        self._nonce = secrets.token_bytes(NONCE_BYTES)
+        self._nonces = b""
+
+    def hello(self) -> bytes:
+        """The caller's first bytes."""
+        return GREETING + self._nonce
+
+    def reply(self, hello: bytes) -> bytes:
+        """The listener's bytes. Raises: NotProven: no caller of ours speaks."""
+        if len(hello) != HELLO_BYTES or not hello.startswith(GREETING):
+            raise NotProven("no greeting")
+        self._nonces = hello.removeprefix(GREETING) + self._nonce
+        return self._nonce + self._proof("listener")
+
+    def answer(self, reply: bytes) -> bytes:
+        """The caller's proof, for a listener that has given its own. Raises: NotProven: it has not."""
+        self._nonces = self._nonce + reply[:NONCE_BYTES]
+        if not hmac.compare_digest(reply[NONCE_BYTES:], self._proof("listener")):
+            raise NotProven("whoever listens there does not know the secret")
+        return self._proof("caller")
+
+    def check(self, proof: bytes) -> None:
+        """Raises: NotProven: the caller does not know the secret."""
+        if not self._nonces or not hmac.compare_digest(proof, self._proof("caller")):
+            raise NotProven("the caller does not know the secret")
+
+    def _proof(self, who: Literal["caller", "listener"]) -> bytes:
+        return hmac.digest(self._secret, b"\0".join((who.encode(), self._address, self._nonces)), "sha256")
