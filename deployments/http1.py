@@ -24,6 +24,9 @@ from serve_app.private_address import PrivateAddress
 MAX_HEAD_BYTES = 1 << 16
 """Of an answer's status line and headers."""
 
+MAX_ASKED_BYTES = 1 << 26
+"""Of a whole answer; those that are asked for whole are look-ups and the like, thousands of times smaller."""
+
 STALE_S = 0.25
 """How soon after sending a kept connection must end, without a byte, to count as one that the other side had
 closed while it was idle: a round trip around the world. Whoever closes later has worked on the request."""
@@ -351,9 +354,12 @@ class ConnectionPool:
         """
         connection, part = await self.begin(origin, request)
         try:
-            parts: list[bytes] = []
+            parts, size = [], 0
             while part:
                 parts.append(part)
+                size += len(part)
+                if size > MAX_ASKED_BYTES:
+                    raise BrokenConnection("an answer without an end")
                 part = await connection.read_some()
         except BaseException:
             connection.abort()

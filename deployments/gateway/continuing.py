@@ -112,6 +112,8 @@ class ContinuedAnswer:
             call = self._asking(DETOKENIZE, fields)
             leg = await self._begin(call, self._tried)
             try:
+                if leg.response.is_stream:
+                    raise UpstreamFailed("The engine cannot detokenize.", code="upstream_failed")
                 answer = b""
                 while part := await leg.read():
                     answer += part

@@ -11,7 +11,7 @@ from deployments.gateway.call import Call
 from deployments.gateway.dispatch import Dispatcher
 from serve_app.cache.entry import Doubt
 from serve_app.cache.grey_zone import judging_request, yes_share
-from serve_app.errors import PromptlyError
+from serve_app.errors import PromptlyError, UpstreamFailed
 from serve_app.openai.requests import Endpoint, parse_generation
 from serve_app.settings.cache import AskModelSettings
 
@@ -39,6 +39,8 @@ class ModelJudge:
         answer = await self._dispatcher.open(call)
         parts: list[bytes] = []
         try:
+            if answer.is_stream:
+                raise UpstreamFailed("A stream was not asked for.", code="upstream_failed")
             while part := await answer.read():
                 parts.append(part)
         finally:

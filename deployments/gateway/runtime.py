@@ -21,7 +21,7 @@ from deployments.gateway.fleet_watch import FleetWatch
 from deployments.gateway.key_watch import KeyWatch
 from deployments.gateway.scaling import Scaling
 from deployments.gateway.services import Services
-from deployments.gateway.upstream import UpstreamPool
+from deployments.gateway.upstream import AnswerBounds, UpstreamPool
 from deployments.log_redaction import redacted_logs
 from deployments.telemetry import tracer_from_environment
 from serve_app.auth import KeySources
@@ -63,7 +63,7 @@ class GatewayRuntime:
         secrets = [value for each in external for value in each.report.headers.values()]
         self._lasting = ExitStack()
         self._lasting.enter_context(redacted_logs(Redactor(secrets)))
-        self._upstream = UpstreamPool(secrets)
+        self._upstream = UpstreamPool(_answer_bounds(settings), secrets)
         self._tracer = tracer_from_environment(os.environ)
         marks = TenantMarks(tenant_secret or new_secret())
         self._services = Services(
@@ -164,6 +164,10 @@ def _cache_client(
     if rules is None or embedder is None or cache is None:
         return None
     return CacheClient(rules, embedder, cache, marks)
+
+
+def _answer_bounds(settings: Settings) -> AnswerBounds:
+    return AnswerBounds(settings.limits.max_event_bytes, settings.limits.max_answer_bytes)
 
 
 def _routers(settings: Settings) -> dict[str, Router]:

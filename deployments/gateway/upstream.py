@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NoReturn
 
 from deployments.http1 import (
     BrokenConnection,
@@ -17,6 +19,7 @@ from deployments.http1 import (
 )
 from serve_app.errors import UpstreamFailed
 from serve_app.fleet import EngineReport, Look
+from serve_app.openai.sse import EventMeter
 from serve_app.redaction import Redactor, StreamRedactor
 
 CONNECT_TIMEOUT_S = 2.0
@@ -35,6 +38,14 @@ class ConnectionRefused(UpstreamFailed):
     """No connection came about, so nothing was sent: the request can safely go to another member."""
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerBounds:
+    """Of one event of a stream, and of a whole answer, in bytes."""
+
+    event_bytes: int
+    answer_bytes: int
+
+
 class UpstreamResponse:
     """An engine's response whose first body bytes have arrived. Names of ``headers`` are in lower case.
 
@@ -51,12 +62,16 @@ class UpstreamResponse:
         redactor: Redactor,
         *,
         redacts_body: bool,
+        bounds: AnswerBounds,
         idle_s: float | None = None,
     ) -> None:
         self._pool = pool
         self._origin = origin
         self._idle_s = idle_s
         self._connection = connection
+        self._bounds = bounds
+        self._events = EventMeter()
+        self._size = 0
         self._is_open = True
         self._first: bytes | None = first
         self.first = first
@@ -65,20 +80,19 @@ class UpstreamResponse:
         self._body_redactor = StreamRedactor(redactor) if redacts_body and redactor else None
         self.headers = {name: redactor.text(value) for name, value in connection.headers.items()}
         self.content_type = self.headers.get("content-type", "application/json")
-
-    @property
-    def is_stream(self) -> bool:
-        return self.content_type.startswith("text/event-stream")
+        self.is_stream = self.content_type.startswith("text/event-stream")
 
     async def read_some(self) -> bytes:
         """The next bytes of the body, the first ones included; ``b""`` at its end. May be cancelled without
         losing anything.
 
         Raises:
-            UpstreamFailed: the connection broke before the end.
+            UpstreamFailed: the connection broke before the end; or the answer, or an event of a stream, is
+                too long, and the connection is closed.
         """
         while True:
             data = await self._read_raw()
+            self._check_size(data)
             if self._body_redactor is None:
                 return data
             passed = self._body_redactor.feed(data)
@@ -93,11 +107,31 @@ class UpstreamResponse:
         with _translated():
             return await self._connection.read_some()
 
+    def _check_size(self, data: bytes) -> None:
+        """Whoever puts an event or an answer together must not do so for ever."""
+        if self.is_stream:
+            if self._events.feed(data) > self._bounds.event_bytes:
+                self._give_up("event", self._bounds.event_bytes)
+            return
+        self._size += len(data)
+        if self._size > self._bounds.answer_bytes:
+            self._give_up("answer", self._bounds.answer_bytes)
+
+    def _give_up(self, what: str, limit: int) -> NoReturn:
+        self.abort()
+        raise UpstreamFailed(
+            f"The engine's {what} is larger than {limit} bytes (limits.max_{what}_bytes).",
+            code=f"{what}_too_large",
+        )
+
     async def read(self) -> bytes:
-        """The rest of the body."""
-        parts: list[bytes] = []
+        """The rest of the body. Raises: as :meth:`read_some`; a stream as a whole is an answer, too."""
+        parts, size = [], 0
         while part := await self.read_some():
             parts.append(part)
+            size += len(part)
+            if size > self._bounds.answer_bytes:
+                self._give_up("answer", self._bounds.answer_bytes)
         return b"".join(parts)
 
     async def load(self) -> None:
@@ -108,7 +142,7 @@ class UpstreamResponse:
         """
         try:
             self._first = await self.read()
-            self._body_redactor = None  # it was read through it
+            self._body_redactor, self._size = None, 0  # it was read through it, and is read once more
         except BaseException:
             self.close()
             raise
@@ -129,8 +163,9 @@ class UpstreamResponse:
 class UpstreamPool:
     """Connections to every engine this gateway talks to."""
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, bounds: AnswerBounds, secrets: Iterable[str] = ()) -> None:
         """``secrets``: those that may be repeated in nothing that any server answers."""
+        self._bounds = bounds
         self._secrets = tuple(secrets)
         self._redactors: dict[str, Redactor] = {}
         # An answer has no time limit here: phases and its own deadline bound it (Dispatcher, Exchange.run).
@@ -161,6 +196,7 @@ class UpstreamPool:
             first,
             self._redactor(report),
             redacts_body=report.is_static,
+            bounds=self._bounds,
             idle_s=report.idle_connection_s,
         )
 

@@ -31,6 +31,26 @@ def iter_data(stream: bytes) -> Iterator[bytes]:
             yield line[5:].strip()
 
 
+class EventMeter:
+    """How much of an event has come that has not ended yet, in bytes. Told every piece of a stream."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._tail = b""
+
+    def feed(self, piece: bytes) -> int:
+        if piece.endswith(ENDS):
+            self._size, self._tail = 0, b""
+            return 0
+        joint = self._tail + piece[:3]  # an end may be cut anywhere
+        end = max(piece.rfind(END), piece.rfind(ENDS[1]))
+        if end >= 0 or END in joint or ENDS[1] in joint:
+            self._size = 0
+        self._size += len(piece) - max(end, 0)
+        self._tail = (self._tail + piece)[-3:]
+        return self._size
+
+
 class UsageFilter:
     """Takes the usage chunk out of a stream whose client did not ask for one.
 
@@ -45,6 +65,9 @@ class UsageFilter:
     def feed(self, chunk: bytes) -> bytes:
         if not self._partial and chunk.endswith(ENDS) and NO_CHOICES.search(chunk) is None:
             return chunk
+        if self._partial and b"\n" not in chunk:  # a long event is not looked through again for every piece
+            self._partial += chunk
+            return b""
         data = self._partial + chunk
         kept: list[bytes] = []
         position = 0

@@ -127,6 +127,17 @@ class LimitSettings(Frozen):
     between_tokens_timeout_s: float = Field(
         default=60.0, gt=0, description="A stream that pauses longer is taken for dead."
     )
+    max_event_bytes: int = Field(
+        default=8_388_608,
+        ge=1024,
+        description="Of one event of an engine's stream: a longer one is the engine's failure. A prompt's "
+        "token ids come in one event, some 7 bytes each.",
+    )
+    max_answer_bytes: int = Field(
+        default=268_435_456,
+        ge=1024,
+        description="Of an engine's answer that is not streamed: a longer one is the engine's failure.",
+    )
     max_stream_buffer_bytes: int = Field(
         default=4_194_304, ge=262_144, description="Of a shared stream: kept for joiners and slow readers."
     )

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from deployments.gateway.upstream import UpstreamPool, UpstreamResponse
+from deployments.gateway.upstream import AnswerBounds, UpstreamPool, UpstreamResponse
 from serve_app.errors import UpstreamFailed
 from serve_app.fleet import EngineReport, EngineState
 
@@ -59,7 +59,7 @@ async def started() -> AsyncIterator[tuple[Server, EngineReport]]:
 
 @asynccontextmanager
 async def asked(report: EngineReport, body: bytes) -> AsyncIterator[asyncio.Task[UpstreamResponse]]:
-    pool = UpstreamPool()
+    pool = UpstreamPool(AnswerBounds(1 << 20, 1 << 20))
     task = asyncio.create_task(pool.open(report, "POST", "/v1/chat/completions", body, {}))
     try:
         yield task

@@ -12,6 +12,9 @@ from serve_app.openai.continuation.plan import Ending, EngineRequest, TokenLimit
 from serve_app.openai.continuation.tokens import AnswerTokens, decode_ids
 from serve_app.openai.requests import Endpoint, ParsedRequest
 
+MOST_TOKENS = 1 << 21
+"""Twice what the longest contexts hold. An engine that sends more is not remembered any further."""
+
 BROKEN_OFF = frozenset({b'"abort"', b'"error"'})
 """Reasons to finish that an engine gives when it ends, not the answer."""
 
@@ -55,6 +58,9 @@ class ResumableStream:
     def feed(self, chunk: bytes) -> bytes:
         """Take in bytes of the engine; returns whole events for the client, as if no tokens had been asked
         for and one engine had sent them all."""
+        if self._partial and b"\n" not in chunk:  # a long event is not looked through again for every piece
+            self._partial += chunk
+            return b""
         data = self._partial + chunk if self._partial else chunk
         passed: list[bytes] = []
         position = 0
@@ -132,9 +138,9 @@ class ResumableStream:
         if not self._head:
             self._head, self._prompt_ids = match["head"], match.groupdict().get("prompt") or b""
         has_text = text is not None and text != layout.NO_TEXT
-        if ids:
+        if ids and self._tokens.count < MOST_TOKENS:
             self._tokens.add(ids, has_text)
-        elif has_text or ids is None:
+        elif ids or has_text or ids is None:
             self._understood = False  # text whose tokens are not known
         if finish is not None:
             self._finished = True

@@ -9,7 +9,7 @@ import pytest
 from samples import CHAT_EVENTS, STREAMS
 
 from serve_app.openai.requests import Endpoint
-from serve_app.openai.sse import DONE, UsageFilter, event, iter_data, json_event
+from serve_app.openai.sse import DONE, EventMeter, UsageFilter, event, iter_data, json_event
 
 
 def filtered(chunks: list[bytes]) -> bytes:
@@ -152,3 +152,27 @@ def test_no_text_breaks_the_framing_of_its_event(text: str) -> None:
 )
 def test_only_data_lines_are_read(stream: bytes, data: list[bytes]) -> None:
     assert list(iter_data(stream)) == data
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
+def test_a_meter_knows_how_long_an_event_is_however_it_is_cut(end: bytes, size: int) -> None:
+    meter = EventMeter()
+    stream = b"".join(b"data: " + b"x" * length + end for length in (1, 20, 300, 2))
+    longest = max(meter.feed(stream[at : at + size]) for at in range(0, len(stream), size))
+    assert longest <= 320
+
+
+def test_a_meter_counts_what_has_not_ended() -> None:
+    meter = EventMeter()
+    assert meter.feed(b"data: a\n\n") == 0
+    assert meter.feed(b"data: b\n\ndata: c") <= 9
+    assert [meter.feed(b"x" * 1000) > 1000 * count for count in range(3)] == [True] * 3
+    assert meter.feed(b"\n\n") == 0
+
+
+def test_a_long_event_in_many_pieces_passes_a_filter_whole() -> None:
+    usage_filter = UsageFilter()
+    stream = b"data: " + b"x" * 5000 + b"\n\ndata: [DONE]\n\n"
+    passed = [usage_filter.feed(stream[at : at + 7]) for at in range(0, len(stream), 7)]
+    assert b"".join(passed) + usage_filter.rest() == stream
