@@ -32,7 +32,7 @@ import ray
 from ray.serve._private import controller, haproxy
 from ray.serve._private.haproxy import HAProxyApi, HAProxyManager
 
-from serve_app.front_door import ProxyFiles, error_pages, harden, http_text
+from serve_app.front_door import ProxyFiles, error_pages, harden, http_text, with_json_errors
 from serve_app.settings.load import proxy_settings
 from serve_app.settings.proxy import ProxySettings
 
@@ -61,7 +61,7 @@ class FrontDoor(HAProxyApi):
         self._settings = proxy_settings(os.environ.get(CONFIG_FILE)) if settings is None else settings
         self._folder = Path(self.config_file_path).parent
         self._folder.chmod(0o700)  # Serve's socket for metrics, in it, is open to all
-        self._binary: str = haproxy.get_haproxy_binary()
+        self._binary = self._own_binary(Path(haproxy.get_haproxy_binary()))
         self.stopping = False
 
     @property
@@ -108,8 +108,21 @@ class FrontDoor(HAProxyApi):
             parts.append(Path(self._settings.tls_key).read_bytes())
         return _write_private(self._folder / "certificate.pem", b"\n".join(parts))
 
+    def _own_binary(self, binary: Path) -> Path:
+        """The copy of the program that answers in JSON; the program itself where that cannot be."""
+        program = with_json_errors(binary.read_bytes())
+        if program is None:
+            logger.warning("%s: HAProxy's answers to malformed requests stay HTML", binary)
+            return binary
+        folder = self._folder / "bin"
+        folder.mkdir(exist_ok=True)
+        libraries = folder / "lib"  # the program looks for them beside itself
+        if not libraries.is_symlink():
+            libraries.symlink_to(binary.resolve().parent / "lib")
+        return _write_private(folder / "haproxy", program, 0o700)
+
     def _wrapper(self) -> Path:
-        script = wrapper_script(self._binary, os.environ, shutil.which("setpriv"))
+        script = wrapper_script(str(self._binary), os.environ, shutil.which("setpriv"))
         return _write_private(self._folder / "haproxy", script.encode(), 0o700)
 
 

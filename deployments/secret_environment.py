@@ -1,9 +1,9 @@
 """Keys that stand in a file instead of the environment of every process on a node.
 
-``PROMPTLY_SECRETS_FILE`` names a JSON file, ``{"VARIABLE": "value", …}``, that only its owner may read. What
-the settings name (`key_env`, `keys_env`, …) is looked for in it first. It is read by the application's builder,
-which hands gateways their upstreams' keys, and by the cache. `make serve` writes the file itself, from its own
-environment.
+``PROMPTLY_SECRETS_FILE`` names a JSON file, ``{"VARIABLE": "value", …}``, that only its owner may read.
+What the settings name (`key_env`, `keys_env`, …) is looked for in it first. It is read by the
+application's builder, which hands gateways their upstreams' keys, and by the cache. `make serve` writes
+it from its own environment.
 """
 
 from __future__ import annotations

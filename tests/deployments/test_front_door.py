@@ -22,7 +22,7 @@ from support.gateway import FAST, Running, SimSettings, chat, gateway
 from support.graph import CHAT, eventually
 
 from deployments.front_door import wrapper_script
-from serve_app.front_door import ProxyFiles, TemplateChangedError, harden
+from serve_app.front_door import ProxyFiles, TemplateChangedError, harden, with_json_errors
 from serve_app.settings.proxy import ProxySettings
 
 ENDLESS = SimSettings(itl_ms=20.0, tokens=4000)
@@ -176,7 +176,9 @@ async def test_half_sent_headers_give_their_connections_back() -> None:
             readers.append(reader)
         async with asyncio.timeout(4):
             assert await models(front.url) == 200
-        assert (await readers[0].readline()).startswith(b"HTTP/1.1 408 ")
+        status, headers, body = await answer(readers[0])
+    assert (status, headers["content-type"]) == (408, "application/json")
+    assert (body["error"]["code"], body["error"]["type"]) == ("header_timeout", "timeout_error")
 
 
 async def test_one_address_has_a_bound_of_connections() -> None:
@@ -204,6 +206,23 @@ async def test_without_a_bound_any_number_connects() -> None:
 
 
 # ---- errors of HAProxy's own ----
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"GET /v1/models HTTP/1.1\r\nhost: x\r\nx-long: " + b"a" * 20_000 + b"\r\n\r\n",
+        b"GET /v1/mod els HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /v1/\x01models HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"no http at all\r\n\r\n",
+    ],
+)
+async def test_what_is_no_http_gets_an_error_in_openais_shape(raw: bytes) -> None:
+    async with door(None) as front:
+        status, headers, body = await sent(front, raw)
+    assert (status, headers["content-type"]) == (400, "application/json")
+    assert body["error"]["type"] == "invalid_request_error"
+    assert "15 kB" in body["error"]["message"]
 
 
 async def test_without_an_application_or_a_gateway_the_error_says_so() -> None:
@@ -262,6 +281,10 @@ def test_the_wrapper_keeps_what_serve_knows_its_haproxy_by(tmp_path: Path) -> No
     with subprocess.Popen([wrapper, "-db", "-sf", "1 2"], stdout=subprocess.PIPE, text=True) as process:
         said, _ = process.communicate(timeout=10)
     assert said.strip() == f"{process.pid} -db -sf 1 2 /bin:/usr/bin"
+
+
+def test_a_program_without_the_known_texts_is_left_as_it_is() -> None:
+    assert with_json_errors(b"HTTP/1.1 400 Bad request\r\n\r\n<html></html>\0") is None
 
 
 def test_a_template_that_has_changed_is_an_error_and_no_hole() -> None:

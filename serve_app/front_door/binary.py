@@ -1,0 +1,40 @@
+"""The error texts inside HAProxy's program file, in OpenAI's shape.
+
+What breaks a request before HAProxy has read it whole (no HTTP, headers that are too long or too late)
+is answered by its HTTP/1 parser, which has these texts built in and asks no ``errorfile`` (2.8:
+``h1_send_error`` in mux_h1.c). So the proxy runs a copy of the program in which they are replaced, each
+by one that is no longer. A program without them (another version, another build) is left as it is: its
+clients read HTML in these cases.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+FITTING = {
+    b"400 Bad request": ("Malformed HTTP or headers > 15 kB", "invalid_request_error", None),
+    b"408 Request Time-out": ("The headers came too slowly.", "timeout_error", "header_timeout"),
+    b"500 Internal Server Error": ("The proxy failed.", "internal_error", None),
+    b"501 Not Implemented": ("The proxy does not know this encoding.", "invalid_request_error", None),
+}
+"""By status line: message, type and code. There is room for few words: the first text has 207 bytes."""
+
+
+def with_json_errors(program: bytes) -> bytes | None:
+    """The program with its own texts replaced; ``None`` where one is not there, or too short."""
+    for reason, said in FITTING.items():
+        found = list(re.finditer(rb"HTTP/1\.1 " + reason + rb"\r\n[^\0]*<html>[^\0]*\0", program))
+        new = _text(reason, *said)
+        if len(found) != 1 or len(found[0].group()) <= len(new):
+            return None
+        start, end = found[0].span()
+        program = program[:start] + new.ljust(end - start, b"\0") + program[end:]
+    return program
+
+
+def _text(reason: bytes, message: str, kind: str, code: str | None) -> bytes:
+    error = {"message": message, "type": kind, "param": None, "code": code}
+    body = json.dumps({"error": error}, separators=(",", ":")).encode()
+    lines = [b"HTTP/1.1 %s " % reason[:3], b"Content-length: %d" % len(body), b"Connection: close"]
+    return b"\r\n".join([*lines, b"Content-Type: application/json", b"", body])
