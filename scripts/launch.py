@@ -162,9 +162,15 @@ class Launch:
             write_atomically(self.options.ready_file, json.dumps(self.description(), indent=2))
         say(f"\nReady after {time.monotonic() - self.began:.1f} s: {self.config.url}")
         say(f"Dashboard: {plan.dashboard_url(self.ports)} (asks for the token in {self.folder.token})")
+        say(f"Metrics for Prometheus: {plan.metrics_url(self.ports)}")
+        if self.config.needs_admin_token:
+            token = self.folder.admin_token
+            say(f"Admin token for /admin: {token.read_text(encoding='utf-8')} (in {token})")
         say(f"For the commands `ray` and `serve`: source {self.folder.settings}")
         for explanation, command in plan.demo_commands(self.config):
             say(f"\n  # {explanation}\n  {command}")
+        if self.config.needs_admin_token:
+            say(f"\n  # what the engines do:\n  {plan.admin_command(self.config, self.folder)}")
         say("\nCtrl-C stops it.")
 
     def description(self) -> dict[str, object]:
@@ -174,6 +180,8 @@ class Launch:
             "ray_address": f"{plan.LOOPBACK}:{self.ports.gcs}",
             "env": plan.client_settings(self.ports, self.folder),
             "folder": str(self.folder.root),
+            "admin_token_file": str(self.folder.admin_token),
+            "metrics_url": plan.metrics_url(self.ports),
             "pids": {"supervisor": os.getpid()} | {child.name: child.process.pid for child in self.children},
         }
 

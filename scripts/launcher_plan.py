@@ -22,12 +22,15 @@ import yaml
 
 from deployments.secret_environment import FILE as SECRETS_FILE
 from deployments.secret_environment import with_secrets
+from serve_app.admin_token import FILE_VARIABLE, TOKEN_VARIABLE, make_token, write_secret
 from serve_app.model_store import ModelStore, default_cache_dir
 
 LOOPBACK = "127.0.0.1"
 ALL_INTERFACES = frozenset({"0.0.0.0", "::"})
 DEFAULT_HTTP_HOST = "0.0.0.0"  # Serve's own default
 DEFAULT_HTTP_PORT = 8000  # Serve's own default
+METRICS_PORT = 9102
+"""Where Prometheus finds this start: Ray's, Serve's and vLLM's own figures."""
 
 # Below the range that Linux takes the ports of outgoing connections from (32768 and up) and below the one
 # that Serve gives its replicas (30000 to 31000): nothing takes a port between our pick and its use.
@@ -40,6 +43,9 @@ MIN_LOGICAL_CPUS = 16
 
 OTHER_CLUSTER = frozenset({"RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_NAMESPACE"})
 """Variables of the user's that would point this start's processes at another cluster."""
+
+OWN_SECRETS = frozenset({TOKEN_VARIABLE})
+"""What no process of the start needs in its environment: the one that reads it is told the file's path."""
 
 # How long a replica goes on answering after it was told to stop, so that proxies can drop it. HAProxy on
 # the same machine hears of it within a second; Serve's default of 30 s is meant for cloud load balancers.
@@ -61,6 +67,7 @@ class ServeConfig:
     model_id: str | None
     model_sources: tuple[str, ...]
     secret_variables: frozenset[str] = frozenset()
+    needs_admin_token: bool = False
 
     @property
     def url(self) -> str:
@@ -99,7 +106,8 @@ class StartFolder:
         folder = cls(Path(tempfile.mkdtemp(prefix="promptly-", dir="/tmp")))
         for child in (folder.ray, folder.haproxy, folder.temp, folder.logs):
             child.mkdir()
-        folder.token.write_text(secrets.token_hex(32), encoding="ascii")
+        write_secret(folder.token, secrets.token_hex(32))
+        write_secret(folder.admin_token, os.environ.get(TOKEN_VARIABLE) or make_token())
         return folder
 
     @property
@@ -111,6 +119,11 @@ class StartFolder:
     def secrets(self) -> Path:
         """The keys that the settings name by variable; see deployments/secret_environment.py."""
         return self.root / "secrets.json"
+
+    @property
+    def admin_token(self) -> Path:
+        """What opens ``/admin`` where no key is asked for."""
+        return self.root / "admin-token"
 
     @property
     def settings(self) -> Path:
@@ -154,6 +167,7 @@ def read_config(path: Path, port: int | None = None) -> ServeConfig:
         model_id=next((model.get("id") for model in args.get("models") or []), None),
         model_sources=tuple(model_sources(args)),
         secret_variables=frozenset(secret_variables(document)),
+        needs_admin_token=args.get("auth", "loopback") == "loopback",
     )
 
 
@@ -279,7 +293,7 @@ def pick_ports(taken: frozenset[int] = frozenset()) -> Ports:
         dashboard=pick(8265),
         dashboard_agent=pick(),
         ray_client=pick(),
-        ray_metrics=pick(),
+        ray_metrics=pick(METRICS_PORT),
         haproxy_metrics=pick(9101),
         haproxy_stats=pick(8404),
         fallback_proxy=pick(),
@@ -322,7 +336,8 @@ def ray_environment(base: Mapping[str, str], folder: StartFolder, config: ServeC
 
     What the user set stays, except what names another cluster or would make two starts share a file.
     """
-    left_out = OTHER_CLUSTER | config.secret_variables  # every process of Ray's would have the keys
+    # Every process of Ray's would have the secrets.
+    left_out = OTHER_CLUSTER | OWN_SECRETS | config.secret_variables
     env = {name: value for name, value in base.items() if name not in left_out}
     env.setdefault("RAY_SERVE_ENABLE_HA_PROXY", "1")
     env.setdefault("RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S", str(MIN_DRAINING_S))
@@ -343,6 +358,7 @@ def ray_environment(base: Mapping[str, str], folder: StartFolder, config: ServeC
     env |= loopback_only(folder)
     return env | {
         "RAY_USAGE_STATS_ENABLED": "0",
+        FILE_VARIABLE: str(folder.admin_token),
         "TMPDIR": str(folder.temp),
         SECRETS_FILE: str(folder.secrets),
         # Ray would wait for Serve to move replicas to another node; Serve is shut down by then.
@@ -383,7 +399,17 @@ def write_client_settings(ports: Ports, folder: StartFolder) -> None:
     lines = [
         f"export {name}={shlex.quote(value)}\n" for name, value in client_settings(ports, folder).items()
     ]
-    folder.settings.write_text("".join(lines), encoding="utf-8")
+    lines.append(f"export {TOKEN_VARIABLE}={shlex.quote(folder.admin_token.read_text(encoding='utf-8'))}\n")
+    write_secret(folder.settings, "".join(lines))
+
+
+def metrics_url(ports: Ports) -> str:
+    return f"http://{LOOPBACK}:{ports.ray_metrics}/metrics"
+
+
+def admin_command(config: ServeConfig, folder: StartFolder) -> str:
+    """The token is read where the command runs: it does not end in a shell's history."""
+    return f'curl {config.url}/admin/fleet -H "Authorization: Bearer $(cat {folder.admin_token})"'
 
 
 def demo_commands(config: ServeConfig) -> list[tuple[str, str]]:

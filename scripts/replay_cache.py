@@ -4,7 +4,8 @@
 
 Starts Promptly in front of a server that knows the answers, and sends it repeats, paraphrases and look-alikes
 (`cache_stream.py`), once without and once with the learned bound; or, with `--url`, sends them once to an
-endpoint that runs already (whose model answers as it likes; an admin key is read from PROMPTLY_ADMIN_KEY).
+endpoint that runs already (whose model answers as it likes; an admin key is read from PROMPTLY_ADMIN_KEY or
+PROMPTLY_ADMIN_TOKEN).
 A semantic hit is wrong where the entry's text and the request's have different meanings.
 """
 
@@ -36,6 +37,8 @@ from cache_cosines import EMBEDDER, SHIPPED_DTYPE
 from cache_mixes import LabelledPair, read_pairs, wilson
 from cache_stream import Meanings, Question, answer_to, stream
 from launcher_plan import free_port
+
+from serve_app.admin_token import TOKEN_VARIABLE
 
 OWN_PAIRS = Path(__file__).parent / "cache_pairs" / "pairs.jsonl"
 MODEL = "oracle"
@@ -231,7 +234,7 @@ def settings_for(oracle: Oracle, max_error_rate: float | None) -> dict[str, Any]
 
 async def replay(name: str, endpoint: Endpoint, questions: Sequence[Question], meanings: Meanings) -> Replay:
     """Send the questions one after the other."""
-    key = os.environ.get(ADMIN_KEY)
+    key = os.environ.get(ADMIN_KEY) or os.environ.get(TOKEN_VARIABLE)
     headers = {"authorization": f"Bearer {key}"} if key else {}
     found = Replay(name)
     timeout = aiohttp.ClientTimeout(total=WAIT_S)

@@ -6,7 +6,7 @@
 
 An answer is given to requests of its own partition only: those that have the same system prompt, sampling and
 other settings. `--request` says what they have, such as `{"temperature": 0}`. The admin key is read from
-PROMPTLY_ADMIN_KEY; on a server that only this machine reaches none is needed.
+PROMPTLY_ADMIN_KEY, or from PROMPTLY_ADMIN_TOKEN, which the file `env` of a start sets.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from typing import Any
 import aiohttp
 from tqdm import tqdm
 
+from serve_app.admin_token import TOKEN_VARIABLE
+
 ADMIN_KEY = "PROMPTLY_ADMIN_KEY"
 ENTRIES = "/admin/cache/entries"
+AS_LINES = {"content-type": "application/x-ndjson"}
 LINES = 64
 """Sent at a time."""
 
@@ -94,7 +97,7 @@ async def send(http: aiohttp.ClientSession, lines: list[bytes]) -> int:
     stored = done = 0
     with tqdm(total=len(lines), unit="entries", file=sys.stderr) as bar:
         for batch in batches(lines):
-            async with http.post(ENTRIES, data=b"\n".join(batch)) as response:
+            async with http.post(ENTRIES, data=b"\n".join(batch), headers=AS_LINES) as response:
                 answer = await _checked(response)
             stored += answer["stored"]
             for refused in answer["refused"]:
@@ -135,7 +138,7 @@ async def _checked(response: aiohttp.ClientResponse) -> dict[str, Any]:
 
 async def run(options: argparse.Namespace) -> str:
     """What was done, in words."""
-    key = os.environ.get(ADMIN_KEY)
+    key = os.environ.get(ADMIN_KEY) or os.environ.get(TOKEN_VARIABLE)
     headers = {"authorization": f"Bearer {key}"} if key else {}
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     async with aiohttp.ClientSession(options.url, headers=headers, timeout=timeout) as http:

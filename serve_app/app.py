@@ -26,6 +26,7 @@ from deployments.gateway.external import external_upstreams
 from deployments.secret_environment import with_secrets
 from deployments.semantic_cache import SemanticCache
 from deployments.serve_platform import config_file, listening_host
+from serve_app.admin_token import AdminToken, load_admin_token
 from serve_app.auth import KeySources, load_keys
 from serve_app.errors import SettingsError
 from serve_app.model_choice.registry import load_rule
@@ -111,6 +112,7 @@ def build_graph(
         embedder=embedder,
         cache=cache,
         tenant_secret=new_secret(),
+        admin_token=admin_token(settings, environment),
     )
 
 
@@ -168,6 +170,11 @@ def _deployment(cls: type[Any], **options: Any) -> serve.Deployment:
 def key_sources(settings: Settings, environment: Mapping[str, str]) -> KeySources | None:
     """The keys' hashes, or ``None`` where no key is needed. Raises: SettingsError."""
     return load_keys(settings.auth, environment) if isinstance(settings.auth, KeySettings) else None
+
+
+def admin_token(settings: Settings, environment: Mapping[str, str]) -> AdminToken | None:
+    """What opens ``/admin`` with ``auth: loopback``; else ``None``. Raises: SettingsError."""
+    return load_admin_token(environment, default_cache_dir()) if settings.auth == "loopback" else None
 
 
 def _embedder(settings: Settings) -> serve.Application | None:

@@ -5,6 +5,8 @@
     ├── EmbedderOnly           400  the model embeds texts and does nothing else
     ├── Unauthorized           401  no key, or one that is not known
     ├── Forbidden              403  a known key that may not do this
+    ├── UnknownHost            403  the `Host` is no name of ours (gateway.allowed_hosts)
+    ├── OriginNotAllowed       403  a page of another origin, where no key is asked for
     ├── UnknownModel           404  no such model (the known ones are listed)
     ├── NotFound               404  no such path, entry, …
     ├── MethodNotAllowed       405
@@ -12,6 +14,7 @@
     ├── HeaderTimeout          408  the client stopped in the middle of its headers (the proxy's answer)
     ├── SlowReader             408  the client does not read its stream
     ├── BodyTooLarge           413
+    ├── UnsupportedMediaType   415  the body's `Content-Type` is not one that the path takes
     ├── OverCapacity           429  with ``Retry-After``
     ├── UpstreamRefused        4xx  the engine's own refusal, passed on with its status
     ├── UpstreamFailed         502  the engine broke
@@ -112,6 +115,26 @@ class Forbidden(PromptlyError):
     type = "permission_error"
 
 
+class UnknownHost(Forbidden):
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"Host {host[:100]!r} is no name of this endpoint (gateway.allowed_hosts).",
+            param="host",
+            code="host_not_allowed",
+        )
+
+
+class OriginNotAllowed(Forbidden):
+    """``origin`` is the page's, or what `Sec-Fetch-Site` says of it."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(
+            f"Pages of {origin[:100]!r} may not use this endpoint (gateway.cors_origins).",
+            param="origin",
+            code="origin_not_allowed",
+        )
+
+
 class NotFound(PromptlyError):
     status = 404
     type = "not_found_error"
@@ -170,6 +193,19 @@ class BodyTooLarge(PromptlyError):
         super().__init__(
             f"The request body is larger than {limit_bytes} bytes (limits.max_body_bytes).",
             code="body_too_large",
+        )
+
+
+class UnsupportedMediaType(PromptlyError):
+    status = 415
+    type = "invalid_request_error"
+
+    def __init__(self, given: str | None, accepted: Sequence[str]) -> None:
+        was = "is missing" if given is None else f"is {given[:100]!r}"
+        super().__init__(
+            f"`Content-Type` {was}; expected {' or '.join(accepted)}.",
+            param="content-type",
+            code="unsupported_media_type",
         )
 
 

@@ -77,7 +77,7 @@ class AdminEntries:
 
     async def __call__(self, exchange: Exchange) -> None:
         cache = cache_for(self._services, exchange)
-        await (self._export(exchange, cache) if exchange.method == "GET" else self._take_in(exchange, cache))
+        await (self._take_in(exchange, cache) if exchange.method == "POST" else self._export(exchange, cache))
 
     async def _export(self, exchange: Exchange, cache: CacheClient) -> None:
         """A page of JSON lines; ``x-next`` is the ``after`` of the next one, and missing on the last."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from starlette.routing import Match, Route
+from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from deployments.gateway.admin import Admin
 from deployments.gateway.admin_entries import AdminEntries
 from deployments.gateway.catalogue import Catalogue
+from deployments.gateway.description import Description
 from deployments.gateway.dispatch import Dispatcher
 from deployments.gateway.embeddings import EmbeddingsEndpoint
 from deployments.gateway.flights import Flights
@@ -22,6 +23,8 @@ from deployments.gateway.passthrough import PassThrough
 from deployments.gateway.services import Services
 from deployments.gateway.verbatim import Verbatim
 from deployments.telemetry import RequestTracer
+from serve_app.api.door import Door, require_media_type
+from serve_app.api.routes import ROUTES, Route
 from serve_app.errors import MethodNotAllowed, NoReplica, NotFound, OverCapacity, PromptlyError
 from serve_app.headers import require_utf8
 from serve_app.openai.requests import Endpoint
@@ -34,26 +37,23 @@ logger = logging.getLogger("ray.serve")
 
 
 class Paths:
-    """Which handler answers a method and path; the first path that fits decides."""
+    """Which route answers a path; the first that fits decides."""
 
-    def __init__(self) -> None:
-        self._routes: list[tuple[Route, Handler]] = []
+    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+        self._handlers = handlers
+        self._exact = {route.path: route for route in ROUTES if "{" not in route.path}
+        self._patterns = [(compile_path(route.path)[0], route) for route in ROUTES if "{" in route.path]
 
-    def add(self, path: str, methods: tuple[str, ...], handler: Handler) -> None:
-        self._routes.append((Route(path, endpoint=_never_called, methods=list(methods)), handler))
-
-    def find(self, scope: Scope) -> Handler:
+    def find(self, method: str, path: str) -> tuple[Route, Handler]:
         """Raises: NotFound, MethodNotAllowed."""
-        allowed: set[str] = set()
-        for route, handler in self._routes:
-            match, _ = route.matches(scope)
-            if match is Match.FULL and not allowed:
-                return handler
-            if match is Match.PARTIAL:
-                allowed |= route.methods or set()
-        if allowed:
-            raise MethodNotAllowed(scope["method"], scope["path"], ", ".join(sorted(allowed)))
-        raise NotFound(f"No such path: {scope['path']}.", code="not_found")
+        route = self._exact.get(path) or next(
+            (route for pattern, route in self._patterns if pattern.match(path)), None
+        )
+        if route is None:
+            raise NotFound(f"No such path: {path}.", code="not_found")
+        if method not in route.methods:
+            raise MethodNotAllowed(method, path, ", ".join(sorted(route.methods)))
+        return route, self._handlers[route.handler]
 
 
 class GatewayApp:
@@ -63,6 +63,7 @@ class GatewayApp:
         self._services = services
         self._tracer = tracer
         self._paths = _paths(services, dispatcher, tracer)
+        self._door = Door(services.settings)
         self._active = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,9 +83,17 @@ class GatewayApp:
             self._record(exchange)
 
     async def _answer(self, exchange: Exchange, scope: Scope) -> None:
+        exchange.response_headers |= self._door.response_headers(exchange.headers)
         try:
             require_utf8(scope["headers"])
-            handler = self._paths.find(scope)
+            self._door.admit(exchange.method, exchange.headers)
+            if self._door.is_preflight(exchange.method, exchange.headers):
+                await exchange.respond_empty(self._door.preflight_headers(exchange.headers))
+                return
+            route, handler = self._paths.find(exchange.method, exchange.path)
+            accepted = route.media_types(exchange.method)
+            if accepted:
+                require_media_type(exchange.headers.get("content-type"), accepted)
             with self._place(exchange):
                 await handler(exchange)
         except PromptlyError as error:
@@ -144,28 +153,35 @@ class GatewayApp:
 
 
 def _paths(services: Services, dispatcher: Dispatcher, tracer: RequestTracer | None) -> Paths:
+    """Every name that the table of routes uses."""
     catalogue, admin, flights = Catalogue(services), Admin(services), Flights()
-    verbatim = Verbatim(dispatcher, tracer)
-    other = PassThrough(services, verbatim)
-    paths = Paths()
-    for endpoint in Endpoint:
-        generation = GenerationEndpoint(endpoint, services, dispatcher, flights, tracer)
-        paths.add(endpoint.value, ("POST",), generation)
-    paths.add("/v1/embeddings", ("POST",), EmbeddingsEndpoint(services, verbatim))
-    paths.add("/v1/models", ("GET",), catalogue.list_models)
-    paths.add("/v1/models/{model:path}", ("GET",), catalogue.one_model)
-    paths.add("/health", ("GET",), catalogue.health)
-    paths.add("/ready", ("GET",), catalogue.ready)
-    paths.add("/admin/cache", ("GET", "DELETE"), admin.cache)
-    paths.add("/admin/cache/entries", ("GET", "POST"), AdminEntries(services))
-    paths.add("/admin/cache/feedback", ("POST",), admin.feedback)
-    paths.add("/admin/engines", ("GET",), admin.engines)
-    paths.add("/admin/fleet", ("GET",), admin.fleet)
-    paths.add("/admin/latency", ("GET",), admin.latency)
-    paths.add("/admin/traffic", ("GET",), admin.traffic)
-    for path in ("/v1/{rest:path}", "/tokenize", "/detokenize"):
-        paths.add(path, ("POST", "GET", "DELETE", "PUT", "PATCH"), other)
-    return paths
+    verbatim, description = Verbatim(dispatcher, tracer), Description(services)
+    generations = {
+        endpoint: GenerationEndpoint(endpoint, services, dispatcher, flights, tracer) for endpoint in Endpoint
+    }
+    return Paths(
+        {
+            "chat": generations[Endpoint.CHAT],
+            "completions": generations[Endpoint.COMPLETIONS],
+            "embeddings": EmbeddingsEndpoint(services, verbatim),
+            "models": catalogue.list_models,
+            "model": catalogue.one_model,
+            "health": catalogue.health,
+            "ping": catalogue.health,
+            "ready": catalogue.ready,
+            "version": description.version,
+            "openapi": description.openapi,
+            "docs": description.docs,
+            "admin_cache": admin.cache,
+            "admin_entries": AdminEntries(services),
+            "admin_feedback": admin.feedback,
+            "admin_engines": admin.engines,
+            "admin_fleet": admin.fleet,
+            "admin_latency": admin.latency,
+            "admin_traffic": admin.traffic,
+            "relay": PassThrough(services, verbatim),
+        }
+    )
 
 
 async def _end_with(exchange: Exchange, error: PromptlyError) -> None:
@@ -180,7 +196,3 @@ async def _lifespan(receive: Receive, send: Send) -> None:
     for event in ("startup", "shutdown"):
         await receive()
         await send({"type": f"lifespan.{event}.complete"})
-
-
-def _never_called(_: object) -> Awaitable[None]:
-    raise AssertionError("Paths only uses a route's matching")

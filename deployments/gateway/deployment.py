@@ -11,6 +11,7 @@ from ray.serve.handle import DeploymentHandle
 from deployments.gateway.app import GatewayApp
 from deployments.gateway.external import ExternalUpstream
 from deployments.gateway.runtime import GatewayRuntime
+from serve_app.admin_token import AdminToken
 from serve_app.auth import KeySources
 from serve_app.settings import Settings
 
@@ -34,6 +35,7 @@ class Gateway:
         embedder: DeploymentHandle[Any] | None = None,
         cache: DeploymentHandle[Any] | None = None,
         tenant_secret: bytes,
+        admin_token: AdminToken | None = None,
     ) -> None:
         _collect_less()
         self._runtime = GatewayRuntime(
@@ -44,6 +46,7 @@ class Gateway:
             embedder=embedder,
             cache=cache,
             tenant_secret=tenant_secret,
+            admin_token=admin_token,
         )
 
     async def __serve_build_asgi_app__(self) -> GatewayApp:

@@ -35,7 +35,9 @@ class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
         # Without the application's route prefix: what the engines know.
-        self.path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        # A slash at the end means nothing, as in most other servers.
+        self.root_path: str = scope.get("root_path", "")
+        self.path: str = scope["path"].removeprefix(self.root_path).rstrip("/") or "/"
         self.query: bytes = scope.get("query_string", b"")
         self.headers = _headers(scope)
         self.request_id = _request_id(self.headers.get("x-request-id"))
@@ -97,6 +99,12 @@ class Exchange:
         """A whole response."""
         await self.start(status, content_type, {"content-length": str(len(body)), **(headers or {})})
         await self.write(body, more=False)
+
+    async def respond_empty(self, headers: Mapping[str, str]) -> None:
+        """204: there is nothing to say but the headers."""
+        self.response_headers |= headers
+        await self.start(204, JSON)
+        await self.write(b"", more=False)
 
     async def fail(self, error: PromptlyError) -> None:
         """End with an error, in the dialect of the path: as a response of its own, or as the last event of a

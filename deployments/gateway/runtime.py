@@ -24,6 +24,7 @@ from deployments.gateway.services import Services
 from deployments.gateway.upstream import AnswerBounds, UpstreamPool
 from deployments.log_redaction import redacted_logs
 from deployments.telemetry import tracer_from_environment
+from serve_app.admin_token import AdminToken
 from serve_app.auth import KeySources
 from serve_app.fleet import FleetTable
 from serve_app.hedging import Hedge
@@ -53,6 +54,7 @@ class GatewayRuntime:
         embedder: DeploymentHandle[Any] | None = None,
         cache: DeploymentHandle[Any] | None = None,
         tenant_secret: bytes | None = None,
+        admin_token: AdminToken | None = None,
     ) -> None:
         """``tenant_secret`` is what all gateways of an application have in common (see ``TenantMarks``); one
         that is alone may make its own."""
@@ -77,6 +79,7 @@ class GatewayRuntime:
             traffic=Traffic(),
             engines=EngineStatuses(engines, settings),
             marks=marks,
+            admin_token=admin_token,
         )
         names = ModelNames.of(settings)
         # Aliases and adapters too, for the paths that relay to whatever model is named.

@@ -13,6 +13,7 @@ from deployments.gateway.cache_client import CacheClient
 from deployments.gateway.engine_status import EngineStatuses
 from deployments.gateway.http import Exchange
 from deployments.gateway.refreshes import Refreshes
+from serve_app.admin_token import AdminToken
 from serve_app.admission import FIRST_PRIORITY
 from serve_app.auth import DEFAULT_TENANT, Identity, KeyRing, credentials_of, require_admin
 from serve_app.deadline import request_timeout_s
@@ -34,7 +35,8 @@ DEBUG_TIMING_HEADER = "x-debug-timing"
 
 @dataclass(slots=True)
 class Services:
-    """Made once by the Gateway deployment and handed to every endpoint. ``keys`` is ``None`` without auth."""
+    """Made once by the Gateway deployment and handed to every endpoint. ``keys`` is ``None`` without auth;
+    ``admin_token`` is what opens ``/admin`` with ``auth: loopback``."""
 
     settings: Settings
     keys: KeyRing | None
@@ -46,6 +48,7 @@ class Services:
     traffic: Traffic
     engines: EngineStatuses
     marks: TenantMarks
+    admin_token: AdminToken | None = None
     refreshes: Refreshes = field(default_factory=Refreshes)
     primed: bool = False
     bodies: Bodies = field(init=False)
@@ -107,13 +110,16 @@ class Services:
 
     def _identity(self, exchange: Exchange) -> Identity:
         if self.keys is None:
-            return Identity(DEFAULT_TENANT, self.settings.auth == "loopback", FIRST_PRIORITY)
+            return Identity(DEFAULT_TENANT, False, FIRST_PRIORITY)
         return self.keys.identify(credentials_of(exchange.headers))
 
     def identify_admin(self, exchange: Exchange) -> Identity:
         """Raises: Unauthorized, Forbidden."""
+        if self.keys is None:
+            if self.admin_token is None:
+                raise Forbidden("With `auth: none` nobody may administer: configure keys.", code="admin_only")
+            self.admin_token.check(exchange.headers.get("authorization"))
+            return Identity(DEFAULT_TENANT, True, FIRST_PRIORITY)
         identity = self.identify(exchange)
-        if self.keys is None and not identity.admin:
-            raise Forbidden("With `auth: none` nobody may administer: configure keys.", code="admin_only")
         require_admin(identity)
         return identity

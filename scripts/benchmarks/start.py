@@ -26,6 +26,7 @@ import aiohttp
 import yaml
 
 from benchmarks.options import Options
+from benchmarks.peers.endpoint import as_admin, environment
 from benchmarks.table import Figure, at_most, write_report
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +81,9 @@ def running(config: Path, folder: Path) -> Iterator[str]:
     ready = folder / "ready.json"
     command = [sys.executable, str(ROOT / "scripts" / "launch.py"), str(config), "--ready-file", str(ready)]
     with (folder / "launch.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment()
+        )
     try:
         wait_for(ready, process)
         yield json.loads(ready.read_text())["url"]
@@ -129,7 +132,7 @@ async def abort_ms(http: aiohttp.ClientSession, model: str) -> float:
 async def wait_running(http: aiohttp.ClientSession, model: str, count: int) -> None:
     async with asyncio.timeout(30):
         while True:
-            async with http.get("/admin/fleet") as response:
+            async with http.get("/admin/fleet", headers=as_admin()) as response:
                 fleet = await response.json()
             if fleet[model][0]["running"] == count:
                 return

@@ -28,7 +28,7 @@ from benchmarks.failover import text_of
 from benchmarks.load import Request, Sample, chat_request, closed_loop, percentile, run_fast
 from benchmarks.options import Options
 from benchmarks.peers import Endpoint, PeerError, promptly
-from benchmarks.peers.endpoint import wait_for
+from benchmarks.peers.endpoint import as_admin, wait_for
 from benchmarks.table import Figure, at_most, write_report
 from benchmarks.vllm_load import MODEL, SOURCE, managed_model, model_folder
 
@@ -236,5 +236,5 @@ def _continued(url: str) -> int:
 
 
 def _get_json(url: str) -> Any:
-    with NO_PROXY.open(url, timeout=ADMIN_TIMEOUT_S) as response:
+    with NO_PROXY.open(urllib.request.Request(url, headers=as_admin()), timeout=ADMIN_TIMEOUT_S) as response:
         return json.load(response)

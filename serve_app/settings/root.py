@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -14,6 +15,9 @@ from serve_app.settings.engine import FORMER_ANSWERS
 from serve_app.settings.model import ModelSettings
 from serve_app.settings.policies import known_policy
 from serve_app.settings.proxy import ProxySettings
+
+HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]")
+ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://([a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 
 
 class KeySettings(Frozen):
@@ -57,11 +61,42 @@ class GatewaySettings(Frozen):
         description="Let tenants share engines' prefix caches: faster where all begin with one long prompt, "
         "but the time to a first token then tells what others asked.",
     )
+    allowed_hosts: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="Names (no port; `*.example.com`, `*`) that a request's `Host` may have beside the "
+        "loopback ones. Empty: those alone with `auth: loopback`, any name otherwise.",
+    )
+    cors_origins: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="Origins whose pages may use this endpoint, such as `https://chat.example.com`; `*` is "
+        "every page. Empty: none.",
+    )
 
     @field_validator("routing")
     @classmethod
     def _known_policy(cls, name: str) -> str:
         return known_policy(name)
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _hosts_without_port(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if HOST_NAME.fullmatch(name) is None:
+                raise ValueError(f"{name!r}: expected a host's name or address without port, or `*`")
+        return names
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _whole_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        """As browsers write them: compared letter by letter."""
+        for origin in origins:
+            if ORIGIN.fullmatch(origin) is None:
+                raise ValueError(
+                    f"{origin!r}: expected `scheme://host[:port]` in lower case without a path, or `*`"
+                )
+        return origins
 
 
 class LimitSettings(Frozen):

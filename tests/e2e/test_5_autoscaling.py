@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 from benchmarks.vllm_failover import ONE_CORE_EACH
+from support.graph import AS_ADMIN
 from support.server import Server, ServerSlot, launched
 from support.tiny_llama import TOKENIZER_FILES
 
@@ -114,7 +115,7 @@ async def ask(http: aiohttp.ClientSession, **about: Any) -> tuple[int, bytes]:
 
 async def serving(http: aiohttp.ClientSession) -> int:
     """How many replicas can serve."""
-    async with http.get("/admin/fleet") as response:
+    async with http.get("/admin/fleet", headers=AS_ADMIN) as response:
         return sum(member["can_serve"] for member in (await response.json())[MODEL])
 
 

@@ -15,9 +15,10 @@ import ray
 from launcher_plan import free_port
 from ray import serve
 from support.collector import Collector, collecting
-from support.graph import Graph
+from support.graph import ADMIN_TOKEN, Graph
 from support.scripted_engine import ScriptedEngine
 
+from serve_app.admin_token import TOKEN_VARIABLE
 from serve_app.app import build_graph, engine_options
 from serve_app.auth import make_key
 from serve_app.model_store import ModelStore
@@ -81,7 +82,7 @@ def deploy(serve_url: str, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
             path.write_bytes(msgspec.json.encode(records))
             args = {**args, "auth": {"keys_file": str(path)}}
         settings = parse_args({"models": [MODEL], **args}, source=name)
-        graph = build_graph(settings, os.environ, engine=scripted_engine)
+        graph = build_graph(settings, {**os.environ, TOKEN_VARIABLE: ADMIN_TOKEN}, engine=scripted_engine)
         serve.run(graph, name=name, route_prefix=f"/{name}")
         return Graph(f"{serve_url}/{name}", name, keys)
 

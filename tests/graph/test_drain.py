@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from support.graph import CHAT, Graph, chat, eventually
+from support.graph import AS_ADMIN, CHAT, Graph, chat, eventually
 from support.scripted_engine import chat_events
 
 WORDS = " ".join(f"w{number}" for number in range(1200))  # about three seconds
@@ -41,7 +41,7 @@ async def test_a_graceful_drain_loses_nothing(
     streams = [asyncio.create_task(stream()) for _ in range(STREAMS)]
 
     async def all_run() -> bool:
-        async with http.get(f"{graph.url}/admin/fleet") as response:
+        async with http.get(f"{graph.url}/admin/fleet", headers=AS_ADMIN) as response:
             return sum(member["in_flight"] for member in (await response.json())["scripted"]) == STREAMS
 
     assert await eventually(all_run, within_s=10)

@@ -11,8 +11,9 @@ import aiohttp
 import pytest
 from ray import serve
 from support.failing_engine import REASON, FailingEngine
-from support.graph import Graph
+from support.graph import ADMIN_TOKEN, AS_ADMIN, Graph
 
+from serve_app.admin_token import TOKEN_VARIABLE
 from serve_app.app import build_graph, engine_options
 from serve_app.settings import ModelSettings, parse_args
 
@@ -23,7 +24,7 @@ Deploy = Callable[..., Graph]
 
 
 async def get(http: aiohttp.ClientSession, url: str) -> tuple[int, Any]:
-    async with http.get(url) as response:
+    async with http.get(url, headers=AS_ADMIN) as response:
         is_json = response.content_type == "application/json"
         return response.status, await response.json() if is_json else {}
 
@@ -51,7 +52,7 @@ def other_engine(serve_url: str) -> Iterator[Callable[..., Graph]]:
         engine_settings = {"accelerator": "cpu", "num_cpus": num_cpus}
         settings = parse_args({"models": [MODEL | {"engine": engine_settings}]}, source=name)
         names.append(name)
-        graph = build_graph(settings, os.environ, engine=engine)
+        graph = build_graph(settings, {**os.environ, TOKEN_VARIABLE: ADMIN_TOKEN}, engine=engine)
         target = serve.RunTarget(graph, name=name, route_prefix=f"/{name}")
         serve.run_many([target], wait_for_applications_running=False)
         return Graph(f"{serve_url}/{name}", name, {})

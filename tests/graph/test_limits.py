@@ -6,7 +6,7 @@ import asyncio
 
 import aiohttp
 import pytest
-from support.graph import CHAT, Graph, chat, eventually
+from support.graph import AS_ADMIN, CHAT, Graph, chat, eventually
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ async def test_a_request_too_many_is_refused_at_once(http: aiohttp.ClientSession
     admitted = asyncio.create_task(hang())
 
     async def is_running() -> bool:
-        async with http.get(f"{limited.url}/admin/fleet") as response:
+        async with http.get(f"{limited.url}/admin/fleet", headers=AS_ADMIN) as response:
             return (await response.json())["scripted"][0]["in_flight"] == 1
 
     assert await eventually(is_running, within_s=5)

@@ -10,10 +10,11 @@ from typing import Any
 import aiohttp
 import pytest
 from ray import serve
-from support.graph import CHAT, Graph, eventually
+from support.graph import ADMIN_TOKEN, AS_ADMIN, CHAT, Graph, eventually
 from support.tiny_adapter import write_adapter, write_merged
 from support.tiny_llama import write_tiny_llama
 
+from serve_app.admin_token import TOKEN_VARIABLE
 from serve_app.app import build_engine, build_graph
 from serve_app.model_store import ModelStore
 from serve_app.settings import parse_args
@@ -64,7 +65,8 @@ def endpoint(
     ]
     auto = {"id": "auto", "models": ["base", "merged"], "tiers": {"poems": ["merged"]}}
     settings = parse_args({"models": models, "auto_models": [auto]}, source="models")
-    serve.run(build_graph(settings, os.environ, engine=build_engine), name="models", route_prefix="/models")
+    environment = {**os.environ, TOKEN_VARIABLE: ADMIN_TOKEN}
+    serve.run(build_graph(settings, environment, engine=build_engine), name="models", route_prefix="/models")
     graph = Graph(f"{serve_url}/models", "models", {})
     wait_ready(graph)
     yield graph
@@ -151,7 +153,7 @@ async def test_the_engine_takes_the_more_urgent_first(http: aiohttp.ClientSessio
         ended.append(name)
 
     async def both_wait() -> bool:
-        async with http.get(f"{endpoint.url}/admin/fleet") as response:
+        async with http.get(f"{endpoint.url}/admin/fleet", headers=AS_ADMIN) as response:
             (member,) = (await response.json())["base"]
         return bool(member["waiting"] == 2)
 

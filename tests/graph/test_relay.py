@@ -9,7 +9,7 @@ import time
 import aiohttp
 import pytest
 from support.bad_input import raw_request
-from support.graph import CHAT, Graph, chat, eventually
+from support.graph import AS_ADMIN, CHAT, Graph, chat, eventually
 from support.scripted_engine import chat_events
 
 
@@ -155,7 +155,7 @@ async def _leave_during(http: aiohttp.ClientSession, url: str, text: str) -> Non
 async def test_the_private_listener_answers_403_without_the_secret(
     http: aiohttp.ClientSession, plain: Graph
 ) -> None:
-    async with http.get(f"{plain.url}/admin/fleet") as response:
+    async with http.get(f"{plain.url}/admin/fleet", headers=AS_ADMIN) as response:
         fleet = await response.json()
     assert "secret" not in json.dumps(fleet)
     url = fleet["scripted"][0]["url"]

@@ -49,7 +49,9 @@ def config_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> plan.StartFolder:
-    return plan.StartFolder(tmp_path)
+    folder = plan.StartFolder(tmp_path)
+    folder.admin_token.write_text("the-admin-token-of-the-tests")
+    return folder
 
 
 def test_the_config_says_where_it_listens_and_what_it_serves(config_file: Path) -> None:
@@ -176,7 +178,9 @@ def test_the_folder_of_a_start_is_private_and_short_enough_for_its_sockets() -> 
     folder = plan.StartFolder.create()
     try:
         assert stat.S_IMODE(folder.root.stat().st_mode) == 0o700
-        assert len(folder.token.read_text(encoding="ascii")) >= 32
+        for secret in (folder.token, folder.admin_token):
+            assert len(secret.read_text(encoding="ascii")) >= 32
+            assert stat.S_IMODE(secret.stat().st_mode) == 0o600
         node, session = "f" * 56, "session_2026-01-01_00-00-00_123456_1234567"
         haproxy_binds = folder.haproxy / node / "a.sock.1234567.tmp"
         ray_binds = folder.ray / session / "sockets" / "plasma_store.1234567"
@@ -211,6 +215,7 @@ def test_the_environment_names_no_other_cluster_and_keeps_what_the_user_tuned(
         "RAY_ADDRESS": "10.0.0.1:6379",
         "RAY_AUTH_TOKEN": "theirs",
         "RAY_SERVE_ENABLE_HA_PROXY": "0",
+        "PROMPTLY_ADMIN_TOKEN": "given-by-the-user-0123456789",
     }
 
     env = plan.ray_environment(base, folder, plan.read_config(config_file))
@@ -218,6 +223,9 @@ def test_the_environment_names_no_other_cluster_and_keeps_what_the_user_tuned(
     assert not {"RAY_ADDRESS", "RAY_AUTH_TOKEN"} & env.keys()
     assert (env["PATH"], env["RAY_SERVE_ENABLE_HA_PROXY"]) == ("/bin", "0")
     assert (env["RAY_AUTH_MODE"], env["RAY_AUTH_TOKEN_PATH"]) == ("token", str(folder.token))
+    # The process that reads it opens the file; the others have no way to it in their environment.
+    assert env["PROMPTLY_ADMIN_TOKEN_FILE"] == str(folder.admin_token)
+    assert "PROMPTLY_ADMIN_TOKEN" not in env
 
 
 def test_the_hub_is_left_alone_only_when_every_model_is_here(
@@ -261,6 +269,33 @@ def test_the_settings_for_other_commands_can_be_sourced(folder: plan.StartFolder
     exported = [shlex.split(line) for line in folder.settings.read_text(encoding="utf-8").splitlines()]
     assert ["export", f"RAY_ADDRESS=127.0.0.1:{ports.gcs}"] in exported
     assert ["export", f"RAY_AUTH_TOKEN_PATH={folder.token}"] in exported
+    assert ["export", f"PROMPTLY_ADMIN_TOKEN={folder.admin_token.read_text()}"] in exported
+    assert stat.S_IMODE(folder.settings.stat().st_mode) == 0o600
+
+
+def test_the_token_that_the_user_gives_is_the_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMPTLY_ADMIN_TOKEN", "given-by-the-user-0123456789")
+    folder = plan.StartFolder.create()
+    try:
+        assert folder.admin_token.read_text() == "given-by-the-user-0123456789"
+    finally:
+        shutil.rmtree(folder.root)
+
+
+@pytest.mark.parametrize(("auth", "needed"), [(None, True), ("loopback", True), ("none", False)])
+def test_a_start_without_keys_needs_the_admin_token(tmp_path: Path, auth: str | None, needed: bool) -> None:
+    args = {"models": []} | ({} if auth is None else {"auth": auth})
+    path = tmp_path / "config.yaml"
+    path.write_text(json.dumps({"applications": [{"args": args}]}))
+    assert plan.read_config(path).needs_admin_token is needed
+
+
+def test_the_port_of_the_metrics_is_the_usual_one_where_it_is_free() -> None:
+    ports = plan.pick_ports(frozenset(range(9_103, 9_110)))
+    if plan.port_is_free("0.0.0.0", plan.METRICS_PORT):
+        assert plan.metrics_url(ports) == "http://127.0.0.1:9102/metrics"
+    else:
+        assert ports.ray_metrics in plan.FREE_PORT_RANGE
 
 
 def test_the_commands_to_paste_are_what_a_shell_and_the_server_understand(config_file: Path) -> None:

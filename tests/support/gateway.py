@@ -17,9 +17,10 @@ from sim_engine import Faults, SimEngine, SimSettings
 
 from deployments.gateway.external import external_upstreams
 from deployments.gateway.runtime import GatewayRuntime
+from serve_app.admin_token import AdminToken
 from serve_app.auth import KeySources, make_key
 from serve_app.settings import parse_args
-from support.graph import CHAT, eventually
+from support.graph import ADMIN_TOKEN, AS_ADMIN, CHAT, eventually
 
 T = TypeVar("T")
 
@@ -262,14 +263,21 @@ async def gateway(
         keys, sources = _keys(tenants, rights or {})
         sources = sources if key_sources is None else key_sources
         models = [{"id": MODEL, "upstreams": members, **(model or {})}]
-        parsed = parse_args({"models": models, **args}, source="test")
+        auth = {"auth": {"keys_env": "KEYS"}} if tenants else {}
+        parsed = parse_args({"models": models, **auth, **args}, source="test")
         external = external_upstreams(parsed, os.environ)
         runtime = GatewayRuntime(
-            parsed, sources, {}, external=external, tenant_secret=tenant_secret, **(handles or {})
+            parsed,
+            sources,
+            {},
+            external=external,
+            tenant_secret=tenant_secret,
+            admin_token=AdminToken.of(ADMIN_TOKEN) if parsed.auth == "loopback" else None,
+            **(handles or {}),
         )
         stack.push_async_callback(runtime.close)
         url = await stack.enter_async_context(serving(runtime.app))
-        http = await stack.enter_async_context(aiohttp.ClientSession(url))
+        http = await stack.enter_async_context(aiohttp.ClientSession(url, headers={} if keys else AS_ADMIN))
         running = Running(http, tuple(engines), url, keys)
         if ready:
             await _until_ready(running, len(members))

@@ -11,6 +11,9 @@ from typing import Any
 from ray import serve
 
 CHAT = "/v1/chat/completions"
+ADMIN_TOKEN = "the-admin-token-of-the-tests-is-long"
+AS_ADMIN = {"authorization": f"Bearer {ADMIN_TOKEN}"}
+"""Where no keys are asked for."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class Graph:
     keys: dict[str, str]
 
     def headers(self, tenant: str = "a") -> dict[str, str]:
-        return {"authorization": f"Bearer {self.keys[tenant]}"} if self.keys else {}
+        return {"authorization": f"Bearer {self.keys[tenant]}"} if self.keys else AS_ADMIN
 
     def engine(self, model: str = "scripted") -> Any:
         return serve.get_deployment_handle(f"Engine:{model}", self.app)

@@ -20,6 +20,9 @@ from typing import Any
 import yaml
 from launcher_plan import free_port
 
+from serve_app.admin_token import TOKEN_VARIABLE
+from support.graph import ADMIN_TOKEN, AS_ADMIN
+
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 READY_TIMEOUT_S = 300.0
@@ -54,6 +57,7 @@ def environment(**extra: str) -> dict[str, str]:
         **os.environ,
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         "RAY_USAGE_STATS_ENABLED": "0",
+        TOKEN_VARIABLE: ADMIN_TOKEN,
         **extra,
     }
 
@@ -161,7 +165,8 @@ def is_ready(url: str) -> bool:
 
 
 def get_json(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=10) as response:
+    """As the administrator."""
+    with urllib.request.urlopen(urllib.request.Request(url, headers=AS_ADMIN), timeout=10) as response:
         return json.load(response)
 
 

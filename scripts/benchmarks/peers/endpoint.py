@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 import launcher_plan as plan
 
+from serve_app.admin_token import TOKEN_VARIABLE, make_token
+
 ROOT = Path(__file__).parents[3]
 SCRIPTS = ROOT / "scripts"
 ANSWER_TIMEOUT_S = 30.0
@@ -45,7 +47,16 @@ def environment(**extra: str) -> dict[str, str]:
     """This process's environment for a peer, which imports this package and reports no usage."""
     path = os.pathsep.join(filter(None, [str(SCRIPTS), os.environ.get("PYTHONPATH", "")]))
     quiet = {"RAY_USAGE_STATS_ENABLED": "0", "VLLM_NO_USAGE_STATS": "1"}
-    return {**os.environ, **quiet, "PYTHONPATH": path, **extra}
+    return {**os.environ, **quiet, TOKEN_VARIABLE: admin_token(), "PYTHONPATH": path, **extra}
+
+
+def admin_token() -> str:
+    """The one of this run, for every Promptly that it starts."""
+    return os.environ.setdefault(TOKEN_VARIABLE, make_token())
+
+
+def as_admin() -> dict[str, str]:
+    return {"authorization": f"Bearer {admin_token()}"}
 
 
 def wait_for(done: Callable[[], bool], limit_s: float, what: str) -> None:

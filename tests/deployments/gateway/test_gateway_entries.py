@@ -20,6 +20,8 @@ PAIRS = [
     {"question": "who wrote hamlet", "answer": "Shakespeare.", "tags": ["books"], "ttl_s": 60},
 ]
 
+LINES = {"content-type": "application/x-ndjson"}
+
 
 def cached(cache: LocalCache) -> Any:
     return gateway(QUICK, handles=cache.handles, **cache.args)
@@ -37,7 +39,7 @@ async def script(running: Running, what: str, file: Path, **options: Any) -> str
 
 async def send(running: Running, *lines: Any) -> Any:
     body = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
-    async with running.http.post("/admin/cache/entries", data=body) as response:
+    async with running.http.post("/admin/cache/entries", data=body, headers=LINES) as response:
         assert response.status == 200
         return await response.json()
 

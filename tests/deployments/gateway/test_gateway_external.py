@@ -100,9 +100,10 @@ async def test_an_upstream_is_asked_for_its_own_name_of_the_model() -> None:
 async def test_the_clients_very_bytes_reach_an_upstream_that_needs_no_change() -> None:
     body = b'{ "model":"sim",\n "messages":[{"role":"user","content":"\\u0068i"}], "temperature":1e0 }'
     settings = SimSettings(keep_bodies=1, itl_ms=0, tokens=4)
+    as_json = {"content-type": "application/json; charset=utf-8"}
     for salted in (False, True):
         async with gateway(settings, upstream={"cache_salt": salted}) as running:
-            async with running.http.post("/v1/chat/completions", data=body) as response:
+            async with running.http.post("/v1/chat/completions", data=body, headers=as_json) as response:
                 assert response.status == 200
             seen = running.engines[0].stats().seen[0]["body"].encode()
             assert seen.partition(b',"cache_salt":')[0] == (body[:-1] if salted else body)

@@ -16,10 +16,11 @@ from aiohttp import web
 from local_cache import local_cache
 from scripted_member import Member, listening
 from support.gateway import Answered, Running, chat, meanwhile, serving
-from support.graph import eventually
+from support.graph import ADMIN_TOKEN, AS_ADMIN, eventually
 
 from deployments.gateway.external import external_upstreams
 from deployments.gateway.runtime import GatewayRuntime
+from serve_app.admin_token import AdminToken
 from serve_app.auth import KeySources, make_key
 from serve_app.fleet import EngineReport, EngineState
 from serve_app.openai.continuation import TokenLimits
@@ -95,10 +96,17 @@ async def running_models(
         parsed = parse_args(MODELS | args, source="test")
         by_model: dict[str, Any] = {engine.model: engine for engine in engines}
         external = external_upstreams(parsed, {})
-        runtime = GatewayRuntime(parsed, keys, by_model, external=external, **(handles or {}))
+        runtime = GatewayRuntime(
+            parsed,
+            keys,
+            by_model,
+            external=external,
+            admin_token=AdminToken.of(ADMIN_TOKEN) if keys is None else None,
+            **(handles or {}),
+        )
         stack.push_async_callback(runtime.close)
         url = await stack.enter_async_context(serving(runtime.app))
-        http = await stack.enter_async_context(aiohttp.ClientSession(url))
+        http = await stack.enter_async_context(aiohttp.ClientSession(url, headers=AS_ADMIN))
 
         async def is_ready() -> bool:
             async with http.get("/ready") as response:

@@ -14,10 +14,11 @@ from ray.serve._private.common import DeploymentID
 from ray.serve.exceptions import DeploymentUnavailableError
 from sim_engine import SimEngine
 from support.gateway import FAST, MODEL, Running, gateway, meanwhile, serving
-from support.graph import eventually
+from support.graph import ADMIN_TOKEN, AS_ADMIN, eventually
 
 from deployments.gateway.external import external_upstreams
 from deployments.gateway.runtime import GatewayRuntime
+from serve_app.admin_token import AdminToken
 from serve_app.autoscaling import GatewayLoad
 from serve_app.fleet import EngineReport, EngineState
 from serve_app.settings import parse_args
@@ -99,10 +100,14 @@ async def sleeping(
     engine = SimEngine(FAST)
     fleet: Any = Fleet(await engine.start())
     runtime = GatewayRuntime(
-        settings, None, {MODEL: fleet}, external=external_upstreams(settings, os.environ)
+        settings,
+        None,
+        {MODEL: fleet},
+        external=external_upstreams(settings, os.environ),
+        admin_token=AdminToken.of(ADMIN_TOKEN),
     )
     try:
-        async with serving(runtime.app) as url, aiohttp.ClientSession(url) as http:
+        async with serving(runtime.app) as url, aiohttp.ClientSession(url, headers=AS_ADMIN) as http:
             yield Running(http, (engine,), url), fleet
     finally:
         await runtime.close()
@@ -228,11 +233,11 @@ async def test_a_model_that_keeps_a_replica_is_not_ready_without_one(replicas: A
     model = {"id": MODEL, "source": "a/b", "engine": {"accelerator": "cpu"}, "replicas": replicas}
     settings = parse_args({"models": [model]}, source="test")
     fleet: Any = Fleet("http://nobody")
-    runtime = GatewayRuntime(settings, None, {MODEL: fleet})
+    runtime = GatewayRuntime(settings, None, {MODEL: fleet}, admin_token=AdminToken.of(ADMIN_TOKEN))
     try:
         async with (
             serving(runtime.app) as url,
-            aiohttp.ClientSession(url) as http,
+            aiohttp.ClientSession(url, headers=AS_ADMIN) as http,
             http.get("/ready") as found,
         ):
             assert found.status == 503

@@ -1,0 +1,145 @@
+"""Whom a request may come from, by what a browser says of it: `Host`, `Origin` and `Sec-Fetch-Site`.
+
+A browser lets any page send requests to the user's own machine. Two things keep such a page out where no key
+is asked for: a name that was pointed at this machine by someone else's DNS is no name of ours (`Host`), and a
+page of another origin says that it is one (`Origin`, `Sec-Fetch-Site`; no script can change either).
+With keys a page has nothing to send: browsers add no `Authorization` by themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from ipaddress import ip_address
+
+from serve_app.errors import OriginNotAllowed, UnknownHost, UnsupportedMediaType
+from serve_app.settings import KeySettings, Settings
+
+HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s,:/@\[\]]+)(:\d*)?", re.IGNORECASE)
+FOREIGN_SITES = frozenset({"cross-site", "same-site"})
+"""`same-site` too: to a browser, every port of one machine is the same site."""
+
+EVERY = "*"
+HEADER_NAMES = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+(\s*,\s*[A-Za-z0-9!#$%&'*+.^_`|~-]+)*")
+PREFLIGHT_KEPT_S = 600
+CORS_METHODS = "GET, HEAD, POST, DELETE"
+
+
+class Door:
+    """Made once from the settings. Header names are lower case."""
+
+    def __init__(self, settings: Settings) -> None:
+        gateway = settings.gateway
+        self._has_keys = isinstance(settings.auth, KeySettings)
+        self._hosts = tuple(name.lower() for name in gateway.allowed_hosts)
+        self._any_host = EVERY in self._hosts or (settings.auth != "loopback" and not self._hosts)
+        self._origins = frozenset(gateway.cors_origins)
+
+    def admit(self, method: str, headers: Mapping[str, str]) -> None:
+        """Raises:
+        UnknownHost: the request was sent to a name that is not ours.
+        OriginNotAllowed: no key is asked for, and a page of another origin sent it.
+        """
+        host = headers.get("host")
+        if host is not None and not self._any_host and not self._is_ours(host):
+            raise UnknownHost(host)
+        if not self._has_keys:
+            self._refuse_foreign_page(method, headers)
+
+    def _is_ours(self, host: str) -> bool:
+        found = HOST.fullmatch(host)
+        if found is None:
+            return False
+        name = found["name"].lower().removesuffix(".")
+        return is_loopback(name) or any(_fits(name, allowed) for allowed in self._hosts)
+
+    def _refuse_foreign_page(self, method: str, headers: Mapping[str, str]) -> None:
+        origin = headers.get("origin")
+        if origin is not None:
+            if not self._is_allowed(origin) and not _is_own(origin, headers.get("host", "")):
+                raise OriginNotAllowed(origin)
+        elif headers.get("sec-fetch-site") in FOREIGN_SITES and not self._is_harmless(method, headers):
+            raise OriginNotAllowed(headers["sec-fetch-site"])
+
+    def _is_harmless(self, method: str, headers: Mapping[str, str]) -> bool:
+        """A link that the user follows: the page it stands on learns nothing of the answer."""
+        follows = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+        return EVERY in self._origins or (method in {"GET", "HEAD"} and follows)
+
+    def _is_allowed(self, origin: str) -> bool:
+        return EVERY in self._origins or origin in self._origins
+
+    # ---- CORS: what a browser is told of a page's rights ----------------------------------------------
+
+    def response_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Of every answer, errors and streams too. Nothing at all while no origin is allowed.
+
+        Never ``access-control-allow-credentials``: keys travel in a header that the page sets itself.
+        """
+        if not self._origins:
+            return {}
+        if EVERY in self._origins:
+            return {"access-control-allow-origin": EVERY, "access-control-expose-headers": EVERY}
+        origin = headers.get("origin", "")
+        if origin not in self._origins:
+            return {"vary": "origin"}
+        return {
+            "vary": "origin",
+            "access-control-allow-origin": origin,
+            "access-control-expose-headers": EVERY,
+        }
+
+    def is_preflight(self, method: str, headers: Mapping[str, str]) -> bool:
+        """A browser asks whether a page that may send a request may send this one."""
+        return (
+            method == "OPTIONS"
+            and "access-control-request-method" in headers
+            and self._is_allowed(headers.get("origin", ""))
+        )
+
+    def preflight_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Whatever headers the page asks for: its origin is trusted, and each is checked where it is read.
+        ``*`` would leave out `authorization`."""
+        asked = headers.get("access-control-request-headers", "")
+        allowed = {
+            "access-control-allow-methods": CORS_METHODS,
+            "access-control-max-age": str(PREFLIGHT_KEPT_S),
+            "vary": "origin, access-control-request-method, access-control-request-headers",
+        }
+        if HEADER_NAMES.fullmatch(asked.strip()):
+            allowed["access-control-allow-headers"] = asked.strip()
+        if headers.get("access-control-request-private-network") == "true":
+            allowed["access-control-allow-private-network"] = "true"
+        return allowed
+
+
+def require_media_type(content_type: str | None, accepted: tuple[str, ...]) -> None:
+    """A form of another page can send `text/plain` and no type at all, without asking first.
+
+    Raises:
+        UnsupportedMediaType: the body is of none of the ``accepted`` types.
+    """
+    given = (content_type or "").partition(";")[0].strip().lower()
+    if given not in accepted:
+        raise UnsupportedMediaType(content_type, accepted)
+
+
+def is_loopback(name: str) -> bool:
+    """`localhost`, names below it (browsers never ask DNS for them), and the loopback addresses."""
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _fits(name: str, allowed: str) -> bool:
+    """`*.example.com` stands for every name below `example.com`."""
+    return name.endswith(allowed[1:]) if allowed.startswith("*.") else name == allowed
+
+
+def _is_own(origin: str, host: str) -> bool:
+    """A page of ours: the address it came from is the one that the request goes to."""
+    _, separator, address = origin.partition("://")
+    return bool(separator) and address.lower() == host.lower()

@@ -1,0 +1,304 @@
+"""The table of the gateway's routes: what answers, and all that ``/openapi.json`` says, comes from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from serve_app.api import schemas
+from serve_app.errors import (
+    BadRequest,
+    BodyTimeout,
+    BodyTooLarge,
+    CacheUnavailable,
+    Forbidden,
+    MethodNotAllowed,
+    NotFound,
+    OverCapacity,
+    PromptlyError,
+    Unauthorized,
+    UnsupportedMediaType,
+)
+from serve_app.paths import ENGINE_PATHS
+
+JSON = "application/json"
+JSON_LINES = "application/x-ndjson"
+MULTIPART = "multipart/form-data"
+EVENT_STREAM = "text/event-stream"
+HTML = "text/html"
+
+Errors = tuple[type[PromptlyError], ...]
+
+ANYWHERE: Errors = (BadRequest, Forbidden, MethodNotAllowed, OverCapacity, PromptlyError)
+"""What surrounds every handler may refuse, or fail."""
+
+BODY = (BodyTimeout, BodyTooLarge, UnsupportedMediaType)
+ADMIN_ERRORS = (*ANYWHERE, Unauthorized)
+CACHE_ERRORS = (*ADMIN_ERRORS, NotFound, CacheUnavailable)
+
+
+class Access(Enum):
+    """Whom a route answers. ``KEY``: whoever has a key, where keys are asked for."""
+
+    OPEN = "open"
+    KEY = "key"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One of the query or of the headers."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of a route. ``takes``: media types of the body with their schemas; ``gives``: those of a
+    good answer. ``errors`` is ``None`` where an engine stands behind the route: any error may come."""
+
+    summary: str
+    gives: Mapping[str, Any]
+    takes: Mapping[str, Any] = field(default_factory=dict)
+    query: tuple[Parameter, ...] = ()
+    headers: tuple[Parameter, ...] = ()
+    errors: tuple[type[PromptlyError], ...] | None = ANYWHERE
+    statuses: tuple[int, ...] = (200,)
+    answer_headers: tuple[Parameter, ...] = ()
+
+
+@dataclass(frozen=True)
+class Route:
+    """``path`` in Starlette's notation. ``handler`` is the name under which the gateway knows what answers.
+    ``unknown``: methods that are answered as if there were no such path."""
+
+    path: str
+    handler: str
+    access: Access
+    operations: Mapping[str, Operation]
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def methods(self) -> frozenset[str]:
+        """HEAD is GET without a body."""
+        head = {"HEAD"} if "GET" in self.operations else set()
+        return frozenset({*self.operations, *self.unknown, *head})
+
+    def media_types(self, method: str) -> tuple[str, ...]:
+        """What a request's body may be; empty for a method without one."""
+        operation = self.operations.get(method)
+        return () if operation is None else tuple(operation.takes)
+
+
+def _header(name: str, description: str, **schema: Any) -> Parameter:
+    return Parameter(name, description, schema or {"type": "string"})
+
+
+DEADLINE = _header("x-request-timeout-ms", "This request's deadline, milliseconds.", type="string")
+PRIORITY = _header("x-priority", "0 (first) to 9 (last) in the line; 5 if unsaid.", type="string")
+REQUEST_ID = _header("x-request-id", "Names the request in traces; a new one if unsaid.")
+TRACE = _header("traceparent", "Joins a trace (W3C).")
+RELAYED = (DEADLINE, PRIORITY, REQUEST_ID, TRACE)
+GENERATING = (
+    *RELAYED,
+    _header("cache-control", "`no-cache` (do not read, do write), `no-store` (neither), `max-age=N`."),
+    _header("x-cache-threshold", "Least similarity of a semantic hit, 0 to 1."),
+    _header("x-cache-ttl", "Seconds that the answer may be kept."),
+    _header("x-cache-tags", "Tags of the answer's entry, separated by commas."),
+    _header("x-model-tier", "Which of an auto model's tiers may answer."),
+    _header("x-failover", "`off`: no other replica takes over."),
+    _header("x-session-id", "Kept on one replica by the routing policy `session`."),
+)
+
+SERVED_BY = _header("x-served-by", "The replica or upstream that began the answer, or `cache`.")
+TIMING = _header("server-timing", "Milliseconds of each step.")
+CACHE_STATUS = _header("x-cache", "`exact`, `joined`, `semantic`, `miss` or `bypass`.")
+ANSWERED = (
+    CACHE_STATUS,
+    SERVED_BY,
+    TIMING,
+    _header("x-model", "The model that answers, where the request named an alias or an auto model."),
+    _header("x-cache-age", "Of a hit: seconds since the answer was made."),
+    _header("x-cache-similarity", "Of a semantic hit."),
+    _header("x-cache-score", "Of a semantic hit: the verifier's probability that the answer serves."),
+    _header("x-cache-entry", "Of a semantic hit: for reports to `/admin/cache/feedback`."),
+    _header("x-cache-stale", "`true`: the answer is being refreshed."),
+    _header("x-cache-refused", "Why a near entry was not given."),
+)
+
+SELECTORS = (
+    Parameter("id", "An entry's id.", {"type": "string", "format": "uuid"}),
+    Parameter("tag", "A tag.", {"type": "string", "minLength": 1}),
+    Parameter("model", "A model's name.", {"type": "string", "minLength": 1}),
+    Parameter("tenant", "A tenant's name.", {"type": "string", "minLength": 1}),
+)
+AFTER = Parameter("after", "`x-next` of the page before.", {"type": "string", "format": "uuid"})
+NEXT = _header("x-next", "`after` of the next page; missing on the last.")
+
+
+def _get(summary: str, schema: Any, **options: Any) -> dict[str, Operation]:
+    return {"GET": Operation(summary, {JSON: schema}, **options)}
+
+
+def _generates(summary: str, request: Any, answer: Any) -> dict[str, Operation]:
+    return {
+        "POST": Operation(
+            summary,
+            {JSON: answer, EVENT_STREAM: schemas.EVENTS},
+            {JSON: request},
+            headers=GENERATING,
+            errors=None,
+            answer_headers=ANSWERED,
+        )
+    }
+
+
+def _relays(summary: str, *, form: bool = False) -> dict[str, Operation]:
+    takes = {JSON: schemas.NAMES_MODEL} | ({MULTIPART: schemas.FORM} if form else {})
+    gives = {JSON: schemas.ANYTHING, EVENT_STREAM: schemas.EVENTS}
+    answered = (CACHE_STATUS, SERVED_BY, TIMING)
+    return {"POST": Operation(summary, gives, takes, headers=RELAYED, errors=None, answer_headers=answered)}
+
+
+def _admin(summary: str) -> dict[str, Operation]:
+    return _get(summary, schemas.OBJECT, errors=ADMIN_ERRORS)
+
+
+NOT_FOUND_TOO = ("GET", "PUT", "PATCH", "DELETE")
+READ_HERE = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings"})
+
+
+def _relayed(path: str) -> Route:
+    """To the model that the body names, where its engines or upstreams offer the path."""
+    form = path.startswith("/v1/audio/")
+    return Route(path, "relay", Access.KEY, _relays("Relayed unchanged.", form=form), unknown=NOT_FOUND_TOO)
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        "/v1/chat/completions",
+        "chat",
+        Access.KEY,
+        _generates("An answer to a chat, streamed or not.", schemas.CHAT_REQUEST, schemas.CHAT_ANSWER),
+    ),
+    Route(
+        "/v1/completions",
+        "completions",
+        Access.KEY,
+        _generates("The rest of a text, streamed or not.", schemas.COMPLETION_REQUEST, schemas.TEXT_ANSWER),
+    ),
+    Route(
+        "/v1/embeddings",
+        "embeddings",
+        Access.KEY,
+        {
+            "POST": Operation(
+                "Vectors of texts.",
+                {JSON: schemas.EMBEDDINGS},
+                {JSON: schemas.EMBEDDING_REQUEST},
+                headers=RELAYED,
+                errors=None,
+                answer_headers=(SERVED_BY, TIMING),
+            )
+        },
+    ),
+    Route(
+        "/v1/models",
+        "models",
+        Access.KEY,
+        _get("Every name that a request may use.", schemas.MODELS, errors=ADMIN_ERRORS),
+    ),
+    Route(
+        "/v1/models/{model:path}",
+        "model",
+        Access.KEY,
+        _get("One of them.", schemas.MODEL, errors=(*ADMIN_ERRORS, NotFound)),
+    ),
+    Route("/health", "health", Access.OPEN, _get("The process is up.", schemas.STATUS)),
+    Route(
+        "/ping",
+        "ping",
+        Access.OPEN,
+        {
+            "GET": Operation("As `/health`.", {JSON: schemas.STATUS}),
+            "POST": Operation("As `/health`.", {JSON: schemas.STATUS}),
+        },
+    ),
+    Route(
+        "/ready",
+        "ready",
+        Access.OPEN,
+        _get("Every model can answer (200), or not yet (503).", schemas.STATUS, statuses=(200, 503)),
+    ),
+    Route("/version", "version", Access.OPEN, _get("The version of Promptly.", schemas.VERSION)),
+    Route("/openapi.json", "openapi", Access.OPEN, _get("This description.", schemas.OBJECT)),
+    Route("/docs", "docs", Access.OPEN, {"GET": Operation("The same, to read.", {HTML: schemas.TEXT})}),
+    Route(
+        "/admin/cache",
+        "admin_cache",
+        Access.ADMIN,
+        {
+            "GET": Operation(
+                "Statistics, or the entries that the query selects.",
+                {JSON: schemas.OBJECT},
+                query=SELECTORS,
+                errors=CACHE_ERRORS,
+            ),
+            "DELETE": Operation(
+                "Remove the entries that the query selects.",
+                {JSON: schemas.OBJECT},
+                query=SELECTORS,
+                errors=CACHE_ERRORS,
+            ),
+        },
+    ),
+    Route(
+        "/admin/cache/entries",
+        "admin_entries",
+        Access.ADMIN,
+        {
+            "GET": Operation(
+                "A page of entries as JSON lines.",
+                {JSON_LINES: schemas.TEXT},
+                query=(AFTER,),
+                errors=CACHE_ERRORS,
+                answer_headers=(NEXT,),
+            ),
+            "POST": Operation(
+                "Store entries, one a line.",
+                {JSON: schemas.OBJECT},
+                {JSON_LINES: schemas.TEXT, JSON: schemas.OBJECT},
+                errors=(*CACHE_ERRORS, *BODY),
+            ),
+        },
+    ),
+    Route(
+        "/admin/cache/feedback",
+        "admin_feedback",
+        Access.ADMIN,
+        {
+            "POST": Operation(
+                "What a person says of a semantic hit.",
+                {JSON: schemas.OBJECT},
+                {JSON: schemas.FEEDBACK},
+                errors=(*CACHE_ERRORS, *BODY),
+            )
+        },
+    ),
+    Route("/admin/engines", "admin_engines", Access.ADMIN, _admin("How Serve sees each model's replicas.")),
+    Route("/admin/fleet", "admin_fleet", Access.ADMIN, _admin("Members, their state and load.")),
+    Route("/admin/latency", "admin_latency", Access.ADMIN, _admin("p50, p95 and p99 of each step, ms.")),
+    Route("/admin/traffic", "admin_traffic", Access.ADMIN, _admin("What became of requests, counted.")),
+    *(_relayed(path) for path in ENGINE_PATHS if path not in READ_HERE),
+    Route(
+        "/v1/{rest:path}",
+        "relay",
+        Access.KEY,
+        _relays("A path that the settings add (`models[].paths`), relayed.", form=True),
+        unknown=NOT_FOUND_TOO,
+    ),
+)

@@ -1,0 +1,79 @@
+"""What bodies look like, as JSON schemas. Of requests only what the gateway reads itself is said: every other
+field is the engine's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Schema = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+WORD: Schema = {"type": "string", "minLength": 1}
+COUNT: Schema = {"type": "integer", "minimum": 1}
+NUMBER: Schema = {"type": "number"}
+ANYTHING: Schema = {}
+OBJECT: Schema = {"type": "object"}
+
+
+def _object(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+    return {"type": "object", "required": list(required), "properties": required | (optional or {})}
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _list(of: Schema, least: int = 0) -> Schema:
+    return {"type": "array", "items": of} | ({"minItems": least} if least else {})
+
+
+EVENTS: Schema = {
+    "type": "string",
+    "description": "Server-sent events, one chunk each. An error after the first byte is the last event.",
+}
+ERROR: Schema = _object(
+    {
+        "error": _object(
+            {"message": TEXT, "type": TEXT},
+            {"param": _or_null(TEXT), "code": {"type": ["string", "integer", "null"]}},
+        )
+    },
+    {"type": TEXT},
+)
+STATUS: Schema = _object({"status": TEXT})
+VERSION: Schema = _object({"version": TEXT})
+NAMES_MODEL: Schema = _object({"model": WORD})
+FORM: Schema = {"type": "object"}
+
+_GENERATION: dict[str, Schema] = {
+    "stream": _or_null({"type": "boolean"}),
+    "stream_options": _or_null(_object({}, {"include_usage": _or_null({"type": "boolean"})})),
+    "n": _or_null(COUNT),
+    "max_tokens": _or_null({"type": "integer", "minimum": 0}),
+    "max_completion_tokens": _or_null(COUNT),
+    "temperature": _or_null({"type": "number", "minimum": 0}),
+    "top_p": _or_null({"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
+    "stop": {"anyOf": [TEXT, _list(TEXT), {"type": "null"}]},
+}
+_MESSAGE = _object({"role": WORD}, {"content": {"anyOf": [TEXT, _list(OBJECT), {"type": "null"}]}})
+CHAT_REQUEST: Schema = _object({"model": WORD, "messages": _list(_MESSAGE, least=1)}, _GENERATION)
+COMPLETION_REQUEST: Schema = _object(
+    {"model": WORD, "prompt": {"anyOf": [TEXT, _list(TEXT, least=1), _list({"type": "integer"}, least=1)]}},
+    _GENERATION,
+)
+EMBEDDING_REQUEST: Schema = _object(
+    {"model": WORD, "input": {"anyOf": [WORD, _list(WORD, least=1)]}},
+    {"encoding_format": _or_null({"enum": ["float", "base64"]}), "dimensions": _or_null(COUNT)},
+)
+
+_USAGE = _or_null(_object({"prompt_tokens": NUMBER, "total_tokens": NUMBER}))
+_ANSWER: dict[str, Schema] = {"id": TEXT, "object": TEXT, "created": NUMBER, "model": TEXT}
+CHAT_ANSWER: Schema = _object({**_ANSWER, "choices": _list(_object({"message": OBJECT}))}, {"usage": _USAGE})
+TEXT_ANSWER: Schema = _object({**_ANSWER, "choices": _list(_object({"text": TEXT}))}, {"usage": _USAGE})
+_VECTOR = _object({"index": NUMBER, "embedding": {"anyOf": [_list(NUMBER), TEXT]}})
+EMBEDDINGS: Schema = _object({"object": TEXT, "model": TEXT, "data": _list(_VECTOR)}, {"usage": _USAGE})
+MODEL: Schema = _object({"id": TEXT, "object": TEXT, "created": NUMBER, "owned_by": TEXT})
+MODELS: Schema = _object({"object": TEXT, "data": _list(MODEL)})
+FEEDBACK: Schema = _object(
+    {"entry": {"type": "string", "format": "uuid"}, "right": {"type": "boolean"}}, {"text": _or_null(TEXT)}
+)
