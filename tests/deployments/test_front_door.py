@@ -32,7 +32,7 @@ ONE_SECOND = ProxySettings(header_timeout_s=1)
 
 def head(body: bytes, extra: bytes = b"") -> bytes:
     return (
-        b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n%scontent-length: %d\r\n\r\n"
+        b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n%scontent-length: %d\r\n\r\n"
         % (
             CHAT.encode(),
             extra,
@@ -172,7 +172,7 @@ async def test_half_sent_headers_give_their_connections_back() -> None:
         for _ in range(22):
             reader, writer = await asyncio.open_connection(LOOPBACK, front.port)
             stack.callback(writer.close)
-            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n")
+            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n")
             readers.append(reader)
         async with asyncio.timeout(4):
             assert await models(front.url) == 200
@@ -226,7 +226,7 @@ async def test_what_is_no_http_gets_an_error_in_openais_shape(raw: bytes) -> Non
 
 
 async def test_without_an_application_or_a_gateway_the_error_says_so() -> None:
-    request = b"GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n"
+    request = b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n"
     async with door(None) as front:
         status, headers, body = await sent(front, request)
         assert (status, headers["content-type"]) == (404, "application/json")
@@ -245,7 +245,7 @@ async def test_a_gateway_that_breaks_is_a_502() -> None:
 
     server = await asyncio.start_server(break_off, LOOPBACK, 0)
     async with server, door(f"http://{LOOPBACK}:{server.sockets[0].getsockname()[1]}") as front:
-        status, headers, body = await sent(front, b"GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n")
+        status, headers, body = await sent(front, b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n")
     assert (status, headers["content-type"]) == (502, "application/json")
     assert body["error"]["code"] == "gateway_failed"
 

@@ -111,7 +111,8 @@ async def test_a_body_that_is_sent_slowly_holds_no_place() -> None:
     async with endless() as (running, _):
         host, port = running.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port), family=socket.AF_INET)
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {1000}\r\n\r\n"
+        head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+        head += "content-type: application/json\r\ncontent-length: 1000\r\n\r\n"
         writer.write(head.encode() + b'{"model": "sim"')
         await writer.drain()
         async with meanwhile(reader.read()):

@@ -29,7 +29,7 @@ class Half:
         address = urlsplit(running.url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         key = "" if tenant is None else f"authorization: {running.headers(tenant)['authorization']}\r\n"
-        head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\n{key}content-type: application/json\r\n"
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\n{key}content-type: application/json\r\n"
         writer.write(f"{head}content-length: {length}\r\n\r\n".encode())
         return cls(reader, writer)
 

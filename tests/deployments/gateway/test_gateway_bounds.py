@@ -13,6 +13,7 @@ from support.graph import CHAT
 MESSAGES = [{"role": "user", "content": "hi"}]
 PATHS = [CHAT, COMPLETIONS, "/v1/embeddings", "/v1/responses", "/v1/messages", "/tokenize"]
 EMBEDDER = {"id": "embedder", "source": "none"}
+AS_JSON = {"content-type": "application/json"}
 
 
 def body(**fields: Any) -> dict[str, Any]:
@@ -83,7 +84,7 @@ async def test_brackets_without_end_are_refused_wherever_json_is_read(levels: in
         asked = json.dumps(body()).encode()
         deep = asked[:-1] + b', "a": ' + b"[" * levels + b"]" * levels + b"}"
         for path in PATHS:
-            async with running.http.post(path, data=deep) as response:
+            async with running.http.post(path, data=deep, headers=AS_JSON) as response:
                 assert response.status == 400
                 assert b"nested" in await response.read()
         assert running.requests() == [0]

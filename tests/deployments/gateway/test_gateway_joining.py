@@ -482,7 +482,8 @@ class SlowClient:
 async def reading_nothing(running: Running, body: dict[str, Any]) -> AsyncIterator[SlowClient]:
     """A client whose window is as small as can be."""
     data, address = json.dumps(body).encode(), urlsplit(running.url)
-    head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(data)}\r\n\r\n"
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+    head += f"content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
     loop = asyncio.get_running_loop()
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -103,7 +103,8 @@ async def raw_post(running: Running, target: str, fields: dict[str, Any]) -> int
     reader, writer = await asyncio.open_connection(host, int(port))
     body = json.dumps(fields).encode()
     head = (
-        f"POST {target} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+        f"POST {target} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     )
     try:
         writer.write(head.encode() + body)
