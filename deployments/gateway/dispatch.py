@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from deployments.gateway.admission import Admission, may_take
 from deployments.gateway.call import Call
 from deployments.gateway.continuing import ContinuedAnswer
-from deployments.gateway.live_answer import Leg, LiveAnswer, PlainAnswer
+from deployments.gateway.live_answer import ERROR_EVENT, Leg, LiveAnswer, PlainAnswer
 from deployments.gateway.upstream import ConnectionRefused, UpstreamPool, UpstreamResponse
 from serve_app.errors import (
     EngineError,
@@ -27,7 +27,6 @@ from serve_app.openai.upstream_errors import normalise_error, stream_error
 from serve_app.settings import LimitSettings
 from serve_app.traffic import Traffic
 
-STREAM_ERROR = b'data: {"error"'
 TOO_MANY_REQUESTS = 429
 NOT_FOR_US = (401, 403)
 CLOCK_S = 0.01
@@ -240,7 +239,7 @@ class Dispatcher:
                     call.body_for(report, self._names.own(call.model), by_priority=by_priority),
                     call.headers_for_engine(by_priority=by_priority),
                 )
-                if response.status >= 400 or response.first.startswith(STREAM_ERROR):
+                if response.status >= 400 or response.first.startswith(ERROR_EVENT):
                     raise await _refusal(response)
                 if call.request is not None and not response.first:
                     response.close()

@@ -9,9 +9,13 @@ from typing import Protocol
 from deployments.gateway.admission import Admission
 from deployments.gateway.call import Call
 from deployments.gateway.upstream import UpstreamResponse
-from serve_app.errors import UpstreamFailed
+from serve_app.errors import EngineError, UpstreamFailed
 from serve_app.fleet import Dispatch
 from serve_app.openai import sse
+from serve_app.openai.upstream_errors import stream_error
+
+ERROR_EVENT = b'data: {"error"'
+"""How an engine's stream begins to tell of an error. A quote inside a text is escaped."""
 
 TAIL = len(sse.DONE) + 8
 """Bytes at a stream's end in which its ``[DONE]`` must stand."""
@@ -122,6 +126,7 @@ class PlainAnswer:
         self._leg = leg
         self._ends_with_done = ends_with_done and leg.response.is_stream
         self._tail = b""
+        self._failure: EngineError | None = None
         self.content_type = leg.response.content_type
         self.served_by = leg.member
 
@@ -134,6 +139,8 @@ class PlainAnswer:
         return self._leg.response.status
 
     async def read(self) -> bytes:
+        if self._failure is not None:
+            raise self._failure
         try:
             chunk = await self._leg.read()
         except UpstreamFailed:
@@ -143,8 +150,17 @@ class PlainAnswer:
         if self._ends_with_done:
             if not chunk and sse.DONE not in self._tail:
                 raise UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
+            if ERROR_EVENT in chunk:
+                return await self._before_failure(chunk)
             self._tail = (self._tail + chunk)[-TAIL:]
         return chunk
+
+    async def _before_failure(self, chunk: bytes) -> bytes:
+        """What the engine said before its error, which is then ours to tell: in the words of all our errors,
+        and without the ``[DONE]`` that vLLM lets follow."""
+        said, mark, error = chunk.partition(ERROR_EVENT)
+        self._failure = EngineError(stream_error(mark + error)[1])
+        return said or await self.read()
 
     def close(self) -> None:
         self._leg.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from local_cache import MAX_TOKENS, LocalCache, local_cache
-from scripted_member import Member, answers, listening, says
+from scripted_member import Member, answers, chunk, listening, says
 from support.gateway import Answered, Running, SimSettings, gateway
 
 QUICK = SimSettings(itl_ms=0, tokens=3)
@@ -75,6 +75,17 @@ async def test_an_error_that_begins_a_stream_has_a_name_for_a_code() -> None:
     async with in_front_of(member) as running:
         refused = await running.post("hi", stream=True)
     assert (refused.status, refused.error["code"]) == (400, "upstream_refused")
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_an_error_inside_a_stream_is_its_end_and_has_a_name_for_a_code(together: bool) -> None:
+    error = b'{"error":{"message":"EngineCore died","type":"InternalServerError","param":null,"code":500}}'
+    events = [chunk('a "data: {"error'), error, b"[DONE]"]
+    member = Member(says(b"\n\ndata: ".join(events)) if together else says(*events))
+    async with in_front_of(member) as running:
+        broken = await running.post("hi", stream=True, n=2)
+    assert len(broken.events) == 2
+    assert (broken.cut["message"], broken.cut["code"]) == ("EngineCore died", "upstream_failed")
 
 
 # ---- speculation ----
