@@ -3,8 +3,8 @@ that relays everybody's tokens.
 
 What it costs there (vLLM 0.29, xgrammar, one core): the cube of the depth; for a regular expression in a
 schema the square of its repetitions (19 s for ``[a-z]{10000,20000}``, which is 18 bytes); for an object that
-counts its properties their number times that count. Building the grammar takes threads of its own there, whose
-work grows with the square of an object's properties.
+counts its properties their number times that count. Building the grammar takes threads of its own there,
+whose work grows with the square of an object's properties.
 """
 
 from __future__ import annotations
@@ -90,24 +90,25 @@ def _refuse_schema(name: str, kind: str, value: Any, limits: LimitSettings) -> N
             param=name,
             code="schema_too_large",
         )
-    if kind in ("json", "structural_tag") and isinstance(value, str):
-        value = _decoded(name, encoded, limits)
     if kind in ("grammar", "choice"):
         return
+    if isinstance(value, str):
+        value = _decoded(name, encoded, limits)
+        encoded = msgspec.json.encode(value)  # text may spell a name with escapes
     if not _is_harmless(encoded, limits):
         _refuse_costly(name, value, limits)
 
 
 def _decoded(name: str, encoded: bytes, limits: LimitSettings) -> Any:
-    """A schema that came as text. One that is no JSON is the engine's to refuse: it does so at once.
+    """A schema that came as text.
 
     Raises:
-        BadRequest: it is nested too deeply.
+        BadRequest: it is no JSON, or nested too deeply.
     """
     try:
         value = msgspec.json.decode(encoded)
-    except msgspec.DecodeError:
-        return None
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"`{name}` is not valid JSON: {error}.", param=name, code="invalid_json") from error
     except RecursionError:
         raise too_deep(name, limits.max_json_depth) from None
     if isinstance(value, dict | list) and is_deeper(value, limits.max_json_depth):

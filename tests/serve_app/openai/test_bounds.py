@@ -148,6 +148,13 @@ def test_a_pattern_that_repeats_too_often_is_refused_wherever_it_stands(pattern:
     assert refused({"tools": [{"input_schema": schema}]}) == ("tools[0]", "pattern_too_costly")
 
 
+def test_a_schema_as_text_hides_nothing() -> None:
+    spelt = r'{"type": "string", "\u0070attern": "a{5000}"}'
+    assert refused({"structured_outputs": {"json": spelt}})[1] == "pattern_too_costly"
+    for text in ("{", '{"a": NaN, "pattern": "a{5000}"}', "nonsense"):
+        assert refused({"guided_json": text}) == ("guided_json", "invalid_json")
+
+
 def test_patterns_of_everyday_schemas_pass_and_many_of_them_add_up() -> None:
     def many(count: int, pattern: str) -> dict[str, Any]:
         return {"guided_json": {"prefixItems": [{"type": "string", "pattern": pattern}] * count}}
@@ -163,10 +170,10 @@ def test_patterns_of_everyday_schemas_pass_and_many_of_them_add_up() -> None:
     "broken",
     [
         {"structured_outputs": []},
-        {"structured_outputs": {"json": "{", "regex": 5, "choice": {"a": 1}}},
+        {"structured_outputs": {"json": 7, "regex": 5, "choice": {"a": 1}}},
         {"response_format": "json", "tools": {}, "tool_choice": []},
         {"tools": [None, 3, "pattern"], "tool_choice": {"a": []}},
-        {"guided_json": "nonsense", "guided_regex": ["("]},
+        {"guided_json": [], "guided_regex": ["("]},
         {"guided_json": {"pattern": 3, "properties": [], "patternProperties": "minProperties"}},
         {"n": None, "best_of": [], "prompt": {}, "input": {}, "documents": 7},
     ],
