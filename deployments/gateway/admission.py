@@ -1,19 +1,21 @@
-"""The way of a model's requests to its members: at once where there is room, else in line, else refused."""
+"""The way of a model's requests to its members: at once where there is room, else in line, else refused.
+
+A request takes a place for each sequence that it has generated; tenants share the places fairly."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
 from deployments.gateway.call import Call
 from deployments.gateway.cold_start import ColdStart
-from serve_app.admission import DrainRate, Ticket, WaitingLine
+from serve_app.admission import DrainRate, FairLines, Ticket, reserved
 from serve_app.autoscaling import Demand
-from serve_app.errors import NoReplica, OverCapacity, PromptlyError
+from serve_app.errors import BadRequest, NoReplica, OverCapacity, PromptlyError
 from serve_app.fleet import Dispatch, FleetTable, Member
 from serve_app.routing import Router
 from serve_app.settings import LimitSettings
@@ -29,18 +31,21 @@ AGAIN = -1
 """The priority of a request that a member has failed already: it was admitted once, it goes first."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Waiter:
-    """A call in line, and where its place is put when it comes."""
+    """A call in line, and where its place is put when it comes. ``passed`` counts the places that others got
+    while it was first and needed more than were free."""
 
     call: Call
     tried: frozenset[str]
     place: asyncio.Future[Dispatch]
+    passed: int = 0
 
 
 class Admission:
-    """One model's members, line and drain rate, as this gateway sees them. ``cold_start`` is given where the
-    model scales to zero, ``demand`` where it scales."""
+    """One model's members, lines and drain rate, as this gateway sees them. ``shared``: tenants have keys, so
+    that none may take all places at once. ``cold_start`` is given where the model scales to zero, ``demand``
+    where it scales."""
 
     def __init__(
         self,
@@ -50,6 +55,7 @@ class Admission:
         limits: LimitSettings,
         traffic: Traffic,
         *,
+        shared: bool = False,
         cold_start: ColdStart | None = None,
         demand: Demand | None = None,
     ) -> None:
@@ -60,7 +66,9 @@ class Admission:
         self._traffic = traffic
         self._cold_start = cold_start
         self.demand = demand
-        self._line: WaitingLine[Waiter] = WaitingLine()
+        self._shared = shared
+        self._line: FairLines[Waiter] = FairLines()
+        self._waiting_places = 0
         self._drain = DrainRate()
 
     @property
@@ -93,40 +101,87 @@ class Admission:
         Raises:
             OverCapacity: the line is too long, or did not move in time.
             NoReplica: no member can serve.
+            BadRequest: it asks for more sequences at once than any member may give it.
         """
-        priority = AGAIN if tried else call.priority
-        ahead = self._line.ahead_of(priority)
-        if not ahead:
+        self._line.came(call.tenant, time.monotonic())
+        self._refuse_if_too_heavy(call)
+        if not self._line:
             dispatch = self.place_now(call, tried)
             if dispatch is not None:
                 return dispatch
+        priority = AGAIN if tried else call.priority
+        ahead = self._line.ahead_of(call.tenant, priority)
         waiter = Waiter(call, frozenset(tried), asyncio.get_running_loop().create_future())
-        ticket = self._line.enter(priority, waiter)
+        ticket = self._line.enter(call.tenant, priority, waiter)
+        self._waiting_places += call.weight
         self.wake()  # those ahead may avoid the very members that have room
         if not waiter.place.done() and not tried:
             self._refuse_if_hopeless(ticket, ahead)
         return await self._wait(ticket)
 
     def place_now(self, call: Call, tried: Collection[str] = ()) -> Dispatch | None:
-        """A place at the best member with room; ``None`` if there is none now."""
+        """A place at the best member with room; ``None`` if there is none now, or none for its tenant."""
         now, started_ns = time.monotonic(), call.timeline.clock()
-        members = [m for m in self._fleet.candidates(self._model, now) if may_take(m, call, tried)]
+        candidates = self._fleet.candidates(self._model, now)
+        if not self._is_its_share(call, candidates):
+            return None
+        members = [member for member in candidates if may_take(member, call, tried)]
         routing = self._router.current(call.routing)
-        best = next((member for member in self._router.order(routing, members) if member.has_room), None)
+        ordered = self._router.order(routing, members)
+        best = next((member for member in ordered if member.room >= self._places(call, member)), None)
         if best is None:
             return None
         if best.report.priority > MANAGED_PRIORITY:
             self.start_if_cold()
         self._router.sent(routing, best)
         call.timeline.add("route", started_ns)
-        return self._fleet.send(best, routing.uncached_tokens(best), now)
+        places = self._places(call, best)
+        self._line.took(call.tenant, places)
+        tokens = routing.uncached_tokens(best)
+        return self._fleet.send(best, tokens, now, places=places, tenant=call.tenant)
+
+    def _most(self, member: Member) -> int:
+        """Of a member's places, those that one request may take."""
+        return member.limit - reserved(member.limit) if self._shared else member.limit
+
+    def _places(self, call: Call, member: Member) -> int:
+        return 1 if call.weight == 1 else min(call.weight, self._most(member))
+
+    def _is_its_share(self, call: Call, candidates: Sequence[Member]) -> bool:
+        """See ``FairLines.may_take``. A tenant that is alone is not counted after."""
+        if not self._line.is_shared:
+            return True
+        return self._line.may_take(
+            call.tenant,
+            min(call.weight, max(map(self._most, candidates), default=1)),
+            places=sum(member.limit for member in candidates),
+            free=sum(member.room for member in candidates),
+            reserve=sum(reserved(member.limit) for member in candidates),
+        )
+
+    def _refuse_if_too_heavy(self, call: Call) -> None:
+        """Such a request would keep everybody else from a member until its last answer ends.
+
+        Raises: BadRequest.
+        """
+        if call.weight == 1 or call.in_parts:
+            return
+        most = max((self._most(member) for member in self._fleet.members(self._model)), default=call.weight)
+        if call.weight > most:
+            raise BadRequest(
+                f"The request asks for {call.weight} answers at once (`n` times the prompts); "
+                f"{self._model!r} gives one request at most {most}.",
+                param="n" if call.fields.get("n") not in (None, 1) else "prompt",
+                code="too_many_answers",
+            )
 
     def end(self, dispatch: Dispatch, *, complete: bool) -> None:
-        """A place is free again: the next one goes."""
+        """Places are free again: the next ones go."""
         now = time.monotonic()
         self._fleet.end(dispatch, now, complete=complete)
+        self._line.gave_back(dispatch.tenant, dispatch.places)
         if dispatch.first_byte_at is not None:  # else it failed: that says nothing of how fast answers end
-            self._drain.departed(now, line_is_empty=not self._line)
+            self._drain.departed(now, line_is_empty=not self._line, places=dispatch.places)
         self.wake()
 
     def wake(self) -> None:
@@ -135,19 +190,35 @@ class Admission:
             self.start_if_cold()
             if not self.is_cold:  # the pace of a line does not begin before there is one who serves
                 self._drain.waits(time.monotonic())
-        stuck: set[str] = set()
-        for ticket in self._line:
-            waiter = ticket.request
-            if waiter.place.done() or (waiter.call.path in stuck and not waiter.tried):
-                continue  # it has a place, or has just given up and not left yet; or it is as one before it
-            dispatch = self.place_now(waiter.call, waiter.tried)
-            if dispatch is not None:
-                self._line.leave(ticket)
-                waiter.place.set_result(dispatch)
-            elif not waiter.tried:
-                if not self._any_room():
-                    return
-                stuck.add(waiter.call.path)  # those that have room do not offer it: others go first
+        while self._line and self._give_one():
+            pass
+
+    def _give_one(self) -> bool:
+        """A place to whose turn it is; whether somebody got one."""
+        candidates = self._fleet.candidates(self._model, time.monotonic())
+        if not any(member.room for member in candidates):
+            return False
+        blocked: list[Waiter] = []
+        for line in self._line.turns():
+            for ticket in line:
+                waiter = ticket.request
+                if waiter.place.done():
+                    continue  # it has just given up and not left yet
+                dispatch = self.place_now(waiter.call, waiter.tried)
+                if dispatch is not None:
+                    self._leave(ticket)
+                    waiter.place.set_result(dispatch)
+                    for other in blocked:
+                        other.passed += dispatch.places
+                    return True
+                if waiter.tried:
+                    continue  # it avoids members: others of its tenant may pass it
+                if self._is_its_share(waiter.call, candidates):
+                    if waiter.passed >= sum(member.limit for member in candidates):
+                        return False  # it was passed often enough: places are kept until they suffice
+                    blocked.append(waiter)
+                break
+        return False
 
     async def _wait(self, ticket: Ticket[Waiter]) -> Dispatch:
         waiter = ticket.request
@@ -184,11 +255,16 @@ class Admission:
 
     def _withdraw(self, ticket: Ticket[Waiter]) -> None:
         """Leave the line; a place that came at the same moment is given back."""
-        place = ticket.request.place
-        if place.done() and not place.cancelled():
-            self.end(place.result(), complete=False)
-        elif ticket in self._line:
-            self._line.leave(ticket)
+        waiter = ticket.request
+        if waiter.place.done() and not waiter.place.cancelled():
+            self.end(waiter.place.result(), complete=False)
+        elif self._line.contains(waiter.call.tenant, ticket):
+            self._leave(ticket)
+
+    def _leave(self, ticket: Ticket[Waiter]) -> None:
+        call = ticket.request.call
+        self._line.leave(call.tenant, ticket)
+        self._waiting_places -= call.weight
 
     def _too_late(self, ticket: Ticket[Waiter], waited_s: float) -> PromptlyError:
         if self.is_cold:
@@ -197,32 +273,39 @@ class Admission:
         if not self._fleet.candidates(self._model, time.monotonic()):
             return NoReplica(f"No replica of {self._model!r} can take the request now.", code="no_replica")
         self._traffic.refused += 1
-        ahead = self._line.ahead_of(ticket.priority)
-        return OverCapacity(f"No replica had room within {waited_s:.1f} s.", self._retry_after_s(ahead))
+        ahead = self._line.ahead_of(ticket.request.call.tenant, ticket.priority)
+        return OverCapacity(
+            f"No replica had room within {waited_s:.1f} s.",
+            self._retry_after_s(ahead, ticket.request.call.weight),
+        )
 
     def _refuse_if_hopeless(self, ticket: Ticket[Waiter], ahead: int) -> None:
         """At once, so that a client can go elsewhere: it could not be served in time.
 
         Raises: OverCapacity.
         """
-        wait_s = None if self.is_cold else self._expected_wait_s(ahead)
+        wait_s = None if self.is_cold else self._expected_wait_s(ahead, ticket.request.call.weight)
         too_many = ahead >= self._limits.max_queued_requests
         patience_s = min(self._limits.max_queue_wait_s, ticket.request.call.deadline - time.monotonic())
         if not too_many and (wait_s is None or wait_s <= patience_s):
             return
-        self._line.leave(ticket)
+        self._leave(ticket)
         self._traffic.refused += 1
         expected = "" if wait_s is None else f"; expected wait {wait_s:.1f} s"
-        raise OverCapacity(f"{ahead} requests wait ahead{expected}.", self._retry_after_s(ahead))
+        raise OverCapacity(
+            f"{ahead} requests wait ahead{expected}.", self._retry_after_s(ahead, ticket.request.call.weight)
+        )
 
-    def _expected_wait_s(self, ahead: int) -> float | None:
-        """Until ``ahead`` requests and one more have left; ``None`` while the rate is not known."""
+    def _expected_wait_s(self, ahead: int, weight: int) -> float | None:
+        """Until the places of ``ahead`` requests and ``weight`` more are free; ``None`` while the rate is not
+        known. Those ahead are taken to weigh what those in line do on average."""
         rate = self._rate()
-        return None if rate is None else (ahead + 1) / rate
+        usual = self._waiting_places / len(self._line) if self._line else 1.0
+        return None if rate is None else (ahead * usual + weight) / rate
 
     def _rate(self) -> float | None:
-        """Departures per second: as measured; else by Little's law, from what this gateway has in flight and
-        how long a request takes where that is known."""
+        """Places that come free per second: as measured; else by Little's law, from what this gateway has in
+        flight and how long a request takes where that is known."""
         now = time.monotonic()
         measured = self._drain.per_second(now)
         if measured is not None:
@@ -231,9 +314,9 @@ class Admission:
         known = [member.pace.service_s for member in members if member.pace.ends]
         return sum(member.in_flight for member in members) / mean(known) or None if known else None
 
-    def _retry_after_s(self, ahead: int) -> int:
+    def _retry_after_s(self, ahead: int, weight: int) -> int:
         """When those ahead now will be gone; at least a second, which is the header's unit."""
-        return max(1, math.ceil(self._expected_wait_s(ahead) or 1))
+        return max(1, math.ceil(self._expected_wait_s(ahead, weight) or 1))
 
 
 def may_take(member: Member, call: Call, tried: Collection[str]) -> bool:

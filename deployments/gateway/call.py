@@ -36,6 +36,8 @@ class Call:
     ``failover``: another member may take over. ``tracks_tokens``: a member that can is asked for token ids;
     ``continues``: the rest of an answer, for such members only. ``deadline`` is in monotonic seconds.
     ``salt`` keeps tenants apart in the prefix caches of engines; ``None`` where they are meant to share.
+    ``tenant`` is who asks, ``weight`` the places that it takes: one for each sequence. ``in_parts``: an
+    engine that cannot run them all at once takes them one after the other.
     ``best_priority`` bounds what the body says of ``priority``; ``priority`` is within it.
     """
 
@@ -57,6 +59,9 @@ class Call:
     continues: bool = False
     salt: str | None = None
     best_priority: int = FIRST_PRIORITY
+    tenant: str = ""
+    weight: int = 1
+    in_parts: bool = False
 
     @property
     def is_errand(self) -> bool:

@@ -16,7 +16,7 @@ from deployments.serve_platform import CALL_ERRORS, cause_of
 from serve_app.auth import Identity
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.errors import BadRequest, NoReplica
-from serve_app.openai.bounds import refuse_excess
+from serve_app.openai.bounds import count_texts, refuse_excess
 from serve_app.openai.requests import EmbeddingRequest, embedding_request, parse_json, required_string
 
 logger = logging.getLogger("ray.serve")
@@ -44,7 +44,17 @@ class EmbeddingsEndpoint:
         self._services.fingerprint(model)  # refuses an unknown one
         self._services.require_offered(exchange.path, model)
         salt = self._services.prefix_salt(identity, fields)
-        await self._verbatim.relay(exchange, model, body, fields, timeout_s, identity=identity, salt=salt)
+        await self._verbatim.relay(
+            exchange,
+            model,
+            body,
+            fields,
+            timeout_s,
+            identity=identity,
+            salt=salt,
+            weight=count_texts(fields, ("input",)),
+            in_parts=True,
+        )
 
     async def _embed(self, exchange: Exchange, request: EmbeddingRequest, identity: Identity) -> None:
         info, embeddings = await self._call(exchange, request.texts, identity)

@@ -57,6 +57,7 @@ class Generation:
     timeout_s: float
     salt: str | None
     session: str | None
+    weight: int
     cache_status: str = "bypass"
     vector: bytes | None = None
     probe: Probe | None = None
@@ -124,7 +125,7 @@ class GenerationEndpoint:
             timeout_s = services.timeout_s(exchange)
             body = await services.bodies.read(exchange, identity.tenant)
             asked = parse_generation(self._endpoint, body)
-            refuse_excess(asked.fields, services.settings.limits)
+            weight = refuse_excess(asked.fields, services.settings.limits)
             request = self._chosen(exchange, asked)
             controls = self._with_threshold(controls, request.model)
             fingerprint = services.fingerprint(request.model)
@@ -141,6 +142,7 @@ class GenerationEndpoint:
                 timeout_s,
                 salt=services.prefix_salt(identity, request.fields),
                 session=services.session(identity, exchange),
+                weight=weight,
             )
 
     def _chosen(self, exchange: Exchange, asked: ParsedRequest) -> ParsedRequest:
@@ -295,6 +297,8 @@ class GenerationEndpoint:
             tracks_tokens=generation.failover and obstacle(request) is None,
             salt=salt,
             best_priority=generation.identity.best_priority,
+            tenant=generation.identity.tenant,
+            weight=generation.weight,
         )
 
     async def _relay(self, generation: Generation, reader: Reader) -> None:

@@ -59,4 +59,5 @@ def _judging(call: Call, first: str, second: str) -> Call:
         request=parse_generation(Endpoint.CHAT, body),
         include_usage=False,
         tracks_tokens=False,
+        weight=1,
     )

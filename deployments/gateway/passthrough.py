@@ -6,7 +6,7 @@ from deployments.gateway.http import Exchange
 from deployments.gateway.services import Services
 from deployments.gateway.verbatim import Verbatim
 from serve_app.errors import NotFound
-from serve_app.openai.bounds import refuse_excess
+from serve_app.openai.bounds import BATCHED, count_texts, refuse_excess
 from serve_app.openai.requests import parse_json, required_string
 
 
@@ -26,10 +26,21 @@ class PassThrough:
         limits = self._services.settings.limits
         body = await self._services.bodies.read(exchange, identity.tenant)
         fields = parse_json(body)
-        refuse_excess(fields, limits)
+        weight = refuse_excess(fields, limits)
+        texts = count_texts(fields, BATCHED)
         model = required_string(fields, "model")
         self._services.fingerprint(model)  # refuses an unknown one
         self._services.require_offered(exchange.path, model)
         exchange.response_headers["x-cache"] = "bypass"
         salt = self._services.prefix_salt(identity, fields)
-        await self._verbatim.relay(exchange, model, body, fields, timeout_s, identity=identity, salt=salt)
+        await self._verbatim.relay(
+            exchange,
+            model,
+            body,
+            fields,
+            timeout_s,
+            identity=identity,
+            salt=salt,
+            weight=max(weight, texts),
+            in_parts=texts > weight,
+        )

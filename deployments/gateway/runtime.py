@@ -91,6 +91,7 @@ class GatewayRuntime:
                 router,
                 settings.limits,
                 self._services.traffic,
+                shared=keys is not None,
                 cold_start=self._scaling.cold_starts.get(model),
                 demand=self._scaling.demands.get(model),
             )

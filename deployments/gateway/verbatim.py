@@ -32,6 +32,8 @@ class Verbatim:
         *,
         identity: Identity,
         salt: str | None,
+        weight: int,
+        in_parts: bool = False,
     ) -> None:
         call = Call(
             model=model,
@@ -47,6 +49,9 @@ class Verbatim:
             timeline=exchange.timeline,
             salt=salt,
             best_priority=identity.best_priority,
+            tenant=identity.tenant,
+            weight=weight,
+            in_parts=in_parts,
         )
         await exchange.run(self._answer(exchange, call), timeout_s)
 

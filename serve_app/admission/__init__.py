@@ -1,6 +1,7 @@
 """Who may go to an engine now, who waits, and who is refused: pure policy, no clock, no tasks."""
 
 from serve_app.admission.drain import DrainRate
+from serve_app.admission.fairness import FairLines, reserved
 from serve_app.admission.priority import (
     DEFAULT_PRIORITY,
     FIRST_PRIORITY,
@@ -19,8 +20,10 @@ __all__ = [
     "PRIORITY_FIELD",
     "PRIORITY_HEADER",
     "DrainRate",
+    "FairLines",
     "Ticket",
     "WaitingLine",
     "body_priority",
     "request_priority",
+    "reserved",
 ]

@@ -89,12 +89,12 @@ class EngineReport:
 class Member:
     """One engine in the table: its newest report, and what this gateway knows beyond it.
 
-    ``limit`` is the most requests that it is given at once, ``turn`` a virtual time that advances by
-    1 / weight with every request (so that the lowest turn is whose turn it is). ``in_flight`` counts this
-    gateway's requests there; ``unanswered`` are those of them that no first byte has answered yet,
-    ``pending_tokens`` their estimated uncached prompts. ``others`` are requests that the newest report
-    counted beyond these, ``others_waiting`` those of them that had not begun. ``heard_at``: when bytes of any
-    answer came last (monotonic seconds).
+    ``limit`` is the most places that it gives at once (a request takes one for each of its sequences, as an
+    engine counts them), ``turn`` a virtual time that advances by 1 / weight with every request (so that the
+    lowest turn is whose turn it is). ``in_flight`` are this gateway's places there; ``unanswered`` are those
+    of them that no first byte has answered yet, ``pending_tokens`` their estimated uncached prompts.
+    ``others`` are sequences that the newest report counted beyond these, ``others_waiting`` those of them that
+    had not begun. ``heard_at``: when bytes of any answer came last (monotonic seconds).
     """
 
     report: EngineReport
@@ -127,6 +127,11 @@ class Member:
     def has_room(self) -> bool:
         """It may be given another request."""
         return self.in_flight + self.others < self.limit
+
+    @property
+    def room(self) -> int:
+        """Places that are free."""
+        return max(0, self.limit - self.in_flight - self.others)
 
     def expected_wait_s(self, new_tokens: float) -> float:
         """Seconds until the first token of a request that brings ``new_tokens`` of uncached prompt.

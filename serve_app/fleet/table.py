@@ -16,7 +16,8 @@ UNREACHABLE_S = 1.0
 class Dispatch:
     """One request at one member. ``tokens`` is the estimate of its uncached prompt, ``tokens_ahead`` that
     and what this gateway had sent before it; ``queued``: the member had no free place. Times are monotonic
-    seconds; ``placed_at`` is when it got its place, if that can be told."""
+    seconds; ``placed_at`` is when it got its place, if that can be told. ``places`` is how many it takes,
+    ``tenant`` whose they are."""
 
     member: Member
     tokens: float
@@ -25,6 +26,8 @@ class Dispatch:
     sent_at: float
     first_byte_at: float | None = None
     placed_at: float | None = None
+    places: int = 1
+    tenant: str = ""
 
 
 class FleetTable:
@@ -111,12 +114,15 @@ class FleetTable:
         """The members that can take a request of ``model`` now."""
         return tuple(member for member in self._members[model].values() if member.can_serve(now))
 
-    def send(self, member: Member, tokens: float, now: float) -> Dispatch:
+    def send(
+        self, member: Member, tokens: float, now: float, *, places: int = 1, tenant: str = ""
+    ) -> Dispatch:
         """A request with an estimated ``tokens`` of uncached prompt goes to ``member``."""
         queued = member.load >= member.report.capacity
         dispatch = Dispatch(member, tokens, member.pending_tokens + tokens, queued, now)
-        member.in_flight += 1
-        member.unanswered += 1
+        dispatch.places, dispatch.tenant = places, tenant
+        member.in_flight += places
+        member.unanswered += places
         member.pending_tokens += tokens
         self._advance_turn(member)
         return dispatch
@@ -144,14 +150,14 @@ class FleetTable:
     def end(self, dispatch: Dispatch, now: float, *, complete: bool) -> None:
         """The request is over; only a ``complete`` answer says something of the member's pace, from its
         place on: counting what it waited before would make a long queue look like a slow member."""
-        dispatch.member.in_flight -= 1
+        dispatch.member.in_flight -= dispatch.places
         if dispatch.first_byte_at is None:
             self._answered(dispatch)
         elif complete and dispatch.placed_at is not None:
             dispatch.member.pace.saw_end(now - dispatch.placed_at)
 
     def _answered(self, dispatch: Dispatch) -> None:
-        dispatch.member.unanswered -= 1
+        dispatch.member.unanswered -= dispatch.places
         dispatch.member.pending_tokens -= dispatch.tokens
 
     def mark_unreachable(self, member: Member, now: float) -> None:

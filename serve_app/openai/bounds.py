@@ -4,7 +4,7 @@ nobody can bear is refused with the field and the setting that say so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from serve_app.errors import BadRequest
@@ -16,8 +16,12 @@ TEXTS = ("input", "documents", "queries", "items", "text_1", "text_2", "data_1",
 """Where embedding, scoring and reranking requests hold theirs."""
 
 
-def refuse_excess(fields: Mapping[str, Any], limits: LimitSettings) -> None:
-    """What holds for every JSON body, whichever path it was sent to.
+BATCHED = TEXTS[1:]
+"""The same without ``input``, which on other paths than ``/v1/embeddings`` is one conversation."""
+
+
+def refuse_excess(fields: Mapping[str, Any], limits: LimitSettings) -> int:
+    """What holds for every JSON body, whichever path it was sent to. Returns how many sequences it asks for.
 
     Raises:
         BadRequest: ``param`` is the field that is too deep, too large or too many.
@@ -25,7 +29,7 @@ def refuse_excess(fields: Mapping[str, Any], limits: LimitSettings) -> None:
     refuse_deep(fields, limits.max_json_depth)
     refuse_large_schemas(fields, limits)
     refuse_many_texts(fields, limits)
-    weigh(fields, limits)
+    return weigh(fields, limits)
 
 
 def weigh(fields: Mapping[str, Any], limits: LimitSettings) -> int:
@@ -102,3 +106,8 @@ def refuse_many_texts(fields: Mapping[str, Any], limits: LimitSettings) -> None:
                 param=name,
                 code="input_too_long",
             )
+
+
+def count_texts(fields: Mapping[str, Any], names: Iterable[str]) -> int:
+    """How many texts an engine embeds or scores for the request: at least one."""
+    return max(count_prompts(fields.get(name)) for name in names)
