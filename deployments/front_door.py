@@ -97,7 +97,8 @@ class FrontDoor(HAProxyApi):
         }
         not_found = error_pages(self._settings)[404].body()
         pages[404] = _write_private(self._folder / "error-404.json", not_found)
-        return ProxyFiles(pages, self._certificate(), _path(self._settings.tls_client_ca))
+        door = self._folder / "o.sock"
+        return ProxyFiles(pages, door, self._certificate(), _path(self._settings.tls_client_ca))
 
     def _certificate(self) -> Path | None:
         """Certificate and key in one file, which is how HAProxy reads them."""

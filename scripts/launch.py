@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from urllib.parse import urlsplit
 
 import launcher_haproxy as haproxy
 import launcher_plan as plan
@@ -152,7 +153,10 @@ class Launch:
 
         def ready() -> bool:
             watch.look()
-            return status.answers(url)
+            if not self.config.tls:
+                return status.answers(url)
+            door = haproxy.owners_door(self.folder)
+            return door is not None and status.answers_at(door, urlsplit(url).path)
 
         self.wait_for(ready, self.options.timeout_s, url)
         watch.look(at_once=True)

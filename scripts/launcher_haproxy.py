@@ -6,11 +6,13 @@ import csv
 import io
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 
 from launcher_plan import Ports, ServeConfig, StartFolder
 
 FRONTEND = "http_frontend"  # the name in Serve's template
 ADMIN_SOCKET = "a.sock"
+OWNERS_DOOR = "o.sock"  # serve_app/front_door/config.py
 ADMIN_TIMEOUT_S = 2.0
 
 
@@ -28,6 +30,11 @@ def environment(ports: Ports, folder: StartFolder, config: ServeConfig) -> dict[
         "RAY_SERVE_HAPROXY_STATS_PORT": str(ports.haproxy_stats),
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(ports.fallback_proxy),
     }
+
+
+def owners_door(folder: StartFolder) -> Path | None:
+    """The proxy's socket without TLS, for this user alone; ``None`` where there is none (yet)."""
+    return next(folder.haproxy.glob(f"*/{OWNERS_DOOR}"), None)
 
 
 @dataclass(frozen=True)

@@ -68,13 +68,14 @@ class ServeConfig:
     model_sources: tuple[str, ...]
     secret_variables: frozenset[str] = frozenset()
     needs_admin_token: bool = False
+    tls: bool = False
 
     @property
     def url(self) -> str:
         """Where a client on this machine reaches the application."""
         host = LOOPBACK if self.host in ALL_INTERFACES else self.host
         host = f"[{host}]" if ":" in host else host
-        return f"http://{host}:{self.port}{self.route_prefix.rstrip('/')}"
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}{self.route_prefix.rstrip('/')}"
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,7 @@ def read_config(path: Path, port: int | None = None) -> ServeConfig:
         model_sources=tuple(model_sources(args)),
         secret_variables=frozenset(secret_variables(document)),
         needs_admin_token=args.get("auth", "loopback") == "loopback",
+        tls=bool((args.get("proxy") or {}).get("tls_certificate")),
     )
 
 
@@ -427,8 +429,9 @@ def chat_command(config: ServeConfig, question: str, flags: str) -> str:
         f'{{"model": "{config.model_id}", "temperature": 0, "stream": true, '
         f'"messages": [{{"role": "user", "content": "{question}"}}]}}'
     )
+    trusting = " -k" if config.tls else ""  # the certificate may name another host than this one
     return (
-        f"curl {flags} {config.url}/v1/chat/completions -H 'Content-Type: application/json' "
+        f"curl {flags}{trusting} {config.url}/v1/chat/completions -H 'Content-Type: application/json' "
         f"-d {shlex.quote(body)}"
     )
 

@@ -6,9 +6,11 @@ import http.client
 import json
 import re
 import select
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -91,8 +93,28 @@ def answers(url: str) -> bool:
     """Whether ``GET url`` gives 200 now. Asked directly, whatever proxy the user's environment names."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=REQUEST_TIMEOUT_S)
+    return _is_answered(connection, parts.path)
+
+
+def answers_at(path: Path, target: str) -> bool:
+    """The same over a unix socket: the proxy's door for its owner, where others need TLS."""
+    return path.exists() and _is_answered(_UnixConnection(path), target)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=REQUEST_TIMEOUT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(REQUEST_TIMEOUT_S)
+        self.sock.connect(str(self._path))
+
+
+def _is_answered(connection: http.client.HTTPConnection, target: str) -> bool:
     try:
-        connection.request("GET", parts.path)
+        connection.request("GET", target)
         return connection.getresponse().status == 200
     except (OSError, http.client.HTTPException):
         return False

@@ -36,9 +36,13 @@ class TemplateChangedError(RuntimeError):
 
 @dataclass(frozen=True)
 class ProxyFiles:
-    """Where the proxy finds what the config names: error pages by status, the certificate with its key."""
+    """Where the proxy finds what the config names: error pages by status, the certificate with its key.
+
+    ``owners_door``: a unix socket without TLS, for the proxy's own user; made where others need TLS.
+    """
 
     errors: Mapping[int, Path]
+    owners_door: Path
     certificate: Path | None = None
     client_ca: Path | None = None
 
@@ -88,7 +92,8 @@ def _tls(files: ProxyFiles) -> str:
     if files.certificate is None:
         return ""
     clients = "" if files.client_ca is None else f" ca-file {files.client_ca} verify required"
-    return f" ssl crt {files.certificate} alpn http/1.1 {TLS_OPTIONS}{clients}"
+    door = f"\n    bind unix@{files.owners_door} mode 600"
+    return f" ssl crt {files.certificate} alpn http/1.1 {TLS_OPTIONS}{clients}{door}"
 
 
 def _per_source(settings: ProxySettings) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import launcher_status
 import pytest
 from support.front_door import Door, door
 from support.gateway import FAST, Running, SimSettings, chat, gateway
@@ -289,7 +290,7 @@ def test_a_program_without_the_known_texts_is_left_as_it_is() -> None:
 
 def test_a_template_that_has_changed_is_an_error_and_no_hole() -> None:
     with pytest.raises(TemplateChangedError, match="splice-request"):
-        harden("global\ndefaults\n", ProxySettings(), ProxyFiles({}))
+        harden("global\ndefaults\n", ProxySettings(), ProxyFiles({}, Path("o.sock")))
 
 
 # ---- TLS ----
@@ -349,3 +350,6 @@ async def test_with_a_client_authority_only_its_clients_come_in(certificates: Pa
         assert await status_over_tls(front, certificates, with_certificate=True) == 200
         with pytest.raises(aiohttp.ClientError):
             await status_over_tls(front, certificates, with_certificate=False)
+        own = front.folder / "o.sock"
+        assert stat.S_IMODE(own.stat().st_mode) == 0o600
+        assert await asyncio.to_thread(launcher_status.answers_at, own, "/ready")

@@ -238,6 +238,17 @@ def test_the_hub_is_left_alone_only_when_every_model_is_here(
     assert plan.ray_environment({}, folder, present)["HF_HUB_OFFLINE"] == "1"
 
 
+def test_with_a_certificate_clients_come_by_https(config_file: Path) -> None:
+    document = yaml.safe_load(config_file.read_text(encoding="utf-8"))
+    document["applications"][0]["args"]["proxy"] = {"tls_certificate": "server.pem"}
+    config_file.write_text(yaml.safe_dump(document), encoding="utf-8")
+
+    config = plan.read_config(config_file)
+
+    assert config.url == "https://127.0.0.1:8123"
+    assert all("curl -" in command and " -k " in command for _, command in plan.demo_commands(config))
+
+
 def test_keys_named_by_variable_are_in_a_private_file_and_in_no_environment(
     config_file: Path, folder: plan.StartFolder
 ) -> None:
