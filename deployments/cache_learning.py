@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from ray.serve.handle import DeploymentHandle
 
-from deployments.store import CacheStore
+from deployments.cache_note import Notes
 from serve_app.cache.bound import EntryEvidence, ReusePolicy, reuse_policy, same_answer
 from serve_app.cache.entry import CacheEntry, Probe
 from serve_app.embedding import Embedding
@@ -127,13 +127,13 @@ class CacheLearning:
         self._is_saved = False
         self._policy.reported_wrong()
 
-    async def load(self, store: CacheStore) -> None:
+    async def load(self, notes: Notes) -> None:
         """Go on where the last one that saved ended. What cannot be read is forgotten, and the log says so.
 
         Raises:
             StoreError: the store failed.
         """
-        note = await store.read_note()
+        note = await notes.read_note()
         try:
             saved = None if note is None else self._on_this_scale(msgspec.json.decode(note))
             self._policy = reuse_policy(self._rate, saved, self._record)
@@ -141,7 +141,7 @@ class CacheLearning:
             logger.warning("what the cache had learned cannot be read (%s): it learns anew", error)
             self._policy = reuse_policy(self._rate, record=self._record)
 
-    async def save(self, store: CacheStore) -> None:
+    async def save(self, notes: Notes) -> None:
         """Raises:
         StoreError: the store failed; the next call tries again.
         """
@@ -150,7 +150,7 @@ class CacheLearning:
         self._is_saved = True  # what is learned while this is written is for the next call
         note = msgspec.json.encode({**self._policy.to_dict(), "scale": self._scale}).decode()
         try:
-            await store.write_note(note)
+            await notes.write_note(note)
         except BaseException:
             self._is_saved = False
             raise

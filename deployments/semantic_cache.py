@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -20,10 +20,11 @@ from ray.serve.handle import DeploymentHandle
 
 from deployments.cache_decision import open_decision
 from deployments.cache_learning import CacheLearning
+from deployments.cache_note import CacheNote
 from deployments.cache_room import CacheRoom
 from deployments.direct_calls import DirectCalls, Method
 from deployments.serve_platform import node_address
-from deployments.store import CacheStore, Match, StoreError, open_store
+from deployments.store import CacheStore, Match, StoreError, StoreFull, open_store
 from serve_app.cache.bound import EntryEvidence
 from serve_app.cache.decision import Verdict
 from serve_app.cache.entry import (
@@ -72,7 +73,11 @@ class SemanticCache:
     """
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
-        self, settings: CacheSettings, embedder: DeploymentHandle[Any], reopen_s: float = REOPEN_PERIOD_S
+        self,
+        settings: CacheSettings,
+        embedder: DeploymentHandle[Any],
+        reopen_s: float = REOPEN_PERIOD_S,
+        clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         info = await embedder.describe.remote()
         self._settings = settings
@@ -86,13 +91,16 @@ class SemanticCache:
         self._verdicts = Verdicts()
         self._refused: Counter[str] = Counter()
         self._reopen_s = reopen_s
-        self._epoch = time.time_ns()  # a restarted cache has a later epoch than any before
+        # A restarted cache has a later epoch than any before: by the clock where the store cannot be read.
+        self._epoch = clock_ns()
+        self._note: CacheNote | None = None
         self._purges: deque[tuple[Selection, float]] = deque(maxlen=REMEMBERED_PURGES)
         self._writing = asyncio.Lock()
         self._room = CacheRoom(
             Bounds(settings.max_entries, settings.max_bytes, settings.max_entries_per_tenant)
         )
         self._error = ""
+        self._full: str | None = None
         self._direct: DirectCalls | None = None
         self._store = await self._try_open()
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep_forever())
@@ -112,7 +120,10 @@ class SemanticCache:
             StoreError: the store failed (the gateway counts this and goes on without).
         """
         epoch = self._epoch
-        found = await self._find(query, time.time())
+        try:
+            found = await self._find(query, time.time())
+        except StoreFull:  # it is not broken: no breaker has to open for it
+            return Miss()
         if isinstance(found, Miss):
             return self._without_purged(found, epoch)
         if self._was_purged(found.entry):
@@ -122,13 +133,18 @@ class SemanticCache:
 
     async def put(self, entry: CacheEntry) -> None:
         """Store an entry, evicting those of least value beyond the bounds. One that replaces another answer
-        to the same text teaches how well answers can be compared."""
+        to the same text teaches how well answers can be compared. Where the disk is full it is not stored."""
         async with self._writing:
             if self._was_purged(entry):
                 return
             store = self._opened()
-            before = await store.get(entry.entry_id) if self._learning.learns else None
-            await store.put(self._room.valued(entry))
+            try:
+                before = await store.get(entry.entry_id) if self._learning.learns else None
+                await store.put(self._room.valued(entry))
+            except StoreFull as error:  # the store's log says so, once
+                self._full = str(error)
+                return
+            self._full = None
             await self._room.take(store, entry)
         if before is not None:
             await self._learn_from_repeat(before, entry)
@@ -175,7 +191,7 @@ class SemanticCache:
         else:
             dropped = 0
             await self._learn_from_report(entry_id, right, text)
-        await self._learning.save(self._opened())
+        await self._learning.save(self._opened_note())
         return dropped
 
     async def _may_hold(self, entry_id: UUID) -> bool:
@@ -211,7 +227,8 @@ class SemanticCache:
             count = await self._store.count()
         except StoreError as error:
             return CacheStats(0, self._epoch, location, str(error), dict(self._refused))
-        return CacheStats(count, self._epoch, location, None, dict(self._refused), self._learning.summary())
+        refused, learned = dict(self._refused), self._learning.summary()
+        return CacheStats(count, self._epoch, location, self._full, refused, learned)
 
     async def __del__(self) -> None:
         await self.close()
@@ -224,10 +241,15 @@ class SemanticCache:
         if self._store is not None:
             store, self._store = self._store, None
             try:
-                await self._learning.save(store)
+                await self._learning.save(self._opened_note())
             except StoreError as error:
                 logger.warning("what the cache learned last is lost: %s", error)
             await store.close()
+
+    def _opened_note(self) -> CacheNote:
+        if self._note is None:
+            raise StoreError(self._error)
+        return self._note
 
     def _opened(self) -> CacheStore:
         if self._store is None:
@@ -247,7 +269,9 @@ class SemanticCache:
 
     async def _load(self, store: CacheStore) -> None:
         try:
-            await self._learning.load(store)
+            self._note = await CacheNote.read(store)
+            await self._learning.load(self._note)
+            self._epoch = await self._note.begin(self._epoch)
         except BaseException:
             await store.close()
             raise
@@ -291,9 +315,11 @@ class SemanticCache:
                 continue
             try:
                 await self._store.delete_expired(time.time())
-                await self._learning.save(self._store)
+                await self._learning.save(self._opened_note())
                 await self._room.note_uses(self._store)
                 await self._room.recount(self._store)
+            except StoreFull:
+                continue
             except StoreError as error:
                 logger.warning("cache sweep failed: %s", error)
 

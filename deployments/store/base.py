@@ -14,6 +14,10 @@ class StoreError(RuntimeError):
     """The store cannot be opened, read or written; the message names its folder or address."""
 
 
+class StoreFull(StoreError):
+    """There is not enough room on its disk; it is not broken."""
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
     """A near entry and its cosine similarity to what was searched for."""

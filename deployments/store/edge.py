@@ -23,6 +23,7 @@ from uuid import UUID
 import qdrant_edge as qe
 
 from deployments.store.base import Evicted, Match, StoreError
+from deployments.store.disk_floor import DiskFloor, FreeBytes, free_bytes
 from deployments.store.edge_kept_sketch import KeptSketch
 from deployments.store.edge_mending import Mending
 from deployments.store.payload import (
@@ -61,31 +62,42 @@ class EdgeStore:
     """A :class:`~deployments.store.base.CacheStore` on one shard, called on a thread of its own: the
     engine's calls block, and are made one after the other."""
 
-    def __init__(self, shard: Shard, path: Path, thread: ThreadPoolExecutor) -> None:
+    def __init__(self, shard: Shard, path: Path, thread: ThreadPoolExecutor, disk: DiskFloor) -> None:
         self._shard = shard
         self._path = path
         self._thread = thread
+        self._disk = disk
         self._is_open = True
         self._mending: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
-        cls, folder: str, dimension: int, embedder: str, sketch_from: int = SKETCH_FROM
+        cls,
+        folder: str,
+        dimension: int,
+        embedder: str,
+        sketch_from: int = SKETCH_FROM,
+        *,
+        min_free_bytes: int = 0,
+        free: FreeBytes = free_bytes,
     ) -> EdgeStore:
         """Open or make the shard for ``embedder`` under ``folder``. After a crash, or where there is no
         sketch yet, one is made in the background; until then searches compare whole partitions.
+        ``min_free_bytes`` of the disk are left free, as ``free`` tells.
 
         Raises:
+            StoreFull: there is less room; nothing was touched.
             StoreError: the folder is locked by another process, unreadable or damaged.
         """
         path = _path(folder, embedder, dimension)
+        disk = DiskFloor(path, min_free_bytes, free)
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cache-store")
         try:
-            shard = await _run(thread, path, partial(_open, path, dimension, sketch_from))
+            shard = await _run(thread, path, partial(_open, path, dimension, sketch_from, disk))
         except BaseException:
             thread.shutdown(wait=False)
             raise
-        store = cls(shard, path, thread)
+        store = cls(shard, path, thread, disk)
         if not shard.is_sketched:
             store._mending = asyncio.get_running_loop().create_task(store._mend())
         return store
@@ -103,16 +115,16 @@ class EdgeStore:
         return await self._call(partial(self._shard.nearest, partition, vector, now, oldest, limit))
 
     async def put(self, entry: CacheEntry) -> None:
-        await self._call(partial(self._shard.put, entry))
+        await self._call(partial(self._shard.put, entry), adds=True)
 
     async def annotate(self, entry_id: UUID, annotation: Annotation) -> None:
-        await self._call(partial(self._shard.annotate, entry_id, annotation))
+        await self._call(partial(self._shard.annotate, entry_id, annotation), adds=True)
 
     async def read_note(self) -> str | None:
         return await self._call(self._shard.read_note)
 
     async def write_note(self, note: str) -> None:
-        await self._call(partial(self._shard.write_note, note))
+        await self._call(partial(self._shard.write_note, note), adds=True)
 
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         return await self._call(partial(self._shard.select, selection, limit))
@@ -174,10 +186,15 @@ class EdgeStore:
         except StoreError as error:
             logger.warning("searches will be slow in large partitions: %s", error)
 
-    async def _call(self, work: Callable[[], T]) -> T:
+    async def _call(self, work: Callable[[], T], *, adds: bool = False) -> T:
         if not self._is_open:
             raise StoreError(f"cache store {self._path}: closed")
-        return await _run(self._thread, self._path, work)
+
+        def checked() -> T:
+            self._disk.require(adds=adds)  # on the store's thread: right before the call
+            return work()
+
+        return await _run(self._thread, self._path, checked)
 
 
 class Shard:
@@ -298,8 +315,10 @@ class Shard:
 
     def close(self) -> None:
         self._sketch.close()
-        self._engine.flush()
-        self._engine.close()
+        try:
+            self._engine.flush()
+        finally:  # what could not be flushed is in its log; the folder is the next one's all the same
+            self._engine.close()
 
     def _ids(self, condition: qe.Filter) -> Iterator[UUID]:
         after: Any = None
@@ -315,7 +334,8 @@ def _path(folder: str, embedder: str, dimension: int) -> Path:
     return Path(folder).expanduser() / generation(embedder, dimension)
 
 
-def _open(path: Path, dimension: int, sketch_from: int) -> Shard:
+def _open(path: Path, dimension: int, sketch_from: int, disk: DiskFloor) -> Shard:
+    disk.require(adds=True)
     if not path.exists():
         _make(path, dimension)
     engine = qe.EdgeShard.load(str(path))
@@ -351,6 +371,8 @@ def _translated(path: Path, work: Callable[[], T]) -> T:
     turns them into ours."""
     try:
         return work()
+    except StoreError:
+        raise
     except BaseException as error:  # on the store's thread: nothing else is raised here
         raise StoreError(f"cache store {path}: {error}") from error
 

@@ -32,7 +32,8 @@ async def _open_edge(settings: CacheSettings, dimension: int, embedder: str) -> 
     from deployments.store.edge import EdgeStore
 
     path = settings.path or str(default_cache_dir() / "semantic-cache")
-    return await EdgeStore.open(path, dimension, embedder)
+    floor = settings.min_free_disk_bytes
+    return await EdgeStore.open(path, dimension, embedder, min_free_bytes=floor)
 
 
 async def _open_server(settings: CacheSettings, dimension: int, embedder: str) -> CacheStore:

@@ -77,6 +77,8 @@ class ServerStore:
         self._key = key
         self._collection = f"{settings.collection}-{generation(embedder, dimension)}"
         self._is_open = True
+        self._notes = 0
+        """Points that are a note and no entry, as far as it was read or written here."""
         self._is_prepared = False
         self._preparing = asyncio.Lock()
 
@@ -140,12 +142,14 @@ class ServerStore:
 
     async def read_note(self) -> str | None:
         records = await self._call(self._client.retrieve, ids=[str(NOTE_ID)], with_payload=True)
+        self._notes = len(records)
         return note_of(records[0].payload) if records else None
 
     async def write_note(self, note: str) -> None:
         """Applications that share a collection share its note: the last one to write it is heard."""
         point = models.PointStruct(id=str(NOTE_ID), vector={}, payload={NOTE: note})
         self._check_done(await self._call(self._client.upsert, points=[point], wait=True))
+        self._notes = 1
 
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         records, _ = await self._call(
@@ -197,7 +201,8 @@ class ServerStore:
 
     async def count(self) -> int:
         # Without a filter the estimate is the shards' own tally; an exact count walks all ids.
-        return int((await self._call(self._client.count, exact=False)).count)
+        found = int((await self._call(self._client.count, exact=False)).count)
+        return max(0, found - self._notes)
 
     async def close(self) -> None:
         if self._is_open:

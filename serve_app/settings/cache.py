@@ -76,6 +76,12 @@ class CacheSettings(Frozen):
     path: str | None = Field(
         default=None, description="Folder of the store; default: `semantic-cache` in the cache folder."
     )
+    min_free_disk_bytes: int = Field(
+        default=268_435_456,
+        ge=0,
+        description="Of the disk of an embedded store. Where less is free nothing is stored, and below a "
+        "quarter of it the store is not touched: a mapped file on a full disk ends the process. 0: no floor.",
+    )
     decision: Strictness = Field(
         default="default",
         description="How sure a semantic hit must be; `similarity` is one cosine threshold and nothing else.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from deployments.semantic_cache import REOPEN_PERIOD_S, SemanticCache
@@ -16,9 +18,12 @@ class PlainCache(SemanticCache):
 
 
 async def open_semantic_cache(
-    settings: CacheSettings, embedder: Any, reopen_s: float = REOPEN_PERIOD_S
+    settings: CacheSettings,
+    embedder: Any,
+    reopen_s: float = REOPEN_PERIOD_S,
+    clock_ns: Callable[[], int] = time.time_ns,
 ) -> SemanticCache:
     """Made as Serve makes it. ``embedder`` stands for the embedder's handle."""
     cache = PlainCache.__new__(PlainCache)
-    await cache.__init__(settings, embedder, reopen_s)  # type: ignore[misc]
+    await cache.__init__(settings, embedder, reopen_s, clock_ns)  # type: ignore[misc]
     return cache
