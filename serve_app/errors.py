@@ -202,8 +202,9 @@ class UnsupportedMediaType(PromptlyError):
 
     def __init__(self, given: str | None, accepted: Sequence[str]) -> None:
         was = "is missing" if given is None else f"is {given[:100]!r}"
+        upload = " Uploads are not relayed." if given is not None and given.startswith("multipart/") else ""
         super().__init__(
-            f"`Content-Type` {was}; expected {' or '.join(accepted)}.",
+            f"`Content-Type` {was}; expected {' or '.join(accepted)}.{upload}",
             param="content-type",
             code="unsupported_media_type",
         )

@@ -25,7 +25,6 @@ from serve_app.paths import ENGINE_PATHS
 
 JSON = "application/json"
 JSON_LINES = "application/x-ndjson"
-MULTIPART = "multipart/form-data"
 EVENT_STREAM = "text/event-stream"
 HTML = "text/html"
 
@@ -157,8 +156,8 @@ def _generates(summary: str, request: Any, answer: Any) -> dict[str, Operation]:
     }
 
 
-def _relays(summary: str, *, form: bool = False) -> dict[str, Operation]:
-    takes = {JSON: schemas.NAMES_MODEL} | ({MULTIPART: schemas.FORM} if form else {})
+def _relays(summary: str) -> dict[str, Operation]:
+    takes = {JSON: schemas.NAMES_MODEL}
     gives = {JSON: schemas.ANYTHING, EVENT_STREAM: schemas.EVENTS}
     answered = (CACHE_STATUS, SERVED_BY, TIMING)
     return {"POST": Operation(summary, gives, takes, headers=RELAYED, errors=None, answer_headers=answered)}
@@ -174,8 +173,7 @@ READ_HERE = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embedding
 
 def _relayed(path: str) -> Route:
     """To the model that the body names, where its engines or upstreams offer the path."""
-    form = path.startswith("/v1/audio/")
-    return Route(path, "relay", Access.KEY, _relays("Relayed unchanged.", form=form), unknown=NOT_FOUND_TOO)
+    return Route(path, "relay", Access.KEY, _relays("Relayed unchanged."), unknown=NOT_FOUND_TOO)
 
 
 ROUTES: tuple[Route, ...] = (
@@ -298,7 +296,7 @@ ROUTES: tuple[Route, ...] = (
         "/v1/{rest:path}",
         "relay",
         Access.KEY,
-        _relays("A path that the settings add (`models[].paths`), relayed.", form=True),
+        _relays("A path that the settings add (`models[].paths`), relayed."),
         unknown=NOT_FOUND_TOO,
     ),
 )

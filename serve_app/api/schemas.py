@@ -43,7 +43,6 @@ ERROR: Schema = _object(
 STATUS: Schema = _object({"status": TEXT})
 VERSION: Schema = _object({"version": TEXT})
 NAMES_MODEL: Schema = _object({"model": WORD})
-FORM: Schema = {"type": "object"}
 
 _GENERATION: dict[str, Schema] = {
     "stream": _or_null({"type": "boolean"}),

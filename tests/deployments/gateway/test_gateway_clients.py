@@ -282,6 +282,13 @@ async def test_a_deadline_that_passed_is_not_tried_again() -> None:
     assert len(member.seen) == 1
 
 
+async def test_an_upload_is_told_that_it_is_not_relayed() -> None:
+    async with gateway(SimSettings()) as running, gpt(running) as client:
+        with pytest.raises(openai.APIStatusError, match="Uploads are not relayed") as caught:
+            await client.audio.transcriptions.create(model=MODEL, file=("a.wav", b"RIFF"))
+    assert (caught.value.status_code, caught.value.param) == (415, "content-type")
+
+
 def cancel_requests() -> None:
     """As uvicorn does with what still runs when its patience at a stop is over."""
     for task in asyncio.all_tasks():
