@@ -19,6 +19,7 @@ from benchmarks import (
     cache,
     engine_figures,
     failover,
+    fuzz,
     idle,
     layer,
     overload,
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "speculation": speculation.run,
     "engine": engine_figures.run,
     "autoscaling": autoscaling.run,
+    "fuzz": fuzz.run,
 }
 
 

@@ -33,7 +33,8 @@ ONE_SECOND = ProxySettings(header_timeout_s=1)
 
 def head(body: bytes, extra: bytes = b"") -> bytes:
     return (
-        b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n%scontent-length: %d\r\n\r\n"
+        b"POST %s HTTP/1.1\r\nhost: localhost\r\n"
+        b"content-type: application/json\r\n%scontent-length: %d\r\n\r\n"
         % (
             CHAT.encode(),
             extra,
