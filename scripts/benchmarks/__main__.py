@@ -26,6 +26,7 @@ from benchmarks import (
     routing,
     speculation,
     start,
+    stopwatch,
     vllm_failover,
     vllm_load,
 )
@@ -46,6 +47,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "idle": idle.run,
     "start": start.run,
     "cache": cache.run,
+    "stopwatch": stopwatch.run,
     "speculation": speculation.run,
     "engine": engine_figures.run,
     "autoscaling": autoscaling.run,
