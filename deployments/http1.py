@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -65,17 +65,18 @@ class Origin:
     @classmethod
     def behind(cls, address: PrivateAddress) -> Origin:
         """A private listener."""
-        return replace(cls.of(address.url), private=address)
+        return cls.of(address.url, address)
 
     @classmethod
-    def of(cls, url: str) -> Origin:
+    def of(cls, url: str, private: PrivateAddress | None = None) -> Origin:
         """Raises: ValueError: no http or https URL."""
         parts = urlsplit(url)
         if parts.scheme not in PORTS or not parts.hostname:
             raise ValueError(f"no http or https URL: {url!r}")
         port = parts.port or PORTS[parts.scheme]
         authority = parts.netloc.rpartition("@")[2]
-        return cls(parts.hostname, port, parts.scheme == "https", authority, parts.path.rstrip("/"))
+        path = parts.path.rstrip("/")
+        return cls(parts.hostname, port, parts.scheme == "https", authority, path, private)
 
 
 def request_bytes(origin: Origin, method: str, target: str, headers: Mapping[str, str], body: bytes) -> bytes:

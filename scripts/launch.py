@@ -47,6 +47,9 @@ TERM_S = 5.0
 KILL_S = 5.0
 PORT_FREE_S = 3.0
 
+ONLY_US = 0o077
+"""The umask of all that is started: logs, the store and models that are fetched are this user's alone."""
+
 
 class StartError(RuntimeError):
     """The start failed; the message is all that the user needs to see."""
@@ -403,6 +406,7 @@ def parse_options(arguments: list[str] | None) -> Options:
 def main(arguments: list[str] | None = None) -> int:
     """0 after a stop that followed readiness; 1 after a failure; 128 + signal when stopped before."""
     options = parse_options(arguments)
+    os.umask(ONLY_US)
     signals = StopSignals()
     try:
         launch = Launch(options, signals)

@@ -184,8 +184,7 @@ class UpstreamPool:
             ConnectionRefused: nobody listens there.
             UpstreamFailed: the connection broke, or what came was no HTTP.
         """
-        private = report.private
-        origin = Origin.of(report.url) if private is None else Origin.behind(private)
+        origin = Origin.of(report.url, report.private)
         with _translated():
             request = request_bytes(origin, method, target, headers | dict(report.headers), body)
             connection, first = await self._pool.begin(origin, request)

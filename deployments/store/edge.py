@@ -11,6 +11,7 @@ a partition a sketch of the vectors (``edge_sketch.py``) says which of them the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import shutil
 from collections.abc import Callable, Iterator
@@ -51,6 +52,9 @@ from serve_app.cache.eviction import Volume
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+ONLY_US = 0o700
+"""Mode of a store's folder: what tenants asked and were answered lies there."""
 
 BATCH = 1000
 
@@ -336,6 +340,9 @@ def _path(folder: str, embedder: str, dimension: int) -> Path:
 
 def _open(path: Path, dimension: int, sketch_from: int, disk: DiskFloor) -> Shard:
     disk.require(adds=True)
+    if path.is_dir():
+        with contextlib.suppress(PermissionError):  # another user's, who lets us in
+            path.chmod(ONLY_US)  # made by a version that was not so careful
     if not path.exists():
         _make(path, dimension)
     engine = qe.EdgeShard.load(str(path))
@@ -352,7 +359,9 @@ def _make(path: Path, dimension: int) -> None:
     unfinished = path.with_name(f"{path.name}.new")
     if unfinished.exists():
         shutil.rmtree(unfinished)
-    unfinished.mkdir(parents=True)
+    # A folder that is there already is left as its owner has it: it may hold other things.
+    path.parent.mkdir(mode=ONLY_US, parents=True, exist_ok=True)
+    unfinished.mkdir(mode=ONLY_US)
     vectors = qe.EdgeVectorParams(size=dimension, distance=qe.Distance.Cosine)
     engine = qe.EdgeShard.create(str(unfinished), qe.EdgeConfig(vectors=vectors))
     for field, schema in _indexes().items():

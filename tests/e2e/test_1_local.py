@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -232,6 +233,18 @@ async def test_a_header_that_is_no_utf8_is_a_400(served: Server, header: bytes) 
     status, body = await raw_request(served.url + CHAT, header + b": \xff\xfe\r\n", b"{}")
     assert status == 400
     assert json.loads(body)["error"]["param"] == header.decode()
+
+
+def test_what_is_written_is_this_users_alone(served: Server, store: Path) -> None:
+    tree = [served.process.pid]
+    for pid in tree:  # it grows as it is walked
+        tree += [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    status = [Path(f"/proc/{pid}/status").read_text() for pid in tree]
+    assert len(status) > 1
+    assert all("Umask:\t0077" in each for each in status if "State:\tZ" not in each)
+    (shard,) = store.iterdir()
+    files = [shard, *(each for each in shard.rglob("*") if not each.is_symlink())]
+    assert [each for each in files if each.stat().st_mode & 0o077] == []
 
 
 async def test_the_private_engine_port_answers_403(served: Server) -> None:

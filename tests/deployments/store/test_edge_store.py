@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -71,6 +72,23 @@ async def test_an_unfinished_folder_is_made_again(tmp_path: Path) -> None:
     assert await again.count() == 1
     await again.close()
     assert _names(tmp_path) == [Path(store.location).name]
+
+
+async def test_nobody_else_may_enter_a_store_that_was_made_or_was_open_to_all(tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "of ours"
+    store = await EdgeStore.open(str(folder), DIMENSION, EMBEDDER)
+    await store.close()
+    path = Path(store.location)
+    assert [_mode(each) for each in (folder, path)] == [0o700, 0o700]
+    for each in (folder, path):
+        each.chmod(0o755)
+    again = await EdgeStore.open(str(folder), DIMENSION, EMBEDDER)
+    await again.close()
+    assert [_mode(each) for each in (folder, path)] == [0o755, 0o700]  # the first may hold other things
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 def _names(folder: Path) -> list[str]:
