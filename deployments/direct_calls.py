@@ -72,6 +72,10 @@ class DirectCalls:
         """Who waits longer for an answer asks again, through the handle."""
         await self._listener.close(STOP_TIMEOUT_S)
 
+    def forget(self) -> None:
+        """Leave nothing behind on disk: this process ends."""
+        self._listener.remove_socket()
+
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         arguments = await read_body(receive)
         if arguments is None:  # the caller is gone

@@ -58,6 +58,12 @@ class Embedder:
         encoder = self._encoder
         return EmbedderInfo(encoder.name, encoder.dimension, encoder.max_tokens, self._source, self._dtype)
 
+    def __del__(self) -> None:
+        """Serve calls it when the replica ends; calls that run are made again, through the handle."""
+        direct: DirectCalls | None = getattr(self, "_direct", None)
+        if direct is not None:
+            direct.forget()
+
     async def _encode(self, texts: list[str]) -> list[Embedding]:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, embeddings, self._encoder, texts)

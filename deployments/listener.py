@@ -112,6 +112,10 @@ class PrivateListener:
         self._server.should_exit = True
         serving, self._serving = self._serving, None
         await serving
+        self.remove_socket()
+
+    def remove_socket(self) -> None:
+        """From disk; nobody connects by it any more."""
         if self._unix is not None:
             self._unix.remove()
 

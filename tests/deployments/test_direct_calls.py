@@ -6,6 +6,7 @@ import asyncio
 import pickle
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -218,3 +219,14 @@ async def test_a_stranger_on_a_freed_port_learns_nothing_and_runs_nothing(greets
 
 def test_the_secret_is_not_shown() -> None:
     assert "hidden" not in repr(PrivateAddress("http://127.0.0.1:1", "hidden"))
+
+
+async def test_a_callee_whose_process_ends_leaves_no_socket() -> None:
+    target = Doubler()
+    async with served(target) as calls:
+        folder = Path(calls.address.socket).parent
+        assert folder.is_dir()
+        calls.forget()
+        assert not folder.exists()
+        async with client_of(Replicas(target, [calls.address])) as client:
+            assert await client.call("double", 1) == 2
