@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import time
 import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
+import launcher_status
 import openai
 import pytest
+from launcher_processes import descendants, describe
 from support.bad_input import BAD_REQUESTS, BadRequestCase, raw_request
 from support.graph import eventually
 from support.server import MODEL, Server, get_json
@@ -277,6 +282,40 @@ async def test_a_client_that_hangs_up_aborts_the_engine(served: Server, first_ch
 async def running(served: Server, count: int) -> bool:
     fleet = await asyncio.to_thread(get_json, f"{served.url}/admin/fleet")
     return bool(fleet[MODEL][0]["running"] == count)
+
+
+async def test_a_client_that_leaves_after_two_writes_aborts_the_engine(served: Server) -> None:
+    """As httpx sends: the head, then the body."""
+    fields = {"model": MODEL, "messages": messages("Tell me a very long story."), "max_tokens": 2000}
+    body = json.dumps(fields).encode()
+    address = urlsplit(served.url)
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: {address.netloc}\r\ncontent-type: application/json\r\n"
+    head += f"cache-control: no-store\r\ncontent-length: {len(body)}\r\n\r\n"
+    _, writer = await asyncio.open_connection(address.hostname, address.port)
+    writer.write(head.encode())
+    await writer.drain()
+    await asyncio.sleep(0.02)  # the second write has to be a second packet
+    writer.write(body)
+    assert await eventually(lambda: running(served, 1), within_s=10)
+    writer.close()
+    assert await eventually(lambda: running(served, 0), within_s=5)
+
+
+def haproxies(served: Server) -> set[int]:
+    """Of this start, those included that finish their last requests after a reload."""
+    return {pid for pid in descendants(served.process.pid) if describe(pid).startswith("haproxy ")}
+
+
+async def test_a_killed_haproxy_is_back_within_two_seconds(served: Server) -> None:
+    async def answers() -> bool:
+        return launcher_status.answers(f"{served.url}/v1/models")
+
+    killed = haproxies(served)
+    assert killed
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    assert await eventually(answers, within_s=2)
+    assert not killed & haproxies(served)
 
 
 def test_a_deadline_is_kept_by_the_real_engine(client: openai.OpenAI) -> None:
