@@ -12,10 +12,13 @@ everything works, but:
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from serve_app.dialects import dialect_of
 from serve_app.errors import BadRequest
 from serve_app.headers import require_utf8
 
@@ -36,7 +39,9 @@ class IngressMiddleware:
         try:
             require_utf8(scope["headers"])
         except BadRequest as error:
-            response = Response(error.body(), error.status, media_type="application/json")
+            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            body = dialect_of(path).body(error, uuid4().hex)
+            response = Response(body, error.status, media_type="application/json")
             await response(scope, receive, send)
             return
         headers = [header for header in scope["headers"] if header[0] != WE_WATCH[0]]

@@ -47,7 +47,7 @@ class NamedEvents:
 
     def __init__(self, last: str) -> None:
         """``last``: the names of last events, as alternatives of a regular expression."""
-        self._last = re.compile(rf"(?:^|\n)event: ?(?:{last})\r?\n".encode())
+        self._last = re.compile(rf"\nevent: ?(?:{last})\r?\n".encode())
         self._tail = b"\n"
         self.passed: Callable[[bytes], None] | None = self._look
         self.has_ended: bool | None = False

@@ -11,6 +11,7 @@ from serve_app.dialects.openai import OpenAIDialect
 from serve_app.errors import PromptlyError
 
 LAST = r"response\.completed|response\.failed|response\.incomplete|error"
+MARK = b'"sequence_number"'
 NUMBER = re.compile(rb'"sequence_number"\s*:\s*([0-9]+)(?=[^0-9])')
 
 
@@ -22,9 +23,15 @@ class ResponsesStream(NamedEvents):
         self._next = 0
 
     def seen(self, data: bytes) -> None:
-        """A quote inside a text is escaped, so the mark is never a part of one."""
-        for number in NUMBER.finditer(data):
-            self._next = int(number[1]) + 1
+        """A quote inside a text is escaped, so the mark is never a part of one. The last number may not be all
+        here yet."""
+        last = data.rfind(MARK)
+        while last >= 0:
+            number = NUMBER.match(data, last)
+            if number is not None:
+                self._next = int(number[1]) + 1
+                return
+            last = data.rfind(MARK, 0, last)
 
     def event(self, error: PromptlyError, request_id: str) -> bytes:
         """The event as it is documented, and beside it ``error``: OpenAI's Python client raises for that one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from deployments.ingress_middleware import middlewares
 
 
-async def send_through(headers: list[tuple[bytes, bytes]]) -> tuple[int, bytes]:
+async def send_through(
+    headers: list[tuple[bytes, bytes]], path: str = "/v1/chat/completions"
+) -> tuple[int, bytes]:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"reached"})
@@ -20,7 +23,7 @@ async def send_through(headers: list[tuple[bytes, bytes]]) -> tuple[int, bytes]:
         sent.append(message)
 
     (middleware,) = middlewares()
-    await middleware.cls(app)({"type": "http", "headers": headers}, None, send)  # type: ignore[arg-type]
+    await middleware.cls(app)({"type": "http", "path": path, "headers": headers}, None, send)  # type: ignore[arg-type]
     return sent[0]["status"], sent[1]["body"]
 
 
@@ -33,6 +36,12 @@ async def test_other_bytes_are_a_400_that_names_the_header() -> None:
     status, body = await send_through([(b"host", b"h"), (b"x-request-id", b"\xff")])
     assert status == 400
     assert b'"param":"x-request-id"' in body
+
+
+async def test_the_error_is_in_the_words_of_the_path_s_clients() -> None:
+    status, body = await send_through([(b"x-request-id", b"\xff")], "/v1/messages")
+    assert (status, json.loads(body)["error"]["type"]) == (400, "invalid_request_error")
+    assert json.loads(body)["type"] == "error"
 
 
 @pytest.mark.parametrize("given", [[], [(b"x-request-disconnect-disabled", b"?0")]])

@@ -113,6 +113,15 @@ def test_the_responses_error_counts_on_however_the_bytes_come(size: int) -> None
     }
 
 
+@pytest.mark.parametrize("cut", range(30, 75))
+def test_an_event_that_is_cut_in_its_number_does_not_hide_the_one_before(cut: int) -> None:
+    stream = dialect_of(RESPONSES).stream()
+    assert stream.passed is not None
+    stream.passed(numbered(9) + numbered(10)[:cut])
+    _, event = event_of(stream.event(BROKE, "r1"))
+    assert event["sequence_number"] in {10, 11}
+
+
 def test_the_first_event_of_a_responses_stream_is_number_0() -> None:
     _, event = event_of(dialect_of(RESPONSES).stream().event(BROKE, "r1"))
     assert event["sequence_number"] == 0
