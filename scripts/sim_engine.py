@@ -141,6 +141,8 @@ class SimSettings:
     max_model_len: int = 32768
     slots: int = 64
     """Requests that run at once; the others wait in order of arrival."""
+    max_n: int = 1
+    """What ``n`` may be. An answer takes so many slots; only its first choice is made up."""
     prefill_ms_per_1k: float = 0.0
     """For 1,000 prompt tokens that the prefix cache does not have. One request is prefilled at a time."""
     cache_tokens: int = 65536
@@ -271,6 +273,8 @@ class Generation:
     ignore_eos: bool
     salt: str = ""
     """vLLM's ``cache_salt``: prompts of different salts share no block."""
+    slots: int = 1
+    """How many it takes: one for each of its choices."""
 
 
 def parse_generation(path: str, body: bytes, request_id: str, settings: SimSettings) -> Generation:
@@ -290,13 +294,14 @@ def parse_generation(path: str, body: bytes, request_id: str, settings: SimSetti
             token_ids=bool(values.get("return_token_ids")),
             ignore_eos=bool(values.get("ignore_eos")),
             salt=str(values.get("cache_salt") or ""),
+            slots=int(values.get("n") or 1),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refused(400, f"The request is not valid: {error!r}") from error
     if values.get("model", settings.model) != settings.model:
         raise Refused(404, f"The model `{values['model']}` does not exist.")
-    if values.get("n", 1) not in (1, None) or any(values.get(name) for name in NOT_SIMULATED):
-        raise Refused(400, f"Not simulated: n > 1, {', '.join(NOT_SIMULATED)}.")
+    if not 1 <= request.slots <= settings.max_n or any(values.get(name) for name in NOT_SIMULATED):
+        raise Refused(400, f"Not simulated: n > {settings.max_n}, {', '.join(NOT_SIMULATED)}.")
     room = settings.max_model_len - len(request.prompt)
     if room < 1:
         raise Refused(400, f"Input length ({len(request.prompt)}) exceeds model's maximum context length.")
@@ -600,13 +605,14 @@ class Scheduler:
         self._cache = PrefixCache(settings.cache_tokens)
         self._waiting: deque[Answer] = deque()
         self._running: set[Answer] = set()
+        self._taken = 0
         self._to_prefill: deque[Answer] = deque()
         self._prefilling: Answer | None = None
         self._prefilled_s = 0.0
         self._changed = asyncio.Event()
 
     def stats(self, **more: Any) -> Stats:
-        return Stats(**vars(self.counters), running=len(self._running), waiting=len(self._waiting), **more)
+        return Stats(**vars(self.counters), running=self._taken, waiting=len(self._waiting), **more)
 
     async def change(self) -> None:
         """Wait for the next request that comes, goes or gets a slot."""
@@ -617,7 +623,7 @@ class Scheduler:
         self._changed = asyncio.Event()
 
     def itl_s(self) -> float:
-        share = max(0, len(self._running) - 1) / self._settings.slots
+        share = max(0, self._taken - 1) / self._settings.slots
         return self._settings.itl_ms / 1000 * (1 + self._settings.itl_growth * share)
 
     def enqueue(self, answer: Answer) -> None:
@@ -638,6 +644,7 @@ class Scheduler:
         answer.over = True
         if answer in self._running:
             self._running.remove(answer)
+            self._taken -= answer.request.slots
             self.counters.generated_tokens += len(answer.ids)
             if answer.ids:
                 self._cache.keep(answer.request.prompt + answer.ids, answer.request.salt)
@@ -647,8 +654,9 @@ class Scheduler:
         self.note_change()
 
     def _admit(self) -> None:
-        while self._waiting and len(self._running) < self._settings.slots:
+        while self._waiting and self._taken + self._waiting[0].request.slots <= self._settings.slots:
             answer = self._waiting.popleft()
+            self._taken += answer.request.slots
             answer.admitted_s = time.monotonic()
             self._running.add(answer)
             self._to_prefill.append(answer)

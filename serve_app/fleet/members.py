@@ -93,8 +93,8 @@ class Member:
     engine counts them), ``turn`` a virtual time that advances by 1 / weight with every request (so that the
     lowest turn is whose turn it is). ``in_flight`` are this gateway's places there; ``unanswered`` are those
     of them that no first byte has answered yet, ``pending_tokens`` their estimated uncached prompts.
-    ``others`` are sequences that the newest report counted beyond these, ``others_waiting`` those of them that
-    had not begun. ``heard_at``: when bytes of any answer came last (monotonic seconds).
+    ``others`` are sequences that the newest report counted beyond these, ``others_waiting`` those of them
+    that had not begun. ``heard_at``: when bytes of any answer came last (monotonic seconds).
     """
 
     report: EngineReport

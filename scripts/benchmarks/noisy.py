@@ -1,0 +1,207 @@
+"""A quiet tenant beside one that does all it can to be in the way: what the quiet one notices.
+
+One scripted engine with 16 slots; two tenants, so a fair share is 8. The quiet one asks for 3 answers a
+second (Poisson, fixed seed). The noisy one has ten times its share under way at any time: plain streams,
+requests for several answers (``n``), long and deep schemas; and beside those connections whose head never
+ends, and bodies that come a byte a second. Both phases last the same time; the quiet one is measured alone
+first, at the same endpoint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from benchmarks.engines import scripted_process
+from benchmarks.layer import settings_for
+from benchmarks.load import (
+    Request,
+    Sample,
+    chat_request,
+    closed_loop,
+    open_loop,
+    percentile,
+    poisson,
+    run_fast,
+)
+from benchmarks.options import Options
+from benchmarks.peers import promptly
+from benchmarks.table import Figure, at_most, write_report
+
+MODEL = "scripted"
+SLOTS, TOKENS, ITL_MS, FIRST_TOKEN_MS = 16, 50, 20.0, 25.0
+SHARE = SLOTS // 2
+TIMES_ITS_SHARE = 10
+QUIET_PER_S = 3.0
+DURATION_S = 40.0
+HALF_OPEN = SLOW_BODIES = 40
+KEYS = "PROMPTLY_BENCH_KEYS"
+QUIET_KEY, NOISY_KEY = "quiet-tenant-of-the-benchmark", "noisy-tenant-of-the-benchmark"
+DRIP_S = 1.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the quiet tenant saw, alone and in company, and what became of the noisy one's requests."""
+
+    alone: Sequence[Sample]
+    beside: Sequence[Sample]
+    noise: Sequence[Sample]
+
+
+def run(options: Options) -> list[Figure]:
+    duration_s = 6.0 if options.quick else DURATION_S
+    keys = f"quiet={QUIET_KEY},noisy={NOISY_KEY}"
+    runs: list[Run] = []
+    for repeat in range(options.repeats):
+        engine_settings = {"tokens": TOKENS, "itl_ms": ITL_MS, "first_token_ms": FIRST_TOKEN_MS}
+        with scripted_process(MODEL, slots=SLOTS, max_n=SLOTS, **engine_settings) as engine:
+            settings = settings_for(engine.endpoint.url, max_requests=SLOTS, auth={"keys_env": KEYS})
+            with promptly(settings, env={KEYS: keys}) as endpoint:
+                runs.append(run_fast(both(endpoint.url, duration_s, repeat)))
+    figures = all_figures(runs)
+    about = {
+        "engine": f"{SLOTS} slots, {TOKENS} tokens of {ITL_MS:g} ms, the first after {FIRST_TOKEN_MS:g} ms",
+        "quiet tenant": f"{QUIET_PER_S:g} requests/s for {duration_s:g} s, Poisson",
+        "noisy tenant": f"{TIMES_ITS_SHARE * SHARE} requests under way, {HALF_OPEN} heads that never end, "
+        f"{SLOW_BODIES} bodies of a byte a second",
+    }
+    write_report(options.out, "noisy", figures, about=about)
+    return figures
+
+
+async def both(url: str, duration_s: float, seed: int) -> Run:
+    """The two phases; the first request of each is not counted."""
+    await closed_loop(url, [quiet_request(number) for number in range(8)], 2)
+    alone = await open_loop(url, quiet_arrivals(duration_s, seed))
+    noise = asyncio.ensure_future(make_noise(url, duration_s + 4, seed))
+    await asyncio.sleep(2)  # until the noise is there
+    beside = await open_loop(url, quiet_arrivals(duration_s, seed))
+    return Run(alone, beside, await noise)
+
+
+def quiet_arrivals(duration_s: float, seed: int) -> list[tuple[float, Request]]:
+    count = round(QUIET_PER_S * duration_s)
+    return poisson([quiet_request(number) for number in range(count)], QUIET_PER_S, seed)
+
+
+def quiet_request(number: int) -> Request:
+    return of_tenant(QUIET_KEY, chat_request(MODEL, f"Quiet question {number}.", TOKENS))
+
+
+def of_tenant(key: str, request: Request) -> Request:
+    return replace(request, headers={"authorization": f"Bearer {key}"})
+
+
+async def make_noise(url: str, duration_s: float, seed: int) -> list[Sample]:
+    nuisances = [asyncio.ensure_future(half_open(url)) for _ in range(HALF_OPEN)]
+    nuisances += [asyncio.ensure_future(slow_body(url)) for _ in range(SLOW_BODIES)]
+    try:
+        chances = [random.Random(f"{seed} {number}") for number in range(TIMES_ITS_SHARE * SHARE)]
+        streams = await asyncio.gather(*(noisy_stream(url, duration_s, chance) for chance in chances))
+        return [sample for stream in streams for sample in stream]
+    finally:
+        for nuisance in nuisances:
+            nuisance.cancel()
+        await asyncio.gather(*nuisances, return_exceptions=True)
+
+
+async def noisy_stream(url: str, duration_s: float, chance: random.Random) -> list[Sample]:
+    """One request after the other; after a refusal as soon as a second later, whatever it was told."""
+    samples: list[Sample] = []
+    loop = asyncio.get_running_loop()
+    end = loop.time() + duration_s
+    for request in noisy_requests(chance):
+        if loop.time() >= end:
+            break
+        [sample] = await closed_loop(url, [request], 1)
+        samples.append(sample)
+        if not sample.ok:
+            await asyncio.sleep(1)
+    return samples
+
+
+def noisy_requests(chance: random.Random) -> Iterator[Request]:
+    while True:
+        text, kind = f"Noise {chance.random()}.", chance.random()
+        more: dict[str, Any] = {}
+        if kind < 0.15:
+            more = {"n": chance.choice([4, 8, 14])}
+        elif kind < 0.2:
+            more = {"n": 400}
+        elif kind < 0.3:
+            more = {"structured_outputs": {"json": long_schema()}}
+        elif kind < 0.4:
+            more = {"structured_outputs": {"json": json.dumps(deep_schema(300))}}
+        yield of_tenant(NOISY_KEY, chat_request(MODEL, text, TOKENS, **more))
+
+
+def long_schema() -> dict[str, Any]:
+    fields = {f"field {number}": {"type": "string", "description": "x" * 400} for number in range(120)}
+    return {"type": "object", "properties": fields}
+
+
+def deep_schema(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
+    return schema
+
+
+async def half_open(url: str) -> None:
+    """A head that never ends; again when the connection is closed."""
+    await _hold(url, b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nx-padding: ", b"x")
+
+
+async def slow_body(url: str) -> None:
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        f"authorization: Bearer {NOISY_KEY}\r\ncontent-length: 1000\r\n\r\n"
+    )
+    await _hold(url, head.encode(), b" ")
+
+
+async def _hold(url: str, begin: bytes, drip: bytes) -> None:
+    address = urlsplit(url)
+    while True:
+        with suppress(OSError):
+            reader, writer = await asyncio.open_connection(address.hostname, address.port)
+            try:
+                writer.write(begin)
+                while not reader.at_eof():
+                    writer.write(drip)
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(reader.read(4096), DRIP_S)
+            finally:
+                writer.close()
+        await asyncio.sleep(0.2)
+
+
+def all_figures(runs: Sequence[Run]) -> list[Figure]:
+    return [
+        Figure("quiet tenant's TTFT p95 over alone", "×", tuple(map(slower, runs)), at_most(1.2)),
+        Figure("quiet tenant's errors", "", tuple(float(errors(run.beside)) for run in runs), at_most(0)),
+        Figure("quiet tenant's TTFT p95, alone", "ms", tuple(ttft_p95_ms(run.alone) for run in runs)),
+        Figure("quiet tenant's TTFT p95, beside", "ms", tuple(ttft_p95_ms(run.beside) for run in runs)),
+        Figure("noisy tenant's answers", "", tuple(float(sum(s.ok for s in run.noise)) for run in runs)),
+        Figure("noisy tenant's refusals", "", tuple(float(errors(run.noise)) for run in runs)),
+    ]
+
+
+def slower(run: Run) -> float:
+    return ttft_p95_ms(run.beside) / ttft_p95_ms(run.alone)
+
+
+def ttft_p95_ms(samples: Sequence[Sample]) -> float:
+    return percentile((s.ttft_s * 1000 for s in samples if s.ok and s.ttft_s is not None), 95)
+
+
+def errors(samples: Sequence[Sample]) -> int:
+    """Refusals count: the quiet tenant asks for less than its share."""
+    return sum(not sample.ok for sample in samples)
