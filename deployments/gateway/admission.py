@@ -13,7 +13,7 @@ from statistics import mean
 
 from deployments.gateway.call import Call
 from deployments.gateway.cold_start import ColdStart
-from serve_app.admission import DrainRate, FairLines, Ticket, reserved
+from serve_app.admission import DrainRate, FairLines, Ticket, most_for_one, reserved
 from serve_app.autoscaling import Demand
 from serve_app.errors import BadRequest, NoReplica, OverCapacity, PromptlyError
 from serve_app.fleet import Dispatch, FleetTable, Member
@@ -136,13 +136,13 @@ class Admission:
         self._router.sent(routing, best)
         call.timeline.add("route", started_ns)
         places = self._places(call, best)
-        self._line.took(call.tenant, places)
+        self._line.took(call.tenant, places, now)
         tokens = routing.uncached_tokens(best)
         return self._fleet.send(best, tokens, now, places=places, tenant=call.tenant)
 
     def _most(self, member: Member) -> int:
         """Of a member's places, those that one request may take."""
-        return member.limit - reserved(member.limit) if self._shared else member.limit
+        return most_for_one(member.limit) if self._shared else member.limit
 
     def _places(self, call: Call, member: Member) -> int:
         return 1 if call.weight == 1 else min(call.weight, self._most(member))

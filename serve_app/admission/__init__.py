@@ -1,7 +1,7 @@
 """Who may go to an engine now, who waits, and who is refused: pure policy, no clock, no tasks."""
 
 from serve_app.admission.drain import DrainRate
-from serve_app.admission.fairness import FairLines, reserved
+from serve_app.admission.fairness import FairLines, most_for_one, reserved
 from serve_app.admission.priority import (
     DEFAULT_PRIORITY,
     FIRST_PRIORITY,
@@ -24,6 +24,7 @@ __all__ = [
     "Ticket",
     "WaitingLine",
     "body_priority",
+    "most_for_one",
     "request_priority",
     "reserved",
 ]

@@ -2,9 +2,10 @@
 
 A place is one sequence at one engine; a request takes as many as it generates. While one tenant alone is
 about, it may take all. Else a tenant takes what it likes up to its fair share (all places over the tenants
-about); beyond that it leaves a reserve for the others, so that one that comes now and then finds a place at
-once instead of waiting for an end. When places are free, the tenant with the fewest goes first (max-min
-fairness), among equals the one that was served longest ago; within a tenant priority decides, then age.
+about); beyond that it leaves free what the others have lately held at once and one place more (up to their
+share), at the least a reserve, so that they find a place at once instead of waiting for an end. When places
+are free, the tenant with the fewest goes first (max-min fairness), among equals the one that was served
+longest ago; within a tenant priority decides, then age.
 """
 
 from __future__ import annotations
@@ -31,12 +32,20 @@ def reserved(places: int) -> int:
     return max(1, places // RESERVED_SHARE) if places > 1 else 0
 
 
+def most_for_one(places: int) -> int:
+    """Of a member's places, those that one request may take where tenants share: half of them, rounded up."""
+    return (places + 1) // 2
+
+
 @dataclass(slots=True)
 class _Tenant(Generic[T]):
-    """``held`` places, ``turn`` of the last one given, ``seen`` in monotonic seconds."""
+    """``held`` places, ``peak`` the most of them of late (since ``peak_at`` there were fewer), ``turn`` of the
+    last one given. Times are monotonic seconds."""
 
     line: WaitingLine[T] = field(default_factory=WaitingLine)
     held: int = 0
+    peak: int = 0
+    peak_at: float = -math.inf
     turn: int = 0
     seen: float = -math.inf
 
@@ -126,20 +135,37 @@ class FairLines(Generic[T]):
 
     def may_take(self, name: str, weight: int, *, places: int, free: int, reserve: int) -> bool:
         """Whether the tenant may take ``weight`` of ``free`` places now; ``places`` are all there are,
-        ``reserve`` of them are kept for others (what those hold already counts)."""
+        ``reserve`` of them at least are kept for others (what those hold already counts)."""
         if not self.is_shared:
             return True
-        held = self.held(name)
-        if held + weight <= max(1, places // len(self._tenants)):
+        held, share = self.held(name), max(1, places // len(self._tenants))
+        if held + weight <= share:
             return True
-        return free - weight >= reserve - (self._held - held)
+        left = free - weight
+        if left < reserve - (self._held - held):
+            return False
+        # One that holds nothing and asks for more than its share at once would else never get it.
+        return held == 0 or self._wanted_by_others(name, share, left) <= left
 
-    def took(self, name: str, weight: int) -> None:
+    def _wanted_by_others(self, name: str, share: int, enough: int) -> int:
+        """Places that others have lately held and do not hold now, and one more each; not counted further
+        than beyond ``enough``."""
+        wanted = 0
+        for other, tenant in self._tenants.items():
+            if other != name:
+                wanted += max(0, min(share, tenant.peak + 1) - tenant.held)
+                if wanted > enough:
+                    break
+        return wanted
+
+    def took(self, name: str, weight: int, now: float) -> None:
         tenant = self._tenants.setdefault(name, _Tenant())
         self._turns += 1
         tenant.turn = self._turns
         tenant.held += weight
         self._held += weight
+        if tenant.held >= tenant.peak or tenant.peak_at < now - ABOUT_S:
+            tenant.peak, tenant.peak_at = tenant.held, now
 
     def gave_back(self, name: str, weight: int) -> None:
         self._tenants[name].held -= weight

@@ -20,7 +20,7 @@ def test_one_place_of_eight_is_kept_and_never_the_only_one() -> None:
 def test_a_tenant_alone_may_take_everything() -> None:
     lines = FairLines[str]()
     lines.came("a", 0.0)
-    lines.took("a", 15)
+    lines.took("a", 15, 0.0)
     assert lines.may_take("a", 1, places=16, free=1, reserve=2)
 
 
@@ -28,7 +28,7 @@ def test_while_others_are_about_a_tenant_beyond_its_share_leaves_a_reserve() -> 
     lines = FairLines[str]()
     lines.came("a", 0.0)
     lines.came("b", 0.0)
-    lines.took("a", 8)
+    lines.took("a", 8, 0.0)
     assert lines.may_take("a", 6, places=16, free=8, reserve=2)
     assert not lines.may_take("a", 7, places=16, free=8, reserve=2)
     assert lines.may_take("b", 8, places=16, free=8, reserve=2)
@@ -38,21 +38,55 @@ def test_what_others_hold_already_need_not_be_kept_for_them() -> None:
     lines = FairLines[str]()
     for name in ("a", "b"):
         lines.came(name, 0.0)
-    lines.took("a", 10)
-    lines.took("b", 1)
+    lines.took("a", 10, 0.0)
+    lines.took("b", 1, 0.0)
     assert lines.may_take("a", 4, places=16, free=5, reserve=2)
     assert not lines.may_take("a", 5, places=16, free=5, reserve=2)
-    lines.took("b", 1)
-    assert lines.may_take("a", 4, places=16, free=4, reserve=2)
+
+
+def test_what_others_have_held_lately_and_one_more_is_left_for_them() -> None:
+    lines = FairLines[str]()
+    for name in ("a", "b"):
+        lines.came(name, 0.0)
+    lines.took("b", 4, 0.0)
+    lines.gave_back("b", 3)
+    lines.took("a", 8, 0.0)
+    assert lines.may_take("a", 3, places=16, free=7, reserve=2)  # four are left, and b holds one
+    assert not lines.may_take("a", 4, places=16, free=7, reserve=2)
+    lines.took("b", 1, 2 * ABOUT_S)
+    assert lines.may_take("a", 5, places=16, free=6, reserve=2)
+    assert not lines.may_take("a", 6, places=16, free=6, reserve=2)
+
+
+def test_no_more_than_their_share_is_left_for_others() -> None:
+    lines = FairLines[str]()
+    for name in ("a", "b"):
+        lines.came(name, 0.0)
+    lines.took("b", 16, 0.0)
+    lines.gave_back("b", 16)
+    lines.took("a", 7, 0.0)
+    assert lines.may_take("a", 1, places=16, free=9, reserve=2)
+    lines.took("a", 1, 0.0)
+    assert not lines.may_take("a", 1, places=16, free=8, reserve=2)
+
+
+def test_who_holds_nothing_may_take_more_than_its_share_at_once() -> None:
+    lines = FairLines[str]()
+    for name in ("a", "b", "c", "d"):
+        lines.came(name, 0.0)
+        lines.took(name, 4, 0.0)
+        lines.gave_back(name, 4)
+    assert lines.may_take("a", 8, places=16, free=16, reserve=2)
+    assert not lines.may_take("a", 15, places=16, free=16, reserve=2)
 
 
 def test_a_tenants_first_place_is_its_share_however_many_tenants_there_are() -> None:
     lines = FairLines[str]()
     for number in range(40):
         lines.came(f"t{number}", 0.0)
-        lines.took(f"t{number}", 0)
+        lines.took(f"t{number}", 0, 0.0)
     assert lines.may_take("t0", 1, places=16, free=1, reserve=2)
-    lines.took("t0", 1)
+    lines.took("t0", 1, 0.0)
     assert not lines.may_take("t0", 1, places=16, free=1, reserve=2)
 
 
@@ -68,7 +102,7 @@ def test_who_has_been_away_for_long_is_not_about() -> None:
 def test_who_holds_or_waits_is_about_however_long_it_takes() -> None:
     lines = FairLines[str]()
     lines.came("holds", 0.0)
-    lines.took("holds", 1)
+    lines.took("holds", 1, 0.0)
     lines.came("waits", 0.0)
     ticket = lines.enter("waits", 5, "x")
     lines.came("a", 10 * ABOUT_S)
@@ -83,15 +117,15 @@ def test_who_holds_or_waits_is_about_however_long_it_takes() -> None:
 def test_the_tenant_with_the_fewest_places_goes_first_and_then_the_one_served_longest_ago() -> None:
     lines = FairLines[str]()
     for name, places in (("a", 3), ("b", 1), ("c", 1), ("d", 0)):
-        lines.took(name, places)
+        lines.took(name, places, 0.0)
         lines.enter(name, 5, name)
-    lines.took("b", 0)
+    lines.took("b", 0, 0.0)
     assert first_in_turn(lines) == ["d", "c", "b", "a"]
 
 
 def test_priority_counts_within_a_tenant_only() -> None:
     lines = FairLines[str]()
-    lines.took("a", 1)
+    lines.took("a", 1, 0.0)
     for name, priority in (("a", 5), ("a", 0), ("b", 9), ("b", 8)):
         lines.enter(name, priority, f"{name}{priority}")
     assert first_in_turn(lines) == ["b8", "a0"]
