@@ -21,7 +21,7 @@ from serve_app.errors import EmbedderOnly, Forbidden, UnknownModel
 from serve_app.fleet import FleetTable
 from serve_app.latency import LatencyWindows
 from serve_app.model_choice.names import ModelNames
-from serve_app.openai.requests import own_cache_salt
+from serve_app.openai.requests import own_cache_salt, refuse_named_media
 from serve_app.paths import require_offered
 from serve_app.routing import Router
 from serve_app.settings import Settings
@@ -89,6 +89,8 @@ class Services:
         """What a request's prefix is kept under at engines; ``None`` where tenants are meant to share.
         Raises: BadRequest."""
         own = own_cache_salt(fields)
+        if self.keys is not None and not self.settings.gateway.share_prefixes:
+            refuse_named_media(fields)
         return None if self.settings.gateway.share_prefixes else self.marks.prefix_salt(identity.tenant, own)
 
     def session(self, identity: Identity, exchange: Exchange) -> str | None:

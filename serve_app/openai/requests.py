@@ -189,6 +189,25 @@ def own_cache_salt(fields: Mapping[str, Any]) -> str | None:
     )
 
 
+def refuse_named_media(fields: Mapping[str, Any]) -> None:
+    """vLLM remembers media under the ``uuid`` that a content part gives them, and takes the ``uuid`` alone
+    for media that anybody sent before.
+
+    Raises:
+        BadRequest: a part of a message has one.
+    """
+    messages = fields.get("messages")
+    for message in messages if isinstance(messages, list) else ():
+        content = message.get("content") if isinstance(message, dict) else None
+        parts = content if isinstance(content, list) else ()
+        if any(isinstance(part, dict) and part.get("uuid") is not None for part in parts):
+            raise BadRequest(
+                "A content part has a `uuid`: engines remember media for all tenants; send the media alone.",
+                param="messages",
+                code="unsupported_value",
+            )
+
+
 def convert(fields: Mapping[str, Any], kind: type[T]) -> T:
     """``fields`` as ``kind``; msgspec's message and path become our message and ``param``."""
     try:

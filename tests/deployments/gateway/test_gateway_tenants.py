@@ -113,6 +113,16 @@ async def test_a_salt_that_is_none_is_refused_by_name(salt: Any) -> None:
         assert running.requests() == [0]
 
 
+async def test_media_cannot_be_named_in_the_memory_that_tenants_share() -> None:
+    part = {"type": "image_url", "image_url": None, "uuid": "theirs"}
+    body = {"model": MODEL, "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}, part]}]}
+    async with gateway(QUICK, **KEYED) as running:
+        for path in (CHAT, "/v1/embeddings"):
+            answer = await running.send(body, path, running.headers("a"))
+            assert (answer.status, answer.error["param"]) == (400, "messages")
+        assert running.requests() == [0]
+
+
 async def test_gateways_of_one_application_salt_alike_and_others_do_not() -> None:
     seen = []
     for secret in (b"1" * 32, b"1" * 32, b"2" * 32):
