@@ -23,8 +23,8 @@ class ResponsesStream(NamedEvents):
         self._next = 0
 
     def seen(self, data: bytes) -> None:
-        """A quote inside a text is escaped, so the mark is never a part of one. The last number may not be all
-        here yet."""
+        """A quote inside a text is escaped, so the mark is never a part of one. The last number may be here
+        in part."""
         last = data.rfind(MARK)
         while last >= 0:
             number = NUMBER.match(data, last)
