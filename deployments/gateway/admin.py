@@ -116,7 +116,7 @@ def _report(body: bytes) -> _Report:
     """
     try:
         return msgspec.json.decode(body, type=_Report)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         expected = '{"entry": "<x-cache-entry>", "right": true|false}, and "text" if only that is meant'
         raise BadRequest(f"Expected {expected}: {error}.") from error
 

@@ -237,6 +237,8 @@ def scripted(count: int, from_schema: int, seed: int) -> tuple[Report, bool]:
             "models": [{"id": MODEL, "upstreams": [upstream]}],
             "embedder": EMBEDDER,
             "cache": {"race": False},
+            # Some ask for an answer without end, and get one until this is over.
+            "limits": {"request_timeout_s": ANSWER_TIMEOUT_S / 2},
         }
         with promptly(settings) as endpoint:
             return against(endpoint, [MODEL, EMBEDDER_ID], count, from_schema, seed)
@@ -246,7 +248,8 @@ def real(count: int, from_schema: int, seed: int) -> tuple[Report, bool]:
     from benchmarks.vllm_load import MODEL as SMALL
     from benchmarks.vllm_load import managed_model
 
-    with promptly({"models": [managed_model()]}) as endpoint:
+    limits = {"request_timeout_s": ANSWER_TIMEOUT_S / 2}
+    with promptly({"models": [managed_model()], "limits": limits}) as endpoint:
         return against(endpoint, [SMALL], count, from_schema, seed)
 
 

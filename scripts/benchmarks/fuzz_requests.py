@@ -218,7 +218,7 @@ class Fuzzer:
 
     def _spoil(self, body: dict[str, Any]) -> None:
         random = self._random
-        if random.random() < 0.6:
+        if not body or random.random() < 0.6:
             name = random.choice(list(FIELDS))
             body[name] = random.choice(FIELDS[name])
             return

@@ -162,3 +162,13 @@ async def test_an_answer_given_under_an_alias_answers_the_model(folder: Path) ->
         path = written(folder / "faq.jsonl", PAIRS[0])
         assert await script(running, "warm", path, model="best") == "1 of 1 entries stored"
         assert (await running.post(ASKED)).headers["x-cache"] == "exact"
+
+
+async def test_lines_that_cannot_even_be_read_are_named_too(folder: Path) -> None:
+    deep = b'{"kind": "answer", "request": {"a": ' + b"[" * 100_000
+    async with local_cache(folder) as cache, cached(cache) as running:
+        body = b'{"kind": "answer", "answer": "\xff\xfe"}\n' + deep
+        async with running.http.post("/admin/cache/entries", data=body, headers=LINES) as response:
+            assert response.status == 200
+            said = await response.json()
+        assert [refused["line"] for refused in said["refused"]] == [1, 2]

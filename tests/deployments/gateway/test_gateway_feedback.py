@@ -99,3 +99,13 @@ async def test_what_is_no_report_is_a_400_that_says_what_is_expected(cache: Loca
 async def test_without_a_cache_there_is_nothing_to_report_on() -> None:
     async with gateway(QUICK) as running:
         assert (await report(running, {"entry": str(uuid4()), "right": True}))[0] == 404
+
+
+@pytest.mark.parametrize("body", [b'{"entry": "\xff\xfe"}', b'{"entry": ' + b"[" * 100_000])
+async def test_what_cannot_even_be_read_is_a_400_too(cache: LocalCache, body: bytes) -> None:
+    as_json = {"content-type": "application/json"}
+    async with (
+        cached(cache) as running,
+        running.http.post("/admin/cache/feedback", data=body, headers=as_json) as response,
+    ):
+        assert response.status == 400
