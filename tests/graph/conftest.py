@@ -73,7 +73,7 @@ def deploy(serve_url: str, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
     def start(name: str, args: dict[str, Any], tenants: tuple[str, ...] = ()) -> Graph:
         keys, records = {}, []
         for tenant in tenants:
-            keys[tenant], record = make_key(tenant, admin=tenant == "admin")
+            keys[tenant], record = make_key(tenant, admin=tenant == "admin", debug_timing=tenant == "a")
             records.append(record)
         if tenants:
             import msgspec

@@ -81,7 +81,7 @@ async def test_streamed_and_whole_answers_share_an_entry(http: aiohttp.ClientSes
 
 async def test_a_rephrased_question_is_a_semantic_hit(http: aiohttp.ClientSession, main: Graph) -> None:
     await stored(http, main, chat("What is the capital of France?"))
-    response, _ = await ask(http, main, chat("Can you tell me the capital of France?"))
+    response, _ = await ask(http, main, chat("Can you tell me the capital of France?"), x_debug_timing="1")
     assert response.headers["x-cache"] == "semantic"
     assert 0.9 <= float(response.headers["x-cache-similarity"]) < 1
     assert 0.9 <= float(response.headers["x-cache-score"]) <= 1
