@@ -39,8 +39,8 @@ def most_for_one(places: int) -> int:
 
 @dataclass(slots=True)
 class _Tenant(Generic[T]):
-    """``held`` places, ``peak`` the most of them of late (since ``peak_at`` there were fewer), ``turn`` of the
-    last one given. Times are monotonic seconds."""
+    """``held`` places, ``peak`` the most of them of late (fewer since ``peak_at``), ``turn`` of the last one
+    given. Times are monotonic seconds."""
 
     line: WaitingLine[T] = field(default_factory=WaitingLine)
     held: int = 0
