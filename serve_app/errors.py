@@ -15,6 +15,7 @@
     ├── SlowReader             408  the client does not read its stream
     ├── BodyTooLarge           413
     ├── UnsupportedMediaType   415  the body's `Content-Type` is not one that the path takes
+    ├── Quarantined            422  a request that broke several members a moment ago
     ├── OverCapacity           429  with ``Retry-After``
     ├── UpstreamRefused        4xx  the engine's own refusal, passed on with its status
     ├── UpstreamFailed         502  the engine broke
@@ -227,6 +228,26 @@ class OverCapacity(PromptlyError):
         return {"retry-after": str(self.retry_after_s)}
 
 
+class Quarantined(PromptlyError):
+    """Not a 5xx: whoever sends it again at once breaks the next member."""
+
+    status = 422
+    type = "invalid_request_error"
+    should_retry = False
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__(
+            "This very request broke several engines a moment ago; it is refused for "
+            f"{retry_after_s} s (limits.quarantine_s).",
+            code="request_quarantined",
+        )
+        self.retry_after_s = retry_after_s
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"retry-after": str(self.retry_after_s)}
+
+
 class SlowReader(PromptlyError):
     status = 408
     type = "timeout_error"
@@ -264,10 +285,12 @@ class UpstreamFailed(PromptlyError):
 
 
 class EngineError(UpstreamFailed):
-    """An engine's own 5xx. The client gets what it ``said``; ``str()`` has none of it, for logs."""
+    """An engine's own 5xx, ``engine_status``. The client gets what it ``said``; ``str()`` has none of it, for
+    logs."""
 
-    def __init__(self, said: ErrorDetails) -> None:
+    def __init__(self, said: ErrorDetails, engine_status: int = 500) -> None:
         super().__init__("The engine failed.", code="upstream_failed")
+        self.engine_status = engine_status
         self._said = said
 
     @property

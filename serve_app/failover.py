@@ -6,17 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from serve_app.errors import BadRequest
+from serve_app.quarantine import Incident
 
 FAILOVER_HEADER = "x-failover"
+
+MOST_BROKEN = 2
+"""Members that one request may break: the second one tells a member's bad day from a request that kills."""
 
 
 @dataclass(slots=True)
 class Tried:
     """Members that failed one request: never asked again. One that refused the connection was sent nothing,
-    so it does not count among the ``failures`` that are bounded."""
+    so it does not count among the ``failures`` that are bounded.
+
+    Those that broke over it are bounded further: they may have died of it. A stream that had begun and was
+    cut beside others died with its member, and is not held against the request."""
 
     names: set[str] = field(default_factory=set)
     failures: int = 0
+    _broken_before_a_byte: int = 0
+    _cut: list[Incident] = field(default_factory=list)
 
     def failed(self, name: str) -> None:
         self.names.add(name)
@@ -24,6 +33,22 @@ class Tried:
 
     def refused(self, name: str) -> None:
         self.names.add(name)
+
+    def broke(self, incident: Incident, *, begun: bool) -> None:
+        """A member's failure was a break. ``begun``: some of the answer had come."""
+        if begun:
+            self._cut.append(incident)
+        else:
+            self._broken_before_a_byte += 1
+
+    @property
+    def broken(self) -> int:
+        """Members that broke over this request, as far as is known by now."""
+        return self._broken_before_a_byte + sum(incident.is_lonely for incident in self._cut)
+
+    def is_spent(self, max_attempts: int) -> bool:
+        """No other member may be asked."""
+        return self.failures >= max_attempts or self.broken >= MOST_BROKEN
 
     def __contains__(self, name: str) -> bool:
         return name in self.names

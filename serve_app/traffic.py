@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Traffic:
     """``failovers``: another member was asked before the first byte; ``continued``: after it. ``cut``: a
     stream ended with an error event. ``raced``: look-ups beside the engine; ``race_hits``: those that won.
-    ``refreshed``: fresh answers asked for in place of stale ones."""
+    ``refreshed``: fresh answers asked for in place of stale ones. ``quarantined``: refused because members
+    broke on them."""
 
     requests: int = 0
     queued: int = 0
@@ -23,3 +24,4 @@ class Traffic:
     raced: int = 0
     race_hits: int = 0
     refreshed: int = 0
+    quarantined: int = 0

@@ -15,6 +15,7 @@ from deployments.telemetry import RequestTracer
 from serve_app.admission import FIRST_PRIORITY, PRIORITY_FIELD, body_priority
 from serve_app.fleet import EngineReport
 from serve_app.openai.requests import CACHE_SALT, ParsedRequest
+from serve_app.quarantine import body_key
 from serve_app.routing import RoutingRequest
 from serve_app.timing import Timeline
 
@@ -62,6 +63,11 @@ class Call:
     tenant: str = ""
     weight: int = 1
     in_parts: bool = False
+
+    @property
+    def body_key(self) -> bytes:
+        """Names the client's own request, whatever is asked of members on its behalf."""
+        return body_key(self.tenant, self.path, self.body if self.request is None else self.request.body)
 
     @property
     def is_errand(self) -> bool:

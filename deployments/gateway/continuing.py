@@ -10,6 +10,7 @@ import msgspec
 
 from deployments.gateway.call import DETOKENIZE, Call
 from deployments.gateway.live_answer import Leg
+from deployments.gateway.upstream import ConnectionBroken
 from serve_app.errors import PromptlyError, UpstreamFailed
 from serve_app.failover import Tried
 from serve_app.openai.continuation import Ending, EngineRequest, ResumableStream
@@ -66,21 +67,23 @@ class ContinuedAnswer:
         except UpstreamFailed as error:
             self._over = self._stream.done  # everything was said: how the connection ends is no concern
             if not self._over:
-                self._lose(leg, error)
+                self._lose(leg, error, is_break=isinstance(error, ConnectionBroken))
             return b""
         if not chunk:
             self._over = self._stream.done
             if not self._over:
-                self._lose(
-                    leg, UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
-                )
+                ended = UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
+                self._lose(leg, ended, is_break=True)
             return b""
         passed = self._stream.feed(chunk)
         if self._stream.failure is not None:
-            self._lose(leg, UpstreamFailed("The engine failed.", code="upstream_failed"))
+            failed = UpstreamFailed("The engine failed.", code="upstream_failed")
+            self._lose(leg, failed, is_break=True)
         return passed
 
-    def _lose(self, leg: Leg, error: UpstreamFailed) -> None:
+    def _lose(self, leg: Leg, error: UpstreamFailed, *, is_break: bool) -> None:
+        if is_break:
+            self._tried.broke(leg.broke(), begun=True)
         leg.close()
         self._leg = None
         self._lost = error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping
 
@@ -10,11 +11,12 @@ from deployments.gateway.admission import Admission, may_take
 from deployments.gateway.call import Call
 from deployments.gateway.continuing import ContinuedAnswer
 from deployments.gateway.live_answer import ERROR_EVENT, Leg, LiveAnswer, PlainAnswer
-from deployments.gateway.upstream import ConnectionRefused, UpstreamPool, UpstreamResponse
+from deployments.gateway.upstream import ConnectionBroken, ConnectionRefused, UpstreamPool, UpstreamResponse
 from serve_app.errors import (
     EngineError,
     NoReplica,
     PromptlyError,
+    Quarantined,
     UpstreamFailed,
     UpstreamRefused,
     UpstreamTimeout,
@@ -24,10 +26,12 @@ from serve_app.fleet import UNREACHABLE_S, Dispatch, EngineReport, EngineState, 
 from serve_app.hedging import Hedge
 from serve_app.model_choice.names import ModelNames
 from serve_app.openai.upstream_errors import normalise_error, stream_error
+from serve_app.quarantine import Quarantine
 from serve_app.settings import LimitSettings
 from serve_app.traffic import Traffic
 
 TOO_MANY_REQUESTS = 429
+INTERNAL_ERROR = 500
 NOT_FOR_US = (401, 403)
 CLOCK_S = 0.01
 """An event loop's timer may be so much ahead of the clock."""
@@ -51,6 +55,7 @@ class Dispatcher:
         limits: LimitSettings,
         max_attempts: int,
         traffic: Traffic,
+        quarantine: Quarantine,
     ) -> None:
         self._admissions = admissions
         self._hedges = hedges
@@ -61,6 +66,7 @@ class Dispatcher:
         self._limits = limits
         self._max_attempts = max_attempts
         self._traffic = traffic
+        self._quarantine = quarantine
 
     def has_room(self, model: str) -> bool:
         """A request would go to a member at once."""
@@ -75,9 +81,12 @@ class Dispatcher:
 
         Raises:
             UpstreamRefused: an engine refuses the request itself; no other would take it.
+            Quarantined: members broke on the very same request a moment ago.
             OverCapacity, NoReplica, UpstreamFailed, UpstreamTimeout: nobody answered.
         """
         self._traffic.requests += 1
+        if not self._quarantine.is_empty:
+            self._refuse_what_breaks_members(call)
         tried = Tried()
         leg = await self._counted(call, tried)
         if call.request is None:
@@ -85,6 +94,12 @@ class Dispatcher:
         if call.tracks_tokens and leg.response.is_stream and leg.dispatch.member.report.gives_token_ids:
             return ContinuedAnswer(call, leg, tried, self.begin, self._traffic)
         return PlainAnswer(leg, ends_with_done=True)
+
+    def _refuse_what_breaks_members(self, call: Call) -> None:
+        left_s = self._quarantine.refused_for_s(call.body_key, time.monotonic())
+        if left_s > 0:
+            self._traffic.quarantined += 1
+            raise Quarantined(math.ceil(left_s))
 
     async def _counted(self, call: Call, tried: Tried) -> Leg:
         """``begin``, told to the autoscaler of a model that has one."""
@@ -113,7 +128,7 @@ class Dispatcher:
         """A member's first bytes. Members that fail are added to ``tried`` and never asked again."""
         admission = self._admission(call.model)
         while True:
-            if tried.failures >= self._max_attempts or (tried and not self._has_other(call, tried)):
+            if tried.is_spent(self._max_attempts) or (tried and not self._has_other(call, tried)):
                 raise NoReplica(f"{len(tried.names)} replicas have failed this request.", code="no_replica")
             dispatch = await admission.place(call, tried.names)
             if placed is not None:
@@ -121,7 +136,7 @@ class Dispatcher:
             try:
                 return await self._first_bytes(call, dispatch, tried)
             except PromptlyError as error:
-                if tried.failures >= self._max_attempts or not _another_may_answer(call, error):
+                if tried.is_spent(self._max_attempts) or not _another_may_answer(call, error):
                     raise
                 if not self._has_other(call, tried):
                     raise
@@ -197,34 +212,49 @@ class Dispatcher:
         """One member's first bytes, or why there are none."""
         admission, hedge, started_ns = self._admission(call.model), self._hedge(call), time.time_ns()
         try:
-            response = await self._request(call, dispatch)
+            # Behind a break, a kept connection would be a second chance to break this member.
+            response = await self._request(call, dispatch, fresh=tried.broken > 0)
         except BaseException as error:
-            self._note_failure(error, dispatch, tried, admission)
+            self._note_failure(error, call, dispatch, tried, admission)
             if hedge is not None and isinstance(error, asyncio.CancelledError | UpstreamTimeout):
                 hedge.saw_silence(time.monotonic() - dispatch.sent_at)
             admission.end(dispatch, complete=False)
             raise
-        self._fleet.first_byte(dispatch, time.monotonic(), streamed=response.is_stream)
+        now = time.monotonic()
+        self._fleet.first_byte(dispatch, now, streamed=response.is_stream)
+        self._quarantine.answered(dispatch.member.name, now)
         if response.is_stream or (call.request is not None and not call.is_errand):
             call.timeline.add("upstream-ttft", started_ns)
         if hedge is not None:
             hedge.saw_first_byte(time.monotonic() - dispatch.sent_at)
-        return Leg(call, dispatch, response, admission, self._limits.between_tokens_timeout_s)
+        stall_s = self._limits.between_tokens_timeout_s
+        return Leg(
+            call,
+            dispatch,
+            response,
+            admission=admission,
+            quarantine=self._quarantine,
+            stall_s=stall_s,
+        )
 
     def _note_failure(
-        self, error: BaseException, dispatch: Dispatch, tried: Tried, admission: Admission
+        self, error: BaseException, call: Call, dispatch: Dispatch, tried: Tried, admission: Admission
     ) -> None:
         """A member that refuses connections is left alone for a moment; those who wait are told when it is
         over. One that was only abandoned has not failed."""
-        name = dispatch.member.name
+        name, now = dispatch.member.name, time.monotonic()
         if isinstance(error, ConnectionRefused):
             tried.refused(name)
-            self._fleet.mark_unreachable(dispatch.member, time.monotonic())
+            self._fleet.mark_unreachable(dispatch.member, now)
             asyncio.get_running_loop().call_later(UNREACHABLE_S + CLOCK_S, admission.wake)
         elif isinstance(error, PromptlyError):
             tried.failed(name)
+            if _is_break(error):
+                tried.broke(self._quarantine.broke(call.body_key, name, now, begun=False), begun=False)
+            elif isinstance(error, UpstreamRefused):
+                self._quarantine.answered(name, now)
 
-    async def _request(self, call: Call, dispatch: Dispatch) -> UpstreamResponse:
+    async def _request(self, call: Call, dispatch: Dispatch, *, fresh: bool) -> UpstreamResponse:
         report = dispatch.member.report
         by_priority = self._is_by_priority(call, report)
         streams = call.request is not None and call.request.generation.wants_stream
@@ -238,6 +268,7 @@ class Dispatcher:
                     call.target_for(report),
                     call.body_for(report, self._names.own(call.model), by_priority=by_priority),
                     call.headers_for_engine(by_priority=by_priority),
+                    fresh=fresh,
                 )
                 if response.status >= 400 or response.first.startswith(ERROR_EVENT):
                     raise await _refusal(response)
@@ -249,6 +280,14 @@ class Dispatcher:
                 return response
         except TimeoutError:
             raise UpstreamTimeout(self._limits.first_token_timeout_s) from None
+
+
+def _is_break(error: PromptlyError) -> bool:
+    """The member may have died of the request. 502, 503 and 504 are said by what stands before one that is
+    away, or by one that has too much to do."""
+    if isinstance(error, EngineError):
+        return error.engine_status == INTERNAL_ERROR
+    return isinstance(error, ConnectionBroken)
 
 
 def _another_may_answer(call: Call, error: PromptlyError) -> bool:
@@ -268,15 +307,16 @@ async def _refusal(response: UpstreamResponse) -> PromptlyError:
         if response.status < 400:
             # A stream that begins with an error is none: vLLM checks some values only when it starts one.
             status, content = stream_error(response.first, response.redactor)
+            engine_status = INTERNAL_ERROR
         else:
-            status = response.status
+            status = engine_status = response.status
             content = normalise_error(min(status, 502), await response.read(), response.redactor)
     finally:
         response.close()
     if status in NOT_FOR_US:  # the member's key is ours: the client has nothing to do with it
         return UpstreamFailed(f"The engine refused the gateway ({status}).", code="upstream_failed")
     if status >= 500:
-        return EngineError(content)
+        return EngineError(content, engine_status)
     retry = response.headers.get("retry-after")
     return UpstreamRefused(status, content, {} if retry is None else {"retry-after": retry})
 

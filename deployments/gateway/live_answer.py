@@ -8,14 +8,17 @@ from typing import Protocol
 
 from deployments.gateway.admission import Admission
 from deployments.gateway.call import Call
-from deployments.gateway.upstream import UpstreamResponse
+from deployments.gateway.upstream import ConnectionBroken, UpstreamResponse
 from serve_app.errors import EngineError, UpstreamFailed
 from serve_app.fleet import Dispatch
 from serve_app.openai import sse
 from serve_app.openai.upstream_errors import stream_error
+from serve_app.quarantine import Incident, Quarantine
 
 ERROR_EVENT = b'data: {"error"'
 """How an engine's stream begins to tell of an error. A quote inside a text is escaped."""
+
+FIRST_SERVER_ERROR = 500
 
 TAIL = len(sse.DONE) + 8
 """Bytes at a stream's end in which its ``[DONE]`` must stand."""
@@ -28,12 +31,20 @@ class Leg:
     """
 
     def __init__(
-        self, call: Call, dispatch: Dispatch, response: UpstreamResponse, admission: Admission, stall_s: float
+        self,
+        call: Call,
+        dispatch: Dispatch,
+        response: UpstreamResponse,
+        *,
+        admission: Admission,
+        quarantine: Quarantine,
+        stall_s: float,
     ) -> None:
         self._call = call
         self.dispatch = dispatch
         self.response = response
         self._admission = admission
+        self._quarantine = quarantine
         self._stall_s = stall_s
         self._started_ns = time.time_ns()
         self._complete = False
@@ -68,6 +79,12 @@ class Leg:
             self._complete = True
         return chunk
 
+    def broke(self) -> Incident:
+        """The answer was cut: whether the request is to blame for it, others will tell."""
+        self._complete = False
+        now = time.monotonic()
+        return self._quarantine.broke(self._call.body_key, self.member, now, begun=True)
+
     def _look(self) -> None:
         """Close a connection that somebody has waited for too long; that ends the waiting."""
         now = self._loop.time()
@@ -90,6 +107,8 @@ class Leg:
             self._open = False
             self._alarm.cancel()
             self.response.close()
+            if self._complete and not self._quarantine.is_empty and not self._is_errand:
+                self._quarantine.served(self._call.body_key)
             # What does not generate (tokenize, …) says nothing of how long an answer takes.
             generated = self._complete and self._call.request is not None and not self._is_errand
             self._admission.end(self.dispatch, complete=generated)
@@ -143,12 +162,15 @@ class PlainAnswer:
             raise self._failure
         try:
             chunk = await self._leg.read()
-        except UpstreamFailed:
+        except UpstreamFailed as error:
             if sse.DONE in self._tail:
                 return b""  # everything was said; how the connection ends is nobody's concern
+            if isinstance(error, ConnectionBroken):
+                self._leg.broke()
             raise
         if self._ends_with_done:
             if not chunk and sse.DONE not in self._tail:
+                self._leg.broke()
                 raise UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
             if ERROR_EVENT in chunk:
                 return await self._before_failure(chunk)
@@ -159,7 +181,10 @@ class PlainAnswer:
         """What the engine said before its error, which is then ours to tell: in the words of all our errors,
         and without the ``[DONE]`` that vLLM lets follow."""
         said, mark, error = chunk.partition(ERROR_EVENT)
-        self._failure = EngineError(stream_error(mark + error)[1])
+        status, details = stream_error(mark + error)
+        if status >= FIRST_SERVER_ERROR:
+            self._leg.broke()
+        self._failure = EngineError(details)
         return said or await self.read()
 
     def close(self) -> None:

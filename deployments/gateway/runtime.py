@@ -30,6 +30,7 @@ from serve_app.fleet import FleetTable
 from serve_app.hedging import Hedge
 from serve_app.latency import LatencyWindows
 from serve_app.model_choice.names import ModelNames
+from serve_app.quarantine import Quarantine
 from serve_app.redaction import Redactor
 from serve_app.routing import POLICIES, Router
 from serve_app.settings import Settings
@@ -116,6 +117,7 @@ class GatewayRuntime:
             limits=settings.limits,
             max_attempts=settings.gateway.max_attempts,
             traffic=self._services.traffic,
+            quarantine=Quarantine(settings.limits.quarantine_s),
         )
         self._keys = None if keys is None or keys.file is None else KeyWatch(keys, self._keys_changed)
         self._scaling.start(self._admissions)

@@ -38,6 +38,10 @@ class ConnectionRefused(UpstreamFailed):
     """No connection came about, so nothing was sent: the request can safely go to another member."""
 
 
+class ConnectionBroken(UpstreamFailed):
+    """The request was sent, and the connection ended before the answer did, or what came was no HTTP."""
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerBounds:
     """Of one event of a stream, and of a whole answer, in bytes."""
@@ -174,20 +178,28 @@ class UpstreamPool:
         )
 
     async def open(
-        self, report: EngineReport, method: str, target: str, body: bytes, headers: dict[str, str]
+        self,
+        report: EngineReport,
+        method: str,
+        target: str,
+        body: bytes,
+        headers: dict[str, str],
+        *,
+        fresh: bool = False,
     ) -> UpstreamResponse:
         """Send a request and wait for the first bytes of the body. ``target`` is path and query, encoded, as
         it stands at the member. The caller closes the response; a wait that is cancelled closes it here. A
-        kept connection that the member had closed meanwhile is replaced, whatever the request.
+        kept connection that the member had closed meanwhile is replaced, whatever the request; ``fresh``
+        begins with a new one.
 
         Raises:
             ConnectionRefused: nobody listens there.
-            UpstreamFailed: the connection broke, or what came was no HTTP.
+            ConnectionBroken: it ended before the body began, or what came was no HTTP.
         """
         origin = Origin.of(report.url, report.private)
         with _translated():
             request = request_bytes(origin, method, target, headers | dict(report.headers), body)
-            connection, first = await self._pool.begin(origin, request)
+            connection, first = await self._pool.begin(origin, request, fresh=fresh)
         return UpstreamResponse(
             self._pool,
             origin,
@@ -249,4 +261,4 @@ def _translated() -> Iterator[None]:
     except NoConnection as error:
         raise ConnectionRefused(f"No connection: {error}.", code="connection_refused") from error
     except (BrokenConnection, ValueError) as error:
-        raise UpstreamFailed(f"The engine failed: {error}.", code="upstream_failed") from error
+        raise ConnectionBroken(f"The engine failed: {error}.", code="upstream_failed") from error

@@ -55,7 +55,11 @@ class GatewaySettings(Frozen):
         default=True,
         description="Another replica takes over when one fails, also in mid-stream (or `x-failover: off`).",
     )
-    max_attempts: int = Field(default=3, ge=1, description="Members that one request may be sent to in all.")
+    max_attempts: int = Field(
+        default=3,
+        ge=1,
+        description="Members that one request may be sent to in all; two at most where it breaks them.",
+    )
     share_prefixes: bool = Field(
         default=False,
         description="Let tenants share engines' prefix caches: faster where all begin with one long prompt, "
@@ -161,6 +165,12 @@ class LimitSettings(Frozen):
     )
     between_tokens_timeout_s: float = Field(
         default=60.0, gt=0, description="A stream that pauses longer is taken for dead."
+    )
+    quarantine_s: float = Field(
+        default=60.0,
+        ge=0,
+        description="A request that broke two engines (a closed connection, 500) is refused for so long; 0: "
+        "never. Of those that broke together, only one that breaks more engines is.",
     )
     max_event_bytes: int = Field(
         default=8_388_608,

@@ -29,6 +29,7 @@ EXAMPLES: tuple[PromptlyError, ...] = (
     errors.HeaderTimeout(10),
     errors.SlowReader(65_536),
     errors.BodyTooLarge(1024),
+    errors.Quarantined(7),
     errors.OverCapacity("busy", 7),
     errors.UpstreamFailed("broke"),
     errors.NoReplica("none"),
@@ -116,6 +117,7 @@ def test_any_message_survives_the_body(message: str) -> None:
         (errors.Unauthorized("who?"), {"www-authenticate": "Bearer"}),
         (errors.MethodNotAllowed("GET", "/x", "DELETE, POST"), {"allow": "DELETE, POST"}),
         (errors.OverCapacity("busy", 7), {"retry-after": "7"}),
+        (errors.Quarantined(7), {"retry-after": "7"}),
         (errors.NoReplica("none"), {"retry-after": "1"}),
         (errors.UpstreamRefused(429, ENGINES_OWN, {"retry-after": "3"}), {"retry-after": "3"}),
         (errors.UpstreamRefused(400, ENGINES_OWN), {}),
@@ -133,6 +135,7 @@ def test_an_error_brings_its_own_headers(example: PromptlyError, headers: dict[s
     [
         (errors.DeadlineExceeded(0.7), False),
         (errors.UpstreamTimeout(30), False),
+        (errors.Quarantined(7), False),
         (errors.OverCapacity("busy", 60), True),
         (errors.OverCapacity("busy", 61), False),
         (errors.UpstreamFailed("broke"), None),

@@ -116,8 +116,8 @@ async def test_clients_that_join_and_leave_do_not_disturb_each_other_while_engin
         async with gateway(*[settings] * 4, upstreams=upstreams, **args) as running:
             texts = [await running.post(question, FRESH) for question in QUESTIONS[:6]]
             expected = dict(zip(QUESTIONS, (answer.text for answer in texts), strict=False))
-            for number in (0, 1):
-                await running.engines[number].set_faults(Faults(die_after=9 + number, share=0.5))
+            # Only one: an answer that is not streamed and breaks two members is not asked for again.
+            await running.engines[0].set_faults(Faults(die_after=9, share=0.5))
             endings: Counter[str] = Counter()
 
             async def client() -> None:

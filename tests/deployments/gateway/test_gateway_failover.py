@@ -163,7 +163,7 @@ async def begin_json(request: web.Request) -> web.StreamResponse:
 async def test_every_member_is_asked_once_and_no_more_than_max_attempts_are(max_attempts: int) -> None:
     async with in_order(QUICK, QUICK, QUICK, QUICK, gateway={"max_attempts": max_attempts}) as running:
         for engine in running.engines:
-            await engine.set_faults(Faults(status=500))
+            await engine.set_faults(Faults(status=503))
         answer = await running.post("hi", stream=True)
         assert (answer.status, answer.error["type"]) == (502, "upstream_error")
         asked = min(max_attempts, 4)
