@@ -111,7 +111,7 @@ class AdminEntries:
         """
         try:
             found = LINE.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadRequest(f"No entry: {error}.") from error
         except RecursionError as error:
             raise BadRequest("It is nested too deeply.", code="nested_too_deeply") from error
