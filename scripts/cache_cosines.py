@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from cache_mixes import LabelledPair
 
-from deployments.embedding import open_configured
+from deployments.embedder import open_configured
 from serve_app.settings import EmbedderSettings
 
 EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"

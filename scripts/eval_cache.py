@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from cache_cosines import embedder_settings, similarities
 from cache_mixes import AS_IT_IS, GROUPS, MIXES, TRAFFIC, Interval, LabelledPair, Rates, rates, read_pairs
 
-from deployments.cache_decision import open_decision
+from deployments.cache.decision import open_decision
 from serve_app.cache.decision import Decision, Verdict
 from serve_app.settings import EmbedderSettings
 from serve_app.settings.cache import CacheSettings, Strictness

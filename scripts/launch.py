@@ -22,11 +22,8 @@ from pathlib import Path
 from types import FrameType
 from urllib.parse import urlsplit
 
-import launcher_haproxy as haproxy
-import launcher_plan as plan
-import launcher_processes as processes
-import launcher_status as status
-from launcher_processes import Child
+from launcher import haproxy, plan, processes, status
+from launcher.processes import Child
 
 from serve_app.errors import SettingsError
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from serve_app.admission import DEFAULT_PRIORITY, FIRST_PRIORITY, LAST_PRIORITY
-from serve_app.auth import KeyRecord, decode_records, make_key
+from serve_app.request.auth import KeyRecord, decode_records, make_key
 
 Records = tuple[KeyRecord, ...]
 

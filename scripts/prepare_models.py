@@ -154,8 +154,8 @@ def prepare(source: ModelSource, store: ModelStore, hub: bool) -> str:
 def prepare_graph(store: ModelStore, dtype: str) -> Path:
     """The embedder as an ONNX graph, which the first start would have to make otherwise."""
     os.environ["PROMPTLY_CACHE"] = str(store.cache_dir)  # where graphs are kept is not asked for
-    from deployments.embedding import EncoderSpec
-    from deployments.embedding.onnx_export import prepared_graph
+    from deployments.embedder import EncoderSpec
+    from deployments.embedder.onnx_export import prepared_graph
 
     return prepared_graph(EncoderSpec(EMBEDDER, dtype=dtype))
 

@@ -36,9 +36,9 @@ from benchmarks.peers.endpoint import local_url
 from cache_cosines import EMBEDDER, SHIPPED_DTYPE
 from cache_mixes import LabelledPair, read_pairs, wilson
 from cache_stream import Meanings, Question, answer_to, stream
-from launcher_plan import free_port
+from launcher.plan import free_port
 
-from serve_app.admin_token import TOKEN_VARIABLE
+from serve_app.request.admin_token import TOKEN_VARIABLE
 
 OWN_PAIRS = Path(__file__).parent / "cache_pairs" / "pairs.jsonl"
 MODEL = "oracle"

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from cache_cosines import EMBEDDER, similarities
 from cache_mixes import GROUPS, MIXES, TRAFFIC, LabelledPair, rates, read_pairs
 
-from deployments.cache_decision import open_word_reader
+from deployments.cache.decision import open_word_reader
 from serve_app.cache.decision import Reading
 from serve_app.cache.guards.lists import load_word_lists
 from serve_app.cache.guards.registry import Guards

@@ -23,7 +23,7 @@ from typing import Any
 import aiohttp
 from tqdm import tqdm
 
-from serve_app.admin_token import TOKEN_VARIABLE
+from serve_app.request.admin_token import TOKEN_VARIABLE
 
 ADMIN_KEY = "PROMPTLY_ADMIN_KEY"
 ENTRIES = "/admin/cache/entries"

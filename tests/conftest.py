@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from support.graph import ADMIN_TOKEN
 
-from serve_app.admin_token import TOKEN_VARIABLE
 from serve_app.model_store import ModelStore, default_cache_dir
+from serve_app.request.admin_token import TOKEN_VARIABLE
 
 
 @pytest.fixture(scope="session")

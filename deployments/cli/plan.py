@@ -21,10 +21,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deployments.cli.model_files import ModelLibrary, SourceError
 from deployments.cli.overrides import overridden
 from deployments.cli.trace_file import TraceError, read_trace
-from deployments.machine import this_machine
+from deployments.engine.model_files import ModelLibrary, SourceError
+from deployments.platform.machine import this_machine
 from serve_app.engines import check_data_parallel, check_depth, same_vocabulary
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore, default_cache_dir

@@ -10,24 +10,24 @@ from contextlib import contextmanager
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
-from deployments.gateway.admin import Admin
-from deployments.gateway.admin_entries import AdminEntries
-from deployments.gateway.catalogue import Catalogue
-from deployments.gateway.description import Description
-from deployments.gateway.dispatch import Dispatcher
-from deployments.gateway.embeddings import EmbeddingsEndpoint
-from deployments.gateway.flights import Flights
-from deployments.gateway.generation import GenerationEndpoint
-from deployments.gateway.http import ClientGone, Exchange, Handler
-from deployments.gateway.passthrough import PassThrough
+from deployments.gateway.endpoints.admin import Admin
+from deployments.gateway.endpoints.admin_entries import AdminEntries
+from deployments.gateway.endpoints.catalogue import Catalogue
+from deployments.gateway.endpoints.description import Description
+from deployments.gateway.endpoints.embeddings import EmbeddingsEndpoint
+from deployments.gateway.endpoints.passthrough import PassThrough
+from deployments.gateway.endpoints.verbatim import Verbatim
+from deployments.gateway.generation.endpoint import GenerationEndpoint
+from deployments.gateway.lookup.flights import Flights
+from deployments.gateway.request.exchange import ClientGone, Exchange, Handler
+from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.services import Services
-from deployments.gateway.verbatim import Verbatim
-from deployments.telemetry import RequestTracer
+from deployments.platform.telemetry import RequestTracer
 from serve_app.api.door import Door, require_media_type
 from serve_app.api.routes import ROUTES, Route
 from serve_app.errors import MethodNotAllowed, NoReplica, NotFound, OverCapacity, PromptlyError
-from serve_app.headers import require_utf8
 from serve_app.openai.requests import Endpoint
+from serve_app.request.headers import require_utf8
 
 ALWAYS_ANSWERED = frozenset(
     {"/health", "/ready", "/admin/engines", "/admin/fleet", "/admin/latency", "/admin/traffic"}

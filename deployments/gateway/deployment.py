@@ -9,10 +9,10 @@ from typing import Any
 from ray.serve.handle import DeploymentHandle
 
 from deployments.gateway.app import GatewayApp
-from deployments.gateway.external import ExternalUpstream
+from deployments.gateway.placement.external import ExternalUpstream
 from deployments.gateway.runtime import GatewayRuntime
-from serve_app.admin_token import AdminToken
-from serve_app.auth import KeySources
+from serve_app.request.admin_token import AdminToken
+from serve_app.request.auth import KeySources
 from serve_app.settings import Settings
 
 YOUNG_OBJECTS = 10_000  # more live objects than these since the last look start a young collection

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from serve_app.auth import KeySources
 from serve_app.errors import SettingsError
+from serve_app.request.auth import KeySources
 
 PERIOD_S = 0.5
 """Between two looks. A look is one `stat`; the file is read when it has changed."""

@@ -11,30 +11,30 @@ from typing import Any
 
 from ray.serve.handle import DeploymentHandle
 
-from deployments.gateway.admission import Admission
 from deployments.gateway.app import GatewayApp
-from deployments.gateway.cache_client import CacheClient
-from deployments.gateway.dispatch import Dispatcher
-from deployments.gateway.engine_status import EngineStatuses
-from deployments.gateway.external import ExternalUpstream
-from deployments.gateway.fleet_watch import FleetWatch
 from deployments.gateway.key_watch import KeyWatch
-from deployments.gateway.scaling import Scaling
+from deployments.gateway.lookup.store_client import CacheClient
+from deployments.gateway.placement.engine_status import EngineStatuses
+from deployments.gateway.placement.external import ExternalUpstream
+from deployments.gateway.placement.fleet_watch import FleetWatch
+from deployments.gateway.placement.queue import Admission
+from deployments.gateway.placement.scaling import Scaling
+from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.services import Services
-from deployments.gateway.upstream import AnswerBounds, UpstreamPool
-from deployments.log_redaction import redacted_logs
-from deployments.telemetry import tracer_from_environment
-from serve_app.admin_token import AdminToken
-from serve_app.auth import KeySources
+from deployments.platform.log_redaction import redacted_logs
+from deployments.platform.telemetry import tracer_from_environment
+from deployments.wire.upstream import AnswerBounds, UpstreamPool
 from serve_app.fleet import FleetTable
 from serve_app.hedging import Hedge
 from serve_app.latency import LatencyWindows
 from serve_app.model_choice.names import ModelNames
 from serve_app.quarantine import Quarantine
 from serve_app.redaction import Redactor
+from serve_app.request.admin_token import AdminToken
+from serve_app.request.auth import KeySources
+from serve_app.request.tenant_marks import TenantMarks, new_secret
 from serve_app.routing import POLICIES, Router
 from serve_app.settings import Settings
-from serve_app.tenant_marks import TenantMarks, new_secret
 from serve_app.traffic import Traffic
 
 PRIME_RETRY_S = 0.5

@@ -8,25 +8,25 @@ from typing import Any
 
 from ray.serve.handle import DeploymentHandle
 
-from deployments.gateway.bodies import Bodies
-from deployments.gateway.cache_client import CacheClient
-from deployments.gateway.engine_status import EngineStatuses
-from deployments.gateway.http import Exchange
-from deployments.gateway.refreshes import Refreshes
-from serve_app.admin_token import AdminToken
+from deployments.gateway.lookup.refreshes import Refreshes
+from deployments.gateway.lookup.store_client import CacheClient
+from deployments.gateway.placement.engine_status import EngineStatuses
+from deployments.gateway.request.bodies import Bodies
+from deployments.gateway.request.exchange import Exchange
 from serve_app.admission import FIRST_PRIORITY
-from serve_app.auth import DEFAULT_TENANT, Identity, KeyRing, credentials_of, require_admin
-from serve_app.deadline import request_timeout_s
 from serve_app.errors import EmbedderOnly, Forbidden, UnknownModel
 from serve_app.fleet import FleetTable
 from serve_app.latency import LatencyWindows
 from serve_app.model_choice.names import ModelNames
 from serve_app.openai.requests import own_cache_salt, refuse_named_media
-from serve_app.paths import require_offered
+from serve_app.request.admin_token import AdminToken
+from serve_app.request.auth import DEFAULT_TENANT, Identity, KeyRing, credentials_of, require_admin
+from serve_app.request.deadline import request_timeout_s
+from serve_app.request.paths import require_offered
+from serve_app.request.tenant_marks import TenantMarks
 from serve_app.routing import Router
 from serve_app.settings import Settings
 from serve_app.settings.fingerprint import fingerprint
-from serve_app.tenant_marks import TenantMarks
 from serve_app.traffic import Traffic
 
 DEBUG_TIMING_HEADER = "x-debug-timing"
@@ -82,7 +82,7 @@ class Services:
             raise UnknownModel(model, self.model_ids) from None
 
     def require_offered(self, path: str, model: str | None = None) -> None:
-        """See :func:`~serve_app.paths.require_offered`. Raises: NotFound."""
+        """See :func:`~serve_app.request.paths.require_offered`. Raises: NotFound."""
         require_offered(self.offers, path, model)
 
     def prefix_salt(self, identity: Identity, fields: Mapping[str, Any]) -> str | None:

@@ -19,7 +19,7 @@ from uuid import UUID
 import numpy as np
 from cache_cosines import EMBEDDER, SHIPPED_DTYPE
 from cache_mixes import read_pairs
-from launcher_plan import free_port
+from launcher.plan import free_port
 
 from benchmarks.engines import scripted_engine
 from benchmarks.layer import settings_for
@@ -234,7 +234,7 @@ def _child(what: str, folder: str, entries: int) -> dict[str, Any]:
 
 
 async def _fill(folder: str, entries: int) -> dict[str, Any]:
-    from deployments.store.edge import EdgeStore
+    from deployments.cache.store.edge import EdgeStore
 
     for name, partitions in (("shared", 1), ("spread", PARTITIONS)):
         store = await EdgeStore.open(f"{folder}/{name}", DIMENSION, "bench")
@@ -259,7 +259,7 @@ def _peak_kib() -> int:
 
 async def _search(folder: str, partitions: int) -> tuple[float, list[float]]:
     """Seconds to open, and milliseconds of each search for a vector like the stored ones."""
-    from deployments.store.edge import EdgeStore
+    from deployments.cache.store.edge import EdgeStore
 
     started = time.perf_counter()
     store = await EdgeStore.open(folder, DIMENSION, "bench")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher_processes import descendants
+from launcher.processes import descendants
 
 from benchmarks.engines import scripted_engine
 from benchmarks.layer import settings_for

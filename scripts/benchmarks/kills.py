@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import aiohttp
-from launcher_processes import descendants
+from launcher.processes import descendants
 
 from benchmarks.engines import scripted_engine
 from benchmarks.idle import name_of

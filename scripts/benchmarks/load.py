@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
-from launcher_processes import descendants, process_table
+from launcher.processes import descendants, process_table
 
 T = TypeVar("T")
 

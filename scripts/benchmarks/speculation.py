@@ -37,7 +37,7 @@ from benchmarks.peers import Endpoint, PeerError
 from benchmarks.peers.vllm_server import ENGINE_ARGUMENTS
 from benchmarks.table import Figure, at_most, plot_bars, write_report
 from benchmarks.vllm_load import SOURCE, model_folder
-from deployments.vllm_arguments import GUARDED_SCHEDULER, SUFFIX_PACKAGE
+from deployments.engine.vllm.arguments import GUARDED_SCHEDULER, SUFFIX_PACKAGE
 
 PROMPTS = Path(__file__).parents[3] / "shared" / "data" / "traces" / "prompts_specbench.jsonl"
 TASKS = ("summarization", "rag", "translation", "math_reasoning", "qa", "mt_bench")

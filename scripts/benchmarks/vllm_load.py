@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import launcher_plan as plan
+from launcher import plan
 
 from benchmarks.layer import layout
 from benchmarks.options import Options

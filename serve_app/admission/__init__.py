@@ -2,7 +2,8 @@
 
 from serve_app.admission.drain import DrainRate
 from serve_app.admission.fairness import FairLines, most_for_one, reserved
-from serve_app.admission.priority import (
+from serve_app.admission.waiting import Ticket, WaitingLine
+from serve_app.request.priority import (
     DEFAULT_PRIORITY,
     FIRST_PRIORITY,
     LAST_PRIORITY,
@@ -11,7 +12,6 @@ from serve_app.admission.priority import (
     body_priority,
     request_priority,
 )
-from serve_app.admission.waiting import Ticket, WaitingLine
 
 __all__ = [
     "DEFAULT_PRIORITY",

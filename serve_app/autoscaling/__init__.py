@@ -2,8 +2,8 @@
 
 ``Autoscaler.decide`` is asked about once a second with the load of one model's engines (what the cache
 answers never reaches them, so it is not in it) and says how many replicas to wake, start, put to sleep or
-stop. ``deployments.autoscaling`` asks it for Serve; engines measure an ``EngineSpeed``, gateways count a
-``Demand``, and ``metrics`` carries both there.
+stop. ``deployments.engine.autoscaling`` asks it for Serve; engines measure an ``EngineSpeed``, gateways
+count a ``Demand``, and ``metrics`` carries both there.
 """
 
 from serve_app.autoscaling.arrivals import Arrivals, Bin

@@ -8,9 +8,9 @@ from enum import Enum
 
 from serve_app.fleet.pace import Pace
 from serve_app.openai.continuation import TokenLimits
-from serve_app.paths import ENGINE_PATHS
-from serve_app.private_address import PrivateAddress
+from serve_app.request.paths import ENGINE_PATHS
 from serve_app.speculation import SpeculationReport
+from serve_app.wire.private_address import PrivateAddress
 
 UNKNOWN_LIMITS = TokenLimits()
 
@@ -38,7 +38,7 @@ class EngineReport:
     """One engine's answer to "describe", or what a health check found of an external upstream.
 
     ``headers`` open it (a vendor's key), or both ends prove that they know a ``secret``, see
-    :class:`~serve_app.private_address.PrivateAddress`; they never appear in logs or responses (not in
+    :class:`~serve_app.wire.private_address.PrivateAddress`; they never appear in logs or responses (not in
     ``repr``). ``socket`` is a listener's for its own node.
     ``kv_cache_usage`` is a share from 0 to 1, ``kv_cache_tokens`` the cache's size (0: not known),
     ``capacity`` how many requests it runs at once. ``served_as`` is its own name for the model.

@@ -1,7 +1,8 @@
 """Settings of a vLLM engine.
 
 Names are vLLM's own where it has one. What is checked here needs no file and no vLLM; what needs the model's
-files is in ``deployments.engine_checks``, what needs vLLM's argument list in ``deployments.vllm_arguments``.
+files is in ``deployments.engine.checks``, what needs vLLM's argument list in
+``deployments.engine.vllm.arguments``.
 """
 
 from __future__ import annotations

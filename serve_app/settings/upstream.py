@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from serve_app.paths import ENGINE_PATHS, VENDOR_PATHS, plain_paths
+from serve_app.request.paths import ENGINE_PATHS, VENDOR_PATHS, plain_paths
 from serve_app.settings.base import Frozen
 
 HEALTH_PATHS = {"vllm": "/health", "openai": "/v1/models"}

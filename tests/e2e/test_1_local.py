@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
-import launcher_status
+import launcher.status
 import openai
 import pytest
-from launcher_processes import descendants, describe
+from launcher.processes import descendants, describe
 from support.bad_input import BAD_REQUESTS, BadRequestCase, raw_request
 from support.graph import eventually
 from support.server import MODEL, Server, get_json
@@ -308,7 +308,7 @@ def haproxies(served: Server) -> set[int]:
 
 async def test_a_killed_haproxy_is_back_within_two_seconds(served: Server) -> None:
     async def answers() -> bool:
-        return launcher_status.answers(f"{served.url}/v1/models")
+        return launcher.status.answers(f"{served.url}/v1/models")
 
     killed = haproxies(served)
     assert killed

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import yaml
 from benchmarks.vllm_failover import ONE_CORE_EACH, engine_processes
-from launcher_processes import descendants, process_table
+from launcher.processes import descendants, process_table
 from support.server import MODEL, ROOT, Server, ServerSlot, get_json, launched
 
 QUESTION: list[Any] = [{"role": "user", "content": "Tell me a long story about a lighthouse keeper."}]

@@ -23,7 +23,7 @@ from benchmarks.vllm_failover import engine_processes
 from support.server import Server, ServerSlot, get_json, launched
 from support.tiny_llama import CONFIG, CPU_ENGINE, ONE_CORE, write_tiny_llama
 
-from deployments.machine import this_machine
+from deployments.platform.machine import this_machine
 from serve_app.model_store import ModelStore
 
 pytestmark = pytest.mark.skipif(

@@ -12,16 +12,16 @@ from typing import Any
 import aiohttp
 import pytest
 import ray
-from launcher_plan import free_port
+from launcher.plan import free_port
 from ray import serve
 from support.collector import Collector, collecting
 from support.graph import ADMIN_TOKEN, Graph
 from support.scripted_engine import ScriptedEngine
 
-from serve_app.admin_token import TOKEN_VARIABLE
-from serve_app.app import build_graph, engine_options
-from serve_app.auth import make_key
+from deployments.graph import build_graph, engine_options
 from serve_app.model_store import ModelStore
+from serve_app.request.admin_token import TOKEN_VARIABLE
+from serve_app.request.auth import make_key
 from serve_app.settings import ModelSettings, parse_args
 
 START_TIMEOUT_S = 120

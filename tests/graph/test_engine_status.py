@@ -13,8 +13,8 @@ from ray import serve
 from support.failing_engine import REASON, FailingEngine
 from support.graph import ADMIN_TOKEN, AS_ADMIN, Graph
 
-from serve_app.admin_token import TOKEN_VARIABLE
-from serve_app.app import build_graph, engine_options
+from deployments.graph import build_graph, engine_options
+from serve_app.request.admin_token import TOKEN_VARIABLE
 from serve_app.settings import ModelSettings, parse_args
 
 MODEL = {"id": "m", "source": "scripted", "drain_timeout_s": 0.0}

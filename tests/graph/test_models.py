@@ -14,9 +14,9 @@ from support.graph import ADMIN_TOKEN, AS_ADMIN, CHAT, Graph, eventually
 from support.tiny_adapter import write_adapter, write_merged
 from support.tiny_llama import write_tiny_llama
 
-from serve_app.admin_token import TOKEN_VARIABLE
-from serve_app.app import build_engine, build_graph
+from deployments.graph import build_engine, build_graph
 from serve_app.model_store import ModelStore
+from serve_app.request.admin_token import TOKEN_VARIABLE
 from serve_app.settings import parse_args
 
 pytestmark = pytest.mark.e2e

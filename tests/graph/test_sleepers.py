@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ray
 
-from deployments.sleepers import announce, announced
+from deployments.engine.sleep.sleepers import announce, announced
 
 
 @ray.remote(num_cpus=0)

@@ -7,8 +7,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import launcher_plan as plan
-import launcher_processes as processes
 import pytest
 import yaml
 from benchmarks.peers import PeerError, Script
@@ -19,6 +17,7 @@ from benchmarks.peers.promptly import with_private_store
 from benchmarks.peers.ray_serve_llm import SCRIPTED_ENGINE, real_llm_config, scripted_llm_config
 from benchmarks.peers.supervised import serve_config
 from benchmarks.peers.vllm_server import ENGINE_ARGUMENTS, ENGINE_ENVIRONMENT, server_command
+from launcher import plan, processes
 
 PARENT = """
 import subprocess, sys, time

@@ -6,9 +6,8 @@ import subprocess
 from importlib import import_module
 from pathlib import Path
 
-import launcher_haproxy as haproxy
-import launcher_plan as plan
 import pytest
+from launcher import haproxy, plan
 
 ROOT = Path(__file__).parents[2]
 THIS_START_ALONE = {"RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S", "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT"}

@@ -6,9 +6,8 @@ import socket
 import threading
 from pathlib import Path
 
-import launcher_haproxy as haproxy
-import launcher_plan as plan
 import pytest
+from launcher import haproxy, plan
 
 STATS = """\
 # pxname,svname,qcur,qmax,scur,smax,

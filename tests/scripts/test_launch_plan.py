@@ -11,11 +11,11 @@ import sys
 from dataclasses import astuple, replace
 from pathlib import Path
 
-import launcher_plan as plan
 import pytest
 import yaml
+from launcher import plan
 
-from deployments.secret_environment import with_secrets
+from deployments.platform.secret_environment import with_secrets
 
 UNIX_SOCKET_PATH_BYTES = 107
 

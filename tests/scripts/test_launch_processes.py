@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import launcher_processes as processes
 import pytest
+from launcher import processes
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 LIMIT_S = 10.0
@@ -26,7 +26,7 @@ SUPERVISOR = f"""
 import json, os, sys
 from pathlib import Path
 sys.path.insert(0, {str(SCRIPTS)!r})
-import launcher_processes as processes
+from launcher import processes
 log = Path(sys.argv[1])
 def tell(value):
     print(json.dumps(value), flush=True)

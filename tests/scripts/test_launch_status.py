@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import launch
-import launcher_status as status
 import pytest
+from launcher import status
 
 TOKEN = "secret"
 

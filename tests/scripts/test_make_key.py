@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from serve_app.auth import KeySources, decode_records, load_keys
+from serve_app.request.auth import KeySources, decode_records, load_keys
 from serve_app.settings import KeySettings
 
 ROOT = Path(__file__).parents[2]

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from launcher_plan import free_port
+from launcher.plan import free_port
 from ray.serve._private.haproxy import BackendConfig, HAProxyConfig, ServerConfig
 from ray.serve.config import HTTPOptions
 
-from deployments.front_door import FrontDoor, keep_running
+from deployments.platform.front_door import FrontDoor, keep_running
 from serve_app.settings.proxy import ProxySettings
 
 

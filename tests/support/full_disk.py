@@ -20,8 +20,8 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from deployments.store import StoreError
-from deployments.store.edge import EdgeStore
+from deployments.cache.store import StoreError
+from deployments.cache.store.edge import EdgeStore
 from serve_app.cache.entry import CacheEntry
 from serve_app.openai.answers import Answer, Usage
 

@@ -15,10 +15,10 @@ import aiohttp
 import uvicorn
 from sim_engine import Faults, SimEngine, SimSettings
 
-from deployments.gateway.external import external_upstreams
+from deployments.gateway.placement.external import external_upstreams
 from deployments.gateway.runtime import GatewayRuntime
-from serve_app.admin_token import AdminToken
-from serve_app.auth import KeySources, make_key
+from serve_app.request.admin_token import AdminToken
+from serve_app.request.auth import KeySources, make_key
 from serve_app.settings import parse_args
 from support.graph import ADMIN_TOKEN, AS_ADMIN, CHAT, eventually
 

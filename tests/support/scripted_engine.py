@@ -22,7 +22,7 @@ from typing import Any
 
 from ray import serve
 
-from deployments.listener import PrivateListener
+from deployments.wire.listener import PrivateListener
 from serve_app.fleet import EngineReport, EngineState
 from serve_app.settings import ModelSettings
 

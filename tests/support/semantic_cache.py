@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from deployments.semantic_cache import REOPEN_PERIOD_S, SemanticCache
+from deployments.cache.deployment import REOPEN_PERIOD_S, SemanticCache
 from serve_app.settings import CacheSettings
 
 

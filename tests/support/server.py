@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from launcher_plan import free_port
+from launcher.plan import free_port
 
-from serve_app.admin_token import TOKEN_VARIABLE
+from serve_app.request.admin_token import TOKEN_VARIABLE
 from support.graph import ADMIN_TOKEN, AS_ADMIN
 
 ROOT = Path(__file__).parents[2]

@@ -163,7 +163,7 @@ def write_models(folder: Path) -> None:
 def run_job(folder: Path, job: Job) -> dict[str, Outcome]:
     from vllm import LLM
 
-    from deployments.vllm_arguments import engine_arguments
+    from deployments.engine.vllm.arguments import engine_arguments
     from serve_app.model_store import ModelStore
     from serve_app.settings import EngineSettings, ModelSettings
 
@@ -226,7 +226,7 @@ def _in_fork(folder: Path, job: Job, results: Any) -> None:
 def _import_for_all_forks() -> None:
     """What every engine imports: seconds each time."""
     for module in (
-        "deployments.guarded_scheduler",
+        "deployments.engine.vllm.guarded_scheduler",
         "vllm.entrypoints.llm",
         "vllm.model_executor.models.llama",
         "vllm.model_executor.models.transformers",

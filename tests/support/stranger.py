@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from serve_app.handshake import REPLY_BYTES
+from serve_app.wire.handshake import REPLY_BYTES
 
 Greets = Callable[[bytes], bytes]
 """What is answered to the first bytes of a connection."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import launcher_plan as plan
+from launcher import plan
 
-from serve_app.admin_token import TOKEN_VARIABLE, make_token
+from serve_app.request.admin_token import TOKEN_VARIABLE, make_token
 
 ROOT = Path(__file__).parents[3]
 SCRIPTS = ROOT / "scripts"

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import launcher_plan as plan
 import yaml
+from launcher import plan
 
 from benchmarks.peers.endpoint import ROOT, Endpoint, PeerError, local_url
 from benchmarks.peers.processes import scratch_folder, server

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import launcher_processes as processes
+from launcher import processes
 
 from benchmarks.peers.endpoint import Endpoint, PeerError, answers_chat, environment, wait_for
 

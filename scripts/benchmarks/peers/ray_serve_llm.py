@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher_plan import free_port
+from launcher.plan import free_port
 
 from benchmarks.peers.endpoint import Endpoint, answers_chat, environment, local_url, wait_for
 from benchmarks.peers.supervised import PEER_LAUNCHER, serve_config, supervised
@@ -108,5 +108,5 @@ def real_llm_config(model: str, model_folder: Path) -> dict[str, Any]:
         # Bookkeeping, but Ray derives OMP_NUM_THREADS from it: as in config/local.yaml.
         "deployment_config": {"ray_actor_options": {"num_cpus": 0}},
         # There is nothing to download.
-        "callback_config": {"callback_class": "deployments.local_model.LocalModel"},
+        "callback_config": {"callback_class": "deployments.engine.start.local_model.LocalModel"},
     }

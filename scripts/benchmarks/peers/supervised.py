@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import launcher_plan as plan
 import yaml
+from launcher import plan
 
 from benchmarks.peers.endpoint import SCRIPTS
 from benchmarks.peers.processes import running, scratch_folder

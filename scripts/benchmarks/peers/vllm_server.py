@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import launcher_plan as plan
+from launcher import plan
 
 from benchmarks.peers.endpoint import Endpoint, local_url
 from benchmarks.peers.processes import server

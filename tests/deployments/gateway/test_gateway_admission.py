@@ -15,13 +15,13 @@ import pytest
 from sim_engine import SimEngine
 from support.gateway import FAST, MODEL, Answered, Faults, Running, SimSettings, chat, gateway, meanwhile
 
-from deployments.gateway.admission import Admission
-from deployments.gateway.call import Call
+from deployments.gateway.placement.queue import Admission
+from deployments.gateway.request.call import Call
 from serve_app.errors import OverCapacity
 from serve_app.fleet import EngineReport, EngineState, FleetTable
+from serve_app.request.timing import Timeline
 from serve_app.routing import POLICIES, Router, RoutingRequest
 from serve_app.settings import LimitSettings
-from serve_app.timing import Timeline
 from serve_app.traffic import Traffic
 
 SHORT = SimSettings(itl_ms=5, tokens=3, keep_bodies=32)

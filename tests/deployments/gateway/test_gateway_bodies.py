@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from support.gateway import FAST, Running, chat, gateway
 from support.graph import CHAT, eventually
 
-from serve_app.body_pace import GRACE_S, BodyPace
+from serve_app.request.body_pace import GRACE_S, BodyPace
 
 KILOBYTE = 1000
 

@@ -12,7 +12,7 @@ from scripted_member import Meddler, Member, answers, listening, says
 from sim_engine import SimEngine
 from support.gateway import FAST, MODEL, Faults, SimSettings, chat, gateway
 
-from deployments.gateway.external import external_upstreams
+from deployments.gateway.placement.external import external_upstreams
 from serve_app.errors import SettingsError
 from serve_app.settings import parse_args
 

@@ -16,13 +16,13 @@ from support.gateway import COMPLETIONS, MODEL, Running, gateway, meanwhile
 from support.graph import eventually
 from test_gateway_admission import ENDLESS, SHORT, queued
 
-from deployments.gateway.admission import Admission
-from deployments.gateway.call import Call
+from deployments.gateway.placement.queue import Admission
+from deployments.gateway.request.call import Call
 from serve_app.errors import BadRequest
 from serve_app.fleet import Dispatch, EngineReport, EngineState, FleetTable
+from serve_app.request.timing import Timeline
 from serve_app.routing import POLICIES, Router, RoutingRequest
 from serve_app.settings import LimitSettings
-from serve_app.timing import Timeline
 from serve_app.traffic import Traffic
 
 NOISY, QUIET = "noisy", "quiet"

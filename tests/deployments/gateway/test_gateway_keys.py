@@ -13,7 +13,7 @@ import pytest
 from support.gateway import Running, gateway
 from support.graph import eventually
 
-from serve_app.auth import KeyRecord, load_keys, make_key
+from serve_app.request.auth import KeyRecord, load_keys, make_key
 from serve_app.settings import KeySettings
 
 KEY, RECORD = make_key("acme")

@@ -18,12 +18,12 @@ from scripted_member import Member, listening
 from support.gateway import Answered, Running, chat, meanwhile, serving
 from support.graph import ADMIN_TOKEN, AS_ADMIN, eventually
 
-from deployments.gateway.external import external_upstreams
+from deployments.gateway.placement.external import external_upstreams
 from deployments.gateway.runtime import GatewayRuntime
-from serve_app.admin_token import AdminToken
-from serve_app.auth import KeySources, make_key
 from serve_app.fleet import EngineReport, EngineState
 from serve_app.openai.continuation import TokenLimits
+from serve_app.request.admin_token import AdminToken
+from serve_app.request.auth import KeySources, make_key
 from serve_app.settings import parse_args
 
 LORA = {"adapters": {"poet": "/adapters/poet", "cook": "/adapters/cook"}}

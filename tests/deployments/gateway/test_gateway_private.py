@@ -14,11 +14,11 @@ from support.graph import eventually
 from support.stranger import Greets, as_http, at_random, mirrored, silent, stranger
 
 from deployments.gateway.runtime import GatewayRuntime
-from deployments.listener import PrivateListener, read_body
+from deployments.wire.listener import PrivateListener, read_body
 from serve_app.fleet import EngineReport, EngineState
-from serve_app.handshake import HELLO_BYTES
-from serve_app.private_address import PrivateAddress
 from serve_app.settings import parse_args
+from serve_app.wire.handshake import HELLO_BYTES
+from serve_app.wire.private_address import PrivateAddress
 
 PROMPT = "what only the engine may read"
 SECRET = "the-secret-of-this-start"

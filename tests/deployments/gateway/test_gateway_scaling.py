@@ -16,11 +16,11 @@ from sim_engine import SimEngine
 from support.gateway import FAST, MODEL, Running, gateway, meanwhile, serving
 from support.graph import ADMIN_TOKEN, AS_ADMIN, eventually
 
-from deployments.gateway.external import external_upstreams
+from deployments.gateway.placement.external import external_upstreams
 from deployments.gateway.runtime import GatewayRuntime
-from serve_app.admin_token import AdminToken
 from serve_app.autoscaling import GatewayLoad
 from serve_app.fleet import EngineReport, EngineState
+from serve_app.request.admin_token import AdminToken
 from serve_app.settings import parse_args
 
 ENGINE = DeploymentID(f"Engine:{MODEL}", "app")

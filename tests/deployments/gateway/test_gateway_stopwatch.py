@@ -13,7 +13,7 @@ from benchmarks.stopwatch import OTHER, PROBER, Finding, Probe, findings, probes
 from local_cache import local_cache
 from support.gateway import MODEL, Running, SimSettings, gateway
 
-from deployments.embedder import Embedder
+from deployments.embedder.deployment import Embedder
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.model_store import ModelStore
 from serve_app.settings import EmbedderSettings

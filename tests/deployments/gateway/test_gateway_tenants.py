@@ -26,7 +26,7 @@ from support.gateway import (
 )
 from support.graph import CHAT, eventually
 
-from deployments.embedder import Embedder
+from deployments.embedder.deployment import Embedder
 from serve_app.model_store import ModelStore
 from serve_app.settings import EmbedderSettings
 

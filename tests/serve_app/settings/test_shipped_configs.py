@@ -43,8 +43,8 @@ def test_a_shipped_engine_speculates(path: Path) -> None:
 def test_a_shipped_config_gives_an_engine_configuration_that_ray_and_vllm_accept(
     path: Path, tmp_path: Path
 ) -> None:
-    from deployments.engine import llm_config
-    from serve_app.app import engine_options
+    from deployments.engine.deployment import llm_config
+    from deployments.graph import engine_options
 
     (settings,) = load_file(path)
     for model in settings.models:

@@ -1,0 +1,164 @@
+"""An entry as every engine keeps it: a payload beside the vector."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import numpy as np
+
+from deployments.cache.store.base import Evicted, Match
+from serve_app.cache.bound import EntryEvidence
+from serve_app.cache.entry import Annotation, CacheEntry
+from serve_app.cache.eviction import Volume
+from serve_app.openai.answers import decode_answer, encode_answer
+
+SCHEMA_VERSION = 2
+"""Part of the folder's or collection's name: entries of another layout are left alone, never misread."""
+
+TENANT_KEY = "partition"
+"""Every search filters by it: Qdrant keeps such points together."""
+
+KEYWORDS = ("tenant", "model", "tags")
+NUMBERS = ("created_at", "expires_at", "value")
+FIELDS = (TENANT_KEY, *KEYWORDS, *NUMBERS)
+"""What has a payload index."""
+
+NOTE_ID = UUID("6e6f7465-0000-4000-8000-000000000001")
+"""The point that holds the store's note. Entries' ids are hashes of keys and have no such shape."""
+
+NOTE = "note"
+
+VOLUME_FIELDS = ["tenant", "size", "value"]
+
+MAX_COSINE = 1.001
+"""Rounding goes a little beyond 1; what is beyond this, or not a number, was scored with a damaged vector."""
+
+
+class Payload(msgspec.Struct, frozen=True):
+    """``answer`` is JSON; times are Unix seconds."""
+
+    tenant: str
+    model: str
+    partition: str
+    text: str
+    answer: str
+    created_at: float
+    expires_at: float
+    tags: tuple[str, ...]
+    uses: int
+    value: float
+    evidence: dict[str, Any] | None = None
+
+
+def generation(embedder: str, dimension: int) -> str:
+    """The name of what holds one embedder's entries in today's layout, such as ``v1-0123456789ab``."""
+    return f"v{SCHEMA_VERSION}-{hashlib.sha256(f'{embedder}:{dimension}'.encode()).hexdigest()[:12]}"
+
+
+def payload_of(entry: CacheEntry) -> dict[str, Any]:
+    return {
+        "tenant": entry.tenant,
+        "model": entry.model,
+        "partition": entry.partition,
+        "text": entry.text,
+        "answer": encode_answer(entry.answer).decode(),
+        "created_at": entry.created_at,
+        "expires_at": entry.expires_at,
+        "tags": list(entry.tags),
+        "size": entry.size,
+        **annotation_of(Annotation(entry.evidence or None, entry.uses, entry.value)),
+    }
+
+
+def annotation_of(annotation: Annotation) -> dict[str, Any]:
+    """The part of a payload that tells what is known of an entry."""
+    evidence = None if annotation.evidence is None else annotation.evidence.to_dict()
+    parts = {"evidence": evidence, "uses": annotation.uses, "value": annotation.value}
+    return {name: value for name, value in parts.items() if value is not None}
+
+
+def entry_of(entry_id: Any, payload: Any) -> CacheEntry | None:
+    """The entry without its vector; ``None`` for a point that is not a whole entry (somebody else's)."""
+    try:
+        stored = msgspec.convert(payload, Payload)
+        return CacheEntry(
+            entry_id=UUID(str(entry_id)),
+            tenant=stored.tenant,
+            model=stored.model,
+            partition=stored.partition,
+            text=stored.text,
+            answer=decode_answer(stored.answer),
+            created_at=stored.created_at,
+            expires_at=stored.expires_at,
+            tags=stored.tags,
+            evidence=EntryEvidence() if stored.evidence is None else EntryEvidence.from_dict(stored.evidence),
+            uses=stored.uses,
+            value=stored.value,
+        )
+    except (msgspec.MsgspecError, ValueError):
+        return None
+
+
+def entries_of(points: Iterable[Any]) -> list[CacheEntry]:
+    """The whole entries among an engine's records (``id`` and ``payload``)."""
+    entries = (entry_of(point.id, point.payload) for point in points)
+    return [entry for entry in entries if entry is not None]
+
+
+def matches_of(points: Iterable[Any]) -> list[Match]:
+    """The whole entries among an engine's scored points (``id``, ``payload`` and ``score``, a cosine)."""
+    return matches((entry_of(point.id, point.payload), float(point.score)) for point in points)
+
+
+def matches(found: Iterable[tuple[CacheEntry | None, float]]) -> list[Match]:
+    """Of entries with their cosines, those that are whole and can be."""
+    return [Match(entry, score) for entry, score in found if entry is not None and abs(score) <= MAX_COSINE]
+
+
+def add_volumes(held: dict[str, Volume], payloads: Iterable[Any]) -> None:
+    """Count entries and bytes by tenant into ``held``; ``payloads`` have at least ``VOLUME_FIELDS``."""
+    for payload in payloads:
+        tenant, size = (payload or {}).get("tenant"), (payload or {}).get("size")
+        if isinstance(tenant, str) and isinstance(size, int):
+            held[tenant] = held.get(tenant, Volume()) + Volume(1, size)
+
+
+@dataclass(slots=True)
+class EvictionTally:
+    """Chooses from points in order of value what has to go for ``wanted``."""
+
+    wanted: Volume
+    gone: Evicted = field(default_factory=Evicted)
+
+    @property
+    def is_full(self) -> bool:
+        return not self.wanted - self.gone.volume
+
+    def take(self, points: Iterable[Any]) -> list[Any]:
+        """The ids to remove; they count as gone."""
+        ids = []
+        for point in points:
+            if self.is_full:
+                break
+            payload = point.payload or {}
+            volume = self.gone.volume + Volume(1, int(payload.get("size", 0)))
+            self.gone = Evicted(volume, max(self.gone.value, float(payload.get("value", 0.0))))
+            ids.append(point.id)
+        return ids
+
+
+def note_of(payload: Any) -> str | None:
+    """What the note's point holds; ``None`` for a point that holds something else."""
+    note = payload.get(NOTE) if isinstance(payload, dict) else None
+    return note if isinstance(note, str) else None
+
+
+def floats(vector: bytes) -> list[float]:
+    """float32 bytes as Python floats."""
+    values: list[float] = np.frombuffer(vector, dtype=np.float32).tolist()
+    return values

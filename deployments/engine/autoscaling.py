@@ -1,0 +1,176 @@
+"""The autoscaling policy of engines: Serve's own counters see no request that travels over HTTP.
+
+Serve's controller asks the policy (at every round of its loop, ten times a second); what engines and gateways
+measured reaches it as custom metrics (``serve_app.autoscaling.metrics``). Every rule is in
+``serve_app.autoscaling``: Serve's own delays are 0, or two would wait one after the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
+
+from deployments.engine.sleep.sleepers import Announce, announce
+from serve_app.autoscaling import (
+    Autoscaler,
+    Decision,
+    FleetLoad,
+    GatewayLoad,
+    Increments,
+    ScalingRules,
+)
+from serve_app.autoscaling.metrics import gateway_loads, replica_loads
+from serve_app.settings import AutoscalingSettings
+
+PERIOD_S = 1.0
+"""Between two decisions, unless the fleet changes: the metrics come no more often."""
+
+METRICS_PERIOD_S = 1.0
+"""Replicas record and report their metrics so often; by default Serve would hear of a burst after 10 s."""
+
+LOOK_BACK_S = 5.0
+"""Serve keeps metrics of so many seconds. The policy reads the newest; Serve takes a mean over these of the
+calls that wait for a replica, which start one where there is none."""
+
+logger = logging.getLogger("ray.serve")
+
+Reports = Mapping[str, Mapping[str, float]]
+"""Each running replica's newest metrics, by its unique id."""
+
+
+class ObjectivePolicy:
+    """One model's policy, kept by Serve's controller as long as the deployment stays as it is. ``rules`` are
+    those of ``ScalingRules``; ``tell`` tells replicas which of them are to sleep."""
+
+    def __init__(self, tell: Announce = announce, **rules: Any) -> None:
+        self._autoscaler = Autoscaler(ScalingRules(**rules))
+        self._sleepers = Sleepers(tell) if rules.get("max_sleeping") else None
+        self._counters = {
+            name: Increments() for name in ("arrived", "arrived_tokens", "first_tokens", "late_first_tokens")
+        }
+        self._decision: Decision | None = None
+        self._decided_at = 0.0
+        self._decided_for = (0, 0)
+
+    def __call__(self, context: AutoscalingContext) -> tuple[int, dict[str, Any]]:
+        """How many replicas there should be, and no state of Serve's own."""
+        return self.decide(context, time.monotonic()).replicas, {}
+
+    def decide(self, context: AutoscalingContext, now: float) -> Decision:
+        """The decision at ``now`` (monotonic seconds); the last one within ``PERIOD_S`` in a fleet of the
+        same size."""
+        fleet = len(context.running_replicas), context.target_num_replicas
+        too_soon = now - self._decided_at < PERIOD_S and fleet == self._decided_for
+        if self._decision is not None and too_soon:
+            return self._decision
+        replicas = _newest(context)
+        decision = self._autoscaler.decide(self._load(context, replicas), now)
+        self._log(context, decision)
+        if self._sleepers is not None:
+            self._sleepers.follow(context, decision, replicas)
+        self._decision, self._decided_at, self._decided_for = decision, now, fleet
+        return decision
+
+    def _load(self, context: AutoscalingContext, replicas: Reports) -> FleetLoad:
+        reports = list(replicas.values())
+        gateways = gateway_loads(reports)
+        grown = {name: self._growth(name, gateways) for name in self._counters}
+        loads = dict(zip(replicas, replica_loads(reports), strict=True))
+        sleeping = set() if self._sleepers is None else self._sleepers.among(replicas)
+        waking = {name for name, load in loads.items() if load.withdrawn and name not in sleeping}
+        return FleetLoad(
+            ready=tuple(load for name, load in loads.items() if name not in sleeping | waking),
+            waking=len(waking),
+            sleeping=len(sleeping),
+            # Asked for and not there: it starts, or the cluster has no room for it yet.
+            starting=max(0, context.target_num_replicas - len(reports)),
+            queued=sum(each.queued for each in gateways),
+            queued_tokens=sum(each.queued_tokens for each in gateways),
+            arrived=grown["arrived"],
+            arrived_tokens=grown["arrived_tokens"],
+            first_tokens=grown["first_tokens"],
+            late_first_tokens=grown["late_first_tokens"],
+        )
+
+    def _growth(self, name: str, gateways: Sequence[GatewayLoad]) -> float:
+        """Of one counter, over all gateways, since the last decision."""
+        return self._counters[name].since_last({each.gateway: getattr(each, name) for each in gateways})
+
+    def _log(self, context: AutoscalingContext, decision: Decision) -> None:
+        target = context.target_num_replicas
+        if decision.replicas != target:
+            logger.info(
+                "%s: %d -> %d replicas (%s; the load needs %d)",
+                context.deployment_name,
+                target,
+                decision.replicas,
+                decision.reason.value,
+                decision.needed,
+            )
+
+
+class Sleepers:
+    """Which replicas are to sleep. A policy that is made anew, as after the controller's death, wakes all."""
+
+    def __init__(self, announce: Announce) -> None:
+        self._announce = announce
+        self._told: list[str] = []
+        self._announced: list[str] | None = None
+
+    def among(self, replicas: Reports) -> set[str]:
+        """Those of them that were told to sleep, whether they sleep already or not."""
+        return replicas.keys() & set(self._told)
+
+    def follow(self, context: AutoscalingContext, decision: Decision, replicas: Reports) -> None:
+        """Who slept last wakes first; who has least to do falls asleep."""
+        told = [name for name in self._told if name in replicas]
+        told = told[: len(told) - decision.wake]
+        awake = [name for name in replicas if name not in self._told]
+        told += sorted(awake, key=lambda name: _requests(replicas[name]))[: decision.sleep]
+        self._told = told
+        if told != self._announced:
+            self._announce(context.deployment_id.app_name, context.deployment_id.name, told)
+            self._announced = told
+
+
+def _requests(report: Mapping[str, float]) -> float:
+    return report.get("running", 0.0) + report.get("waiting", 0.0)
+
+
+def _newest(context: AutoscalingContext) -> Reports:
+    """Each running replica's newest metrics; empty for one that has not reported yet."""
+    raw = context.raw_metrics or {}
+    return {
+        replica.unique_id: {
+            name: series[replica][-1].value for name, series in raw.items() if series.get(replica)
+        }
+        for replica in context.running_replicas
+    }
+
+
+def autoscaling_config(settings: AutoscalingSettings) -> AutoscalingConfig:
+    """Serve's configuration. Serve applies the bounds."""
+    return AutoscalingConfig(
+        min_replicas=settings.min,
+        max_replicas=settings.max,
+        upscale_delay_s=0.0,
+        downscale_delay_s=0.0,
+        downscale_to_zero_delay_s=0.0,
+        metrics_interval_s=METRICS_PERIOD_S,
+        look_back_period_s=LOOK_BACK_S,
+        policy=AutoscalingPolicy(  # type: ignore[no-untyped-call]
+            policy_function="deployments.engine.autoscaling:ObjectivePolicy",
+            policy_kwargs=_rules(settings),
+        ),
+    )
+
+
+def _rules(settings: AutoscalingSettings) -> dict[str, Any]:
+    """The settings by the names of ``ScalingRules``."""
+    rules = settings.model_dump(exclude={"sleep_level"})  # how replicas sleep is the engine's to know
+    least, most = rules.pop("min"), rules.pop("max")
+    return {"min_replicas": least, "max_replicas": most, "max_sleeping": rules.pop("sleeping"), **rules}

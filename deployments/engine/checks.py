@@ -1,0 +1,227 @@
+"""Whether an engine can start with its settings, from the files of its model, draft and adapters.
+
+Reads what is on this node: prepared folders, folders by path, and the hub client's cache. Nothing is fetched:
+what is not here is left to the engine (``promptly plan`` asks the hub).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from deployments.engine.model_files import ModelLibrary, SourceError
+from deployments.platform.machine import this_machine
+from serve_app.engines import (
+    AdapterFacts,
+    check_adapters,
+    check_data_parallel,
+    check_depth,
+    same_vocabulary,
+)
+from serve_app.errors import SettingsError
+from serve_app.model_store import ModelStore
+from serve_app.planning import Device, ModelFiles, Problem
+from serve_app.planning.architecture import Architecture, read_architecture
+from serve_app.planning.checks import check_draft, check_shape
+from serve_app.planning.engine_request import configured, engine_request
+from serve_app.planning.plan import UNKNOWN_CONTEXT
+from serve_app.planning.room import Sizing, check_memory
+from serve_app.planning.weights import loaded
+from serve_app.settings import AutoscalingSettings, ModelSettings
+from serve_app.settings.engine import LoraSettings
+
+ADAPTER_CONFIG = "adapter_config.json"
+AN_ADAPTER = "use a folder that PEFT saved, or a hub id (owner/name)"
+MAPPING = (
+    "or set `speculation.use_heterogeneous_vocab: true`: it then drafts only tokens that both have, and a "
+    "step costs a mask over its logits and two look-ups more"
+)
+
+
+def check_engine(model: ModelSettings, store: ModelStore, device: Device | None = None) -> None:
+    """Hold ``model``'s engine settings against the files of its model, draft and adapters, and against the
+    memory of ``device`` where one is given.
+
+    Raises:
+        SettingsError: one line a problem: setting, value, reason, and what would work.
+    """
+    problems = list(_problems(model, store, device))
+    if problems:
+        raise SettingsError("\n".join(f"model {model.id!r}: {problem}" for problem in problems))
+
+
+def check_on_node(model: ModelSettings, store: ModelStore) -> None:
+    """What :func:`check_engine` says on the engine's own node; an engine on a CPU must find room there.
+
+    Raises:
+        SettingsError: as :func:`check_engine`.
+    """
+    on_cpu = model.managed_engine.accelerator == "cpu"
+    check_engine(model, store, this_machine() if on_cpu else None)
+
+
+def check_served(model: ModelSettings) -> None:
+    """Refuse what vLLM takes and what is not served, here or by vLLM itself.
+
+    Raises:
+        SettingsError: as :func:`check_engine`.
+    """
+    problems = list(_not_served_yet(model))
+    if problems:
+        raise SettingsError("\n".join(f"model {model.id!r}: {problem}" for problem in problems))
+
+
+def adapter_problems(where: str, lora: LoraSettings, store: ModelStore) -> Iterator[Problem]:
+    """What is wrong with the adapters that are on this node, and with paths that lead nowhere. ``where`` is
+    the engine's path in messages."""
+    found: dict[str, AdapterFacts] = {}
+    for name, source in lora.adapters.items():
+        config = _adapter_config(source, store)
+        if isinstance(config, str):
+            yield Problem(f"{where}.lora.adapters.{name}", source, config, AN_ADAPTER)
+        elif config is not None:
+            found[name] = AdapterFacts.of(config)
+    yield from check_adapters(where, lora, found)
+
+
+def _not_served_yet(model: ModelSettings) -> Iterator[Problem]:
+    """What vLLM takes, and what does not work all the same."""
+    engine = model.managed_engine
+    if engine.data_parallel_size > 1 and engine.accelerator == "cpu":
+        yield Problem(
+            "engine.data_parallel_size",
+            engine.data_parallel_size,
+            "vLLM 0.29 has no exchange among experts on CPUs",
+            "1, or `accelerator: gpu`",
+        )
+    if engine.pipeline_parallel_size > 1 and engine.accelerator == "cpu" and engine.enforce_eager:
+        yield Problem(
+            "engine.pipeline_parallel_size",
+            engine.pipeline_parallel_size,
+            "vLLM 0.29's stages on CPUs fail at their first request in eager mode",
+            "1, and a larger `tensor_parallel_size`",
+        )
+    if engine.data_parallel_size > 1 and isinstance(model.replicas, AutoscalingSettings):
+        yield Problem(
+            "replicas",
+            "autoscaled",
+            "the ranks of an engine start and end together, which the policy does not know of",
+            "a number of engines",
+        )
+
+
+def _problems(model: ModelSettings, store: ModelStore, device: Device | None) -> Iterator[Problem]:
+    engine = model.managed_engine
+    if engine.lora is not None:
+        yield from adapter_problems("engine", engine.lora, store)
+    compares = engine.speculation is not None and engine.speculation.method == "draft_model"
+    try:
+        files = _files(model.managed_source, store, "source", model.revision, vocabulary=compares)
+    except SourceError as error:
+        yield _of(error)
+        return
+    if files is None:
+        return
+    target = read_architecture(configured(files.config, model))
+    yield from check_shape("engine", target, engine_request(model), device)
+    yield from check_data_parallel("engine", engine, target)
+    yield from _draft_problems(model, store, files, target)
+    if device is not None and target.is_known:
+        yield from _memory_problems(model, files, target, device)
+
+
+def _memory_problems(
+    model: ModelSettings, files: ModelFiles, target: Architecture, device: Device
+) -> Iterator[Problem]:
+    """Of the model alone: a draft is small beside it, and read elsewhere."""
+    request = engine_request(model)
+    sizing = Sizing(target, loaded(target, files.weights, request), request, device)
+    yield from check_memory("engine", sizing, request.max_model_len or target.context or UNKNOWN_CONTEXT)
+
+
+def _draft_problems(
+    model: ModelSettings, store: ModelStore, target_files: ModelFiles, target: Architecture
+) -> Iterator[Problem]:
+    speculation = model.managed_engine.speculation
+    if speculation is None:
+        return
+    draft, config, same = None, None, None
+    if speculation.model is not None:
+        compares = speculation.method == "draft_model"
+        try:
+            files = _files(speculation.model, store, "engine.speculation.model", vocabulary=compares)
+        except SourceError as error:
+            yield _of(error)
+            return
+        if files is None:  # not on this node: nothing can be said of it
+            return
+        draft, config = read_architecture(files.config), files.config
+        same = same_vocabulary(target_files.vocabulary, files.vocabulary)
+    for problem in check_draft("engine", target, draft, engine_request(model), same):
+        yield _with_mapping(problem, speculation.method)
+    yield from check_depth("engine", speculation, target, config)
+
+
+def _with_mapping(problem: Problem, method: str) -> Problem:
+    """A draft model of another vocabulary can be used all the same, at a price."""
+    if method != "draft_model" or problem.setting != "engine.speculation.model":
+        return problem
+    return Problem(problem.setting, problem.value, problem.reason, f"{problem.works}; {MAPPING}")
+
+
+def _files(
+    source: str, store: ModelStore, field: str, revision: str | None = None, *, vocabulary: bool
+) -> ModelFiles | None:
+    """``None``: not on this node, or in a form that only the engine reads (one file, a bucket).
+
+    Raises:
+        SourceError: a path that leads nowhere, or broken files.
+    """
+    if "://" in source or Path(source).expanduser().is_file():
+        return None
+    try:
+        return ModelLibrary(store, offline=True).read(source, revision, field=field, vocabulary=vocabulary)
+    except SourceError as error:
+        if error.is_remote:
+            return None
+        raise
+
+
+def _of(error: SourceError) -> Problem:
+    return Problem(error.field, error.source, error.reason, error.works)
+
+
+def _adapter_config(source: str, store: ModelStore) -> dict[str, Any] | str | None:
+    """What it says, or why it cannot be read, or ``None`` if it is not on this node."""
+    folder = Path(store.resolve(source)).expanduser()
+    path = folder / ADAPTER_CONFIG
+    if not folder.is_dir():
+        if "://" in source:
+            return None
+        if source.startswith(("/", ".", "~")) or source.count("/") > 1:
+            return "no such folder"
+        cached = _cached(source)
+        if cached is None:
+            return None
+        path = cached
+    if not path.is_file():
+        return f"the folder has no {ADAPTER_CONFIG}"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.MsgspecError) as error:
+        return f"its {ADAPTER_CONFIG} cannot be read ({error})"
+
+
+def _cached(repo: str) -> Path | None:
+    """The adapter's configuration in the hub client's cache."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = try_to_load_from_cache(repo, ADAPTER_CONFIG)
+    except HFValidationError:
+        return None
+    return Path(found) if isinstance(found, str) else None

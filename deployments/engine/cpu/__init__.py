@@ -1,0 +1,1 @@
+"""CPUs of an engine that runs without a GPU."""

@@ -1,0 +1,211 @@
+"""The Engine deployment: one vLLM engine behind its own private HTTP listener.
+
+Ray Serve starts, places, checks and scales it; requests reach it over HTTP, not through Ray calls
+(see docs/architecture.md for why).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+from ray import serve
+from ray.serve.llm import LLMConfig
+from ray.serve.llm.deployment import LLMServer
+from starlette.types import ASGIApp
+
+from deployments.engine.checks import check_on_node
+from deployments.engine.cpu.threads import bind_threads, runs_in_one_process
+from deployments.engine.sleep.engine_sleep import EngineSleep
+from deployments.engine.sleep.sleepers import announced
+from deployments.engine.start.environment import engine_environment
+from deployments.engine.start.phases import EngineStart
+from deployments.engine.start.warm_up import Shapes, warm_up
+from deployments.engine.vllm import bridge as vllm_bridge
+from deployments.engine.vllm.arguments import engine_arguments, placement_group_config
+from deployments.platform.serve import node_address
+from deployments.wire.listener import PrivateListener
+from serve_app.autoscaling import GatewayLoad, GatewayReports, ReplicaLoad
+from serve_app.autoscaling.metrics import engine_metrics
+from serve_app.fleet import EngineReport, EngineState
+from serve_app.model_store import ModelStore, default_cache_dir
+from serve_app.settings import ModelSettings
+
+
+class Engine(LLMServer):
+    """An ``LLMServer`` that can be reached directly.
+
+    Start: load the model, listen, warm up, then count as ready (the constructor returns).
+    Stop: report draining, let running answers finish, close the listener, end vLLM.
+    """
+
+    async def __init__(self, llm_config: LLMConfig, *, model: ModelSettings) -> None:  # type: ignore[misc]  # Serve awaits it
+        self._start_up = EngineStart(model)
+        self._model = model
+        self._state = EngineState.WARMING
+        self._gateways = GatewayReports()
+        with self._start_up.loading():
+            check_on_node(model, ModelStore(default_cache_dir()))
+            self._cpus = await asyncio.to_thread(bind_threads, model)
+            await super().__init__(llm_config, **self._server_arguments())
+        self._probe = vllm_bridge.load_probe(self)
+        self._capacity = vllm_bridge.max_num_seqs(self)
+        self._kv_cache_tokens = vllm_bridge.kv_cache_tokens(self)
+        self._token_limits = vllm_bridge.token_limits(self)
+        self._listener = PrivateListener(await self._build_app(), node_address())
+        self._listener.start()
+        with self._start_up.warming():
+            warmed = await self._warm_up()
+        self._probe.measure_anew()
+        self._start_s = self._start_up.phases(warmed)
+        self._sleep = self._follow_policy() if model.may_sleep else None
+        self._state = EngineState.READY
+
+    async def describe(self) -> EngineReport:
+        """Where this engine listens, and its load; polled by every gateway."""
+        load, address = self._probe.load(), self._listener.address
+        return EngineReport(
+            replica_id=serve.get_replica_context().replica_id.unique_id,
+            model=self._model.id,
+            url=address.url,
+            headers={},
+            secret=address.secret,
+            socket=address.socket,
+            state=self._current_state(),
+            running=load.running,
+            waiting=load.waiting,
+            kv_cache_usage=load.kv_cache_usage,
+            capacity=self._capacity,
+            kv_cache_tokens=self._kv_cache_tokens,
+            token_limits=self._token_limits,
+            # A reasoning parser keeps text back in a buffer of its own: tokens would run ahead of it.
+            gives_token_ids="reasoning_parser" not in self._model.managed_engine.options,
+            speculation=self._probe.speculation(),
+            start_s=self._start_s,
+            paths=frozenset(self._model.paths),
+        )
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """Serve's hook for custom metrics: its own counters see no request of ours."""
+        now, load = time.monotonic(), self._probe.load()
+        speed, most = self._probe.speed.of_late(now), self._model.max_requests_per_replica
+        own = ReplicaLoad(
+            running=load.running,
+            waiting=load.waiting,
+            waiting_tokens=load.waiting_tokens,
+            kv_cache_usage=load.kv_cache_usage,
+            capacity=min(self._capacity, most or self._capacity),
+            prefill_tokens_per_s=speed.prefill_tokens_per_s,
+            service_s=speed.service_s,
+            itl_s=speed.itl_s if load.running else None,
+            withdrawn=float(self._is_withdrawn),
+        )
+        return engine_metrics(own, self._gateways.newest(now))
+
+    async def hear(self, gateway: GatewayLoad) -> None:
+        """What a gateway knows of the traffic: this replica passes it on to the autoscaling policy."""
+        self._gateways.hear(gateway, time.monotonic())
+
+    async def check_health(self) -> None:
+        """Serve's; a replica that fails it is replaced."""
+        await super().check_health()
+        sleep: EngineSleep | None = getattr(self, "_sleep", None)
+        if sleep is not None:
+            sleep.check()
+
+    async def __del__(self) -> None:
+        sleep: EngineSleep | None = getattr(self, "_sleep", None)
+        if sleep is not None:
+            await sleep.stop()
+        listener: PrivateListener | None = getattr(self, "_listener", None)
+        if listener is not None:
+            self._state = EngineState.DRAINING
+            await listener.stop(self._model.drain_timeout_s)
+        await super().__del__()
+        if getattr(self, "engine", None) is not None:
+            await asyncio.to_thread(vllm_bridge.shut_down, self)
+        start_up: EngineStart | None = getattr(self, "_start_up", None)
+        if start_up is not None:
+            start_up.close()
+
+    @property
+    def _is_withdrawn(self) -> bool:
+        return self._sleep is not None and self._sleep.is_withdrawn
+
+    def _current_state(self) -> EngineState:
+        if self._probe.failed:
+            return EngineState.FAILED
+        if self._state is not EngineState.READY or self._sleep is None or not self._sleep.is_withdrawn:
+            return self._state
+        return EngineState.ASLEEP if self._sleep.is_asleep else EngineState.WITHDRAWN
+
+    def _follow_policy(self) -> EngineSleep:
+        """Sleep and wake as the autoscaling policy says, from now on."""
+        context = serve.get_replica_context()
+        replica = context.replica_id.unique_id
+
+        def is_busy() -> bool:
+            load = self._probe.load()
+            return bool(load.running or load.waiting)
+
+        level = self._model.sleep_level
+        return EngineSleep(
+            is_told=lambda: replica in announced(context.app_name, context.deployment),
+            is_busy=is_busy,
+            sleep=lambda: vllm_bridge.fall_asleep(self, level),
+            wake=lambda: vllm_bridge.wake_up(self, level),
+        )
+
+    def _server_arguments(self) -> dict[str, Any]:
+        """What the constructor of ``ray.serve.llm``'s server takes beside its configuration."""
+        return {"engine_cls": _engine_class(self._model)}
+
+    async def _build_app(self) -> ASGIApp:
+        """What the listener serves."""
+        return await vllm_bridge.build_asgi_app(self)
+
+    async def _warm_up(self) -> dict[str, float]:
+        engine = self._model.managed_engine
+        if not engine.warm_up:
+            return {}
+        shapes = Shapes(
+            context=self._token_limits.context or 0,
+            batched_tokens=vllm_bridge.max_num_batched_tokens(self),
+            sequences=self._capacity,
+            speculates=engine.speculation is not None,
+            structured=engine.structured_outputs_backend is not None,
+        )
+        address, budget_s = self._listener.address, engine.warm_up_budget_s
+        return await warm_up(address, self._model.id, shapes, budget_s=budget_s)
+
+
+def _engine_class(model: ModelSettings) -> Any:
+    """What ``LLMServer`` starts; ``None`` is ``ray.serve.llm``'s own. Imports vLLM, in the replica."""
+    if not runs_in_one_process(model):
+        return None
+    from deployments.engine.vllm.one_process_engine import OneProcessEngine
+
+    return OneProcessEngine
+
+
+def llm_config(model: ModelSettings, store: ModelStore) -> LLMConfig:
+    """``ray.serve.llm``'s configuration of a model; prepared folders in ``store`` go before the hub."""
+    engine = model.managed_engine
+    source = store.resolve(model.managed_source)
+    options: dict[str, Any] = {
+        "model_loading_config": {"model_id": model.id, "model_source": source},
+        "accelerator_config": {"kind": engine.accelerator},
+        "engine_kwargs": engine_arguments(model, store),
+        "runtime_env": {"env_vars": engine_environment(model, store)},
+        "deployment_config": {"ray_actor_options": {"num_cpus": engine.num_cpus}},
+    }
+    if Path(source).is_dir():
+        options["callback_config"] = {"callback_class": "deployments.engine.start.local_model.LocalModel"}
+    if engine.accelerator_type is not None:
+        options["accelerator_type"] = engine.accelerator_type
+    placement = placement_group_config(engine)
+    if placement is not None:
+        options["placement_group_config"] = placement
+    return LLMConfig(**options)

@@ -1,0 +1,1 @@
+"""Engines that prefill for other engines."""

@@ -1,0 +1,1 @@
+"""Engines that sleep and wake."""

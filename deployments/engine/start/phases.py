@@ -1,0 +1,104 @@
+"""One start of an engine: how long its phases took, and why it failed if it did."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import NoReturn
+
+import psutil
+from ray.serve import metrics
+
+from deployments.engine.start.log import EngineLog, points_elsewhere
+from deployments.engine.start.record import reason_of
+from deployments.engine.start.warm_up import WarmUpError
+from serve_app.engines.start import start_phases
+from serve_app.engines.start_failure import explained
+from serve_app.errors import EngineStartError, SettingsError
+from serve_app.settings import ModelSettings
+
+WARM_UP = "warm-up: "
+"""Before the kinds of requests in the names of phases."""
+
+SILENT = "vLLM's processes ended without a word; the replica's own log may say more"
+
+logger = logging.getLogger("ray.serve")
+
+
+class EngineStart:
+    """Made first in an engine's constructor. ``close`` when no more of vLLM's processes will start."""
+
+    def __init__(self, model: ModelSettings) -> None:
+        self._model = model
+        self._process_at = psutil.Process().create_time()
+        self._constructor_at = time.time()
+        self._engine_at = self._constructor_at
+        self._log = EngineLog()
+
+    @contextlib.contextmanager
+    def loading(self) -> Iterator[None]:
+        """While the engine is loaded.
+
+        Raises:
+            EngineStartError: it failed: one line instead of vLLM's page, named for the setting that can help.
+        """
+        try:
+            with self._log.recording():
+                yield
+        except SettingsError as error:  # it has its model and setting already
+            self._fail("; ".join(str(error).splitlines()))
+        except Exception as error:
+            self._fail(f"model {self._model.id!r}: {self._reason(error)}")
+        self._engine_at = time.time()
+
+    @contextlib.contextmanager
+    def warming(self) -> Iterator[None]:
+        """While the engine is warmed up. Raises: EngineStartError."""
+        try:
+            yield
+        except WarmUpError as error:
+            cause = self._log.failure() if points_elsewhere(str(error)) else None
+            self._fail(f"model {self._model.id!r}: {error}" + (f" ({cause})" if cause else ""))
+
+    def phases(self, warmed: Mapping[str, float]) -> dict[str, float]:
+        """Seconds of each phase, logged and exported as ``promptly_engine_start_seconds``. ``warmed``:
+        seconds of each kind of warm-up request."""
+        phases = start_phases(
+            process=self._process_at,
+            constructor=self._constructor_at,
+            engine=self._engine_at,
+            marks=self._log.marks(),
+        )
+        phases |= {f"{WARM_UP}{kind}": seconds for kind, seconds in warmed.items()}
+        total = time.time() - self._process_at
+        shown = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in phases.items())
+        logger.info("engine %s ready after %.1f s: %s", self._model.id, total, shown)
+        self._export(phases)
+        return phases
+
+    def close(self) -> None:
+        self._log.close()
+
+    def _reason(self, error: Exception) -> str:
+        reason = reason_of(error)
+        if not points_elsewhere(reason):
+            return explained(reason, self._model)
+        # Without a word of the other process: it was killed, or it logs elsewhere.
+        known = explained(self._log.failure() or reason, self._model)
+        return SILENT if points_elsewhere(known) else known
+
+    def _fail(self, message: str) -> NoReturn:
+        self._log.close()
+        logger.error("engine did not start: %s", message)
+        raise EngineStartError(message) from None
+
+    def _export(self, phases: Mapping[str, float]) -> None:
+        gauge = metrics.Gauge(
+            "promptly_engine_start_seconds",
+            description="Seconds of each phase of an engine's newest start.",
+            tag_keys=("model", "phase"),  # type: ignore[arg-type]  # Ray means any number of names
+        )
+        for phase, seconds in phases.items():
+            gauge.set(seconds, {"model": self._model.id, "phase": phase})

@@ -1,0 +1,210 @@
+"""Requests that an engine answers before it counts as ready.
+
+They cover what a first user would otherwise wait for: tokenizer, chat template, sampling with and without a
+temperature, both endpoints, the HTTP path itself, and the shapes that traffic will have: prompts up to one
+that is cut into chunks, batches up to what the engine runs at once, speculation, structured output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from deployments.wire.http1 import BrokenConnection, ConnectionPool, NoConnection, Origin, request_bytes
+from serve_app.wire.private_address import PrivateAddress
+
+TIMEOUT_S = 300.0
+"""For one request. The first one compiles what the start left out."""
+
+CONNECT_TIMEOUT_S = 10.0
+READ_AHEAD = 1 << 20
+"""Bytes; far more than an answer has."""
+
+JSON = {"content-type": "application/json"}
+
+REPEATED = "The quick brown fox jumps over the lazy dog. "
+REPEATS = 20  # about 200 tokens
+
+PROMPT_TOKENS = (256, 1024, 4096)
+"""Lengths on the way to the longest prompt of a warm-up."""
+
+LONGEST_SHARE = 0.5
+"""Of the context, where no prompt is longer than a step takes: prompts of full length are rare."""
+
+ANSWER_TOKENS = 4
+REPEATED_ANSWER_TOKENS = 16
+"""Enough for drafts to be made, verified and refused."""
+
+BATCHES = (4, 16, 64)
+"""Requests at once; above these the time of a step grows evenly."""
+
+Clock = Callable[[], float]
+
+logger = logging.getLogger("ray.serve")
+
+
+class WarmUpError(RuntimeError):
+    """The engine did not answer a warm-up request; the message names its kind, and holds status and error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """What an engine can be sent: tokens of its context, tokens of one step, requests that it runs at once;
+    whether it drafts, and whether answers may have to follow a grammar."""
+
+    context: int
+    batched_tokens: int
+    sequences: int
+    speculates: bool = False
+    structured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A kind of which there are larger and larger ones. ``size`` in tokens or requests."""
+
+    kind: str
+    size: int
+    path: str
+    bodies: list[dict[str, Any]]
+
+
+ERROR_EVENT = b'data: {"error"'
+"""An engine that fails after its first byte says so inside the stream."""
+
+CHAT = "/v1/chat/completions"
+COMPLETIONS = "/v1/completions"
+
+
+async def warm_up(
+    address: PrivateAddress,
+    model: str,
+    shapes: Shapes,
+    *,
+    budget_s: float,
+    clock: Clock = time.monotonic,
+) -> dict[str, float]:
+    """Send the warm-up requests to a listener; returns how many seconds each kind took.
+
+    Larger prompts and batches are left out when the time of the next smaller one says that they would not end
+    within ``budget_s`` of the beginning. The rest is always sent.
+
+    Raises:
+        WarmUpError: an answer was no 200, or did not come.
+    """
+    pool = ConnectionPool(connect_timeout_s=CONNECT_TIMEOUT_S, idle_s=TIMEOUT_S, read_ahead=READ_AHEAD)
+    with contextlib.closing(pool):
+        run = _Run(pool, Origin.behind(address), clock, budget_s)
+        for kind, body in _always(model, shapes):
+            await run.send(kind, CHAT, [body])
+        tokens = await run.tokens(model, REPEATED * REPEATS)
+        await run.climb([_prompt(model, tokens, length) for length in prompt_lengths(shapes)])
+        await run.climb([_batch(model, size) for size in batch_sizes(shapes)])
+    return run.took
+
+
+def prompt_lengths(shapes: Shapes) -> list[int]:
+    """Tokens of each prompt, ascending. The longest is more than a step takes, so that it goes in by chunks,
+    where the context allows that."""
+    room = shapes.context - ANSWER_TOKENS
+    chunked = shapes.batched_tokens + shapes.batched_tokens // 4
+    longest = chunked if chunked <= room else int(room * LONGEST_SHARE)
+    lengths = [length for length in PROMPT_TOKENS if length < longest]
+    return [*lengths, longest] if longest > 0 else lengths
+
+
+def batch_sizes(shapes: Shapes) -> list[int]:
+    """Requests of each batch, ascending."""
+    most = min(shapes.sequences, BATCHES[-1])
+    return [*(size for size in BATCHES if size < most), most] if most > 1 else []
+
+
+class _Run:
+    """One warm-up: its connections, its time, and what it found."""
+
+    def __init__(self, pool: ConnectionPool, origin: Origin, clock: Clock, budget_s: float) -> None:
+        self.took: dict[str, float] = {}
+        self._pool = pool
+        self._origin = origin
+        self._clock = clock
+        self._ends_at = clock() + budget_s
+
+    async def send(self, kind: str, path: str, bodies: Sequence[dict[str, Any]]) -> None:
+        """All at once. Raises: WarmUpError."""
+        started = self._clock()
+        await asyncio.gather(*(self._post(kind, path, body) for body in bodies))
+        self.took[kind] = self._clock() - started
+
+    async def tokens(self, model: str, text: str) -> list[int]:
+        """The engine's own tokens of ``text``. Raises: WarmUpError."""
+        answer = await self._post("tokenize", "/tokenize", {"model": model, "prompt": text})
+        return list(msgspec.json.decode(answer)["tokens"])
+
+    async def climb(self, rungs: Sequence[Rung]) -> None:
+        """From the smallest on, as long as the next one is expected to end in time. Raises: WarmUpError."""
+        seconds_each = 0.0
+        for rung in rungs:
+            if self._clock() + seconds_each * rung.size > self._ends_at:
+                logger.info("warm-up: %s left out, the time is up (engine.warm_up_budget_s)", rung.kind)
+                return
+            await self.send(rung.kind, rung.path, rung.bodies)
+            seconds_each = self.took[rung.kind] / rung.size
+
+    async def _post(self, kind: str, path: str, body: dict[str, Any]) -> bytes:
+        request = request_bytes(self._origin, "POST", path, JSON, msgspec.json.encode(body))
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                status, answer = await self._pool.ask(self._origin, request)
+        except TimeoutError as error:
+            raise WarmUpError(f"warm-up ({kind}): no answer within {TIMEOUT_S:.0f} s") from error
+        except (NoConnection, BrokenConnection) as error:
+            raise WarmUpError(f"warm-up ({kind}): {type(error).__name__}: {error}") from error
+        if status != 200 or ERROR_EVENT in answer:
+            said = answer[answer.find(ERROR_EVENT) if status == 200 else 0 :][:500]
+            raise WarmUpError(f"warm-up ({kind}): answered {status}: {said.decode(errors='replace')}")
+        return answer
+
+
+def _always(model: str, shapes: Shapes) -> list[tuple[str, dict[str, Any]]]:
+    """What is sent whatever it takes, one after the other."""
+    kinds = [
+        ("first request", _chat(model, "Hello")),
+        ("sampling", _chat(model, "Hello again", temperature=0.7, top_p=0.9, top_k=20)),
+        ("whole answer", _chat(model, "Say yes.", stream=False)),
+    ]
+    if shapes.speculates:
+        repeated = f"Repeat: {REPEATED * 4}"
+        kinds.append(("speculation", _chat(model, repeated, max_tokens=REPEATED_ANSWER_TOKENS)))
+    if shapes.structured:
+        schema = {"type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"]}
+        shape = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+        kinds.append(("structured output", _chat(model, "Say yes as JSON.", response_format=shape)))
+    return kinds
+
+
+def _prompt(model: str, tokens: Sequence[int], length: int) -> Rung:
+    """One prompt of exactly ``length`` tokens. It begins at a place of its own: no prompt before it is its
+    prefix."""
+    start = length % len(tokens)
+    repeated = [*tokens[start:], *tokens[:start]] * (length // len(tokens) + 1)
+    body = {"model": model, "prompt": repeated[:length], "max_tokens": ANSWER_TOKENS}
+    return Rung(
+        f"prompt of {length} tokens", length, COMPLETIONS, [body | {"temperature": 0, "stream": True}]
+    )
+
+
+def _batch(model: str, size: int) -> Rung:
+    texts = [f"Count from {number} to {number + size}." for number in range(size)]
+    return Rung(f"batch of {size}", size, CHAT, [_chat(model, text) for text in texts])
+
+
+def _chat(model: str, text: str, **fields: Any) -> dict[str, Any]:
+    body = {"model": model, "messages": [{"role": "user", "content": text}]}
+    return body | {"max_tokens": ANSWER_TOKENS, "temperature": 0, "stream": True} | fields

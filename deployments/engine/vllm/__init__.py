@@ -1,0 +1,1 @@
+"""What Promptly tells vLLM, and what is not public there."""

@@ -1,0 +1,1 @@
+"""The endpoints that do not generate."""

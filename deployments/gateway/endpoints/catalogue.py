@@ -1,0 +1,68 @@
+"""``/health``, ``/ready`` and ``/v1/models``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from deployments.gateway.placement.engine_status import EngineStatus
+from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.services import Services
+from serve_app.model_choice.chooser import reported_context
+from serve_app.model_choice.names import ModelNames
+from serve_app.openai.models import ModelCard, model_card
+
+
+class Catalogue:
+    """What is served, and whether it can answer."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._names = ModelNames.of(services.settings)
+        self._created = int(time.time())
+
+    async def health(self, exchange: Exchange) -> None:
+        """The process is up."""
+        await exchange.respond_json({"status": "ok"})
+
+    async def ready(self, exchange: Exchange) -> None:
+        """Every configured model can answer; else which ones have none and will get none by themselves (why:
+        `/admin/engines`)."""
+        now = time.monotonic()
+        fleet = self._services.fleet
+        models = {model: len(fleet.candidates(model, now)) for model in fleet.models}
+        ready = self._services.primed and fleet.is_ready(now)
+        body: dict[str, Any] = {"status": "ready" if ready else "starting", "ready_replicas": models}
+        if not ready:
+            body |= self._failed(await self._services.engines.read(), models)
+        await exchange.respond_json(body, status=200 if ready else 503)
+
+    def _failed(self, engines: Mapping[str, EngineStatus], ready: Mapping[str, int]) -> dict[str, Any]:
+        failed = [model for model, engine in engines.items() if engine.has_failed and not ready.get(model)]
+        return {"status": "failed", "failed": failed} if failed else {}
+
+    async def list_models(self, exchange: Exchange) -> None:
+        """Every name that a client may use: models, their adapters and aliases, auto models, the embedder."""
+        self._services.identify(exchange)
+        cards = [self._card(name) for name in self._names]
+        await exchange.respond_json({"object": "list", "data": cards})
+
+    async def one_model(self, exchange: Exchange) -> None:
+        self._services.identify(exchange)
+        name = exchange.path.removeprefix("/v1/models/")
+        if name not in set(self._names):
+            raise self._names.unknown(name)
+        await exchange.respond_json(self._card(name))
+
+    def _card(self, name: str) -> ModelCard:
+        served = self._names.served.get(name)
+        if served is None:
+            return model_card(name, self._created)
+        return model_card(
+            name,
+            self._created,
+            root=served.name if served.name != name else None,
+            parent=served.model if served.adapter is not None else None,
+            max_model_len=reported_context(self._services.fleet.members(served.model)),
+        )

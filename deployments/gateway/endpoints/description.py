@@ -1,0 +1,44 @@
+"""``/version``, ``/openapi.json`` and ``/docs``: what this endpoint says of itself."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.services import Services
+from serve_app.api import openapi
+from serve_app.model_choice.names import ModelNames
+
+DISTRIBUTION = "promptly-serve"
+UNINSTALLED = "0+source"
+HTML = "text/html; charset=utf-8"
+
+
+class Description:
+    """Open to all: it holds no names but those of paths and fields. Models are listed where no key is asked
+    for."""
+
+    def __init__(self, services: Services) -> None:
+        self._version = _version()
+        self._models = list(ModelNames.of(services.settings)) if services.keys is None else []
+
+    async def version(self, exchange: Exchange) -> None:
+        await exchange.respond_json({"version": self._version})
+
+    async def openapi(self, exchange: Exchange) -> None:
+        await exchange.respond_json(self._document(exchange))
+
+    async def docs(self, exchange: Exchange) -> None:
+        page = openapi.page(self._document(exchange)).encode()
+        await exchange.respond(200, page, HTML, {"content-security-policy": openapi.PAGE_POLICY})
+
+    def _document(self, exchange: Exchange) -> dict[str, Any]:
+        return openapi.document(self._version, exchange.root_path, self._models)
+
+
+def _version() -> str:
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return UNINSTALLED

@@ -1,0 +1,130 @@
+"""``/v1/embeddings``: the Embedder in OpenAI's format."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from deployments.gateway.endpoints.verbatim import Verbatim
+from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.services import Services
+from deployments.platform.serve import CALL_ERRORS, cause_of
+from serve_app.embedding import EmbedderInfo, Embedding
+from serve_app.errors import BadRequest, NoReplica
+from serve_app.openai.bounds import count_texts, refuse_excess
+from serve_app.openai.requests import EmbeddingRequest, embedding_request, parse_json, required_string
+from serve_app.request.auth import Identity
+
+logger = logging.getLogger("ray.serve")
+
+
+class EmbeddingsEndpoint:
+    """The embedder's own model is answered here; an engine's model (a pooling model) is relayed to."""
+
+    def __init__(self, services: Services, verbatim: Verbatim) -> None:
+        self._services = services
+        self._verbatim = verbatim
+
+    async def __call__(self, exchange: Exchange) -> None:
+        identity = self._services.identify(exchange)
+        timeout_s = self._services.timeout_s(exchange)
+        limits = self._services.settings.limits
+        body = await self._services.bodies.read(exchange, identity.tenant)
+        fields = parse_json(body)
+        refuse_excess(fields, limits)
+        model = required_string(fields, "model")
+        settings = self._services.settings.embedder
+        if settings is not None and model == settings.id:
+            await exchange.run(self._embed(exchange, embedding_request(fields), identity), timeout_s)
+            return
+        self._services.fingerprint(model)  # refuses an unknown one
+        self._services.require_offered(exchange.path, model)
+        salt = self._services.prefix_salt(identity, fields)
+        await self._verbatim.relay(
+            exchange,
+            model,
+            body,
+            fields,
+            timeout_s,
+            identity=identity,
+            salt=salt,
+            weight=count_texts(fields, ("input",)),
+            in_parts=True,
+        )
+
+    async def _embed(self, exchange: Exchange, request: EmbeddingRequest, identity: Identity) -> None:
+        info, embeddings = await self._call(exchange, request.texts, identity)
+        _require_possible_cut(request, info)
+        if request.dimensions not in {None, info.dimension}:
+            raise BadRequest(
+                f"`dimensions` is {request.dimensions}; {request.model} has {info.dimension}.",
+                param="dimensions",
+            )
+        if request.truncate_prompt_tokens is None:
+            _refuse_truncated(embeddings, info)
+        await exchange.respond_json(_response(request, embeddings, info))
+
+    async def _call(
+        self, exchange: Exchange, texts: list[str], identity: Identity
+    ) -> tuple[EmbedderInfo, list[Embedding]]:
+        handle = self._services.embedder
+        assert handle is not None, "settings name an embedder, so the builder bound one"
+        try:
+            tag = self._services.marks.embedding_tag(identity.tenant)
+            with exchange.timeline.step("embed"):
+                return await handle.describe.remote(), await handle.embed.remote(texts, tag)
+        except CALL_ERRORS as error:
+            logger.warning("the embedder failed: %r", cause_of(error))
+            raise NoReplica("The embedder cannot answer now.", code="no_replica") from error
+
+
+def _require_possible_cut(request: EmbeddingRequest, info: EmbedderInfo) -> None:
+    """A long text is cut to what the model reads, or not at all."""
+    if request.truncate_prompt_tokens not in {None, -1, info.max_tokens}:
+        raise BadRequest(
+            f"`truncate_prompt_tokens` is {request.truncate_prompt_tokens}; {request.model} cuts at "
+            f"{info.max_tokens} tokens only: expected -1 or {info.max_tokens}.",
+            param="truncate_prompt_tokens",
+        )
+    if request.truncation_side is not None:
+        raise BadRequest(
+            f"`truncation_side` cannot be chosen for {request.model}: its tokenizer says which end is cut.",
+            param="truncation_side",
+        )
+
+
+def _refuse_truncated(embeddings: Sequence[Embedding], info: EmbedderInfo) -> None:
+    """A vector of a text's beginning is not what was asked for."""
+    for position, embedding in enumerate(embeddings):
+        if embedding.truncated:
+            raise BadRequest(
+                f"`input[{position}]` has {embedding.tokens} tokens; the model reads {info.max_tokens}. "
+                "With `truncate_prompt_tokens: -1` what it reads stands for all of a text.",
+                param=f"input[{position}]",
+                code="context_length_exceeded",
+            )
+
+
+def _response(
+    request: EmbeddingRequest, embeddings: Sequence[Embedding], info: EmbedderInfo
+) -> dict[str, Any]:
+    tokens = sum(min(embedding.tokens, info.max_tokens) for embedding in embeddings)
+    as_base64 = request.encoding_format == "base64"
+    return {
+        "object": "list",
+        "model": request.model,
+        "data": [
+            {"object": "embedding", "index": index, "embedding": _encoded(embedding.vector, as_base64)}
+            for index, embedding in enumerate(embeddings)
+        ],
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    }
+
+
+def _encoded(vector: bytes, as_base64: bool) -> str | list[float]:
+    """OpenAI's base64 is that of little-endian float32, which is what a vector already is."""
+    return base64.b64encode(vector).decode() if as_base64 else np.frombuffer(vector, np.float32).tolist()

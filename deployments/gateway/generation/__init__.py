@@ -1,0 +1,1 @@
+"""Chat and text completions: admit, find an answer, record."""

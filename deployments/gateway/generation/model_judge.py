@@ -1,0 +1,63 @@
+"""Asks the served model whether a stored answer serves a new question."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import msgspec
+
+from deployments.gateway.request.call import Call
+from deployments.gateway.send.dispatch import Dispatcher
+from serve_app.cache.entry import Doubt
+from serve_app.cache.grey_zone import judging_request, yes_share
+from serve_app.errors import PromptlyError, UpstreamFailed
+from serve_app.openai.requests import Endpoint, parse_generation
+from serve_app.settings.cache import AskModelSettings
+
+
+class ModelJudge:
+    """One token of the model that would answer anyway. No failure here reaches a request."""
+
+    def __init__(self, settings: AskModelSettings, dispatcher: Dispatcher) -> None:
+        self._settings = settings
+        self._dispatcher = dispatcher
+
+    async def serves(self, doubt: Doubt, text: str, call: Call) -> bool | None:
+        """Whether the entry's answer serves ``text``; ``None`` if there is no room to ask, or no answer that
+        can be read. ``call`` is the request's own: the question goes where that would go, by its deadline."""
+        if not self._dispatcher.has_room(call.model):
+            return None
+        try:
+            async with asyncio.timeout(self._settings.timeout_ms / 1000):
+                share = yes_share(await self._ask(_judging(call, doubt.entry.text, text)))
+        except (PromptlyError, TimeoutError):
+            return None
+        return None if share is None else share >= self._settings.least_yes
+
+    async def _ask(self, call: Call) -> bytes:
+        answer = await self._dispatcher.open(call)
+        parts: list[bytes] = []
+        try:
+            if answer.is_stream:
+                raise UpstreamFailed("A stream was not asked for.", code="upstream_failed")
+            while part := await answer.read():
+                parts.append(part)
+        finally:
+            answer.close()
+        return b"".join(parts)
+
+
+def _judging(call: Call, first: str, second: str) -> Call:
+    fields = judging_request(call.model, first, second)
+    body = msgspec.json.encode(fields)
+    return replace(
+        call,
+        target=Endpoint.CHAT.value,
+        fields=fields,
+        body=body,
+        request=parse_generation(Endpoint.CHAT, body),
+        include_usage=False,
+        tracks_tokens=False,
+        weight=1,
+    )

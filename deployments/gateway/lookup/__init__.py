@@ -1,0 +1,1 @@
+"""Where an answer may already be: the store, and requests in flight."""

@@ -1,0 +1,44 @@
+"""Fresh answers for stale entries, fetched beside the clients."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from uuid import UUID
+
+from deployments.gateway.lookup.flights import Reader
+from serve_app.errors import PromptlyError
+
+logger = logging.getLogger("ray.serve")
+
+
+class Refreshes:
+    """At most one for each entry at a time. Owned by the gateway, which ends them with itself."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[UUID, asyncio.Task[None]] = {}
+
+    def __contains__(self, entry_id: UUID) -> bool:
+        return entry_id in self._tasks
+
+    def start(self, entry_id: UUID, reader: Reader, limit_s: float) -> None:
+        """Read an answer to its end, so that it is stored; it is given up after ``limit_s`` seconds."""
+        task = asyncio.get_running_loop().create_task(_drain(reader, limit_s))
+        self._tasks[entry_id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(entry_id, None))
+
+    def stop(self) -> None:
+        for task in list(self._tasks.values()):
+            task.cancel()
+
+
+async def _drain(reader: Reader, limit_s: float) -> None:
+    try:
+        async with asyncio.timeout(limit_s):
+            await reader.begun()
+            while await reader.read():
+                pass
+    except (PromptlyError, TimeoutError) as error:
+        logger.info("a stale answer was not refreshed: %s", type(error).__name__)
+    finally:
+        reader.leave()

@@ -1,0 +1,1 @@
+"""Which member of the fleet takes a request, and who waits."""

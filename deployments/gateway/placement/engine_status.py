@@ -1,0 +1,79 @@
+"""What Serve says of the engines' deployments: why a model has no replica that serves."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+
+from deployments.platform.cluster import room_problems
+from deployments.platform.serve import CALL_ERRORS
+from serve_app.engines.start_failure import gist
+from serve_app.settings import Settings
+
+TIMEOUT_S = 2.0
+READ_EVERY_S = 1.0
+"""Whoever waits for readiness asks several times a second; Serve's controller need not answer all of them."""
+
+FAILED = frozenset({"deploy_failed", "unhealthy"})
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """``status`` is Serve's: ``updating``, ``healthy``, ``unhealthy``, ``deploy_failed``, …; ``message`` is
+    one line, empty where all is well."""
+
+    status: str
+    message: str
+
+    @property
+    def has_failed(self) -> bool:
+        return self.status in FAILED
+
+
+class EngineStatuses:
+    """By model; empty without managed engines, and while Serve's controller does not answer."""
+
+    def __init__(self, engines: Mapping[str, DeploymentHandle[Any]], settings: Settings) -> None:
+        self._engines = dict(engines)
+        self._settings = settings
+        self._read: dict[str, EngineStatus] = {}
+        self._read_at = -READ_EVERY_S
+
+    async def read(self) -> Mapping[str, EngineStatus]:
+        if self._engines and time.monotonic() - self._read_at >= READ_EVERY_S:
+            self._read_at = time.monotonic()
+            try:
+                self._read = await asyncio.wait_for(asyncio.to_thread(self._ask), TIMEOUT_S)
+            except CALL_ERRORS:
+                self._read = {}
+        return self._read
+
+    def _ask(self) -> dict[str, EngineStatus]:
+        if not ray.is_initialized():  # asking would start one
+            return {}
+        applications = serve.status().applications
+        found: dict[str, EngineStatus] = {}
+        for model, handle in self._engines.items():
+            application = applications.get(handle.app_name)
+            deployment = application and application.deployments.get(handle.deployment_name)
+            if deployment:
+                found[model] = EngineStatus(deployment.status.value.lower(), gist(deployment.message))
+        return self._with_room(found)
+
+    def _with_room(self, found: dict[str, EngineStatus]) -> dict[str, EngineStatus]:
+        """Replicas that wait for room: the setting says more than the resources."""
+        if all(status.status != "updating" for status in found.values()):
+            return found
+        problems = room_problems(self._settings)
+        for index, model in enumerate(self._settings.models):
+            mine = [problem for problem in problems if problem.startswith(f"models[{index}].")]
+            if mine and model.id in found:
+                found[model.id] = EngineStatus(found[model.id].status, mine[0])
+        return found

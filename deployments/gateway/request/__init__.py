@@ -1,0 +1,1 @@
+"""One request as the gateway holds it."""

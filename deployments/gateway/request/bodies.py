@@ -1,0 +1,72 @@
+"""Request bodies while they arrive: none may hold a place that another request could use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from deployments.gateway.request.exchange import Exchange
+from serve_app.errors import BodyTimeout, BodyTooLarge, OverCapacity
+from serve_app.request.body_pace import BodyPace
+from serve_app.settings.root import LimitSettings
+
+ADMINISTRATORS = "/administrators"
+"""Who sends bodies to ``/admin``; no tenant has a slash in its name."""
+
+DRAIN_LIMIT = 32
+"""A refused body is read (and dropped) up to this many times the limit, so that the client gets to
+read the answer instead of a reset connection."""
+
+
+class Bodies:
+    """Reads them, each within its time, and knows how many of each tenant are on their way."""
+
+    def __init__(self, limits: LimitSettings) -> None:
+        self._limits = limits
+        self._pace = BodyPace(limits.body_timeout_s, limits.min_body_bytes_per_s)
+        self._arriving: Counter[str] = Counter()
+
+    async def read(self, exchange: Exchange, tenant: str) -> bytes:
+        """The whole body. From now on the request counts among those that the gateway answers.
+
+        Raises:
+            BodyTimeout: it did not arrive in time, or too slowly.
+            BodyTooLarge: it is longer than ``limits.max_body_bytes``.
+            ClientGone: the client left while sending it.
+            OverCapacity: too many bodies of the tenant are on their way; or the gateway is full.
+        """
+        if self._arriving[tenant] >= self._limits.max_bodies_per_tenant:
+            raise OverCapacity(
+                f"{self._limits.max_bodies_per_tenant} request bodies of yours are on their way "
+                "(limits.max_bodies_per_tenant).",
+                1,
+            )
+        self._arriving[tenant] += 1
+        try:
+            body = await self._read(exchange)
+        finally:
+            self._arriving[tenant] -= 1
+            if not self._arriving[tenant]:
+                del self._arriving[tenant]
+        exchange.body_read()
+        return body
+
+    async def _read(self, exchange: Exchange) -> bytes:
+        loop, limit = asyncio.get_running_loop(), self._limits.max_body_bytes
+        began = loop.time()
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout_at(began + self._pace.due_s(0)) as due:
+                async for part in exchange.body_parts():
+                    size += len(part)
+                    due.reschedule(began + self._pace.due_s(size))
+                    if size <= limit:
+                        parts.append(part)
+                    elif size > DRAIN_LIMIT * limit:
+                        break
+        except TimeoutError:
+            raise BodyTimeout(loop.time() - began, size) from None
+        if size > limit:
+            raise BodyTooLarge(limit)
+        return b"".join(parts)

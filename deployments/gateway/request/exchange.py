@@ -1,0 +1,212 @@
+"""The HTTP edge of the gateway: one request as it arrives, and the plain ways to answer it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from starlette.types import Message, Receive, Scope, Send
+
+from serve_app.dialects import StreamErrors, dialect_of
+from serve_app.errors import DeadlineExceeded, PromptlyError
+from serve_app.openai import sse
+from serve_app.request.timing import Timeline
+
+JSON = "application/json"
+EVENT_STREAM = "text/event-stream; charset=utf-8"
+RETRY_HEADER = "x-should-retry"
+"""OpenAI's and Anthropic's clients do what it says, instead of what they think of the status."""
+REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+FAIL_TIMEOUT_S = 5.0
+
+
+class ClientGone(Exception):
+    """The client closed the connection; there is nobody to answer."""
+
+
+class Exchange:
+    """One HTTP request and the response to it. Header names are lower case, values Latin-1."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.method: str = scope["method"]
+        # Without the application's route prefix: what the engines know.
+        # A slash at the end means nothing, as in most other servers.
+        self.root_path: str = scope.get("root_path", "")
+        self.path: str = scope["path"].removeprefix(self.root_path).rstrip("/") or "/"
+        self.query: bytes = scope.get("query_string", b"")
+        self.headers = _headers(scope)
+        self.request_id = _request_id(self.headers.get("x-request-id"))
+        self.timeline = Timeline(time.time_ns)
+        self.started = False
+        self.status = 0
+        self._dialect = dialect_of(self.path)
+        self.response_headers: dict[str, str] = dict(self._dialect.headers(self.request_id))
+        self.shows_all_timing = False
+        self._stream: StreamErrors | None = None
+        self._passed: Callable[[bytes], None] | None = None
+        self._at_event_boundary = True
+        self.attributes: dict[str, str | int | float] = {}
+        self.body_read: Callable[[], None] = _nothing
+        """Called when the whole body is there; may refuse the request."""
+        self.span: Any = None
+        self._receive = receive
+        self._send = send
+
+    @property
+    def announces_body(self) -> bool:
+        """By its headers (RFC 9112, section 6)."""
+        return "transfer-encoding" in self.headers or self.headers.get("content-length", "0") != "0"
+
+    async def body_parts(self) -> AsyncIterator[bytes]:
+        """The body as it arrives. Raises: ClientGone: the client left before its end."""
+        more = True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            more = message.get("more_body", False)
+            yield message.get("body", b"")
+
+    def server_timing(self) -> dict[str, str]:
+        """The header that says where the time went, as far as this client may know."""
+        return {"server-timing": self.timeline.server_timing(whole=self.shows_all_timing)}
+
+    async def start(self, status: int, content_type: str, headers: Mapping[str, str] | None = None) -> None:
+        """Send status and headers. What was put into ``response_headers`` goes with every response."""
+        self.started = True
+        self.status = status
+        if content_type.startswith("text/event-stream"):
+            self._stream = self._dialect.stream()
+            self._passed = self._stream.passed
+        fields = {"content-type": content_type, **self.response_headers, **(headers or {})}
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
+        await self._emit({"type": "http.response.start", "status": status, "headers": raw})
+
+    async def write(self, data: bytes, *, more: bool = True) -> None:
+        self._at_event_boundary = data.endswith(sse.END)
+        if self._passed is not None:
+            self._passed(data)
+        await self._emit({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def respond(
+        self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """A whole response."""
+        await self.start(status, content_type, {"content-length": str(len(body)), **(headers or {})})
+        await self.write(body, more=False)
+
+    async def respond_empty(self, headers: Mapping[str, str]) -> None:
+        """204: there is nothing to say but the headers."""
+        self.response_headers |= headers
+        await self.start(204, JSON)
+        await self.write(b"", more=False)
+
+    async def fail(self, error: PromptlyError) -> None:
+        """End with an error, in the dialect of the path: as a response of its own, or as the last event of a
+        stream that has begun (an event that was cut in the middle is closed first)."""
+        if not self.started:
+            self.response_headers |= error.headers
+            if error.should_retry is not None:
+                self.response_headers[RETRY_HEADER] = str(error.should_retry).lower()
+            await self.respond(error.status, self._dialect.body(error, self.request_id))
+        elif self._stream is not None and self._stream.has_ended and self._at_event_boundary:
+            await self.write(b"", more=False)  # everything was said; what follows is nobody's concern
+        elif self._stream is not None:
+            separator = b"" if self._at_event_boundary else sse.END
+            await self.write(separator + self._stream.event(error, self.request_id), more=False)
+
+    @property
+    def is_cut(self) -> bool:
+        """A stream that ends now ends too early: it did not say itself that it was complete."""
+        return self._stream is not None and self._stream.has_ended is False
+
+    async def respond_json(self, value: Any, status: int = 200) -> None:
+        await self.respond(status, msgspec.json.encode(value))
+
+    async def run(self, work: Coroutine[Any, Any, None], timeout_s: float) -> None:
+        """Run ``work`` while the client stays and the deadline, counted from the request's start, allows; a
+        deadline that passes is answered like any other failure (see :meth:`fail`).
+
+        Raises:
+            ClientGone: the client left first, or does not even read the error.
+        """
+        await self.run_while_connected(self._in_time(work, timeout_s))
+
+    async def _in_time(self, work: Coroutine[Any, Any, None], timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s - self.timeline.elapsed_ms() / 1000):
+                await work
+        except TimeoutError:
+            await self._fail_in_time(DeadlineExceeded(timeout_s))
+
+    async def _fail_in_time(self, error: PromptlyError) -> None:
+        """A client that does not read may be why the deadline passed."""
+        try:
+            async with asyncio.timeout(FAIL_TIMEOUT_S):
+                await self.fail(error)
+        except TimeoutError:
+            raise ClientGone from None
+
+    async def run_while_connected(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run ``work`` to its end, or cancel it as soon as the client leaves. It runs in the caller's task:
+        in a burst, every task more is one more round of the event loop before an engine is asked.
+
+        Raises:
+            ClientGone: the client left first.
+        """
+        task = asyncio.current_task()
+        assert task is not None, "a request is answered in a task"
+        left = False
+
+        async def watch() -> None:
+            nonlocal left
+            await self._disconnected()
+            left = True
+            task.cancel()
+
+        watcher = asyncio.ensure_future(watch())
+        try:
+            await work
+        except asyncio.CancelledError:
+            if left and task.uncancel() == 0:
+                raise ClientGone from None
+            raise
+        finally:
+            watcher.cancel()
+
+    async def _disconnected(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _emit(self, message: Message) -> None:
+        """uvicorn drops what is sent to a client that left; other servers raise."""
+        try:
+            await self._send(message)
+        except OSError as error:
+            raise ClientGone from error
+
+
+Handler = Callable[[Exchange], Coroutine[Any, Any, None]]
+
+
+def _nothing() -> None:
+    """Nobody waits for the body."""
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """A header that comes more than once is one list (RFC 9110, section 5.3)."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+def _request_id(given: str | None) -> str:
+    """The client's id if it is one that logs and headers can carry; else a new one."""
+    return given if given is not None and REQUEST_ID.fullmatch(given) else uuid4().hex

@@ -1,0 +1,1 @@
+"""To a member and back: attempts, continuation, relay."""

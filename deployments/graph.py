@@ -1,0 +1,210 @@
+"""The graph. This is the only place where deployments are wired and wrapped.
+
+    client ─► Gateway ─┬─► Embedder ◄── SemanticCache (asks for its dimension)
+                       ├─► SemanticCache ─► Qdrant, embedded or a server
+                       ├─► Engine × replicas, one deployment per model (HTTP; Ray only for control)
+                       └─► external upstreams (HTTP)
+
+``serve run config.yaml`` calls :func:`build` with the application's ``args``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ray import serve
+from ray.serve.exceptions import RayServeException
+from ray.serve.schema import LoggingConfig
+
+from deployments.cache.deployment import SemanticCache
+from deployments.embedder.deployment import Embedder
+from deployments.gateway import Gateway
+from deployments.gateway.placement.external import external_upstreams
+from deployments.platform.cluster import check_room, is_one_node
+from deployments.platform.secret_environment import with_secrets
+from deployments.platform.serve import config_file, listening_host
+from serve_app.errors import SettingsError
+from serve_app.model_choice.registry import load_rule
+from serve_app.model_store import ModelStore, default_cache_dir
+from serve_app.request.admin_token import AdminToken, load_admin_token
+from serve_app.request.auth import KeySources, load_keys
+from serve_app.request.tenant_marks import new_secret
+from serve_app.settings import KeySettings, ModelSettings, Settings, check_exposure, parse_args
+
+UNKNOWN_FILE = "applications[].args"
+"""Where settings come from when nobody says: `serve deploy` sends the arguments alone."""
+
+GATEWAY_MAX_ONGOING = 10_000
+"""Serve must never be the one to queue: the gateway has its own bound (limits.max_concurrent_requests),
+which answers 429 at once."""
+
+CONTROL_MAX_ONGOING = 1_000
+"""Calls to the embedder and the cache; the embedder's batch queue takes them from here."""
+
+DRAIN_MARGIN_S = 15.0
+"""Beyond an engine's own drain: for closing the listener and ending vLLM's processes."""
+
+QUIET = LoggingConfig(enable_access_log=False)
+"""A log line per request costs more than the gateway's own work; traces and /admin/latency say more."""
+
+ONE_LOOP = {
+    "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
+    "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
+}
+"""A replica's server, its own code and its calls to other deployments share one event loop (uvloop): by
+default every chunk of a gateway, and every call of embedder and cache, crosses from Serve's thread to a
+second one (see docs/performance.md). What takes long in them has threads of its own."""
+
+DRAFTS_ALONE = (
+    "model %s: with keys, `suffix` drafts from each request's own text alone, not from former answers "
+    "(engine.speculation.share_drafts)"
+)
+
+logger = logging.getLogger("ray.serve")
+
+EngineBuilder = Callable[[ModelSettings], serve.Application]
+
+
+def build(args: dict[str, Any]) -> serve.Application:
+    """The application of a Serve config file.
+
+    Raises:
+        RayServeException: wrong settings; Serve shows the one message and starts nothing.
+    """
+    source = config_file(args) or UNKNOWN_FILE
+    try:
+        settings = parse_args(args, source=source)
+        check_exposure(settings, listening_host(), source=source)
+        check_room(settings, os.environ, source=source)
+        return build_graph(settings, with_secrets(os.environ), engine=build_engine)
+    except SettingsError as error:
+        raise RayServeException(f"Wrong settings: {error}") from None
+
+
+def build_graph(
+    settings: Settings, environment: Mapping[str, str], *, engine: EngineBuilder
+) -> serve.Application:
+    """Wire the deployments. ``engine`` makes a model's engine deployment: tests give another one here."""
+    for auto in settings.auto_models:
+        load_rule(auto.rule)  # a function of the user's own is missed here, before any model loads
+    engines = {model.id: engine(model) for model in settings.engine_models if model.engine is not None}
+    for model, asked in zip(settings.engine_models, settings.models, strict=True):
+        if model != asked:
+            logger.warning(DRAFTS_ALONE, model.id)
+    embedder = _embedder(settings)
+    cache = _semantic_cache(settings, embedder)
+    return _deployment(
+        serve.ingress()(Gateway),
+        name="Gateway",
+        num_replicas=settings.gateway.replicas,
+        max_ongoing_requests=GATEWAY_MAX_ONGOING,
+        # As long as the slowest engine: a replaced gateway lets its streams end.
+        graceful_shutdown_timeout_s=max(model.drain_timeout_s for model in settings.models) + DRAIN_MARGIN_S,
+        ray_actor_options={"num_cpus": settings.gateway.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
+    ).bind(
+        settings,
+        key_sources(settings, environment),
+        engines,
+        external=external_upstreams(settings, environment),
+        embedder=embedder,
+        cache=cache,
+        tenant_secret=new_secret(),
+        admin_token=admin_token(settings, environment),
+    )
+
+
+def build_engine(model: ModelSettings) -> serve.Application:
+    """One vLLM engine deployment. Raises: SettingsError: an argument that Ray or vLLM does not take."""
+    # Here, not at the top: importing ray.serve.llm takes seconds, and a test's graph does without.
+    from deployments.engine.checks import check_engine, check_on_node, check_served
+
+    store = ModelStore(default_cache_dir())
+    check_served(model)
+    check = check_on_node if is_one_node() else check_engine
+    check(model, store)
+    from ray.serve.llm import build_llm_deployment
+
+    from deployments.engine.data_parallel import engine_class
+    from deployments.engine.deployment import llm_config
+    from deployments.engine.prefill.disaggregation import build_disaggregated
+    from deployments.engine.vllm.arguments import check_arguments, check_config
+
+    check_arguments(model, store)
+    check_config(model, store)
+    try:
+        if model.managed_engine.disaggregation is not None:
+            return build_disaggregated(model, store, engine_options(model))
+        return build_llm_deployment(
+            llm_config(model, store),
+            deployment_cls=engine_class(model.managed_engine),
+            name_prefix="Engine:",
+            bind_kwargs={"model": model},
+            override_serve_options=engine_options(model),
+        )
+    except ValueError as error:  # Ray and vLLM check their own arguments here, before anything loads
+        raise SettingsError(f"model {model.id!r}: engine: {error}") from error
+
+
+def engine_options(model: ModelSettings) -> dict[str, Any]:
+    """Serve's options of a model's engine deployment. A data-parallel rank is a replica to Serve."""
+    options: dict[str, Any] = {
+        "graceful_shutdown_timeout_s": model.drain_timeout_s + DRAIN_MARGIN_S,
+        "logging_config": QUIET,
+    }
+    if isinstance(model.replicas, int):
+        replicas = model.replicas * model.managed_engine.data_parallel_size
+        return options | {"num_replicas": replicas, "autoscaling_config": None}
+    from deployments.engine.autoscaling import autoscaling_config
+
+    return options | {"num_replicas": None, "autoscaling_config": autoscaling_config(model.replicas)}
+
+
+def _deployment(cls: type[Any], **options: Any) -> serve.Deployment:
+    """Deployment classes are plain; they are wrapped only here."""
+    return serve.deployment(logging_config=QUIET, **options)(cls)
+
+
+def key_sources(settings: Settings, environment: Mapping[str, str]) -> KeySources | None:
+    """The keys' hashes, or ``None`` where no key is needed. Raises: SettingsError."""
+    return load_keys(settings.auth, environment) if isinstance(settings.auth, KeySettings) else None
+
+
+def admin_token(settings: Settings, environment: Mapping[str, str]) -> AdminToken | None:
+    """What opens ``/admin`` with ``auth: loopback``; else ``None``. Raises: SettingsError."""
+    return load_admin_token(environment, default_cache_dir()) if settings.auth == "loopback" else None
+
+
+def _embedder(settings: Settings) -> serve.Application | None:
+    if settings.embedder is None:
+        return None
+    options: dict[str, Any] = {
+        "num_cpus": settings.embedder.num_cpus,
+        "runtime_env": {"env_vars": ONE_LOOP},
+    }
+    if settings.embedder.device == "cuda":
+        options["num_gpus"] = 1
+    return _deployment(
+        Embedder,
+        name="Embedder",
+        num_replicas=settings.embedder.replicas,
+        max_ongoing_requests=CONTROL_MAX_ONGOING,
+        ray_actor_options=options,
+    ).bind(settings.embedder)
+
+
+def _semantic_cache(settings: Settings, embedder: serve.Application | None) -> serve.Application | None:
+    if settings.cache is None:
+        return None
+    return _deployment(
+        SemanticCache,
+        name="SemanticCache",
+        num_replicas=1,  # one process owns the epochs and purges, and the embedded store is one folder
+        max_ongoing_requests=CONTROL_MAX_ONGOING,
+        ray_actor_options={"num_cpus": settings.cache.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
+    ).bind(settings.cache, embedder)
+
+
+__all__ = ["build", "build_engine", "build_graph", "engine_options"]

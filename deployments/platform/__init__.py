@@ -1,0 +1,1 @@
+"""What Ray, Serve and the machine offer, wrapped in one place."""

@@ -1,0 +1,53 @@
+"""A middleware in front of Ray Serve's own handling of a request.
+
+Serve 2.60 loads it where the variable ``RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH`` is
+``deployments.platform.ingress_middleware:middlewares`` for whatever starts it (``make serve`` sets it).
+Without it everything works, but:
+
+- Serve decodes some headers (``x-request-id``, session and multiplexing ids, ``traceparent``) before the
+  application sees the request, and answers 500 to bytes that are no UTF-8. Watch: the day it answers 400.
+- Serve watches every client with two tasks of its own, although the gateway watches too
+  (``Exchange.run_while_connected``): two rounds of the event loop before a burst's requests reach an engine.
+"""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from starlette.middleware import Middleware
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from serve_app.dialects import dialect_of
+from serve_app.errors import BadRequest
+from serve_app.request.headers import require_utf8
+
+WE_WATCH = (b"x-request-disconnect-disabled", b"?1")
+"""Serve's own name for "the application notices by itself that a client left"."""
+
+
+class IngressMiddleware:
+    """Answers 400 to a header value that is no UTF-8; takes the watch over the client from Serve."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            require_utf8(scope["headers"])
+        except BadRequest as error:
+            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            body = dialect_of(path).body(error, uuid4().hex)
+            response = Response(body, error.status, media_type="application/json")
+            await response(scope, receive, send)
+            return
+        headers = [header for header in scope["headers"] if header[0] != WE_WATCH[0]]
+        await self._app({**scope, "headers": [*headers, WE_WATCH]}, receive, send)
+
+
+def middlewares() -> list[Middleware]:
+    """What Serve's callback wants."""
+    return [Middleware(IngressMiddleware)]

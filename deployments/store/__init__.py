@@ -1,6 +1,0 @@
-"""Where cache entries live: the contract, its implementations, and how one is opened by name."""
-
-from deployments.store.base import CacheStore, Match, StoreError, StoreFull
-from deployments.store.registry import open_store
-
-__all__ = ["CacheStore", "Match", "StoreError", "StoreFull", "open_store"]

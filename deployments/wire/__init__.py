@@ -1,0 +1,1 @@
+"""HTTP between the parts: connections, listeners, direct calls."""

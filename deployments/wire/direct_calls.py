@@ -1,0 +1,173 @@
+"""Calls on a request's path, from a gateway to the embedder and the cache, over the replicas' own listeners.
+
+A call through a Serve handle takes some 3 ms on a slow core, as long as an embedding; over a connection that
+is kept it takes less than one. Serve still starts, checks and replaces the replicas, and its handle is the
+way that is always open: it tells the addresses, and takes every call for which none is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from ray.serve.handle import DeploymentHandle
+from starlette.types import Receive, Scope, Send
+
+from deployments.platform.serve import ask_every_replica
+from deployments.wire.http1 import BrokenConnection, ConnectionPool, NoConnection, Origin, request_bytes
+from deployments.wire.listener import PrivateListener, read_body
+from serve_app.wire.calls import Interface, Wire, WireError
+from serve_app.wire.private_address import PrivateAddress
+
+ADDRESS_METHOD = "address"
+"""What a deployment that can be called directly has: ``async def address(self) -> PrivateAddress``."""
+
+ASK_TIMEOUT_S = 1.0
+RETRY_S = 1.0
+REFRESH_S = 30.0
+"""How soon a replica that was added is called, too; one that is gone is noticed by the first call."""
+
+STOP_TIMEOUT_S = 1.0
+"""Many times what a call takes."""
+
+CONNECT_TIMEOUT_S = 1.0
+IDLE_CONNECTION_S = 60.0
+READ_AHEAD = 1 << 20
+"""Bytes; far more than an answer has."""
+
+Method = Callable[..., Awaitable[Any]]
+
+logger = logging.getLogger("ray.serve")
+
+
+class DirectCallFailed(Exception):
+    """The other side raised; the message is its error's type and text."""
+
+
+class NotAnswered(Exception):
+    """Whoever listens there is not, or no longer, the replica that told the address."""
+
+
+class DirectCalls:
+    """The callee's side: some of an object's methods, on a listener in the running event loop.
+
+    Arguments and results travel as ``interface`` declares them; nothing is read from a caller that has not
+    proven that he knows the secret.
+    """
+
+    def __init__(self, interface: Interface, methods: Mapping[str, Method], host: str) -> None:
+        self._wire = Wire(interface)
+        self._methods = {f"/{name}": (name, methods[name]) for name in interface}
+        self._listener = PrivateListener(self._answer, host)
+        self._listener.start()
+
+    @property
+    def address(self) -> PrivateAddress:
+        return self._listener.address
+
+    async def stop(self) -> None:
+        """Who waits longer for an answer asks again, through the handle."""
+        await self._listener.close(STOP_TIMEOUT_S)
+
+    def forget(self) -> None:
+        """Leave nothing behind on disk: this process ends."""
+        self._listener.remove_socket()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        arguments = await read_body(receive)
+        if arguments is None:  # the caller is gone
+            return
+        status, body = await self._result(scope["path"], arguments)
+        headers = [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _result(self, path: str, body: bytes) -> tuple[int, bytes]:
+        name, method = self._methods.get(path, ("", None))
+        if method is None:
+            return 404, path.encode()
+        try:
+            arguments = self._wire.decode_arguments(name, body)
+        except WireError as error:
+            return 400, str(error).encode()
+        try:
+            return 200, self._wire.encode_result(name, await method(*arguments))
+        except Exception as error:  # whatever it is, it is the caller's to hear
+            return 500, f"{type(error).__name__}: {error}".encode()
+
+
+class DirectClient:
+    """The caller's side of one deployment's ``interface``. Only for calls that may be made twice.
+
+    Of several replicas the one answers that has the fewest calls of this client.
+    """
+
+    def __init__(self, handle: DeploymentHandle[Any], interface: Interface) -> None:
+        self._handle = handle
+        self._wire = Wire(interface)
+        self._addresses: dict[PrivateAddress, Origin] = {}
+        self._in_flight: Counter[PrivateAddress] = Counter()
+        self._connections = ConnectionPool(
+            connect_timeout_s=CONNECT_TIMEOUT_S, idle_s=IDLE_CONNECTION_S, read_ahead=READ_AHEAD
+        )
+        self._lost = asyncio.Event()
+        self._following = asyncio.get_running_loop().create_task(self._follow())
+
+    async def refresh(self) -> None:
+        """Learn the replicas' addresses. Without an answer those that are known are kept."""
+        try:
+            found, _ = await ask_every_replica(self._handle, ADDRESS_METHOD, ASK_TIMEOUT_S)
+        except Exception as error:  # the deployment starts, or Serve's controller is away: the handle stays
+            logger.debug("addresses not known: %r", error)
+            return
+        self._addresses = {address: Origin.behind(address) for address in found}
+
+    async def call(self, method: str, *args: Any) -> Any:
+        """The method's result. Raises what the method does, as :class:`DirectCallFailed` or as Serve wraps
+        it; WireError: the interface does not declare the call."""
+        address = min(self._addresses, key=self._in_flight.__getitem__, default=None)
+        if address is not None:
+            self._in_flight[address] += 1
+            try:
+                return await self._post(address, method, args)
+            except (NoConnection, BrokenConnection, NotAnswered) as error:
+                logger.info("%s does not answer directly: %r", address.url, error)
+                self._forget(address)
+            finally:
+                self._in_flight[address] -= 1
+        return await getattr(self._handle, method).remote(*args)
+
+    async def close(self) -> None:
+        self._following.cancel()
+        self._connections.close()
+
+    async def _post(self, address: PrivateAddress, method: str, args: tuple[Any, ...]) -> Any:
+        body = self._wire.encode_arguments(method, args)
+        origin = self._addresses[address]
+        request = request_bytes(origin, "POST", f"/{method}", {}, body)
+        status, answer = await self._connections.ask(origin, request)
+        if status == 500:
+            raise DirectCallFailed(answer.decode(errors="replace"))
+        if status != 200:
+            raise NotAnswered(f"status {status}")
+        try:
+            return self._wire.decode_result(method, answer)
+        except WireError as error:  # a replica of another version, during an update
+            raise NotAnswered(str(error)) from error
+
+    def _forget(self, address: PrivateAddress) -> None:
+        self._addresses.pop(address, None)
+        self._lost.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self.refresh()
+            self._lost.clear()
+            try:
+                async with asyncio.timeout(REFRESH_S if self._addresses else RETRY_S):
+                    await self._lost.wait()
+            except TimeoutError:
+                continue

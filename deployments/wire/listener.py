@@ -1,0 +1,271 @@
+"""A replica's own HTTP listener: the data plane that tokens travel on, and the calls of a look-up.
+
+It listens on a random port of the node's address, and on a unix socket for callers on its node. Who connects
+proves that he knows the secret of this start before anything else is read, and is proven that the listener
+does (``serve_app/wire/handshake.py``); gateways learn where it is through Ray's control plane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import math
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from serve_app.errors import Forbidden
+from serve_app.wire.handshake import GREETING, HELLO_BYTES, PROOF_BYTES, Handshake, NotProven
+from serve_app.wire.private_address import PrivateAddress
+
+KEEP_ALIVE_S = 3600
+"""Longer than any gateway keeps an idle connection, so that the gateway is always the one to close it
+(a server that closes first can lose a request that is already on its way)."""
+
+STOP_GRACE_S = 1.0
+"""After a drain begins, gateways may send for one more poll before they know."""
+
+HANDSHAKE_TIMEOUT_S = 5.0
+"""A caller of ours needs a millisecond; a stranger's connection does not stay."""
+
+MAX_SOCKET_PATH = 107
+"""Bytes of a unix socket's path (``sun_path`` holds 108, the last is 0)."""
+
+logger = logging.getLogger("ray.serve")
+
+
+async def read_body(receive: Receive) -> bytes | None:
+    """The whole body of a request; ``None`` if its sender left before the end."""
+    parts = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+class PrivateListener:
+    """Serves an ASGI app on sockets of this replica's own, in the replica's event loop."""
+
+    def __init__(self, app: ASGIApp, host: str, *, handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S) -> None:
+        self._counted = _Counted(app)
+        self._sockets = [_bind(host)]
+        self._unix = _UnixSocket.bind()
+        self.address = PrivateAddress(
+            url=_url(host, self._sockets[0].getsockname()[1]),
+            secret=secrets.token_urlsafe(32),
+            socket="" if self._unix is None else str(self._unix.path),
+        )
+        protocol = functools.partial(_ProvenConnection, address=self.address, timeout_s=handshake_timeout_s)
+        self._server = _EmbeddedServer(
+            uvicorn.Config(
+                self._counted,
+                http=cast("type[asyncio.Protocol]", protocol),
+                ws="none",
+                loop="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+            ),
+            None if self._unix is None else self._unix.listening,
+        )
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def active(self) -> int:
+        """Requests being answered now."""
+        return self._counted.active
+
+    def start(self) -> None:
+        for each in self._sockets:
+            each.listen()  # whoever connects before the server runs waits for it
+        self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=self._sockets))
+
+    async def stop(self, drain_timeout_s: float) -> None:
+        """Let running answers finish, for at most ``drain_timeout_s`` (whole seconds); then close."""
+        if self._serving is None:
+            return
+        started = time.monotonic()
+        await asyncio.sleep(min(STOP_GRACE_S, drain_timeout_s))
+        await self.close(max(0.0, drain_timeout_s - (time.monotonic() - started)))
+
+    async def close(self, timeout_s: float) -> None:
+        """Refuse new connections now, close idle ones, wait, cancel what is left after ``timeout_s`` (whole
+        seconds)."""
+        if self._serving is None:
+            return
+        self._server.config.timeout_graceful_shutdown = math.ceil(timeout_s)
+        self._server.should_exit = True
+        serving, self._serving = self._serving, None
+        await serving
+        self.remove_socket()
+
+    def remove_socket(self) -> None:
+        """From disk; nobody connects by it any more."""
+        if self._unix is not None:
+            self._unix.remove()
+
+
+class _Counted:
+    """An app, and how many requests it is answering."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.active = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.active += 1
+        try:
+            await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            logger.warning("an answer was cut short: the drain's time is over")
+            raise
+        finally:
+            self.active -= 1
+
+
+class _ProvenConnection(HttpToolsProtocol):
+    """uvicorn's, behind a handshake. HTTP from anybody else is answered 403, unread."""
+
+    def __init__(self, *args: Any, address: PrivateAddress, timeout_s: float, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._timeout_s = timeout_s
+        self._handshake = Handshake(address.secret, address.url)
+        self._received = b""
+        self._has_greeted = False
+        self._is_proven = False
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(cast("asyncio.Transport", transport))
+        self._deadline = self.loop.call_later(self._timeout_s, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_deadline()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_proven:
+            super().data_received(data)
+            return
+        self._received += data
+        try:
+            self._listen()
+        except NotProven as error:
+            logger.info("a private listener refused a connection: %s", error)
+            self.transport.close()
+
+    def _listen(self) -> None:
+        """Raises: NotProven."""
+        if not self._has_greeted:
+            if not self._received.startswith(GREETING[: len(self._received)]):
+                self.transport.write(_forbidden())
+                raise NotProven("no greeting")
+            if len(self._received) < HELLO_BYTES:
+                return
+            self.transport.write(self._handshake.reply(self._take(HELLO_BYTES)))
+            self._has_greeted = True
+        if len(self._received) < PROOF_BYTES:
+            return
+        self._handshake.check(self._take(PROOF_BYTES))
+        self._is_proven = True
+        self._cancel_deadline()
+        request = self._take(len(self._received))
+        if request:
+            super().data_received(request)
+
+    def _take(self, length: int) -> bytes:
+        taken, self._received = self._received[:length], self._received[length:]
+        return taken
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+class _EmbeddedServer(uvicorn.Server):
+    """uvicorn without signal handlers: the process belongs to Ray. It serves a unix socket as well, which
+    ``create_server`` of uvloop does not take."""
+
+    def __init__(self, config: uvicorn.Config, unix: socket.socket | None) -> None:
+        super().__init__(config)
+        self._unix = unix
+
+    def capture_signals(self):  # type: ignore[no-untyped-def]
+        return contextlib.nullcontext()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._unix is not None:
+            loop = asyncio.get_running_loop()
+            self.servers.append(await loop.create_unix_server(self._connection, sock=self._unix))
+
+    def _connection(self) -> asyncio.Protocol:
+        """As uvicorn makes them for its own sockets."""
+        make = cast("Any", self.config.http_protocol_class)
+        made: asyncio.Protocol = make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
+
+
+class _UnixSocket:
+    """A socket in a folder of its own, which only this user may enter."""
+
+    def __init__(self, path: Path, listening: socket.socket) -> None:
+        self.path = path
+        self.listening = listening
+
+    @classmethod
+    def bind(cls) -> _UnixSocket | None:
+        """``None`` where every folder has too long a name, or cannot be written to: TCP is left."""
+        for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp")):
+            with contextlib.suppress(OSError):
+                folder = Path(tempfile.mkdtemp(prefix="promptly-", dir=parent))  # mode 0700
+                path = folder / "s"
+                if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
+                    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                    listening.bind(str(path))
+                    listening.listen()
+                    return cls(path, listening)
+                folder.rmdir()
+        logger.info("no unix socket: the names of %s and /tmp are too long for one", tempfile.gettempdir())
+        return None
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path.parent, ignore_errors=True)
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _bind(host: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol is named because asyncio turns Nagle's delay off only where it is.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind((host, 0))
+    return listener
+
+
+def _forbidden() -> bytes:
+    """A whole answer."""
+    error = Forbidden("This is a private listener; send requests to the gateway.", code="private_listener")
+    body = error.body()
+    head = f"HTTP/1.1 {error.status} Forbidden\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body

@@ -1,0 +1,1 @@
+"""What is behind ``make serve``."""

@@ -1,0 +1,1 @@
+"""What a request says of itself outside its body: keys, headers, deadline, priority."""

@@ -1,0 +1,1 @@
+"""What replicas say to each other, and how they prove who they are."""

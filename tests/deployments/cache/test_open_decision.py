@@ -1,0 +1,120 @@
+"""The decision that serves, with the real embedder's token vectors."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from support.cross_encoder import make_cross_encoder
+
+from deployments.cache.decision import open_decision, open_word_reader
+from serve_app.cache.decision import Decision
+from serve_app.model_store import ModelStore, default_cache_dir
+from serve_app.settings import CacheSettings
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+needs_model = pytest.mark.skipif(
+    not ModelStore(default_cache_dir()).folder(MINILM).is_dir(), reason="all-MiniLM-L6-v2 is not prepared"
+)
+
+
+def reason(decision: Decision, question: str, candidate: str, similarity: float) -> str | None:
+    return decision.judge(decision.read(question), decision.read(candidate), similarity).reason
+
+
+@needs_model
+def test_a_paraphrase_hits_and_look_alikes_do_not() -> None:
+    decision = open_decision(CacheSettings(), MINILM)
+    assert reason(decision, "How do I reset my password?", "How can I reset my password?", 0.99) is None
+    assert reason(decision, "Move 20 euros to savings", "Move 30 euros to savings", 0.98) == "numbers"
+    assert reason(decision, "Can I fly from Rome to Oslo?", "Can I fly from Oslo to Rome?", 0.99) in {
+        "names",
+        "roles",
+    }
+    assert reason(decision, "How do I bake bread?", "How do I freeze bread?", 0.80) in {"slot", "verifier"}
+
+
+@needs_model
+def test_a_hit_carries_the_verifiers_score() -> None:
+    decision = open_decision(CacheSettings(), MINILM)
+    question, candidate = "How do I reset my password?", "How can I reset my password?"
+    verdict = decision.judge(decision.read(question), decision.read(candidate), 0.99)
+    assert 0.9 < verdict.scores["verifier"] <= 1
+
+
+REWORDED = (
+    ("What is the capital of France?", "What is the capital city of France?"),
+    ("How do I reset my password?", "What is the way to reset my password?"),
+    ("Can you tell me how tall Everest is?", "How tall is Everest?"),
+    ("How long do I boil an egg?", "For how long should I boil eggs?"),
+)
+
+
+@needs_model
+def test_strict_refuses_some_of_what_the_default_lets_pass_and_nothing_else() -> None:
+    default, strict = (open_decision(CacheSettings(decision=name), MINILM) for name in ("default", "strict"))
+    pairs = [(*pair, similarity) for pair in REWORDED for similarity in (0.85, 0.90, 0.95, 0.99)]
+    said = [(reason(default, *pair), reason(strict, *pair)) for pair in pairs]
+    assert (None, None) in said
+    assert (None, "verifier") in said
+    assert all(by_default is None for by_default, strictly in said if strictly is None)
+
+
+@needs_model
+@pytest.mark.parametrize("text", ["x" * 100_000, "a b " * 50_000, "\u202e\u0000 odd", "日本語のテキスト"])
+def test_odd_texts_are_judged_without_an_error(text: str) -> None:
+    decision = open_decision(CacheSettings(), MINILM)
+    assert reason(decision, text, "a plain question", 0.99) is not None
+
+
+def test_the_settings_threshold_replaces_the_default_one() -> None:
+    decision = open_decision(CacheSettings(decision="similarity", threshold=0.97), MINILM)
+    assert reason(decision, "one", "two", 0.96) == "similarity"
+    assert reason(decision, "one", "two", 0.97) is None
+
+
+def test_an_embedder_without_a_verifier_has_the_guards_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="ray.serve"):
+        decision = open_decision(CacheSettings(), "owner/unknown")
+    assert reason(decision, "Pay 20 euros", "Pay 30 euros", 0.99) == "numbers"
+    assert "no verifier was trained for embedder owner/unknown" in caplog.text
+
+
+def test_a_verifier_whose_embedder_has_no_files_here_leaves_the_guards(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "all-MiniLM-L6-v2"
+    folder.mkdir()
+    with caplog.at_level(logging.WARNING, logger="ray.serve"):
+        decision = open_decision(CacheSettings(), str(folder))
+    assert reason(decision, "Pay 20 euros", "Pay 30 euros", 0.99) == "numbers"
+    assert "no tokenizer.json" in caplog.text
+    with pytest.raises(FileNotFoundError, match=r"no tokenizer\.json"):
+        open_word_reader(str(folder))
+
+
+@pytest.mark.parametrize(("least", "expected"), [(0.0, None), (1.0, "cross_encoder")])
+def test_a_cross_encoder_decides_after_the_guards(tmp_path: Path, least: float, expected: str | None) -> None:
+    chosen = {"source": make_cross_encoder(tmp_path), "least": least, "device": "cpu"}
+    decision = open_decision(CacheSettings.model_validate({"cross_encoder": chosen}), MINILM)
+    assert decision.is_slow
+    verdict = decision.judge(decision.read("how far is it?"), decision.read("is it far?"), 0.95)
+    assert verdict.reason == expected
+    assert 0 < verdict.scores[decision.scale] < 1
+    assert reason(decision, "Move 20 euros to savings", "Move 30 euros to savings", 0.98) == "numbers"
+
+
+def test_a_cross_encoder_that_cannot_be_used_is_named_and_the_verifier_decides(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for source, complaint in (
+        (make_cross_encoder(tmp_path / "model", 3), "3 outputs"),
+        (str(tmp_path / "nowhere"), "nowhere"),
+    ):
+        caplog.clear()
+        chosen = {"source": source, "device": "cpu"}
+        with caplog.at_level(logging.ERROR):
+            decision = open_decision(CacheSettings.model_validate({"cross_encoder": chosen}), MINILM)
+        assert not decision.is_slow
+        assert complaint in caplog.text

@@ -1,0 +1,112 @@
+"""The loop that puts an engine to sleep and wakes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from support.graph import eventually
+
+from deployments.engine.sleep.engine_sleep import EngineSleep
+
+
+class Engine:
+    """What the loop sees of a replica."""
+
+    def __init__(self) -> None:
+        self.told = False
+        self.requests = 0
+        self.done: list[str] = []
+        self.store_is_away = False
+        self.breaks = False
+
+    def is_told(self) -> bool:
+        if self.store_is_away:
+            raise ConnectionError("no GCS")
+        return self.told
+
+    async def sleep(self) -> None:
+        if self.breaks:
+            raise RuntimeError("no memory to put the weights in")
+        self.done.append("sleep")
+
+    async def wake(self) -> None:
+        self.done.append("wake")
+
+
+@asynccontextmanager
+async def watched(engine: Engine) -> AsyncIterator[EngineSleep]:
+    loop = EngineSleep(
+        is_told=engine.is_told,
+        is_busy=lambda: engine.requests > 0,
+        sleep=engine.sleep,
+        wake=engine.wake,
+        quiet_s=0.0,
+        period_s=0.005,
+    )
+    try:
+        yield loop
+    finally:
+        await loop.stop()
+
+
+async def seen(condition: Callable[[], bool]) -> bool:
+    async def so() -> bool:
+        return condition()
+
+    return await eventually(so, within_s=5)
+
+
+async def test_it_sleeps_and_wakes_as_it_is_told() -> None:
+    engine = Engine()
+    async with watched(engine) as loop:
+        engine.told = True
+        assert await seen(lambda: engine.done == ["sleep"])
+        assert loop.is_withdrawn
+        engine.told = False
+        assert await seen(lambda: not loop.is_withdrawn)
+    assert engine.done == ["sleep", "wake"]
+
+
+async def test_a_request_to_a_sleeper_is_served() -> None:
+    engine = Engine()
+    async with watched(engine):
+        engine.told = True
+        assert await seen(lambda: engine.done == ["sleep"])
+        engine.requests = 1
+        assert await seen(lambda: engine.done == ["sleep", "wake"])
+        engine.requests = 0
+        assert await seen(lambda: engine.done == ["sleep", "wake", "sleep"])
+
+
+async def test_while_nobody_can_say_it_stays_as_it_is() -> None:
+    engine = Engine()
+    async with watched(engine) as loop:
+        engine.told = True
+        assert await seen(lambda: engine.done == ["sleep"])
+        engine.store_is_away, engine.told = True, False
+        await asyncio.sleep(0.05)  # many looks
+        assert engine.done == ["sleep"]
+        engine.store_is_away = False
+        assert await seen(lambda: engine.done == ["sleep", "wake"])
+        loop.check()
+
+
+async def test_an_engine_that_cannot_sleep_fails_its_health_check() -> None:
+    engine = Engine()
+    async with watched(engine) as loop:
+        loop.check()
+        engine.breaks, engine.told = True, True
+
+        def is_sick() -> bool:
+            try:
+                loop.check()
+            except RuntimeError:
+                return True
+            return False
+
+        assert await seen(is_sick)
+        with pytest.raises(RuntimeError, match="no memory"):
+            loop.check()

@@ -1,0 +1,36 @@
+"""What stands for a tenant."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from serve_app.request.tenant_marks import SECRET_BYTES, TenantMarks, new_secret
+
+SECRET = b"s" * SECRET_BYTES
+MARKS = TenantMarks(SECRET)
+
+
+def test_whoever_has_the_secret_makes_the_same_marks() -> None:
+    again = TenantMarks(SECRET)
+    assert again.prefix_salt("a", "own") == MARKS.prefix_salt("a", "own")
+    assert again.embedding_tag("a") == MARKS.embedding_tag("a")
+
+
+def test_every_tenant_salt_use_and_start_has_marks_of_its_own() -> None:
+    marks = [
+        *(MARKS.prefix_salt(tenant, own) for tenant in ("a", "b", "") for own in (None, "", "null", "a")),
+        *(MARKS.embedding_tag(tenant) for tenant in ("a", "b", "")),
+        TenantMarks(new_secret()).prefix_salt("a", None),
+    ]
+    assert all(one != other for one, other in combinations(marks, 2))
+
+
+def test_parts_cannot_be_shifted_from_one_to_the_next() -> None:
+    assert MARKS.prefix_salt('a","b', None) != MARKS.prefix_salt("a", "b")
+    assert MARKS.prefix_salt("ab", "c") != MARKS.prefix_salt("a", "bc")
+
+
+def test_a_mark_shows_neither_tenant_nor_secret() -> None:
+    assert "acme" not in MARKS.prefix_salt("acme", "acme")
+    assert SECRET.decode() not in repr(MARKS)
+    assert len(MARKS.prefix_salt("acme", None)) == 64
