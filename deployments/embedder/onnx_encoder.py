@@ -13,7 +13,6 @@ from deployments.embedder.grouped import ALONE, CPU_WASTE, encode_groups
 from deployments.embedder.tokens import Ids, TextTokenizer, TokenizerTraits
 from serve_app.errors import SettingsError
 
-DTYPES = ("float32", "int8")
 GRAPH_FILE = "model.onnx"
 TOKENIZER_FILE = "tokenizer.json"
 CARD_FILE = "encoder.json"
@@ -48,23 +47,6 @@ class OnnxEncoder:
         self._spec = spec
         self._waste = ALONE if spec.dtype == "int8" else CPU_WASTE
         self._session = _session(folder / GRAPH_FILE, spec.threads)
-
-    @classmethod
-    def open(cls, spec: EncoderSpec) -> OnnxEncoder:
-        """Open the graph of ``spec``; the first time it is made (some ten seconds), into the cache folder.
-
-        Raises:
-            SettingsError: onnxruntime (or, to make the graph, onnx) is not installed, or the device or dtype
-                is not one that this backend has.
-        """
-        from deployments.embedder.onnx_export import prepared_graph
-
-        if spec.device != "cpu" or spec.dtype not in DTYPES:
-            raise SettingsError(
-                f"embedder: backend `onnx` runs on device cpu with dtype {' or '.join(DTYPES)}, "
-                f"not on {spec.device} with {spec.dtype}"
-            )
-        return cls(prepared_graph(spec), spec)
 
     @property
     def name(self) -> str:

@@ -28,7 +28,23 @@ FORMAT = 1
 """Raise it when a graph folder of an older version cannot be used any more."""
 OPSET = 17
 TOLERANCES = {"float32": 1e-4, "int8": 0.1}
+"""By dtype: how far a graph's vectors may be from the library's."""
 MAKERS = ("torch", "transformers", "sentence-transformers")
+
+
+def open_onnx(spec: EncoderSpec) -> OnnxEncoder:
+    """Open the graph of ``spec``; the first time it is made (some ten seconds), into the cache folder.
+
+    Raises:
+        SettingsError: onnxruntime (or, to make the graph, onnx) is not installed, or the device or dtype
+            is not one that this backend has.
+    """
+    if spec.device != "cpu" or spec.dtype not in TOLERANCES:
+        raise SettingsError(
+            f"embedder: backend `onnx` runs on device cpu with dtype {' or '.join(TOLERANCES)}, "
+            f"not on {spec.device} with {spec.dtype}"
+        )
+    return OnnxEncoder(prepared_graph(spec), spec)
 
 
 def prepared_graph(spec: EncoderSpec) -> Path:

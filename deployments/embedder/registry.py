@@ -38,9 +38,9 @@ def _open_torch(spec: EncoderSpec) -> TextEncoder:
 
 
 def _open_onnx(spec: EncoderSpec) -> TextEncoder:
-    from deployments.embedder.onnx_encoder import OnnxEncoder
+    from deployments.embedder.onnx_export import open_onnx
 
-    return OnnxEncoder.open(spec)
+    return open_onnx(spec)
 
 
 OPENERS: dict[str, Callable[[EncoderSpec], TextEncoder]] = {"onnx": _open_onnx, "torch": _open_torch}
