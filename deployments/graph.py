@@ -44,6 +44,10 @@ which answers 429 at once."""
 CONTROL_MAX_ONGOING = 1_000
 """Calls to the embedder and the cache; the embedder's batch queue takes them from here."""
 
+HEALTH_CHECK_PERIOD_S = 1.0
+"""Serve notices a replica's death at its next health check. With Serve's default of 10 s, clients of the only
+gateway were refused for up to 12 s after it died."""
+
 DRAIN_MARGIN_S = 15.0
 """Beyond an engine's own drain: for closing the listener and ending vLLM's processes."""
 
@@ -164,7 +168,7 @@ def engine_options(model: ModelSettings) -> dict[str, Any]:
 
 def _deployment(cls: type[Any], **options: Any) -> serve.Deployment:
     """Deployment classes are plain; they are wrapped only here."""
-    return serve.deployment(logging_config=QUIET, **options)(cls)
+    return serve.deployment(logging_config=QUIET, health_check_period_s=HEALTH_CHECK_PERIOD_S, **options)(cls)
 
 
 def key_sources(settings: Settings, environment: Mapping[str, str]) -> KeySources | None:

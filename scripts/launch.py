@@ -171,6 +171,8 @@ class Launch:
             token = self.folder.admin_token
             say(f"Admin token for /admin: {token.read_text(encoding='utf-8')} (in {token})")
         say(f"For the commands `ray` and `serve`: source {self.folder.settings}")
+        if self.config.needs_key:
+            say("The commands below need a key of yours: KEY=pk-...")
         for explanation, command in plan.demo_commands(self.config):
             say(f"\n  # {explanation}\n  {command}")
         if self.config.needs_admin_token:

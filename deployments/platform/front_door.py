@@ -24,6 +24,7 @@ import logging
 import os
 import shlex
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,9 @@ KEPT_VARIABLES = ("PATH", "LANG", "TZ", "TMPDIR")
 """What HAProxy's environment keeps of Ray's, which may hold keys."""
 
 RETRY_S = 0.5
+
+VERSION_TIMEOUT_S = 10.0
+"""HAProxy says its version in milliseconds."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -76,7 +80,7 @@ class FrontDoor(HAProxyApi):
     async def _start_and_wait_for_haproxy(self, *extra_args: str, **kwargs: Any) -> Any:
         module: Any = haproxy
         before = module.RAY_SERVE_HAPROXY_BINARY_PATH
-        module.RAY_SERVE_HAPROXY_BINARY_PATH = str(self._wrapper())
+        module.RAY_SERVE_HAPROXY_BINARY_PATH = str(self._command())
         try:
             return await super()._start_and_wait_for_haproxy(*extra_args, **kwargs)
         finally:
@@ -120,11 +124,29 @@ class FrontDoor(HAProxyApi):
         libraries = folder / "lib"  # the program looks for them beside itself
         if not libraries.is_symlink():
             libraries.symlink_to(binary.resolve().parent / "lib")
-        return _write_private(folder / "haproxy", program, 0o700)
+        own = _write_private(folder / "haproxy", program, 0o700)
+        if not runs(own):
+            logger.warning("%s does not run: HAProxy's answers to malformed requests stay HTML", own)
+            return binary
+        return own
 
-    def _wrapper(self) -> Path:
+    def _command(self) -> Path:
+        """The wrapper around the program; the program itself where the folder's mount forbids programs."""
         script = wrapper_script(str(self._binary), os.environ, shutil.which("setpriv"))
-        return _write_private(self._folder / "haproxy", script.encode(), 0o700)
+        wrapper = _write_private(self._folder / "haproxy", script.encode(), 0o700)
+        if runs(wrapper):
+            return wrapper
+        logger.warning("%s does not run: HAProxy inherits the environment of Ray's processes", wrapper)
+        return self._binary
+
+
+def runs(program: Path) -> bool:
+    """The program starts and says its version. A folder that is mounted ``noexec`` lets none start."""
+    try:
+        subprocess.run([program, "-v"], check=True, capture_output=True, timeout=VERSION_TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
 
 
 def wrapper_script(binary: str, environment: Mapping[str, str], setpriv: str | None) -> str:

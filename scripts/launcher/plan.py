@@ -68,6 +68,7 @@ class ServeConfig:
     model_sources: tuple[str, ...]
     secret_variables: frozenset[str] = frozenset()
     needs_admin_token: bool = False
+    needs_key: bool = False
     tls: bool = False
 
     @property
@@ -169,6 +170,7 @@ def read_config(path: Path, port: int | None = None) -> ServeConfig:
         model_sources=tuple(model_sources(args)),
         secret_variables=frozenset(secret_variables(document)),
         needs_admin_token=args.get("auth", "loopback") == "loopback",
+        needs_key=isinstance(args.get("auth"), Mapping),
         tls=bool((args.get("proxy") or {}).get("tls_certificate")),
     )
 
@@ -432,8 +434,9 @@ def chat_command(config: ServeConfig, question: str, flags: str) -> str:
         f'"messages": [{{"role": "user", "content": "{question}"}}]}}'
     )
     trusting = " -k" if config.tls else ""  # the certificate may name another host than this one
+    key = ' -H "Authorization: Bearer $KEY"' if config.needs_key else ""
     return (
-        f"curl {flags}{trusting} {config.url}/v1/chat/completions -H 'Content-Type: application/json' "
+        f"curl {flags}{trusting} {config.url}/v1/chat/completions{key} -H 'Content-Type: application/json' "
         f"-d {shlex.quote(body)}"
     )
 

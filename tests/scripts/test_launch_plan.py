@@ -320,3 +320,20 @@ def test_the_commands_to_paste_are_what_a_shell_and_the_server_understand(config
     assert {(body["model"], body["temperature"], body["stream"]) for body in bodies} == {("small", 0, True)}
     questions = [body["messages"][0]["content"] for body in bodies]
     assert questions[0] == questions[1] != questions[2]
+
+
+def test_where_keys_are_needed_the_commands_to_paste_send_one(config_file: Path) -> None:
+    config = replace(plan.read_config(config_file), needs_key=True)
+
+    commands = [command for _, command in plan.demo_commands(config)]
+
+    assert all('-H "Authorization: Bearer $KEY"' in command for command in commands)
+
+
+@pytest.mark.parametrize(
+    ("auth", "needed"), [("loopback", False), ("none", False), ({"keys_file": "keys.json"}, True)]
+)
+def test_a_key_is_needed_where_the_settings_name_keys(tmp_path: Path, auth: object, needed: bool) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(json.dumps({"applications": [{"args": {"auth": auth}}]}))
+    assert plan.read_config(path).needs_key is needed

@@ -22,7 +22,7 @@ from support.front_door import Door, door
 from support.gateway import FAST, Running, SimSettings, chat, gateway
 from support.graph import CHAT, eventually
 
-from deployments.platform.front_door import wrapper_script
+from deployments.platform.front_door import runs, wrapper_script
 from serve_app.front_door import ProxyFiles, TemplateChangedError, harden, with_json_errors
 from serve_app.settings.proxy import ProxySettings
 
@@ -283,6 +283,23 @@ def test_the_wrapper_keeps_what_serve_knows_its_haproxy_by(tmp_path: Path) -> No
     with subprocess.Popen([wrapper, "-db", "-sf", "1 2"], stdout=subprocess.PIPE, text=True) as process:
         said, _ = process.communicate(timeout=10)
     assert said.strip() == f"{process.pid} -db -sf 1 2 /bin:/usr/bin"
+
+
+@pytest.mark.parametrize(
+    ("script", "mode", "expected"),
+    [
+        ("#!/bin/sh\nexit 0\n", 0o700, True),
+        ("#!/bin/sh\nexit 1\n", 0o700, False),
+        ("no program", 0o600, False),
+    ],
+)
+def test_a_program_is_used_only_if_it_runs_where_it_lies(
+    tmp_path: Path, script: str, mode: int, expected: bool
+) -> None:
+    program = tmp_path / "program"
+    program.write_text(script)
+    program.chmod(mode)
+    assert runs(program) is expected
 
 
 def test_a_program_without_the_known_texts_is_left_as_it_is() -> None:
