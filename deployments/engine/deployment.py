@@ -1,7 +1,7 @@
 """The Engine deployment: one vLLM engine behind its own private HTTP listener.
 
 Ray Serve starts, places, checks and scales it; requests reach it over HTTP, not through Ray calls
-(see docs/architecture.md for why).
+(``deployments.wire`` says why).
 """
 
 from __future__ import annotations

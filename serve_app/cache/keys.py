@@ -2,6 +2,9 @@
 
 A partition is tenant + model + everything in the request that shapes the answer except the last user
 text. Two requests may share an answer only inside one partition; the exact key adds the text itself.
+
+A field that is not known to be harmless makes the request bypass the cache. Streamed and whole answers share
+entries. Text completions are exact only: a near text has another continuation.
 """
 
 from __future__ import annotations
