@@ -1,4 +1,4 @@
-"""Who may go to an engine now, who waits, and who is refused: pure policy, no clock, no tasks."""
+"""Which requests go to an engine now, which wait, and which are refused: pure policy, no clock, no tasks."""
 
 from serve_app.admission.drain import DrainRate
 from serve_app.admission.fairness import FairLines, most_for_one, reserved

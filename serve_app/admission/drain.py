@@ -1,24 +1,24 @@
-"""How fast a line of waiting requests gets shorter."""
+"""How fast a queue of requests drains."""
 
 from __future__ import annotations
 
 from collections import deque
 
 WINDOW = 64
-"""Departures that are remembered at any rate."""
+"""This many departures are always remembered."""
 
 HORIZON_S = 10.0
-"""And those of so many seconds: a batch that ends as one must not fill the whole memory, or a hundred ends
-within a millisecond would pass for the rate."""
+"""Departures of the last so many seconds are remembered as well: otherwise a batch that ends as one, a
+hundred departures within a millisecond, would fill the memory and pass for the rate."""
 
 ENOUGH = 8
-"""Fewer departures than this say nothing: the capacity's estimate is used instead."""
+"""Fewer departures than this say nothing: the estimate from the capacity is used instead."""
 
 
 class DrainRate:
-    """Places that come free per second while the fleet is full: from when somebody began to wait until a
-    departure finds nobody waiting. At any other time departures follow arrivals and say nothing of what the
-    fleet could do."""
+    """Places that come free per second while the fleet is full: from the first request that waits until a
+    departure finds the queue empty. At any other time departures follow arrivals and do not show what the
+    fleet can do."""
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -26,12 +26,12 @@ class DrainRate:
         self._places = 0
 
     def waits(self, now: float) -> None:
-        """Somebody begins to wait at ``now`` (monotonic seconds)."""
+        """A request begins to wait at ``now`` (monotonic seconds)."""
         if self._since is None:
             self._since = now
 
     def departed(self, now: float, *, line_is_empty: bool, places: int = 1) -> None:
-        """A request left its engine, and its places free."""
+        """A request left its engine and freed its places."""
         if line_is_empty:
             self._since = None
             self._departures.clear()
@@ -44,7 +44,7 @@ class DrainRate:
             self._places -= gone
 
     def per_second(self, now: float) -> float | None:
-        """``None`` while too little was seen. Silence since the last departure slows the rate."""
+        """The rate; ``None`` while too little was seen. Time without a departure lowers it."""
         if self._since is None or len(self._departures) < ENOUGH or now <= self._since:
             return None
         return self._places / (now - self._since)

@@ -1,11 +1,12 @@
-"""Fair shares of a model's places: who may take one, and whose turn it is when several tenants wait.
+"""Fair shares of a model's places: which tenant may take one, and who is next when several tenants wait.
 
-A place is one sequence at one engine; a request takes as many as it generates. While one tenant alone is
-about, it may take all. Else a tenant takes what it likes up to its fair share (all places over the tenants
-about); beyond that it leaves free what the others have lately held at once and one place more (up to their
-share), at the least a reserve, so that they find a place at once instead of waiting for an end. When places
-are free, the tenant with the fewest goes first (max-min fairness), among equals the one that was served
-longest ago; within a tenant priority decides, then age.
+A place is room for one sequence at one engine; a request takes one for each sequence that it generates. A
+tenant is *active* while it holds or waits for places, and for ``ABOUT_S`` after its last request. A single
+active tenant may take all places. Otherwise a tenant is free to take up to its fair share (all places divided
+by the active tenants). Above its share it must leave places free for the others: as many as each of them
+recently held at once plus one (up to their share), and at least a reserve, so that they find a free place
+instead of waiting for an answer to end. Free places go to the tenant with the fewest first (max-min
+fairness), among equals to the one that was served longest ago; within a tenant priority decides, then age.
 """
 
 from __future__ import annotations
@@ -21,26 +22,27 @@ from serve_app.admission.waiting import Ticket, WaitingLine
 T = TypeVar("T")
 
 ABOUT_S = 60.0
-"""A tenant is about while it holds or waits for places, and so long after its last request."""
+"""How long a tenant stays active after its last request, in seconds."""
 
 RESERVED_SHARE = 8
-"""One place of so many is kept for tenants that hold none."""
+"""One place in this many is reserved for tenants that hold none."""
 
 
 def reserved(places: int) -> int:
-    """Of a member's places: the share, at least one, never the only one."""
+    """How many of a member's places are reserved: one in ``RESERVED_SHARE``, at least one, never the only
+    one."""
     return max(1, places // RESERVED_SHARE) if places > 1 else 0
 
 
 def most_for_one(places: int) -> int:
-    """Of a member's places, those that one request may take where tenants share: half of them, rounded up."""
+    """How many of a member's places one request may take while tenants share: half of them, rounded up."""
     return (places + 1) // 2
 
 
 @dataclass(slots=True)
 class _Tenant(Generic[T]):
-    """``held`` places, ``peak`` the most of them of late (fewer since ``peak_at``), ``turn`` of the last one
-    given. Times are monotonic seconds."""
+    """``held`` places now, ``peak`` the most of them recently (reached at ``peak_at``), ``turn`` the number
+    of its last grant. Times are monotonic seconds."""
 
     line: WaitingLine[T] = field(default_factory=WaitingLine)
     held: int = 0
@@ -55,7 +57,7 @@ class _Tenant(Generic[T]):
 
 
 class FairLines(Generic[T]):
-    """One line for each tenant, and the places that each holds. No clock: callers pass ``now``."""
+    """One queue for each tenant, and the places that each holds. No clock: callers pass ``now``."""
 
     def __init__(self) -> None:
         self._tenants: OrderedDict[str, _Tenant[T]] = OrderedDict()  # the longest unseen first
@@ -64,14 +66,14 @@ class FairLines(Generic[T]):
         self._turns = 0
 
     def __len__(self) -> int:
-        """How many wait, of all tenants."""
+        """How many requests wait, of all tenants."""
         return sum(len(tenant.line) for tenant in self._waiting.values())
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def __iter__(self) -> Iterator[Ticket[T]]:
-        """All that wait; a copy."""
+        """All waiting tickets; a copy."""
         return iter([ticket for tenant in self._waiting.values() for ticket in tenant.line])
 
     def held(self, name: str) -> int:
@@ -79,7 +81,7 @@ class FairLines(Generic[T]):
         return 0 if tenant is None else tenant.held
 
     def came(self, name: str, now: float) -> None:
-        """A request of the tenant; others that have been away for long are forgotten."""
+        """A request of the tenant arrived; tenants that are no longer active are forgotten."""
         tenant = self._tenants.setdefault(name, _Tenant())
         tenant.seen = now
         self._tenants.move_to_end(name)
@@ -90,7 +92,7 @@ class FairLines(Generic[T]):
             else:
                 del self._tenants[first]
 
-    # ---- the line ----
+    # ---- the queue ----
 
     def enter(self, name: str, priority: int, request: T) -> Ticket[T]:
         tenant = self._waiting[name] = self._tenants.setdefault(name, _Tenant())
@@ -100,10 +102,10 @@ class FairLines(Generic[T]):
         return name in self._waiting and ticket in self._waiting[name].line
 
     def leave(self, name: str, ticket: Ticket[T]) -> None:
-        """Served, timed out or given up.
+        """Remove a ticket that was served, timed out or given up.
 
         Raises:
-            ValueError: it has left already.
+            ValueError: it was removed already.
         """
         if name not in self._waiting:
             raise ValueError(f"ticket {ticket.number} is not in line")
@@ -112,15 +114,15 @@ class FairLines(Generic[T]):
             del self._waiting[name]
 
     def ahead_of(self, name: str, priority: int) -> int:
-        """How many would be served before a new ticket: the tenant's own, and as many of each other one while
-        those are served in turn."""
+        """How many requests would be served before a new ticket: those ahead in the tenant's own queue, and
+        up to one more than that of each other tenant, because tenants take turns."""
         own = self._waiting.get(name)
         ahead = own.line.ahead_of(priority) if own is not None else 0
         others = (len(tenant.line) for other, tenant in self._waiting.items() if other != name)
         return ahead + sum(min(waiting, ahead + 1) for waiting in others)
 
     def turns(self) -> list[Iterable[Ticket[T]]]:
-        """The lines, those of the tenants whose turn it is first."""
+        """The queues, in the order in which tenants are served."""
         if len(self._waiting) == 1:
             return [tenant.line for tenant in self._waiting.values()]
         in_turn = sorted(self._waiting.values(), key=lambda tenant: (tenant.held, tenant.turn))
@@ -130,12 +132,12 @@ class FairLines(Generic[T]):
 
     @property
     def is_shared(self) -> bool:
-        """More than one tenant is about."""
+        """More than one tenant is active."""
         return len(self._tenants) > 1
 
     def may_take(self, name: str, weight: int, *, places: int, free: int, reserve: int) -> bool:
-        """Whether the tenant may take ``weight`` of ``free`` places now; ``places`` are all there are,
-        ``reserve`` of them at least are kept for others (what those hold already counts)."""
+        """Whether the tenant may take ``weight`` of the ``free`` places now. ``places`` is the total; at
+        least ``reserve`` of them are for the other tenants (places that those hold count towards it)."""
         if not self.is_shared:
             return True
         held, share = self.held(name), max(1, places // len(self._tenants))
@@ -144,12 +146,12 @@ class FairLines(Generic[T]):
         left = free - weight
         if left < reserve - (self._held - held):
             return False
-        # One that holds nothing and asks for more than its share at once would else never get it.
+        # Otherwise a tenant that asks for more than its share in one request would never get it.
         return held == 0 or self._wanted_by_others(name, share, left) <= left
 
     def _wanted_by_others(self, name: str, share: int, enough: int) -> int:
-        """Places that others have lately held and do not hold now, and one more each; not counted further
-        than beyond ``enough``."""
+        """Free places that the other tenants may want soon: what each recently held, plus one, minus what it
+        holds now. Counting stops once the sum is above ``enough``."""
         wanted = 0
         for other, tenant in self._tenants.items():
             if other != name:

@@ -1,4 +1,4 @@
-"""The line of requests that wait for room: by priority, then by age."""
+"""A queue of requests that wait for room: by priority, then by age."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, order=True, slots=True)
 class Ticket(Generic[T]):
-    """A place in the line. ``number`` grows with every ticket, so that age decides among equals."""
+    """A position in the queue. ``number`` grows with every ticket, so that age decides among equals."""
 
     priority: int
     number: int
@@ -20,7 +20,7 @@ class Ticket(Generic[T]):
 
 
 class WaitingLine(Generic[T]):
-    """Sorted at all times; a line is at most some thousand tickets long."""
+    """Always sorted; a queue holds a few thousand tickets at most."""
 
     def __init__(self) -> None:
         self._line: list[Ticket[T]] = []
@@ -30,7 +30,7 @@ class WaitingLine(Generic[T]):
         return len(self._line)
 
     def __iter__(self) -> Iterator[Ticket[T]]:
-        """First to be served first; a copy, so that tickets may leave meanwhile."""
+        """In serving order; a copy, so that tickets may leave during the iteration."""
         return iter(tuple(self._line))
 
     def __contains__(self, ticket: Ticket[T]) -> bool:
@@ -44,10 +44,10 @@ class WaitingLine(Generic[T]):
         return ticket
 
     def leave(self, ticket: Ticket[T]) -> None:
-        """Served, timed out or given up.
+        """Remove a ticket that was served, timed out or given up.
 
         Raises:
-            ValueError: it has left already.
+            ValueError: it was removed already.
         """
         if ticket not in self:
             raise ValueError(f"ticket {ticket.number} is not in line")

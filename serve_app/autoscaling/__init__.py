@@ -1,9 +1,9 @@
-"""How many replicas a model needs for what its users feel: pure policy, no clock, no Ray.
+"""How many replicas a model needs to meet its latency objectives: pure policy, no clock, no Ray.
 
-``Autoscaler.decide`` is asked about once a second with the load of one model's engines (what the cache
-answers never reaches them, so it is not in it) and says how many replicas to wake, start, put to sleep or
-stop. ``deployments.engine.autoscaling`` asks it for Serve; engines measure an ``EngineSpeed``, gateways
-count a ``Demand``, and ``metrics`` carries both there.
+``Autoscaler.decide`` is called about once a second with the load of one model's engines and returns how many
+replicas to wake, start, put to sleep or stop. Requests that the cache answers never reach an engine, so they
+are not part of that load. ``deployments.engine.autoscaling`` calls it for Serve. Engines measure an
+``EngineSpeed``, gateways count a ``Demand``, and ``metrics`` carries both to the policy.
 """
 
 from serve_app.autoscaling.arrivals import Arrivals, Bin

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 BIN_S = 1.0
-"""Looks that follow each other faster than this are counted together: 600 bins for ten minutes."""
+"""Observations closer together than this share one bin: at most 600 bins for ten minutes."""
 
 LEAST_S = 60.0
-"""Nothing is taken to have come before the first look, for so long at least: else all that is seen at first
-would look like steady traffic."""
+"""The time before the first observation counts as at least this long and without requests. Otherwise the
+first requests would look like steady traffic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class Rate:
 
 
 class Arrivals:
-    """Bins of the last ``window_s`` seconds, oldest first; looks in which nothing came share one bin."""
+    """Bins of the last ``window_s`` seconds, oldest first; consecutive observations without requests share
+    one bin."""
 
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
@@ -48,7 +49,7 @@ class Arrivals:
 
     @property
     def seen_until(self) -> float:
-        """The time of the last look."""
+        """The time of the last observation."""
         return self._seen_until
 
     @property
@@ -58,10 +59,11 @@ class Arrivals:
 
     @property
     def independent(self) -> float:
-        """How many independent arrivals they are worth: bursts say less than single requests do.
+        """How many independent arrivals the window's requests are equivalent to: a burst tells less than the
+        same number of separate requests.
 
-        Requests over their index of dispersion (variance over mean of the requests by second; 1 if they come
-        independently of each other, more in bursts).
+        Requests divided by their index of dispersion (variance over mean of the requests per second: 1 for
+        independent arrivals, more for bursts).
         """
         if not self._requests:
             return 0.0
@@ -70,7 +72,7 @@ class Arrivals:
         return self._requests / max(1.0, squares / self._requests - self._requests / seconds)
 
     def add(self, requests: float, tokens: float, now: float) -> None:
-        """What came since the last call."""
+        """Count what arrived since the last call."""
         elapsed_s = now - self._seen_until if self._bins else 0.0
         self._seen_until = now
         self._requests += requests
@@ -101,9 +103,9 @@ class Arrivals:
         return Rate(requests / seconds, tokens / seconds)
 
     def forecast(self, now: float, lead_s: float) -> Rate:
-        """Expected over the next ``lead_s``: as in the last ``lead_s``, and growing on as it grew since the
-        ``lead_s`` before. It at most doubles (a burst has no trend), and it does not shrink: who scales
-        down looks at what was, not at what may be."""
+        """Expected rate over the next ``lead_s``: the rate of the last ``lead_s`` plus its growth since the
+        ``lead_s`` before that. It at most doubles, because a burst has no trend. It never predicts a decline:
+        scaling down depends on past traffic, not on a forecast."""
         last = self.rate(now - lead_s, now)
         before = self.rate(now - 2 * lead_s, now - lead_s)
         return Rate(_grown(before.requests, last.requests), _grown(before.tokens, last.tokens))

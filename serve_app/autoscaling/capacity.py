@@ -1,4 +1,4 @@
-"""What a replica can do, and how late requests would be at so many of them."""
+"""What one replica can serve, and how many requests a fleet of a given size would answer late."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from serve_app.autoscaling.load import FleetLoad
 from serve_app.autoscaling.rules import ScalingRules
 
 LEAST_WAIT_SHARE = 0.25
-"""A prompt whose own prefill takes the whole objective may still wait this share of it in line: no number
-of replicas makes it faster, and giving it no wait at all would ask for all of them."""
+"""A prompt whose own prefill uses up the whole objective may still queue for this share of it: more replicas
+do not make such a prompt faster, and allowing it no wait at all would ask for all of them."""
 
 BURSTINESS = 0.5
 """Which part of a bin is worked off before its last request comes: 0 would be all of them at once, 1 one
@@ -24,7 +24,7 @@ come out nearly as in the simulation of single requests (``scripts/autoscaling_s
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """One replica's: ``seats`` requests at once, each for ``service_s``."""
+    """One replica runs ``seats`` requests at once, each for ``service_s`` seconds."""
 
     prefill_tokens_per_s: float
     service_s: float
@@ -32,11 +32,11 @@ class Capacity:
 
     @classmethod
     def expected(cls, rules: ScalingRules) -> Capacity:
-        """Before anything is measured."""
+        """The values of the rules, used until something is measured."""
         return cls(rules.prefill_tokens_per_s, rules.service_s, rules.requests_per_replica or 16.0)
 
     def measured(self, load: FleetLoad, rules: ScalingRules) -> Capacity:
-        """The mean of the replicas that know; what none knows stays as it was."""
+        """The mean of the replicas that report a value; a value that none reports stays as it was."""
         ready = load.ready
         prefill = [each.prefill_tokens_per_s for each in ready if each.prefill_tokens_per_s]
         service = [each.service_s for each in ready if each.service_s]
@@ -48,14 +48,15 @@ class Capacity:
         )
 
     def replicas_for(self, rate: Rate) -> float:
-        """How many a steady rate keeps busy: with prompts, or by their seats (Little's law)."""
+        """How many replicas a steady rate keeps busy: with prefill, or with occupied seats (Little's law)."""
         by_prompts = rate.tokens / self.prefill_tokens_per_s
         by_seats = rate.requests * self.service_s / self.seats
         return max(by_prompts, by_seats)
 
     def replicas_for_backlog(self, load: FleetLoad, rate: Rate, lead_s: float, clear_s: float) -> float:
-        """How many are needed when a replica that is ordered now will serve, ``lead_s`` from now: for the
-        ``rate``, and to clear within ``clear_s`` what the ready ones will have left by then."""
+        """How many replicas are needed ``lead_s`` from now, when a replica that is ordered now starts to
+        serve: enough for the ``rate``, and to clear within ``clear_s`` the backlog that the ready replicas
+        will have left by then."""
         ready = len(load.ready)
         line = max(0.0, load.ongoing - ready * self.seats)
         tokens = load.unprefilled_tokens + lead_s * (rate.tokens - ready * self.prefill_tokens_per_s)
@@ -73,10 +74,10 @@ class Capacity:
         objective_s: float,
         growth: float = 1.0,
     ) -> float:
-        """How many requests of ``bins``, times ``growth``, so many replicas would answer late.
+        """How many requests of ``bins``, scaled by ``growth``, would be answered late by this many replicas.
 
-        A fluid model: prompts are prefilled one after the other at the rate of all replicas, and each request
-        first waits for a seat.
+        A fluid model: all replicas together prefill one prompt after the other, and each request first waits
+        for a seat.
         """
         rate = replicas * self.prefill_tokens_per_s
         seats = replicas * self.seats
@@ -102,9 +103,9 @@ class Capacity:
 
 
 def _part_in_time(may_wait_s: float, prompts: tuple[float, float], seats: tuple[float, float]) -> float:
-    """Which part of a bin's requests, in order, waits no longer than it may: for the prompts before it and,
-    if there are none left, for a seat. Each wait is given by that of the first request (below 0: seats are
-    left) and by how much longer the last one's is."""
+    """The share of a bin's requests, in order, that waits no longer than ``may_wait_s``: for the prompts
+    ahead of it and, if every seat is taken, for a seat. Each wait is a pair: the wait of the first request
+    (negative while seats are free) and how much longer the last one waits."""
     first, more = prompts
     first_seat, more_seat = seats
     if first + max(0.0, first_seat) > may_wait_s:
@@ -118,8 +119,9 @@ def _part_in_time(may_wait_s: float, prompts: tuple[float, float], seats: tuple[
 
 
 def least(holds: Callable[[int], bool], most: int, guess: int) -> int:
-    """The least number from 1 to ``most`` that holds, if more hold whatever fewer hold; else ``most``.
-    ``guess`` is tried first: next to the answer it costs two calls."""
+    """The smallest number from 1 to ``most`` for which ``holds`` is true, or ``most`` if there is none.
+    ``holds`` must be monotonic: true for every number above one for which it is true. ``guess`` is tried
+    first: a guess that is right takes two calls."""
     low, high = 1, most
     guess = max(1, min(most, guess))
     if holds(guess):

@@ -1,23 +1,23 @@
-"""What one gateway knows of a model's traffic, counted for the autoscaler."""
+"""One gateway's counters of a model's traffic, for the autoscaler."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 SETTLED_S = 0.5
-"""A request that is given up sooner has never wanted an engine: the cache, asked beside it, has answered
-(``cache.race``; a look-up's budget is some ten milliseconds), or the client has left at once."""
+"""A request that is withdrawn sooner did not need an engine: the cache answered it (with ``cache.race`` it is
+asked at the same time; a look-up's budget is some ten milliseconds), or the client left at once."""
 
 FORGET_S = 10.0
-"""Gateways report every second."""
+"""A gateway whose last report is older than this is gone. Gateways report every second."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayLoad:
     """One gateway's report. ``number`` grows with every report. ``arrived`` to ``late_first_tokens`` are
     totals since the gateway started: requests that the cache did not answer, their prompt tokens (an
-    estimate), first tokens of streams, and those of them beyond the objective. ``queued`` requests wait in
-    its line now, ``queued_tokens`` is their prompts."""
+    estimate), first tokens of streams, and those of them that came later than the objective. ``queued`` is
+    how many requests wait in its queue now, ``queued_tokens`` the size of their prompts."""
 
     gateway: str
     number: int = 0
@@ -31,8 +31,8 @@ class GatewayLoad:
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """One request on its way to an engine since ``at`` (monotonic seconds). ``cold``: no replica could take
-    it when it came."""
+    """One request for an engine, made at ``at`` (monotonic seconds). ``cold``: no replica could take it when
+    it arrived."""
 
     tokens: float
     at: float
@@ -42,8 +42,8 @@ class Asked:
 
 @dataclass(slots=True)
 class Demand:
-    """One gateway's counters of one model. Every request is ``came``, then ``began``, ``failed``,
-    ``withdrew`` or ``went_elsewhere``; all but the first may be left out and do no harm twice."""
+    """One gateway's counters of one model. Every request starts with ``came`` and ends with ``began``,
+    ``failed``, ``withdrew`` or ``went_elsewhere``. A missing or repeated end does no harm."""
 
     gateway: str
     objective_s: float
@@ -55,14 +55,15 @@ class Demand:
     _late: float = 0.0
 
     def came(self, tokens: float, now: float, *, cold: bool) -> Asked:
-        """A request with a prompt of about so many ``tokens`` asks for an engine."""
+        """A request with a prompt of about ``tokens`` tokens needs an engine."""
         asked = Asked(tokens, now, cold)
         self._open.add(asked)
         return asked
 
     def began(self, asked: Asked, ttft_s: float | None) -> None:
-        """Its first bytes are there. ``ttft_s``: for a stream, since the request came to the gateway. What
-        came when there was no replica waited for a start: that says nothing of the fleet's size."""
+        """The first bytes of its answer are there. ``ttft_s`` is a stream's time to first token since the
+        request reached the gateway, ``None`` for an answer that is not streamed. A ``cold`` request waited
+        for a replica to start, which says nothing about the fleet's size, so its time is not counted."""
         if asked not in self._open:
             return
         self._close(asked)
@@ -71,22 +72,22 @@ class Demand:
             self._late += ttft_s > self.objective_s
 
     def failed(self, asked: Asked) -> None:
-        """Refused, late or broken: it came all the same."""
+        """The request was refused, timed out or broke: it counts as an arrival all the same."""
         if asked in self._open:
             self._close(asked)
 
     def withdrew(self, asked: Asked, now: float) -> None:
-        """Whoever asked does not any more."""
+        """The caller no longer needs an engine. Within ``SETTLED_S`` the request does not count at all."""
         if asked in self._open and now - asked.at >= SETTLED_S:
             self._count(asked)
         self._open.discard(asked)
 
     def went_elsewhere(self, asked: Asked) -> None:
-        """It was given to a member that is none of ours to scale."""
+        """Another member answers, one that is not ours to scale (an external upstream)."""
         self._open.discard(asked)
 
     def report(self, queued: float, queued_tokens: float, now: float) -> GatewayLoad:
-        """The counters now; ``queued`` and ``queued_tokens`` are the line before the engines."""
+        """The counters now; ``queued`` and ``queued_tokens`` describe the gateway's queue."""
         for asked in self._open:
             if now - asked.at >= SETTLED_S:
                 self._count(asked)
@@ -114,7 +115,7 @@ class Demand:
 
 
 class GatewayReports:
-    """What gateways have told one replica: the newest of each, of those that were heard of late."""
+    """The newest report of each gateway that one replica has received."""
 
     def __init__(self) -> None:
         self._heard: dict[str, tuple[float, GatewayLoad]] = {}
@@ -123,6 +124,6 @@ class GatewayReports:
         self._heard[load.gateway] = now, load
 
     def newest(self, now: float) -> list[GatewayLoad]:
-        """A gateway that has been silent for ``FORGET_S`` is gone, and so is its line."""
+        """The newest reports. A gateway that has sent none for ``FORGET_S`` is gone, and so is its queue."""
         self._heard = {name: heard for name, heard in self._heard.items() if now - heard[0] < FORGET_S}
         return [load for _, load in self._heard.values()]

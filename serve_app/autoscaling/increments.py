@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 
 MOST_SOURCES = 1000
-"""Of these the ones seen last are remembered; a source is a process that may never be heard of again."""
+"""How many sources are remembered, the most recently seen ones: a source is a process that may never report
+again."""
 
 
 class Increments:
-    """By how much counters grew since the last look, over sources that come, go, come back and start anew."""
+    """The growth of counters since the last call, over sources that appear, vanish, return and restart."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, float] = {}
 
     def since_last(self, totals: Mapping[Hashable, float]) -> float:
-        """The growth of all of them.
+        """The growth of all counters together.
 
-        A counter that fell began anew. A source not seen before says nothing yet: whoever looks for the first
-        time (the autoscaler's process was replaced) cannot know over what time its total came together. One
-        that is silent for a while is remembered: no replica, no report.
+        A counter that fell has restarted from 0. A source that was not seen before adds nothing yet: after
+        the autoscaler's own process was replaced, the time over which a first total grew is unknown. A source
+        that misses some reports is remembered.
         """
         grown = 0.0
         for source, total in totals.items():

@@ -1,4 +1,4 @@
-"""What the autoscaler is told: the load of one model's engines and of the line before them."""
+"""The autoscaler's input: the load of one model's engines and of the queue in front of them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 class ReplicaLoad:
     """One replica that serves.
 
-    ``waiting_tokens`` are prompt tokens that it has taken and not prefilled yet; ``kv_cache_usage`` is a
+    ``waiting_tokens`` are prompt tokens that it has accepted and not prefilled yet; ``kv_cache_usage`` is a
     share from 0 to 1; ``capacity`` is how many requests it runs at once. ``prefill_tokens_per_s`` (while it
-    prefills), ``service_s`` (how long a request keeps its place) and ``itl_s`` (mean time between two tokens
-    of a stream) are means that were measured of late; ``None``: not known. ``withdrawn`` is 1 while it
-    takes no new requests, because it was told to sleep.
+    prefills), ``service_s`` (how long a request runs) and ``itl_s`` (mean time between two tokens of a
+    stream) are recent means; ``None``: not known. ``withdrawn`` is 1 while it takes no new requests because
+    the policy put it to sleep.
     """
 
     running: float = 0.0
@@ -29,13 +29,13 @@ class ReplicaLoad:
 
 @dataclass(frozen=True, slots=True)
 class FleetLoad:
-    """One model's replicas, and the requests that have none yet.
+    """One model's replicas, and the requests that no replica has yet.
 
-    ``starting`` and ``waking`` replicas were asked for and do not serve yet; ``sleeping`` ones are kept with
-    their weights off the device. ``queued`` requests wait at the gateways, ``queued_tokens`` is their
-    prompts. ``arrived`` and ``arrived_tokens`` count the requests (and their prompt tokens) that came *since
-    the last look* and that the cache did not answer, wherever they are now; ``first_tokens`` and
-    ``late_first_tokens`` the answers that began since then, and those of them beyond the objective.
+    ``starting`` and ``waking`` replicas were ordered and do not serve yet; ``sleeping`` ones are kept with
+    their weights off the device. ``queued`` requests wait at the gateways, ``queued_tokens`` is the size of
+    their prompts. The rest counts *since the last call*: ``arrived`` and ``arrived_tokens`` the requests that
+    the cache did not answer, wherever they are now, and their prompt tokens; ``first_tokens`` and
+    ``late_first_tokens`` the answers that began, and those of them later than the objective.
     """
 
     ready: tuple[ReplicaLoad, ...] = ()
@@ -51,15 +51,15 @@ class FleetLoad:
 
     @property
     def serving(self) -> int:
-        """Replicas that serve, or will without being asked again."""
+        """Replicas that serve, or will once they have started or woken."""
         return len(self.ready) + self.starting + self.waking
 
     @property
     def ongoing(self) -> float:
-        """Requests at the engines and in line."""
+        """Requests at the engines and in the queue."""
         return self.queued + sum(replica.running + replica.waiting for replica in self.ready)
 
     @property
     def unprefilled_tokens(self) -> float:
-        """Prompt tokens that nobody has computed yet."""
+        """Prompt tokens that still have to be prefilled."""
         return self.queued_tokens + sum(replica.waiting_tokens for replica in self.ready)

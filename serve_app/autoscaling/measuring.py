@@ -10,15 +10,16 @@ SMOOTHING = 0.1
 """Weight of the newest sample, as in ``serve_app.fleet.pace``: about the last twenty count."""
 
 STALE_S = 60.0
-"""What was measured so long ago was under another load: an engine that has been idle since says nothing, or
-the slow answers of a rush would keep a fleet large that has one client left."""
+"""Measurements older than this were taken under another load and are dropped. Otherwise the slow answers of a
+rush would keep a fleet large that has one client left."""
 
 
 @dataclass(slots=True)
 class EngineSpeed:
-    """``prefill_tokens_per_s``: prompt tokens (those in the prefix cache too, for arrivals are counted with
-    them) while some prompt was unfinished; ``service_s``: from a request's first step to its last token;
-    ``itl_s``: between two tokens of a stream. ``None``: nothing was seen yet. Times are monotonic seconds."""
+    """``prefill_tokens_per_s``: prompt tokens per second while some prompt was unfinished (tokens found in
+    the prefix cache count too, because arrivals are counted with them); ``service_s``: from a request's first
+    step to its last token; ``itl_s``: between two tokens of a stream. ``None``: nothing measured yet. Times
+    are monotonic seconds."""
 
     service_s: float | None = None
     itl_s: float | None = None
@@ -31,7 +32,7 @@ class EngineSpeed:
     _gaps: int = 0
 
     def of_late(self, now: float) -> EngineSpeed:
-        """This, or one that knows nothing if the engine has done nothing for ``STALE_S``."""
+        """This measurement, or an empty one if the engine has been idle for ``STALE_S``."""
         return self if now - self._measured_at < STALE_S else EngineSpeed()
 
     def _begin_anew_if_stale(self, now: float) -> None:
@@ -46,12 +47,14 @@ class EngineSpeed:
         return self._tokens / self._busy_s if self._busy_s else None
 
     def prefilled(self, tokens: float, ttfts_s: Sequence[float], now: float, *, full: bool) -> None:
-        """Prompts of ``tokens`` in all were done at ``now``; ``ttfts_s`` is how long ago each had come.
+        """Prompts of ``tokens`` in total finished their prefill at ``now``; ``ttfts_s`` is how long ago each
+        had arrived.
 
-        Prompts wait for each other: the engine was busy with them since the oldest came, or since others
-        were done. ``full``: the engine runs as many requests as it can. Then prompts wait for a place too,
-        which says nothing of the pace. A ratio of means, not the mean of ratios: short prompts, whose time
-        is all overhead, weigh as little as they are long.
+        Prompts wait for each other: the engine was busy with these since the oldest arrived, or since the
+        prompts before were done. ``full``: the engine runs as many requests as it can. Prompts then also wait
+        for a slot, which says nothing about speed, so they are not counted. The speed is a ratio of means,
+        not a mean of ratios: short prompts, whose time is all overhead, then weigh only as much as their
+        length.
         """
         since, self._prefilled_at = self._prefilled_at, now
         if full or not ttfts_s or tokens <= 0:
@@ -64,13 +67,13 @@ class EngineSpeed:
             self._prompts += 1
 
     def served(self, seconds: float, now: float) -> None:
-        """A request that ends ``now`` has kept its place for so long."""
+        """A request that ends ``now`` has run for ``seconds``."""
         self._begin_anew_if_stale(now)
         self.service_s = _mean(self.service_s or 0.0, seconds, self._services)
         self._services += 1
 
     def decoded(self, gaps_s: Sequence[float], now: float) -> None:
-        """What one step gave to the streams that run: seconds since the token before, of each."""
+        """One step gave a token to each running stream; ``gaps_s`` are the seconds since each one's last."""
         if gaps_s:
             self._begin_anew_if_stale(now)
             self.itl_s = _mean(self.itl_s or 0.0, sum(gaps_s) / len(gaps_s), self._gaps)

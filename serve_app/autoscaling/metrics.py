@@ -1,7 +1,8 @@
 """What engines report as Serve's custom metrics (names to numbers), and how the policy reads it.
 
-A replica reports its own load, and what each gateway has told it last: gateways have no other way to the
-policy. Every replica is told the same, so of each gateway the newest report counts, whoever passes it on.
+A replica reports its own load and the last report of each gateway: gateways have no other way to reach the
+policy. Every gateway reports to all replicas, so only its newest report counts, whichever replica passes it
+on.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ GATEWAY = re.compile(r"gateway\.(?P<gateway>.+)\.(?P<name>[a-z_]+)")
 
 
 def engine_metrics(load: ReplicaLoad, gateways: Iterable[GatewayLoad]) -> dict[str, float]:
-    """One replica's metrics. What is not known is left out."""
+    """One replica's metrics. Unknown values are left out."""
     metrics = {name: float(value) for name, value in asdict(load).items() if value is not None}
     for each in gateways:
         for name in OF_A_GATEWAY:
@@ -30,8 +31,8 @@ def engine_metrics(load: ReplicaLoad, gateways: Iterable[GatewayLoad]) -> dict[s
 
 
 def replica_loads(reports: Sequence[Metrics]) -> tuple[ReplicaLoad, ...]:
-    """The replicas' own loads. One that has not reported yet is taken to be empty, and as large as the
-    first that has."""
+    """The replicas' own loads. A replica that has not reported yet counts as empty, with the capacity of the
+    first one that has."""
     loads = [_own(report) for report in reports]
     capacity = next((load.capacity for load, report in zip(loads, reports, strict=True) if report), None)
     if capacity is None:
@@ -58,7 +59,7 @@ def gateway_loads(reports: Iterable[Metrics]) -> tuple[GatewayLoad, ...]:
 
 
 def _by_gateway(report: Metrics) -> dict[str, Metrics]:
-    """Names and values of the gateways that were told whole."""
+    """Values by name for each gateway whose report is complete."""
     found: dict[str, dict[str, float]] = {}
     for key, value in report.items():
         match = GATEWAY.fullmatch(key)

@@ -1,4 +1,4 @@
-"""The decision, and the one object that remembers what it needs for it."""
+"""The scaling decision, and the one object that holds its state."""
 
 from __future__ import annotations
 
@@ -17,50 +17,51 @@ from serve_app.autoscaling.rules import ScalingRules
 from serve_app.autoscaling.start_time import StartTime
 
 LEAST_LEAD_S = 5.0
-"""A trend over less than this is noise, however fast replicas start."""
+"""A trend over less than this is noise, even if replicas start faster."""
 
 ONE_MAY_BE_LATE = 20.0
-"""The allowed share is taken of at least so many requests: a lone slow one is no reason to scale."""
+"""The allowed share is taken of at least this many requests: one slow request is no reason to scale."""
 
 ENOUGH_REQUESTS = 100.0
-"""Nor is it worth a replica to make so few faster that they are within the share only of a short window."""
+"""``worth_share`` is taken of at least this many requests: in a short window a few late ones do not justify a
+replica."""
 
 LARGE_FLEET = 8.0
-"""The worth of a replica is that of one of so many at most; in a larger fleet each has a smaller part in what
-is saved, and is worth as much less."""
+"""In fleets larger than this, an extra replica need only save proportionally fewer late requests, because
+each one has a smaller part in what is saved."""
 
 REPLAY_S = 2.0
-"""Between two replays of the window. One takes about a millisecond for a fleet of ten."""
+"""Time between two replays of the window. One takes about a millisecond for a fleet of ten."""
 
 UNSEEN = 20.0
-"""Independent arrivals that are taken to be yet unseen: a fleet that has met one burst is made for a larger
-one, one that has met a hundred for those. Tuned in ``scripts/simulate_autoscaling.py``."""
+"""Independent arrivals that are assumed to be still unseen: a fleet that has seen one burst is sized for a
+larger one, a fleet that has seen a hundred for those. Tuned in ``scripts/simulate_autoscaling.py``."""
 
 MOST_UNSEEN = 2.0
-"""At most so many times what was seen is added to it."""
+"""The traffic assumed unseen is at most this many times the traffic seen."""
 
 ENOUGH_ANSWERS = 50.0
-"""Fewer first tokens than this say nothing of the share that is late."""
+"""Fewer first tokens than this say nothing about the late share."""
 
 SETTLED_S = 10.0
-"""After the fleet has changed, what begins has still waited in the line of before, and reports are some
-seconds old."""
+"""Just after the fleet has changed, the answers that begin still waited in the old queue, and reports are
+some seconds old."""
 
 FAR_BEYOND = 2.0
-"""Measured lateness above so many times the allowed share means that the model is wrong about this load."""
+"""Measured lateness above this many times the allowed share means that the model is wrong about this load."""
 
 
 class Reason(StrEnum):
-    """Why a decision is what it is; values are the label of a metric."""
+    """Why a decision was made; the values are the label of a metric."""
 
     WAITING = "waiting"
-    """Somebody waits and nobody serves."""
+    """Requests wait and no replica serves."""
     BACKLOG = "backlog"
-    """What waits would still wait when a new replica serves."""
+    """The present backlog would still be there when a new replica serves."""
     ARRIVALS = "arrivals"
-    """Steady traffic, or its trend over the time of a start."""
+    """Steady traffic, or its trend over the time that a start takes."""
     FIRST_TOKENS = "first_tokens"
-    """Traffic as in the window would be answered late too often."""
+    """Traffic like the window's would be answered late too often."""
     TOKEN_GAPS = "token_gaps"
     """Streams are slower than the objective."""
     KV_CACHE = "kv_cache"
@@ -68,21 +69,22 @@ class Reason(StrEnum):
     LATE = "late"
     """First tokens were late although the model says that the fleet is large enough."""
     BOUND = "bound"
-    """The minimum."""
+    """``min_replicas``."""
     HELD = "held"
-    """Fewer would do now, but not for the peak of the last start time, or not with headroom."""
+    """Fewer would do now, but not for the peak within the hold time, or not with headroom."""
     SURPLUS = "surplus"
-    """Fewer hold the objective with headroom."""
+    """Fewer replicas hold the objective with headroom."""
     IDLE = "idle"
-    """Nothing came for so long that none is needed."""
+    """No request came for ``zero_after_s``."""
     STEADY = "steady"
-    """As many as needed."""
+    """As many replicas as needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do now. ``serving`` replicas should serve (start, wake) after it, ``replicas`` should exist,
-    sleeping ones included; ``needed`` is what the load asks for before bounds and hysteresis."""
+    """What to do now. Afterwards ``serving`` replicas should serve (or start, or wake) and ``replicas``
+    should exist, sleeping ones included. ``needed`` is what the load asks for before bounds and
+    hysteresis."""
 
     serving: int
     replicas: int
@@ -96,7 +98,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """So many replicas, for this reason."""
+    """How many replicas are needed, and why."""
 
     replicas: int
     reason: Reason
@@ -104,14 +106,14 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The fewest replicas that hold the objective, and how many of them are worth it."""
+    """The fewest replicas that hold the objective, and how many of them are worth their cost."""
 
     enough: int
     worthwhile: int
 
 
 class Autoscaler:
-    """One model's. ``decide`` is called about once a second by its one owner."""
+    """The autoscaler of one model. Its one owner calls ``decide`` about once a second."""
 
     def __init__(self, rules: ScalingRules) -> None:
         self._rules = rules
@@ -125,24 +127,24 @@ class Autoscaler:
         self._serving = 0
 
     def decide(self, load: FleetLoad, now: float) -> Decision:
-        """How to go on with the fleet at ``now`` (monotonic seconds)."""
+        """What to do with the fleet at ``now`` (monotonic seconds)."""
         start_s = self._learn(load, now)
         need = self._need(load, now, start_s)
         self._kept.add(self._to_keep(load, need), now)
         if self._is_idle(now):
             return self._towards(load, 0, Need(0, Reason.IDLE))
-        # What is given up within a start time of its need could not be had again in time.
+        # A replica that is stopped within a start time of its need could not be back in time.
         return self._step(load, need, self._kept.within(max(start_s, self._rules.hold_s), now))
 
     def _learn(self, load: FleetLoad, now: float) -> float:
-        """Take in what is reported; returns how long a start takes."""
-        if self._busy_at is None:  # made anew, maybe beside a fleet whose traffic it has not seen
+        """Take in the reported load; returns how long a start takes, in seconds."""
+        if self._busy_at is None:  # a new autoscaler, maybe of an older fleet whose traffic it has not seen
             self._kept.add(load.serving, now)
         self._start_time.observe(len(load.ready), load.starting, now)
         self._arrivals.add(load.arrived, load.arrived_tokens, now)
         self._capacity = self._capacity.measured(load, self._rules)
         self._lateness.observe(load, now)
-        # A replica that somebody else has ordered (Serve starts one for a call that finds none) is wanted.
+        # A replica that was ordered elsewhere (Serve starts one for a call that finds none) counts as needed.
         grew, self._serving = load.serving > self._serving, load.serving
         if load.arrived or load.ongoing or grew or self._busy_at is None:
             self._busy_at = now
@@ -160,7 +162,7 @@ class Autoscaler:
             reason = need.reason if need.replicas > self._rules.min_replicas else Reason.BOUND
             return self._towards(load, needed, Need(need.replicas, reason))
         if serving:
-            # To none at all only once it is idle.
+            # Scale to zero only when the model is idle.
             kept = max(1, kept)
         if kept < serving:
             return self._towards(load, kept, Need(need.replicas, Reason.SURPLUS))
@@ -168,11 +170,11 @@ class Autoscaler:
         return self._towards(load, serving, Need(need.replicas, reason))
 
     def _towards(self, load: FleetLoad, serving: int, need: Need) -> Decision:
-        """Sleeping replicas are woken before any is started; some are put to sleep before any is stopped."""
+        """Wake sleeping replicas before starting any; put replicas to sleep before stopping any."""
         more = max(0, serving - load.serving)
         fewer = max(0, load.serving - serving)
         wake = min(more, load.sleeping)
-        # Only one that serves can be put to sleep: those that start are called off first.
+        # Only a serving replica can be put to sleep: those that are still starting are cancelled first.
         may_sleep = min(max(0, fewer - load.starting), self._rules.max_sleeping - load.sleeping)
         sleep = max(0, may_sleep)
         return Decision(
@@ -187,7 +189,7 @@ class Autoscaler:
         )
 
     def _need(self, load: FleetLoad, now: float, start_s: float) -> Need:
-        """The largest of the needs; the first of equals gives the reason."""
+        """The largest need; among equal ones the first gives the reason."""
         held = self._held(load, 1.0)
         needs = [*self._needs(load, now, start_s), Need(held.worthwhile, Reason.FIRST_TOKENS)]
         need = max(needs, key=lambda each: each.replicas)
@@ -209,7 +211,7 @@ class Autoscaler:
             yield _need(len(load.ready) * fmean(gaps) / rules.itl_objective_s, Reason.TOKEN_GAPS)
 
     def _held(self, load: FleetLoad, growth: float) -> Held:
-        """``_replayed``, remembered for a moment: it is what a decision costs."""
+        """``_replayed``, kept for ``REPLAY_S``: it is the costly part of a decision."""
         known = self._replays.get(growth)
         if known is None or known[0] < self._arrivals.seen_until - REPLAY_S:
             known = self._arrivals.seen_until, self._replayed(load, growth)
@@ -217,7 +219,7 @@ class Autoscaler:
         return known[1]
 
     def _replayed(self, load: FleetLoad, growth: float) -> Held:
-        """What the window's requests, times ``growth``, would have needed."""
+        """How many replicas the window's requests, scaled by ``growth``, would have needed."""
         rules, arrivals = self._rules, self._arrivals
         if not arrivals.requests:
             return Held(0, 0)
@@ -233,15 +235,15 @@ class Autoscaler:
         return Held(enough, _worthwhile(late, enough, rules.worth_share * max(ENOUGH_REQUESTS, requests)))
 
     def _to_keep(self, load: FleetLoad, need: Need) -> int:
-        """How many to keep at least: what is needed, and what holds the window's traffic with headroom."""
+        """The least number to keep: what is needed, and what holds the window's traffic with headroom."""
         if need.replicas >= load.serving:
             return need.replicas
         return max(need.replicas, self._held(load, 1.0 + self._rules.headroom).worthwhile)
 
 
 def _worthwhile(late: Callable[[int], float], most: int, worth: float) -> int:
-    """The number up to ``most`` at which late requests and what replicas are worth are least together. Fewer
-    replicas never make fewer late."""
+    """The number up to ``most`` with the least total cost: its late requests plus ``worth`` for each replica.
+    Relies on fewer replicas never having fewer late requests."""
     best, least_cost = most, math.inf
     for replicas in range(most, 0, -1):
         beyond = max(1.0, replicas / LARGE_FLEET)
@@ -256,7 +258,7 @@ def _worthwhile(late: Callable[[int], float], most: int, worth: float) -> int:
 
 
 class Peak:
-    """The highest number of the last seconds."""
+    """The highest number within a sliding window of time."""
 
     def __init__(self) -> None:
         self._falling: deque[tuple[float, int]] = deque()
@@ -267,15 +269,15 @@ class Peak:
         self._falling.append((now, number))
 
     def within(self, seconds: float, now: float) -> int:
-        """0 if there was none. What is older is forgotten."""
+        """The maximum, or 0 if there was none. Older numbers are forgotten."""
         while self._falling and self._falling[0][0] < now - seconds:
             self._falling.popleft()
         return self._falling[0][1] if self._falling else 0
 
 
 class Lateness:
-    """First tokens since the fleet last changed, against what the model promised: each time that it was
-    wrong, the fleet stays larger by one for the length of the window."""
+    """First tokens since the fleet last changed, compared with the model's prediction. Each time that the
+    model was wrong, the fleet keeps one more replica for the length of the window."""
 
     def __init__(self, rules: ScalingRules) -> None:
         self._rules = rules
@@ -286,7 +288,8 @@ class Lateness:
         self._floors = Peak()
 
     def observe(self, load: FleetLoad, now: float) -> None:
-        """What began since the last look. A fleet that changes, or has just changed, is not measured."""
+        """Answers that began since the last call. While the fleet changes, and just after, none are
+        counted."""
         if len(load.ready) != self._ready or load.starting or load.waking:
             self._ready, self._first_tokens, self._late = len(load.ready), 0.0, 0.0
             self._changed_at = now
@@ -295,11 +298,11 @@ class Lateness:
             self._late += load.late_first_tokens
 
     def floor(self, load: FleetLoad, modelled: int, now: float) -> int:
-        """The least fleet, whatever the model says; ``modelled`` is what it says."""
+        """The least fleet whatever the model says; ``modelled`` is the model's answer."""
         floor = self._floors.within(self._rules.window_s, now)
         ready = len(load.ready)
         if max(modelled, floor) <= ready and self._is_too_late():
-            # What one more would have changed is not known of more than one.
+            # The measurement shows that one more is needed; it cannot show more than that.
             floor = ready + 1
             self._floors.add(floor, now)
             self._first_tokens = self._late = 0.0

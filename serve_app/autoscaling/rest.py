@@ -1,4 +1,4 @@
-"""When one engine falls asleep and when it wakes: it is told to, and nobody needs it. Pure, no clock."""
+"""When an engine falls asleep and wakes: on the policy's order, and only while it is idle. Pure, no clock."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ class Rest(Enum):
 
 
 class Sleeper:
-    """One engine's way to sleep and back.
+    """Decides when one engine falls asleep and when it wakes.
 
-    Told to sleep, it is *withdrawn* at once: it asks for no new requests, which gateways hear with their next
-    poll. It sleeps when nothing has run for ``quiet_s``: until then a gateway that has not heard yet still
-    finds it awake. A request that comes later all the same wakes it, and is answered.
+    When it is ordered to sleep, the engine is *withdrawn* at once: it reports that it takes no new requests,
+    which gateways see with their next poll. It falls asleep when nothing has run for ``quiet_s``, so that a
+    gateway that has not polled yet still finds it awake. A request that arrives later still wakes it and is
+    answered.
     """
 
     def __init__(self, quiet_s: float) -> None:
@@ -29,17 +30,17 @@ class Sleeper:
 
     @property
     def is_asleep(self) -> bool:
-        """It sleeps, or has not woken yet."""
+        """It sleeps, or is still waking up."""
         return self._is_asleep
 
     @property
     def is_withdrawn(self) -> bool:
-        """It takes no new requests: it sleeps, or is about to, or has not woken yet."""
+        """It takes no new requests: it sleeps, is about to, or is still waking up."""
         return self._is_told or self._is_asleep
 
     def next(self, told: bool, busy: bool, now: float) -> Rest:
-        """``told``: it is one of those that are to sleep; ``busy``: it has requests; ``now`` in seconds.
-        After ``SLEEP`` and ``WAKE`` the caller says when that is done."""
+        """``told``: the policy wants it asleep; ``busy``: it has requests; ``now`` is in seconds. After
+        ``SLEEP`` and ``WAKE`` the caller calls ``slept`` or ``woke`` once that is done."""
         self._is_told = told
         if self._is_asleep:
             return Rest.WAKE if busy or not told else Rest.NOTHING

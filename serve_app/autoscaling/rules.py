@@ -1,4 +1,4 @@
-"""What the autoscaler shall hold, and within which bounds."""
+"""The autoscaler's objectives and bounds."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ScalingRules:
-    """``late_share`` of the first tokens may come after ``ttft_objective_s``. Beyond that, a replica is only
-    added if it would have saved ``worth_share`` of the window's requests from being late: the largest burst
-    of an hour is not worth the fleet that would have met it. 0 holds the objective whatever it takes.
+    """``late_share`` of the first tokens may come after ``ttft_objective_s``. Above that, a replica is only
+    added if it would have kept ``worth_share`` of the window's requests from being late: the largest burst
+    of an hour does not justify the fleet that would have met it. 0 holds the objective at any cost.
 
-    ``window_s``: traffic of so long ago is still expected to come back. ``headroom``: share by which traffic
-    may grow before a fleet that was just made smaller misses the objective. ``hold_s``: what was needed so
-    long ago is kept, and at least for the time of a start (300 s: the stabilisation of Kubernetes'
-    autoscaler). ``utilisation``: share of its capacity that a replica gives to steady traffic.
-    ``requests_per_replica``: how many a replica should carry (``None``: its capacity). ``zero_after_s``: idle
-    for so long, a fleet with ``min_replicas`` 0 ends. ``max_sleeping`` replicas are put to sleep instead of
-    being stopped. ``start_s``, ``prefill_tokens_per_s`` and ``service_s`` are used until they are measured;
-    the last two are those of an 8B model on one recent GPU, as in ``serve_app.fleet.pace``.
+    ``window_s``: traffic of the last so many seconds is expected to return. ``headroom``: share by which
+    traffic may grow before a fleet that was just made smaller misses the objective. ``hold_s``: replicas that
+    were needed within this time are kept, and at least for as long as a start takes (300 s: the stabilisation
+    window of Kubernetes' autoscaler). ``utilisation``: share of its capacity that a replica gives to steady
+    traffic. ``requests_per_replica``: how many a replica should run at once (``None``: its capacity).
+    ``zero_after_s``: after this idle time a fleet with ``min_replicas`` 0 is stopped. Up to ``max_sleeping``
+    replicas are put to sleep instead of being stopped. ``start_s``, ``prefill_tokens_per_s`` and
+    ``service_s`` are used until they are measured; the last two are those of an 8B model on one recent GPU,
+    as in ``serve_app.fleet.pace``.
 
     Raises:
         ValueError: a value is out of its range; the message names it.

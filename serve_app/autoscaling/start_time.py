@@ -1,19 +1,19 @@
-"""How long a replica takes to start, learned from those that did."""
+"""How long a replica takes to start, learned from earlier starts."""
 
 from __future__ import annotations
 
 from collections import deque
 
 SMOOTHING = 0.3
-"""Weight of the newest start: starts are rare, and change with the image, the cache of compiled code, the
-node."""
+"""Weight of the newest start: starts are rare, and their time changes with the image, the node and the cache
+of compiled code."""
 
 
 class StartTime:
-    """Seconds from the order of a replica until it serves. Starts that fail or are called off say nothing.
+    """Seconds from the order of a replica until it serves. Starts that fail or are cancelled are not counted.
 
-    Replicas of one model are alike, so the order that became ready is taken to be the oldest; one that was
-    called off the newest (Serve stops what has not begun first).
+    Replicas of one model are alike, so a replica that becomes ready is taken to be the oldest order, and a
+    cancelled one the newest (Serve first stops what has not begun).
     """
 
     def __init__(self, default_s: float) -> None:
@@ -23,7 +23,7 @@ class StartTime:
         self._ordered: deque[float] = deque()
 
     def observe(self, ready: int, starting: int, now: float) -> None:
-        """The fleet at ``now`` (seconds). Call with every look: its interval is the measurement's error."""
+        """The fleet at ``now`` (seconds). Call on every decision: the interval is the measurement's error."""
         came = ready - self._ready
         while came > 0 and len(self._ordered) > starting:
             self._saw(now - self._ordered.popleft())
@@ -35,7 +35,7 @@ class StartTime:
         self._ready = ready
 
     def expected_s(self, now: float) -> float:
-        """A start that has lasted longer than usual is what a start takes now."""
+        """The mean of the starts so far, or the age of the oldest one under way if that is longer."""
         lasting_s = now - self._ordered[0] if self._ordered else 0.0
         return max(self._mean_s, lasting_s)
 

@@ -1,4 +1,5 @@
-"""What a look at an external upstream says of it. A busy server answers late: that alone is no failure."""
+"""What a health check says about an external upstream. A busy server answers late: that alone is no
+failure."""
 
 from __future__ import annotations
 
@@ -8,14 +9,14 @@ from enum import Enum
 from serve_app.fleet.members import EngineState
 
 SILENT_LOOKS = 3
-"""So many looks in a row without an answer, and not a byte of any other answer meanwhile, are a failure. A
-server that computes on its event loop is silent for as long as a step takes, and answers then."""
+"""This many health checks in a row without an answer, and without a byte of any other answer meanwhile, count
+as a failure. A server that computes on its event loop is silent while a step runs, and answers afterwards."""
 
 
 class Look(Enum):
     WELL = "well"
     UNWELL = "unwell"
-    """It says so, or what it answers is no HTTP."""
+    """It reports itself unhealthy, or its answer is not HTTP."""
     NOBODY = "nobody"
     """The connection was refused."""
     SILENT = "silent"
@@ -24,18 +25,18 @@ class Look(Enum):
 
 @dataclass(slots=True)
 class Health:
-    """One upstream's, over time."""
+    """The health of one upstream, over time."""
 
     state: EngineState = EngineState.WARMING
     silent_looks: int = 0
 
     @property
     def is_doubtful(self) -> bool:
-        """It serves, but did not answer: look again soon."""
+        """It was healthy, but did not answer the last check: check again soon."""
         return self.state is EngineState.READY and self.silent_looks > 0
 
     def saw(self, look: Look, *, heard: bool) -> EngineState:
-        """What a look makes of it. ``heard``: bytes of some answer came while it lasted."""
+        """The state after one check. ``heard``: bytes of some answer arrived while the check lasted."""
         if look is Look.SILENT and self.state is EngineState.READY:
             self.silent_looks = 0 if heard else self.silent_looks + 1
             if self.silent_looks < SILENT_LOOKS:

@@ -27,7 +27,8 @@ class EngineState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PrefillCounts:
-    """Requests of an engine that decodes what others prefill: prefilled by those, or by itself after all."""
+    """Requests of an engine with remote prefill: prefilled by prefill engines, or by itself as the
+    fallback."""
 
     elsewhere: int
     here: int
@@ -35,22 +36,22 @@ class PrefillCounts:
 
 @dataclass(frozen=True, slots=True)
 class EngineReport:
-    """One engine's answer to "describe", or what a health check found of an external upstream.
+    """One engine's answer to ``describe()``, or what a health check found out about an external upstream.
 
-    ``headers`` open it (a vendor's key), or both ends prove that they know a ``secret``, see
-    :class:`~serve_app.wire.private_address.PrivateAddress`; they never appear in logs or responses (not in
-    ``repr``). ``socket`` is a listener's for its own node.
+    ``headers`` authenticate the gateway to it (a vendor's key); for a replica both ends prove instead that
+    they know ``secret``, see :class:`~serve_app.wire.private_address.PrivateAddress`. Neither appears in logs
+    or responses (nor in ``repr``). ``socket`` is a Unix socket for gateways on the replica's own node.
     ``kv_cache_usage`` is a share from 0 to 1, ``kv_cache_tokens`` the cache's size (0: not known),
     ``capacity`` how many requests it runs at once. ``served_as`` is its own name for the model.
-    ``api_prefix`` stands in place of ``/v1`` in a path.
-    ``gives_token_ids``: it speaks vLLM's extensions, so that a cut answer can be continued on it.
-    ``takes_cache_salt``: it takes vLLM's ``cache_salt``, which keeps tenants apart in its prefix cache.
-    ``priority``: members of a lower number are asked first; ``weight``: share among equals. ``is_static``:
+    ``api_prefix`` replaces ``/v1`` in a path.
+    ``gives_token_ids``: it supports vLLM's extensions, so that an interrupted stream can be continued on it.
+    ``takes_cache_salt``: it accepts vLLM's ``cache_salt``, which separates tenants in its prefix cache.
+    ``priority``: members with a lower number are used first; ``weight``: share among equals. ``is_static``:
     it stays in the table whether or not it reports (an external upstream).
-    ``speculation``: what it gains; ``None`` without it. ``prefills``: where prompts are prefilled; ``None``
-    where one engine does all. ``start_s``: seconds of each phase of its start. ``paths``: what clients may
-    ask it for. ``idle_connection_s``: how long an unused connection to it is kept; ``None``: the gateway's
-    own time.
+    ``speculation``: what speculative decoding gains; ``None`` without it. ``prefills``: where prompts are
+    prefilled; ``None`` where one engine does both. ``start_s``: seconds of each phase of its start.
+    ``paths``: the paths that clients may use. ``idle_connection_s``: how long an unused connection to it is
+    kept; ``None``: the gateway's own time.
     """
 
     replica_id: str
@@ -81,7 +82,7 @@ class EngineReport:
 
     @property
     def private(self) -> PrivateAddress | None:
-        """Of a replica's own listener; ``None`` for an external upstream."""
+        """The address of a replica's own listener; ``None`` for an external upstream."""
         return PrivateAddress(self.url, self.secret, self.socket) if self.secret else None
 
 
@@ -89,12 +90,13 @@ class EngineReport:
 class Member:
     """One engine in the table: its newest report, and what this gateway knows beyond it.
 
-    ``limit`` is the most places that it gives at once (a request takes one for each of its sequences, as an
-    engine counts them), ``turn`` a virtual time that advances by 1 / weight with every request (so that the
-    lowest turn is whose turn it is). ``in_flight`` are this gateway's places there; ``unanswered`` are those
-    of them that no first byte has answered yet, ``pending_tokens`` their estimated uncached prompts.
-    ``others`` are sequences that the newest report counted beyond these, ``others_waiting`` those of them
-    that had not begun. ``heard_at``: when bytes of any answer came last (monotonic seconds).
+    A *place* is room for one sequence at an engine; a request takes one for each of its sequences. ``limit``
+    is how many places may be taken at once. ``in_flight`` counts the places that this gateway's requests take
+    there; ``unanswered`` are those of them that wait for their first byte, ``pending_tokens`` their estimated
+    uncached prompts. ``others`` are sequences in the newest report that are not from this gateway,
+    ``others_waiting`` those of them that had not begun. ``turn`` is a virtual time that advances by
+    1 / weight with every request; the member with the lowest one is next. ``heard_at``: when bytes of any
+    answer last arrived (monotonic seconds).
     """
 
     report: EngineReport
@@ -120,7 +122,7 @@ class Member:
 
     @property
     def load(self) -> int:
-        """Requests at the engine now, as far as a report of up to one poll ago can tell."""
+        """Sequences at the engine now, as far as a report that is up to one poll old can tell."""
         return self.in_flight + self.others
 
     @property
@@ -130,17 +132,17 @@ class Member:
 
     @property
     def room(self) -> int:
-        """Places that are free."""
+        """Free places."""
         return max(0, self.limit - self.in_flight - self.others)
 
     def expected_wait_s(self, new_tokens: float) -> float:
         """Seconds until the first token of a request that brings ``new_tokens`` of uncached prompt.
 
-        First the prompts ahead are prefilled, one after the other: this gateway's, and those that wait
-        there for others (the report knows how many, not how long). What runs takes part in every step of
-        that: a full member is taken to be half as fast, which also keeps running answers in balance where
-        no prompt waits. A member beyond its capacity has to end ``load + 1 - capacity`` requests before,
-        at ``capacity`` per service time (the M/D/c approximation).
+        First the prompts ahead are prefilled, one after the other: this gateway's, and those of others that
+        wait there (the report gives their number, not their length, so a mean length is assumed). Running
+        sequences take part in every prefill step: a full member is assumed to be half as fast, which also
+        balances running answers where no prompt waits. A member at or above its capacity first has to finish
+        ``load + 1 - capacity`` requests, at ``capacity`` per service time (the M/D/c approximation).
         """
         report, pace, load = self.report, self.pace, self.load
         capacity = report.capacity or 1

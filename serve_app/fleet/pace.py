@@ -1,4 +1,4 @@
-"""How fast a member is, learned from what it answers: exponentially weighted means."""
+"""How fast a member is, learned from its answers: exponentially weighted means."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ PRIOR_SERVICE_S = 5.0
 """A typical chat answer: some hundred tokens at 20 ms; only until the first answer is seen."""
 
 RECOVERY_S = 10.0
-"""Half as slow as it seemed after seven seconds without work: found out to be well again within a minute,
-while a member that is slow for good is tried only a few times a minute."""
+"""Time constant of an idle member's recovery: after seven idle seconds it seems half as slow. One that is
+well again is noticed within a minute; one that stays slow is tried only a few times a minute."""
 
 LEAST_TOKENS = 64.0
-"""A first byte counts as at least this much prompt: a prompt that is cached whole still costs a step, and
-must not make a token seem to cost as much."""
+"""A first byte counts as at least this much prompt: a fully cached prompt still costs one step, which must
+not be taken for the cost of a single token."""
 
 
 @dataclass(slots=True)
 class Pace:
-    """``prefill_s_per_token``: first byte per prompt token ahead; ``service_s``: how long a request
-    keeps its place; ``prompt_tokens``: uncached tokens that a request brings."""
+    """``prefill_s_per_token``: time to first byte per prompt token ahead; ``service_s``: how long a request
+    runs; ``prompt_tokens``: mean uncached prompt tokens of a request."""
 
     prefill_s_per_token: float = PRIOR_PREFILL_S_PER_TOKEN
     service_s: float = PRIOR_SERVICE_S
@@ -51,11 +51,11 @@ class Pace:
         )
 
     def saw_first_byte(self, elapsed_s: float, tokens_ahead: float, tokens: float) -> None:
-        """The first byte of a prompt of ``tokens`` came ``elapsed_s`` after sending; ``tokens_ahead`` of
-        prompt, its own included.
+        """The first byte for a prompt of ``tokens`` arrived ``elapsed_s`` after sending; ``tokens_ahead`` is
+        all the prompt that had to be prefilled until then, its own included.
 
-        The pace is a ratio of means, not the mean of ratios: a short prompt, whose time is all overhead,
-        then weighs as little as it is long.
+        The pace is a ratio of means, not a mean of ratios: a short prompt, whose time is all overhead, then
+        weighs only as much as its length.
         """
         self._elapsed_s = _mean(self._elapsed_s, elapsed_s, self.first_bytes)
         self._tokens_ahead = _mean(self._tokens_ahead, max(LEAST_TOKENS, tokens_ahead), self.first_bytes)
@@ -64,15 +64,16 @@ class Pace:
         self.first_bytes += 1
 
     def recover(self, fastest: float, elapsed_s: float) -> None:
-        """Nothing was sent here for a while: what made the member slow may be over, and nobody would find
-        out if it still seemed so. Its prefill drifts to the ``fastest`` of its siblings."""
+        """Nothing was sent to this member for a while. What made it slow may be over, which would stay
+        unknown if no request ever went there, so its prefill pace drifts to the ``fastest`` of its
+        siblings."""
         if self.prefill_s_per_token > fastest:
             share = min(1.0, elapsed_s / RECOVERY_S)
             self.prefill_s_per_token += share * (fastest - self.prefill_s_per_token)
             self._elapsed_s = self.prefill_s_per_token * self._tokens_ahead
 
     def saw_end(self, elapsed_s: float) -> None:
-        """A request ended after it had kept its place for ``elapsed_s``."""
+        """A request ended after it had run for ``elapsed_s``."""
         self.service_s = _mean(self.service_s, elapsed_s, self.ends)
         self.ends += 1
 

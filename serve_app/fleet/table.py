@@ -9,15 +9,15 @@ from serve_app.fleet.members import EngineReport, Member
 from serve_app.fleet.pace import Pace
 
 UNREACHABLE_S = 1.0
-"""A member that refused a connection is left alone this long, unless it reports again as a new one."""
+"""After a refused connection the member gets no requests for this long, unless it reports as a new one."""
 
 
 @dataclass(slots=True)
 class Dispatch:
-    """One request at one member. ``tokens`` is the estimate of its uncached prompt, ``tokens_ahead`` that
-    and what this gateway had sent before it; ``queued``: the member had no free place. Times are monotonic
-    seconds; ``placed_at`` is when it got its place, if that can be told. ``places`` is how many it takes,
-    ``tenant`` whose they are."""
+    """One request at one member. ``tokens`` estimates its uncached prompt, ``tokens_ahead`` that plus the
+    prompts that this gateway had sent there and that are not answered; ``queued``: the member was at its
+    capacity. Times are monotonic seconds; ``placed_at`` is when the engine began to run it, if that can be
+    known. ``places`` is how many it takes (one for each sequence), ``tenant`` whose they are."""
 
     member: Member
     tokens: float
@@ -33,9 +33,9 @@ class Dispatch:
 class FleetTable:
     """Members by model. ``send``, ``first_byte`` and ``end`` follow each request.
 
-    ``limits`` bounds what one managed replica is given at once, by model; ``None`` is its own capacity, which
-    is what an external upstream always has. Models in ``may_be_empty`` are ready without a member: their
-    fleet is scaled to zero while nobody asks.
+    ``limits`` bounds the places taken at once at one managed replica, by model; ``None`` means the replica's
+    own capacity, which always applies to external upstreams. Models in ``may_be_empty`` are ready without a
+    member: their fleet may be scaled to zero while idle.
     """
 
     def __init__(self, limits: Mapping[str, int | None], may_be_empty: Collection[str] = ()) -> None:
@@ -46,7 +46,7 @@ class FleetTable:
         self._recovered_at: dict[str, float] = {}
 
     def is_at_zero(self, model: str, now: float) -> bool:
-        """Its fleet is scaled to zero: who asks for the model starts a replica."""
+        """Its fleet is scaled to zero: a request for the model starts a replica."""
         return model in self._may_be_empty and not self.candidates(model, now)
 
     @property
@@ -59,9 +59,9 @@ class FleetTable:
     def update(
         self, model: str, reports: Iterable[EngineReport], now: float, keep_since: float | None = None
     ) -> tuple[Member, ...]:
-        """Replace what is known of ``model``'s members; returns the new ones.
+        """Replace the members of ``model`` by those in ``reports``; returns the new ones.
 
-        A member that does not report is dropped, unless it is static or last did so after ``keep_since``; its
+        A member without a report is dropped, unless it is static or reported after ``keep_since``. Its
         running streams go on either way (they hold the member).
         """
         known = self._members[model]
@@ -78,12 +78,12 @@ class FleetTable:
         return tuple(member for name, member in current.items() if known.get(name) is not member)
 
     def heard_at(self, report: EngineReport) -> float:
-        """When bytes of any answer came last from a member (monotonic seconds); 0: it is not known."""
+        """When bytes of any answer last arrived from a member (monotonic seconds); 0: not known."""
         member = self._members[report.model].get(report.replica_id)
         return 0.0 if member is None else member.heard_at
 
     def learn(self, report: EngineReport, now: float) -> None:
-        """What one member says; the others stay as they are."""
+        """Take in one member's report; the others stay as they are."""
         known = self._members[report.model]
         known[report.replica_id] = self._learn(known, report, now)
         self._recover_idle(report.model, now)
@@ -129,14 +129,14 @@ class FleetTable:
 
     def _advance_turn(self, member: Member) -> None:
         """Start-time fair queueing (Goyal et al. 1996): a turn begins no earlier than the one before it,
-        so that a member that was away, or is new, has saved up no turns."""
+        so that a new or returning member has no saved-up turns to catch up on."""
         model = member.report.model
         begin = self._turns[model] = max(self._turns[model], member.turn)
         member.turn = begin + 1.0 / member.report.weight
 
     def first_byte(self, dispatch: Dispatch, now: float, *, streamed: bool = True) -> None:
-        """The member began to answer. Only a stream that found a free place says how long a prompt takes:
-        any other answer had to wait for an end, another request's or its own."""
+        """The member began to answer. Only a stream that was not ``queued`` shows how long a prompt takes:
+        the first byte of any other answer also waited for some request to end, another one or itself."""
         pace = dispatch.member.pace
         dispatch.first_byte_at = dispatch.member.heard_at = now
         self._answered(dispatch)
@@ -148,8 +148,8 @@ class FleetTable:
             dispatch.placed_at = dispatch.sent_at
 
     def end(self, dispatch: Dispatch, now: float, *, complete: bool) -> None:
-        """The request is over; only a ``complete`` answer says something of the member's pace, from its
-        place on: counting what it waited before would make a long queue look like a slow member."""
+        """The request is over. Only a ``complete`` answer tells the member's service time, counted from when
+        it began to run: including its wait would make a long queue look like a slow member."""
         dispatch.member.in_flight -= dispatch.places
         if dispatch.first_byte_at is None:
             self._answered(dispatch)
@@ -161,7 +161,7 @@ class FleetTable:
         dispatch.member.pending_tokens -= dispatch.tokens
 
     def mark_unreachable(self, member: Member, now: float) -> None:
-        """Leave a member alone that refused a connection."""
+        """Send nothing for a while to a member that refused a connection."""
         member.unreachable_until = now + UNREACHABLE_S
 
     def is_ready(self, now: float) -> bool:
