@@ -60,7 +60,7 @@ ONE_LOOP = {
 }
 """A replica's server, its own code and its calls to other deployments share one event loop (uvloop): by
 default every chunk of a gateway, and every call of embedder and cache, crosses from Serve's thread to a
-second one (see docs/performance.md). What takes long in them has threads of its own."""
+second one (see docs/benchmarks.md). What takes long in them has threads of its own."""
 
 DRAFTS_ALONE = (
     "model %s: with keys, `suffix` drafts from each request's own text alone, not from former answers "

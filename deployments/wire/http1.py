@@ -2,7 +2,7 @@
 
 A gateway asks an engine once for every request, and in a burst each request waits until those before it were
 sent: the CPU time of sending is what a burst adds to its first tokens. A general client spends most of it on
-what engines never need (docs/performance.md has the figures). Here nothing is followed, unpacked, proxied or
+what engines never need (docs/benchmarks.md has the figures). Here nothing is followed, unpacked, proxied or
 remembered; answers are parsed by llhttp (httptools), which uvicorn reads requests with.
 """
 

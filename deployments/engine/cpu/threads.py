@@ -3,7 +3,7 @@
 vLLM leaves one CPU to its scheduler's process, which waits by polling (``VLLM_CPU_OMP_THREADS_BIND=auto``,
 ``vllm.utils.ompmultiprocessing``). An engine of one rank has no such process here (see
 ``one_process_engine.py``), and on a machine with few CPUs the one that would be kept is a large part of all.
-On two, SmolLM2-135M's TTFT is 0.6 × and its TPOT 0.8 × with both (docs/performance.md).
+On two, SmolLM2-135M's TTFT is 0.6 × and its TPOT 0.8 × with both (docs/benchmarks.md).
 
 vLLM also takes the machine for its own: replicas that share one would all bind their threads to the same
 CPUs, and wait for each other. So replicas of one model take CPUs that no other has taken.

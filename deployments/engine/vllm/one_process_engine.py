@@ -3,7 +3,7 @@
 On CPUs vLLM puts the model's worker into a process beside the scheduler's, only because a worker's OpenMP
 settings have to be in its environment before it starts (``vllm.platforms.cpu``). Here they are put into the
 scheduler's own environment, so one process does: an import of vLLM less at each start, its memory less, and
-no process that waits for the other by polling (figures: docs/performance.md).
+no process that waits for the other by polling (figures: docs/benchmarks.md).
 
 Checked against Ray 2.60 and vLLM 0.29. When either moves, look at:
 
