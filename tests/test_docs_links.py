@@ -1,0 +1,86 @@
+"""Links in the Markdown files lead to files and headings that exist, and README names every page."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/*.md", "scripts/**/*.md", "requirements/*.md")
+    for path in ROOT.glob(pattern)
+)
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+ELSEWHERE = re.compile(r"[a-z]+:")
+"""A link with a scheme, such as ``https:``: it is not looked up."""
+
+
+def without_code(path: Path) -> str:
+    """The page's text; ``# a comment`` in an example is no heading."""
+    return FENCE.sub("", path.read_text(encoding="utf-8"))
+
+
+def links(path: Path) -> Iterator[tuple[Path, str]]:
+    """Each relative link as the file and the anchor (which may be empty) that it names."""
+    for target in LINK.findall(without_code(path)):
+        if ELSEWHERE.match(target):
+            continue
+        name, _, anchor = target.partition("#")
+        yield (path.parent / name).resolve() if name else path, anchor
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors that GitHub gives a page's headings."""
+    found: set[str] = set()
+    for heading in HEADING.findall(without_code(path)):
+        text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
+        anchor = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+        repeats = sum(re.fullmatch(re.escape(anchor) + r"(-\d+)?", other) is not None for other in found)
+        found.add(f"{anchor}-{repeats}" if repeats else anchor)
+    return found
+
+
+def broken_links(path: Path) -> list[str]:
+    return [
+        f"{target}#{anchor}"
+        for target, anchor in links(path)
+        if not target.exists() or (anchor and anchor not in anchors(target))
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+def test_readme_links_every_page_under_docs() -> None:
+    linked = {target for target, _ in links(ROOT / "README.md")}
+    pages = set((ROOT / "docs").glob("*.md"))
+    assert len(pages) > 5
+    assert {page.name for page in pages - linked} == set()
+
+
+@pytest.mark.parametrize(
+    ("heading", "anchor"),
+    [
+        ("## When a part dies", "when-a-part-dies"),
+        ("## `models[].engine`", "modelsengine"),
+        ("### N GPUs, a model of size Y", "n-gpus-a-model-of-size-y"),
+        ("```sh\n# no heading\n```\n# One heading", "one-heading"),
+    ],
+)
+def test_anchors_are_those_of_github(heading: str, anchor: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(heading + "\n", encoding="utf-8")
+    assert anchors(page) == {anchor}
+
+
+@pytest.mark.parametrize("target", ["missing.md", "page.md#nowhere", "#nowhere"])
+def test_a_broken_link_is_noticed(target: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"# Page\n[here]({target})\n", encoding="utf-8")
+    assert len(broken_links(page)) == 1
