@@ -1,4 +1,4 @@
-"""Links in the Markdown files lead to files and headings that exist, and README names every page."""
+"""What the Markdown files name exists: files, headings, and the modules of the architecture's page."""
 
 import re
 from collections.abc import Iterator
@@ -62,6 +62,16 @@ def test_readme_links_every_page_under_docs() -> None:
     pages = set((ROOT / "docs").glob("*.md"))
     assert len(pages) > 5
     assert {page.name for page in pages - linked} == set()
+
+
+def test_the_architecture_page_names_modules_that_exist() -> None:
+    """A name may leave out folders in front (``send/relay.py``), as the page does inside a folder's row."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = {name.strip("/") for name in re.findall(r"`([\w/]+(?:\.py|/))`", text)}
+    parts = [ROOT / folder for folder in ("serve_app", "deployments", "scripts")]
+    there = [f"/{path.relative_to(ROOT)}" for part in parts for path in (part, *part.rglob("*"))]
+    assert len(named) > 30
+    assert {name for name in named if not any(path.endswith(f"/{name}") for path in there)} == set()
 
 
 @pytest.mark.parametrize(
