@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Breaker:
-    """Opens after ``threshold`` failures in a row; lets one trial through every ``cooldown_s``.
+    """Opens after ``threshold`` failures in a row, then allows one trial every ``cooldown_s``.
 
     CLOSED --threshold failures--> OPEN --cooldown_s--> one trial --success--> CLOSED
                                      ^---------------------failure----'
 
-    A trial must end as one or the other: whoever makes it asks ``is_open`` first, and lets the call go on by
-    itself where nobody waits for it any longer.
+    Every trial must end in ``succeeded`` or ``failed``. A caller checks ``is_open`` before the call, and lets
+    a trial run to its end even if its result is no longer needed.
     """
 
     threshold: int
@@ -22,7 +22,7 @@ class Breaker:
     retry_at: float = 0.0
 
     def allows(self, now: float) -> bool:
-        """Whether a call may be made; an open breaker hands out one trial per cool-down."""
+        """Whether a call may be made; an open breaker allows one trial per cool-down."""
         if self.failures < self.threshold:
             return True
         if now < self.retry_at:

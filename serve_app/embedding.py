@@ -1,4 +1,4 @@
-"""What crosses the boundary to the embedder."""
+"""The values that the embedder exchanges with its callers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EmbedderInfo:
-    """``name`` identifies the weights: vectors of two names are never compared. ``max_tokens`` is the
-    longest input that is read whole. ``source`` and ``dtype`` are what the settings say of the
-    model."""
+    """``name`` identifies the weights: vectors of different names are never compared. ``max_tokens`` is the
+    longest input that is read completely. ``source`` and ``dtype`` are the model's settings."""
 
     name: str
     dimension: int
@@ -20,10 +19,10 @@ class EmbedderInfo:
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """One text's unit vector (float32 bytes), and its length in tokens before any truncation.
+    """One text's unit vector (float32 bytes), and its length in tokens before truncation.
 
-    ``truncated``: the model read only the beginning. ``unknown``: tokens that the model has no word for
-    (emoji, a run of more than a hundred letters); texts that differ in nothing else have the same vector.
+    ``truncated``: the model read only the beginning. ``unknown``: tokens outside the model's vocabulary
+    (emoji, a run of more than a hundred letters); texts that differ only in those have the same vector.
     """
 
     vector: bytes
@@ -33,5 +32,5 @@ class Embedding:
 
     @property
     def is_whole(self) -> bool:
-        """The vector stands for all of the text."""
+        """The vector represents the complete text."""
         return not self.truncated and self.unknown == 0

@@ -48,7 +48,7 @@ class EngineStartError(RuntimeError):
 
 
 class ErrorDetails(msgspec.Struct, frozen=True):
-    """What an error says beside its status. ``code`` is a name or nothing, never a number."""
+    """The body of an error response. ``code`` is a name or ``None``, never a number."""
 
     message: str
     type: str
@@ -57,11 +57,11 @@ class ErrorDetails(msgspec.Struct, frozen=True):
 
 
 class PromptlyError(Exception):
-    """A request that ends with an error, in the words of the client's API (``serve_app.dialects``).
+    """A request that ends with an error, written in the format of the client's API (``serve_app.dialects``).
 
     ``param`` names the field, header or setting that was wrong; ``code`` is the machine-readable reason.
-    ``should_retry`` is what clients are told in ``x-should-retry``; ``None`` leaves it to them, and they take
-    408, 409, 429 and every 5xx for passing troubles.
+    ``should_retry`` is sent to clients as ``x-should-retry``; ``None`` leaves it to them, and they retry 408,
+    409, 429 and every 5xx.
     """
 
     status: int = 500
@@ -76,7 +76,7 @@ class PromptlyError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Response headers that belong to this error."""
+        """Response headers of this error."""
         return {}
 
     @property
@@ -126,7 +126,7 @@ class UnknownHost(Forbidden):
 
 
 class OriginNotAllowed(Forbidden):
-    """``origin`` is the page's, or what `Sec-Fetch-Site` says of it."""
+    """``origin`` is the page's origin, or the value of `Sec-Fetch-Site`."""
 
     def __init__(self, origin: str) -> None:
         super().__init__(
@@ -212,8 +212,8 @@ class UnsupportedMediaType(PromptlyError):
 
 
 class OverCapacity(PromptlyError):
-    """Clients wait as long as they are told, but no longer than ``PATIENCE_S``: beyond that they would come
-    back at once."""
+    """Clients wait for ``retry_after_s``, but only up to ``PATIENCE_S``: with a longer one they would retry
+    at once."""
 
     status = 429
     type = "rate_limit_error"
@@ -229,7 +229,7 @@ class OverCapacity(PromptlyError):
 
 
 class Quarantined(PromptlyError):
-    """Not a 5xx: whoever sends it again at once breaks the next member."""
+    """Not a 5xx, because clients retry those, and this request would break the next member."""
 
     status = 422
     type = "invalid_request_error"
@@ -260,7 +260,8 @@ class SlowReader(PromptlyError):
 
 
 class UpstreamRefused(PromptlyError):
-    """An engine's own 4xx. The client gets what it ``said``; ``str()`` has none of it, for logs."""
+    """An engine's own 4xx. The client gets ``said``, the engine's message; ``str()``, for logs, leaves it
+    out."""
 
     type = "invalid_request_error"
 
@@ -285,8 +286,8 @@ class UpstreamFailed(PromptlyError):
 
 
 class EngineError(UpstreamFailed):
-    """An engine's own 5xx, ``engine_status``. The client gets what it ``said``; ``str()`` has none of it, for
-    logs."""
+    """An engine's own 5xx, ``engine_status``. The client gets ``said``, the engine's message; ``str()``, for
+    logs, leaves it out."""
 
     def __init__(self, said: ErrorDetails, engine_status: int = 500) -> None:
         super().__init__("The engine failed.", code="upstream_failed")
@@ -313,7 +314,7 @@ class CacheUnavailable(PromptlyError):
 
 
 class UpstreamTimeout(PromptlyError):
-    """Another try would take the same time from an engine that has none."""
+    """Not retried: another attempt would cost an engine that is already too slow as much time again."""
 
     status = 504
     type = "timeout_error"
@@ -325,7 +326,7 @@ class UpstreamTimeout(PromptlyError):
 
 
 class DeadlineExceeded(PromptlyError):
-    """The client has waited as long as it wanted to: three tries would take it three times as long."""
+    """Not retried: the client's own limit has passed, and each attempt would take that long again."""
 
     status = 504
     type = "timeout_error"

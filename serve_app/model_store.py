@@ -1,8 +1,8 @@
 """Where model folders live on a node.
 
-The cache folder holds one folder per hub repository (``models/<owner>--<name>``). A settings file
-names models by their hub id; a node that has the folder loads it from there, and any other node
-leaves the id to the hub client.
+The cache folder holds one folder per hub repository (``models/<owner>--<name>``). A settings file names
+models by their hub id. A node with a prepared folder loads the model from there; otherwise the hub client
+gets the id.
 """
 
 from __future__ import annotations

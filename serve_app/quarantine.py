@@ -1,11 +1,11 @@
-"""Which requests break members. One that several members broke on is refused for a while.
+"""Which requests break members. A request that broke several members is refused for a while.
 
-A member that dies takes every request down that it was answering, and nearly all of them are innocent. So a
-*break* is no proof: all requests that broke at a member before it answered anybody again are one *incident*,
-and share one strike. Those that had not been answered a byte yet share it alone, if there are any: what kills
-an engine does so when it is begun. A body is refused when its shares, at two members at least, are more than
-one strike. Alone at both it has two; one of two bodies that break both members together has one, which is not
-enough. A body that some member answered to its end is cleared.
+A member that dies breaks every request it was answering, and nearly all of them are innocent. So a single
+*break* proves nothing: all requests that break at a member before it answers again form one *incident* and
+share one strike. If some of them had received no byte yet, only those share it: a request that kills an
+engine does so when it begins. A body is refused when its shares, from at least two members, add up to more
+than one strike. Breaking two members alone makes two strikes; two bodies that break both members together
+have one each, which is not enough. A body that some member answered completely is cleared.
 
 No clock: callers pass ``now`` (monotonic seconds).
 """
@@ -17,28 +17,29 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 SPAN_S = 1.0
-"""What breaks so soon after another is the same incident, even if something was answered in between: bytes
-that the dead member had sent are read as late as that."""
+"""A break this soon after another belongs to the same incident, even if the member answered in between: bytes
+that the dead member had sent can still be read that late."""
 
 LEAST_MEMBERS = 2
 ENOUGH = 1.0
-"""Strikes; a body with more is refused."""
+"""Strikes; a body with more than this is refused."""
 
 MOST_INCIDENTS = 256
 MOST_NAMED = 64
-"""Requests of an incident that are remembered one by one; what came on top is counted. A share of so many is
-next to nothing."""
+"""Requests of an incident that are remembered individually; further ones are only counted. A share among this
+many is next to nothing."""
 
 
 def body_key(tenant: str, path: str, body: bytes) -> bytes:
-    """Names a request: one tenant's body neither refuses nor clears another's."""
+    """The key of a request. It depends on the tenant, so one tenant's body cannot refuse or clear
+    another's."""
     names = f"{tenant}\n{path}\n".encode()
     return blake2b(body, digest_size=16, key=blake2b(names, digest_size=32).digest()).digest()
 
 
 @dataclass(slots=True)
 class Suspects:
-    """Bodies by key, and how many there are."""
+    """The bodies of an incident by key, and their number."""
 
     named: set[bytes] = field(default_factory=set)
     others: int = 0
@@ -58,7 +59,7 @@ class Suspects:
 
 @dataclass(slots=True, eq=False)
 class Incident:
-    """One member's breaks. ``begun``: bodies that were being answered; ``unbegun``: those without a byte."""
+    """One member's breaks. ``begun``: bodies whose answer had begun; ``unbegun``: those without a byte."""
 
     member: str
     last_at: float
@@ -67,11 +68,11 @@ class Incident:
 
     @property
     def is_lonely(self) -> bool:
-        """One body broke, as far as is known by now."""
+        """Only one body broke, as far as is known now."""
         return self.begun.count + self.unbegun.count <= 1
 
     def share(self, body: bytes) -> float:
-        """Of the strike, from 0 to 1."""
+        """The body's part of the strike, from 0 to 1."""
         blamed = self.unbegun if self.unbegun.count else self.begun
         return 1 / blamed.count if body in blamed.named else 0.0
 
@@ -90,11 +91,11 @@ class Quarantine:
 
     @property
     def is_empty(self) -> bool:
-        """No member broke lately: nothing has to be asked or told."""
+        """No member broke recently: there is nothing to check or record."""
         return not self._incidents
 
     def broke(self, body: bytes, member: str, now: float, *, begun: bool) -> Incident:
-        """A member's connection ended, or it answered with 500. ``begun``: some of the answer had come."""
+        """A member's connection ended, or it answered 500. ``begun``: part of the answer had arrived."""
         self._forget(now)
         incident = self._open.get(member)
         if incident is None:
@@ -105,18 +106,18 @@ class Quarantine:
         return incident
 
     def answered(self, member: str, now: float) -> None:
-        """It answers again: what breaks from now on is another incident."""
+        """The member answers again: a later break is a new incident."""
         incident = self._open.get(member)
         if incident is not None and now > incident.last_at + SPAN_S:
             del self._open[member]
 
     def served(self, body: bytes) -> None:
-        """A member answered it to its end."""
+        """A member answered the body completely."""
         for incident in self._incidents:
             incident.clear(body)
 
     def refused_for_s(self, body: bytes, now: float) -> float:
-        """Seconds for which a body is refused from now on; 0 for one that is not."""
+        """Seconds for which the body is still refused; 0 if it is not."""
         self._forget(now)
         blamed = [incident for incident in self._incidents if incident.share(body)]
         strikes = sum(incident.share(body) for incident in blamed)

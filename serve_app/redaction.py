@@ -1,4 +1,4 @@
-"""Takes secrets out of what others say: a server's errors repeat the key that it was sent now and then."""
+"""Removes secrets from upstreams' texts: a server's error message sometimes repeats the key it was sent."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from urllib.parse import quote
 
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 8
-"""Shorter ones (``EMPTY``, ``none``) are the words that stand where no key is needed: they stay."""
+"""Shorter values (``EMPTY``, ``none``) are placeholders where no key is needed; they are not removed."""
 
 SCHEME = re.compile(r"^(?:Bearer|Basic) ", re.IGNORECASE)
 
 
 class Redactor:
-    """Knows some secrets in the ways in which they are repeated: as they are, escaped for JSON or for a URL,
-    and in base64. A secret that is cut or masked is not recognised."""
+    """Recognises secrets in the forms in which they are repeated: plain, escaped for JSON or for a URL, and
+    in base64. A secret that is cut or masked is not recognised."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        """``secrets``: values of headers too; a scheme in front of a key is none of it."""
+        """``secrets`` may be header values; an authentication scheme in front of a key is not part of it."""
         bare = {SCHEME.sub("", secret).strip() for secret in secrets}
         written = {form for secret in bare if len(secret) >= MIN_SECRET_CHARS for form in _forms(secret)}
         self._texts = tuple(sorted(written, key=lambda form: (-len(form), form)))
@@ -45,8 +45,8 @@ class Redactor:
         return data
 
     def unfinished(self, data: bytes) -> int:
-        """How many of the last bytes may be the beginning of a secret that goes on in what follows."""
-        if data.endswith(b"\n"):  # as nearly every piece of a stream does
+        """How many of the last bytes may be the beginning of a secret that continues in the next piece."""
+        if data.endswith(b"\n"):  # true for nearly every piece of a stream
             return 0
         for length in range(min(self._longest - 1, len(data)), 0, -1):
             end = data[-length:]
@@ -56,14 +56,14 @@ class Redactor:
 
 
 class StreamRedactor:
-    """Of a body that comes in pieces: what may be the beginning of a secret is kept back until more comes."""
+    """For a body that arrives in pieces: a possible beginning of a secret is held back until more arrives."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._kept = b""
 
     def feed(self, data: bytes) -> bytes:
-        """What can be passed on; ``b""`` for the body's end gives what was kept back."""
+        """The bytes that can be passed on; ``b""`` marks the body's end and returns what was held back."""
         if not data:
             rest, self._kept = self._kept, b""
             return rest

@@ -1,4 +1,4 @@
-"""What became of requests: counters of one gateway since its start, for ``/admin/traffic``."""
+"""Outcomes of requests: counters of one gateway since its start, for ``/admin/traffic``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Traffic:
-    """``failovers``: another member was asked before the first byte; ``continued``: after it. ``cut``: a
-    stream ended with an error event. ``raced``: look-ups beside the engine; ``race_hits``: those that won.
-    ``refreshed``: fresh answers asked for in place of stale ones. ``quarantined``: refused because members
-    broke on them."""
+    """``joined``: answered by an identical request in flight. ``failovers``: another member was tried before
+    the first byte; ``continued``: after it. ``cut``: a stream ended with an error event. ``raced``: look-ups
+    at the same time as the engine; ``race_hits``: those that were faster. ``refreshed``: new answers
+    requested to replace stale entries. ``quarantined``: requests refused because members broke on them."""
 
     requests: int = 0
     queued: int = 0

@@ -1,9 +1,9 @@
-"""Whom a request may come from, by what a browser says of it: `Host`, `Origin` and `Sec-Fetch-Site`.
+"""Which pages may send requests, judged by what browsers send: `Host`, `Origin` and `Sec-Fetch-Site`.
 
-A browser lets any page send requests to the user's own machine. Two things keep such a page out where no key
-is asked for: a name that was pointed at this machine by someone else's DNS is no name of ours (`Host`), and a
-page of another origin says that it is one (`Origin`, `Sec-Fetch-Site`; no script can change either).
-With keys a page has nothing to send: browsers add no `Authorization` by themselves.
+A browser lets any page send requests to the user's own machine. Without keys, two checks keep such pages out.
+A name that an attacker's DNS points at this machine is not one of our names (`Host`, DNS rebinding). A page
+of another origin is marked as such by the browser (`Origin`, `Sec-Fetch-Site`; no script can change either).
+With keys a page has nothing to send: browsers never add `Authorization` by themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from serve_app.settings import KeySettings, Settings
 
 HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s,:/@\[\]]+)(:\d*)?", re.IGNORECASE)
 FOREIGN_SITES = frozenset({"cross-site", "same-site"})
-"""`same-site` too: to a browser, every port of one machine is the same site."""
+"""`same-site` too: to a browser, all ports of one machine are the same site."""
 
 EVERY = "*"
 HEADER_NAMES = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+(\s*,\s*[A-Za-z0-9!#$%&'*+.^_`|~-]+)*")
@@ -26,7 +26,7 @@ CORS_METHODS = "GET, HEAD, POST, DELETE"
 
 
 class Door:
-    """Made once from the settings. Header names are lower case."""
+    """The checks, made once from the settings. Header names are lower case."""
 
     def __init__(self, settings: Settings) -> None:
         gateway = settings.gateway
@@ -62,17 +62,17 @@ class Door:
             raise OriginNotAllowed(headers["sec-fetch-site"])
 
     def _is_harmless(self, method: str, headers: Mapping[str, str]) -> bool:
-        """A link that the user follows: the page it stands on learns nothing of the answer."""
+        """A link that the user follows: the page with the link cannot read the answer."""
         follows = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
         return EVERY in self._origins or (method in {"GET", "HEAD"} and follows)
 
     def _is_allowed(self, origin: str) -> bool:
         return EVERY in self._origins or origin in self._origins
 
-    # ---- CORS: what a browser is told of a page's rights ----------------------------------------------
+    # ---- CORS: the response headers that give a page its rights ---------------------------------------
 
     def response_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Of every answer, errors and streams too. Nothing at all while no origin is allowed.
+        """The CORS headers of every response, errors and streams included; none while no origin is allowed.
 
         Never ``access-control-allow-credentials``: keys travel in a header that the page sets itself.
         """
@@ -90,7 +90,7 @@ class Door:
         }
 
     def is_preflight(self, method: str, headers: Mapping[str, str]) -> bool:
-        """A browser asks whether a page that may send a request may send this one."""
+        """A CORS preflight: the browser asks whether an allowed page may send its request."""
         return (
             method == "OPTIONS"
             and "access-control-request-method" in headers
@@ -98,8 +98,8 @@ class Door:
         )
 
     def preflight_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Whatever headers the page asks for: its origin is trusted, and each is checked where it is read.
-        ``*`` would leave out `authorization`."""
+        """Allows whatever headers the page asks for: its origin is trusted, and every header is checked where
+        it is read. ``*`` would not include `authorization`."""
         asked = headers.get("access-control-request-headers", "")
         allowed = {
             "access-control-allow-methods": CORS_METHODS,
@@ -114,10 +114,10 @@ class Door:
 
 
 def require_media_type(content_type: str | None, accepted: tuple[str, ...]) -> None:
-    """A form of another page can send `text/plain` and no type at all, without asking first.
+    """A form on another page can send `text/plain`, or no type at all, without a preflight.
 
     Raises:
-        UnsupportedMediaType: the body is of none of the ``accepted`` types.
+        UnsupportedMediaType: the body's type is not one of ``accepted``.
     """
     given = (content_type or "").partition(";")[0].strip().lower()
     if given not in accepted:
@@ -135,11 +135,11 @@ def is_loopback(name: str) -> bool:
 
 
 def _fits(name: str, allowed: str) -> bool:
-    """`*.example.com` stands for every name below `example.com`."""
+    """`*.example.com` matches every name below `example.com`."""
     return name.endswith(allowed[1:]) if allowed.startswith("*.") else name == allowed
 
 
 def _is_own(origin: str, host: str) -> bool:
-    """A page of ours: the address it came from is the one that the request goes to."""
+    """Our own page: it was loaded from the address that the request goes to."""
     _, separator, address = origin.partition("://")
     return bool(separator) and address.lower() == host.lower()

@@ -1,4 +1,4 @@
-"""Whether vLLM can serve LoRA adapters as they were trained (vLLM 0.29's ``PEFTHelper.validate_legal``)."""
+"""Whether vLLM can serve given LoRA adapters (vLLM 0.29's ``PEFTHelper.validate_legal``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ RANKS: tuple[int, ...] = typing.get_args(LoraRank)
 
 @dataclass(frozen=True, slots=True)
 class AdapterFacts:
-    """What an ``adapter_config.json`` (PEFT) says. ``rank`` is the largest of the adapter's matrices."""
+    """The contents of an ``adapter_config.json`` (PEFT). ``rank`` is the largest of the adapter's
+    matrices."""
 
     rank: int
     missing: tuple[str, ...] = ()
@@ -40,12 +41,12 @@ class AdapterFacts:
 
 
 def fitting_rank(rank: int) -> int | None:
-    """The smallest ``max_lora_rank`` that vLLM knows for an adapter of this rank."""
+    """The smallest ``max_lora_rank`` that vLLM offers for an adapter of this rank."""
     return next((known for known in RANKS if known >= rank), None)
 
 
 def check_adapters(where: str, lora: LoraSettings, adapters: Mapping[str, AdapterFacts]) -> Iterator[Problem]:
-    """``where`` is the engine's path in messages; ``adapters`` those that could be read, by name."""
+    """``where`` is the engine's path in messages; ``adapters`` are the readable ones, by name."""
     highest = max((facts.rank for facts in adapters.values()), default=0)
     if highest > lora.max_lora_rank:
         fits = fitting_rank(highest)

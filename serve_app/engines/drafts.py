@@ -1,4 +1,4 @@
-"""What the planner's checks leave open of a draft: its depth, and whether two tokenizers are one."""
+"""Checks of a draft beyond the planner's: its depth, and whether two tokenizers have the same vocabulary."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from serve_app.planning.problems import Problem
 from serve_app.settings import SpeculationSettings
 
 SAME_SHARE = 0.99
-"""Of the target's tokens that must have the same number: reserved and control tokens often differ by name."""
+"""Share of the target's tokens that must have the same id: reserved and control tokens often differ."""
 
 MEDUSA_HEADS = ("medusa_num_heads", "num_heads")
 
@@ -18,8 +18,8 @@ MEDUSA_HEADS = ("medusa_num_heads", "num_heads")
 def check_depth(
     where: str, speculation: SpeculationSettings, target: Architecture, draft: Mapping[str, Any] | None
 ) -> Iterator[Problem]:
-    """Whether the draft can draft that many tokens. ``where`` is the engine's path in messages, ``draft`` the
-    ``config.json`` of its own files, if it has some."""
+    """Whether the draft can propose that many tokens. ``where`` is the engine's path in messages, ``draft``
+    the ``config.json`` of its own files, if it has any."""
     asked = speculation.num_speculative_tokens
     setting = f"{where}.speculation.num_speculative_tokens"
     if speculation.method == "mtp" and draft is None:
@@ -35,7 +35,7 @@ def check_depth(
 
 
 def vocabulary_of(tokenizer: Mapping[str, Any]) -> dict[str, int]:
-    """Token to number, from a parsed ``tokenizer.json``; empty if it has none in a form that is known."""
+    """Token to id, from a parsed ``tokenizer.json``; empty if its vocabulary has an unknown form."""
     model = tokenizer.get("model")
     entries = model.get("vocab") if isinstance(model, Mapping) else None
     if isinstance(entries, Mapping):
@@ -49,7 +49,7 @@ def vocabulary_of(tokenizer: Mapping[str, Any]) -> dict[str, int]:
 
 
 def same_vocabulary(target: Mapping[str, int], draft: Mapping[str, int]) -> bool | None:
-    """Whether tokens mean the same to both; ``None`` if one is not known."""
+    """Whether tokens mean the same to both; ``None`` if one vocabulary is unknown."""
     if not target or not draft:
         return None
     equal = sum(draft.get(token) == number for token, number in target.items())

@@ -1,4 +1,4 @@
-"""Whether a cluster has room for the replicas that are asked for."""
+"""Whether a cluster has room for the configured replicas."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from serve_app.settings import AutoscalingSettings, EngineSettings, ModelSetting
 
 CPU, GPU = "CPU", "GPU"
 PLENTY = 1 << 20
-"""Replicas that take nothing always find room."""
+"""Stands for any number: replicas that take no resources always fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Replicas of a model; ``each`` is what one takes, by Ray's resource names."""
+    """The replicas of a model; ``each`` is what one takes, by Ray's resource names."""
 
     setting: str
     replicas: int
@@ -23,8 +23,8 @@ class _Wanted:
 
 
 def check_placement(settings: Settings, resources: Mapping[str, float]) -> Iterator[Problem]:
-    """``resources``: what the whole cluster has, by Ray's names. Of an autoscaled model ``replicas.min`` must
-    find room; how the nodes divide the resources is not looked at."""
+    """``resources`` is the total of the whole cluster, by Ray's names. For an autoscaled model,
+    ``replicas.min`` must fit. How the resources are divided among nodes is not checked."""
     left = dict(resources)
     for name, amount in _around_engines(settings).items():
         left[name] = left.get(name, 0.0) - amount
@@ -37,7 +37,7 @@ def check_placement(settings: Settings, resources: Mapping[str, float]) -> Itera
 
 
 def resources_of(engine: EngineSettings) -> dict[str, float]:
-    """What one replica takes: its devices, and beside them CPUs for each data-parallel rank itself."""
+    """What one replica takes: its devices, and CPUs for each data-parallel rank itself."""
     ranks, devices = engine.data_parallel_size, engine.num_devices
     if engine.accelerator == "cpu":
         return {CPU: ranks * (engine.num_cpus + devices)}
@@ -62,7 +62,7 @@ def _replicas(where: str, model: ModelSettings, each: Mapping[str, float]) -> _W
 
 
 def _around_engines(settings: Settings) -> dict[str, float]:
-    """Gateways, embedders and the cache."""
+    """What gateways, embedders and the cache take."""
     taken = {CPU: settings.gateway.replicas * settings.gateway.num_cpus, GPU: 0.0}
     if settings.embedder is not None:
         taken[CPU] += settings.embedder.replicas * settings.embedder.num_cpus
@@ -73,7 +73,8 @@ def _around_engines(settings: Settings) -> dict[str, float]:
 
 
 def _room(each: Mapping[str, float], left: Mapping[str, float]) -> int:
-    """Replicas that find room. A little is added because shares of a CPU do not add up exactly."""
+    """How many replicas fit. The small tolerance is needed because fractions of a CPU do not add up
+    exactly."""
     rooms = [int((left.get(name, 0.0) + 1e-6) // amount) for name, amount in each.items() if amount > 0]
     return max(min(rooms, default=PLENTY), 0)
 

@@ -1,4 +1,4 @@
-"""What data-parallel ranks need of a model."""
+"""What a model needs for data-parallel ranks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from serve_app.settings import EngineSettings
 
 
 def check_data_parallel(where: str, engine: EngineSettings, target: Architecture) -> Iterator[Problem]:
-    """Ranks share the experts' work; without experts each is a whole engine that waits for the others.
+    """Ranks share the experts' work; without experts each rank is a whole engine that waits for the others.
     ``where`` is the engine's path in messages."""
     ranks = engine.data_parallel_size
     if ranks > 1 and target.is_known and target.experts is None:

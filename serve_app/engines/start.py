@@ -1,4 +1,4 @@
-"""The phases of an engine's start, from what its processes noted. Points in time are seconds of the wall
+"""The phases of an engine's start, from time stamps that its processes noted. All are seconds of the wall
 clock, which the processes of one node share."""
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ MarkKind = Literal["core", "load", "loaded", "compile_began", "compile_ended", "
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that an engine's process noted ``at`` a time; ``seconds`` is what it says that took.
+    """An event noted by an engine's process ``at`` a time; ``seconds`` is the duration that it reported.
 
-    ``core``: the engine's core has begun. ``load``: weights are being loaded. ``loaded``: they were, in so
-    many seconds. ``compile_began`` and ``compile_ended``; ``compile``: that took so long. ``graphs``: CUDA
-    graphs were captured in so many seconds. ``init``: profile, KV cache, compilation and graphs took so long
-    in all.
+    ``core``: the engine core has begun. ``load``: loading of the weights begins. ``loaded``: it ended, with
+    its duration. ``compile_began`` and ``compile_ended``: compilation; ``compile``: its duration. ``graphs``:
+    CUDA graphs were captured, with the duration. ``init``: the total duration of profiling, KV cache,
+    compilation and graphs.
     """
 
     kind: MarkKind
@@ -34,7 +34,8 @@ def start_phases(
     ``process`` is when the replica's process began, ``constructor`` when it had installed and imported what
     it needs, ``engine`` when the engine's front end was ready. Between the last two: ``processes``
     (configuration, the engine's own processes), ``load`` (the weights), ``compile``, ``graphs``, ``kv_cache``
-    (profile and allocation), ``server``. Without the marks that tell these apart it is one phase, ``engine``.
+    (profiling and allocation), ``server``. Without the marks to tell these apart, they are one phase,
+    ``engine``.
     """
     phases = {"install": max(constructor - process, 0.0)}
     load_at = _load_began(marks)

@@ -1,4 +1,4 @@
-"""Which model answers a request: what each name stands for, and rules that choose one."""
+"""Which model answers a request: the meaning of each model name, and rules that choose a model."""
 
 from serve_app.model_choice.base import Candidate, ChoiceRequest, ModelRule, Price
 from serve_app.model_choice.registry import RULES

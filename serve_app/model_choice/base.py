@@ -11,7 +11,7 @@ from serve_app.openai.requests import ParsedRequest
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Of a million tokens, in any one currency."""
+    """Price per million tokens, in any one currency."""
 
     input: float = 0.0
     output: float = 0.0
@@ -21,9 +21,9 @@ class Price:
 class ChoiceRequest:
     """What a rule knows of a request.
 
-    ``prompt_tokens`` is an estimate from the text's length: nothing has been tokenized. ``answer_tokens`` is
-    the request's own limit, or what the settings keep for an answer where it names none. ``headers`` are the
-    client's, in lower case and without its key.
+    ``prompt_tokens`` is an estimate from the text's length, because nothing has been tokenized.
+    ``answer_tokens`` is the request's own limit, or the settings' default where it names none. ``headers``
+    are the client's, in lower case and without its key.
     """
 
     prompt_tokens: float
@@ -36,9 +36,9 @@ class ChoiceRequest:
 class Candidate:
     """One model that may be chosen.
 
-    ``context`` is the most tokens of prompt and answer together, as its engines say (``None``: nobody says).
-    ``can_serve``: a member is there to take requests; ``has_room``: and it could take one at once.
-    ``can_start``: none is, and a request starts one (the model is scaled to zero).
+    ``context`` is the most tokens of prompt and answer together, as reported by its engines (``None``: not
+    known). ``can_serve``: a member can take requests; ``has_room``: one could take this request at once.
+    ``can_start``: there is no member, and a request starts one (the model is scaled to zero).
     """
 
     name: str
@@ -49,7 +49,7 @@ class Candidate:
     can_start: bool = False
 
     def cost(self, request: ChoiceRequest) -> float:
-        """Of the request with an answer as long as it may become, in millionths of the prices' currency."""
+        """The cost of the request with the longest answer allowed, in millionths of the prices' currency."""
         return self.price.input * request.prompt_tokens + self.price.output * request.answer_tokens
 
     def holds(self, tokens: float) -> bool:
@@ -57,7 +57,7 @@ class Candidate:
 
 
 class ModelRule(Protocol):
-    """Names one of the candidates (never empty), which come in the order of the settings. It is called in the
-    gateway's event loop for every request: a pure function that must not block."""
+    """Returns the name of one of the candidates (never empty), which come in the order of the settings. It is
+    called in the gateway's event loop for every request: a pure function that must not block."""
 
     def __call__(self, request: ChoiceRequest, candidates: Sequence[Candidate], /) -> str: ...

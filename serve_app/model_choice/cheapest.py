@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from serve_app.model_choice.base import Candidate, ChoiceRequest
 
 MARGIN = 2.0
-"""Real tokens of a prompt for each estimated one, as a rule at most: an engine refuses what is too long.
-SmolLM2's tokenizer makes 1.0 to 1.2 of English and code, 1.5 to 1.6 of German, Russian and JSON, 2.1 of
+"""The usual upper bound of real prompt tokens per estimated one: an engine refuses a prompt that is too long.
+SmolLM2's tokenizer makes 1.0 to 1.2 for English and code, 1.5 to 1.6 for German, Russian and JSON, 2.1 for
 Chinese."""
 
 
 def cheapest_that_fits(request: ChoiceRequest, candidates: Sequence[Candidate]) -> str:
-    """By cost, then by the order of the settings. Models that nobody could serve now are left out while there
-    are others that are long enough, and then those that a request starts are left in; if none is, the longest
-    one's engine has the last word."""
+    """The cheapest fitting model; equal ones in the order of the settings. Models that can serve now go
+    first. If none of them is long enough, models that a request would start are considered. If those do not
+    fit either, the request goes to the longest model that can serve, and its engine accepts or refuses it."""
     serving = [candidate for candidate in candidates if candidate.can_serve] or list(candidates)
     tokens = request.prompt_tokens * MARGIN + request.answer_tokens
     startable = [candidate for candidate in candidates if candidate.can_start]

@@ -1,4 +1,4 @@
-"""The rules by the name that settings use, and those that a user wrote."""
+"""The rules by their name in settings, and rules that a user wrote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def known_rule(name: str) -> str:
-    """Raises: ValueError: neither a rule's name nor that of a function."""
+    """Raises: ValueError: this is neither a known rule nor a function's name."""
     if name not in RULES and not FUNCTION.fullmatch(name):
         raise ValueError(
             f"unknown rule; expected one of: {', '.join(sorted(RULES))}, or a function as `module:function`"

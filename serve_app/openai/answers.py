@@ -1,7 +1,7 @@
-"""One finished answer, independent of how it was asked for (streamed or not).
+"""One finished answer, independent of whether it was streamed.
 
-Read from an engine's bytes when the answer is complete; written as JSON or as a stream in
-``serve_app.openai.replay``. Anything that this value cannot hold makes the answer not storable.
+It is read from an engine's bytes when the answer is complete, and written as JSON or as a stream in
+``serve_app.openai.replay``. An answer with anything that this value cannot hold is not storable.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from serve_app.openai.requests import Endpoint
 from serve_app.openai.sse import DONE, iter_data
 
 UNREADABLE = (msgspec.DecodeError, AttributeError, KeyError, RecursionError, TypeError, ValueError)
-"""What comes of reading a response that is not shaped like one: it is not stored, nothing else."""
+"""Errors from reading a response of an unexpected form; such a response is just not stored."""
 
 TEXT_ONLY_MESSAGE = frozenset({"role", "content"})
-"""The parts of a chat message that a replay can give back."""
+"""The parts of a chat message that a replay can reproduce."""
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Text, usage (tokens) and the model that said it. ``stop_reason`` is vLLM's (a stop text or token)."""
+    """Text, usage (tokens) and the answering model. ``stop_reason`` is vLLM's (a stop text or token)."""
 
     model: str
     text: str

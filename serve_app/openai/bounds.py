@@ -1,5 +1,5 @@
-"""Bounds of one request, checked before an engine sees it: nesting, sequences, texts. A request whose cost
-nobody can bear is refused with the field and the setting that say so.
+"""Bounds of one request, checked before an engine sees it: nesting, sequences, texts. A request that costs
+too much is refused with the names of the field and the setting.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from serve_app.openai.schemas import refuse_large_schemas
 from serve_app.settings import LimitSettings
 
 TEXTS = ("input", "documents", "queries", "items", "text_1", "text_2", "data_1", "data_2")
-"""Where embedding, scoring and reranking requests hold theirs."""
+"""The fields that hold the texts of embedding, scoring and reranking requests."""
 
 
 BATCHED = TEXTS[1:]

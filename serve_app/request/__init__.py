@@ -1,1 +1,1 @@
-"""What a request says of itself outside its body: keys, headers, deadline, priority."""
+"""What a request carries beside its body: keys, headers, deadline, priority."""

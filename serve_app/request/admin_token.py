@@ -1,7 +1,7 @@
-"""The token that ``/admin`` asks for where no key is needed (``auth: loopback``).
+"""The token that ``/admin`` requires where no API key is used (``auth: loopback``).
 
-Whoever can open a connection is not yet the administrator: every program and, through a browser, every page
-on the machine can. Whoever can read a file of the owner's is.
+Being able to connect does not make a caller the administrator: every program on the machine can connect, and
+so can every page through a browser. Being able to read the owner's files does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger("ray.serve")
 
 @dataclass(frozen=True, slots=True)
 class AdminToken:
-    """Its hash: no gateway holds the token itself. It is long, so a fast hash is as good as a slow one."""
+    """Holds only a hash, so no gateway has the token itself. The token is long, so a fast hash is enough."""
 
     digest: str
 
@@ -37,7 +37,7 @@ class AdminToken:
 
     def check(self, authorization: str | None) -> None:
         """Raises:
-        Unauthorized: the header holds no bearer token, or another one.
+        Unauthorized: the header holds no bearer token, or a wrong one.
         """
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
@@ -55,11 +55,11 @@ def make_token() -> str:
 
 
 def load_admin_token(environment: Mapping[str, str], folder: Path) -> AdminToken:
-    """The token of the environment, else that of the file which it names, else that of ``folder``, where one
-    is made (and its file named in the log) if there is none.
+    """The token from ``PROMPTLY_ADMIN_TOKEN``, else from the file that ``PROMPTLY_ADMIN_TOKEN_FILE`` names,
+    else from the file in ``folder``, which is created with a new token if missing. The log names the file.
 
     Raises:
-        SettingsError: it is too short, or its file cannot be read or made.
+        SettingsError: the token is too short, or its file cannot be read or created.
     """
     given = environment.get(TOKEN_VARIABLE)
     if given is not None:
@@ -85,7 +85,7 @@ def checked_token(token: str, source: str) -> str:
 
 
 def write_secret(path: Path, secret: str) -> None:
-    """A new file that only its owner can read. An older one in its place is replaced at once."""
+    """Write a file that only its owner can read. An existing file is replaced atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     partial.touch(mode=0o600)

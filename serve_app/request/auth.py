@@ -1,6 +1,6 @@
-"""API keys: which tenant a key belongs to. Keys are kept as salted hashes only.
+"""API keys and the tenants they belong to. Keys are stored only as salted hashes.
 
-A key is 32 random bytes, so a single SHA-256 is as good as a slow hash: there is nothing to guess.
+A key is 32 random bytes and cannot be guessed, so a single SHA-256 is as good as a slow hash.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ DEFAULT_TENANT = "default"
 MAKE_ONE = "make one with scripts/make_key.py"
 
 MIN_GIVEN_KEY_CHARS = 20
-"""Of a key that an operator chose (by environment): one that is shorter can be guessed."""
+"""Of a key that an operator chose (in the environment): a shorter one could be guessed."""
 
 MAX_KEY_CHARS = 256
-"""Four times a key of ours. A longer bearer is refused before anything is computed from it."""
+"""Four times the length of our own keys. A longer bearer is refused before any hash is computed."""
 
 TENANT_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}\Z"
-"""A tenant's name stands in logs, file names and partitions: it has no space and no control character."""
+"""Tenant names appear in logs, file names and partitions, so they hold no space and no control character."""
 
 GIVEN_SALT = "promptly-given-key"
-"""Keys by environment carry no id, so one salt serves all of them: a look-up is one hash. It is the same in
-every process that reads the variable, and so are the records: a deployment that is repeated is no new one."""
+"""Keys from the environment carry no id, so they share one salt and a look-up takes one hash. The salt is the
+same in every process, so the records are too: a repeated deployment does not look like a changed one."""
 
 Hexadecimal = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 KeyId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{12}\Z")]
@@ -47,8 +47,8 @@ Priority = Annotated[int, msgspec.Meta(ge=FIRST_PRIORITY, le=LAST_PRIORITY)]
 class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One key as stored. ``id`` is the public part of the key.
 
-    ``best_priority`` is the most urgent that its requests may be (0 goes first): by default no more than
-    those of everybody who says nothing. ``debug_timing``: it may see all of ``Server-Timing``.
+    ``best_priority`` is the most urgent priority its requests may have (0 goes first); by default no better
+    than a request that names none. ``debug_timing``: it may see all of ``Server-Timing``.
     """
 
     id: KeyId
@@ -62,9 +62,9 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class KeySources:
-    """The records of an application: those given by environment, and those of a file that may change.
+    """The key records of an application: those from the environment, and those of a file that may change.
 
-    ``in_file`` are the file's as they were at the start; ``file`` is absolute.
+    ``in_file`` are the file's records when it was last read; ``file`` is an absolute path.
     """
 
     given: tuple[KeyRecord, ...] = ()
@@ -72,21 +72,21 @@ class KeySources:
     file: Path | None = None
 
     def ring(self) -> KeyRing:
-        """Whose key is it?"""
+        """A key ring over all records."""
         return KeyRing(self.in_file, given=self.given)
 
     def read_again(self) -> KeySources:
-        """With the file as it is now; a file without a key is one whose last key was removed.
+        """The same sources with the file read again. The file may be empty: its last key was removed.
 
         Raises:
-            SettingsError: the file is missing, unreadable or no keys file; the message holds no key.
+            SettingsError: the file is missing, unreadable or not a keys file; the message holds no key.
         """
         return self if self.file is None else replace(self, in_file=_records_in_file(self.file))
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks, and what that one may do."""
+    """The tenant behind a key, and its rights."""
 
     tenant: str
     admin: bool
@@ -104,7 +104,7 @@ def make_key(
     """A new key (shown once) and the record to store.
 
     Raises:
-        ValueError: not a tenant's name.
+        ValueError: ``tenant`` is not a valid name.
     """
     if not re.match(TENANT_PATTERN, tenant):
         raise ValueError(f"{tenant!r} is no tenant's name: expected {TENANT_PATTERN}")
@@ -137,13 +137,12 @@ def load_keys(settings: KeySettings, environment: Mapping[str, str]) -> KeySourc
 
 
 class KeyRing:
-    """Answers "whose key is this?" with the same few hashes for one record and for many, and in time that
-    does not depend on how much of a key is right.
+    """Finds the owner of a key, with the same few hashes for one record and for many, and in time that does
+    not depend on how much of a key is right.
 
-    A key of ours names its record (``pk-ID-SECRET``). A ``given`` one has no id: it is found by its hash,
-    under a secret of this ring, so that nobody can choose keys whose hashes tell something by the time they
-    take.
-    ``compute`` hashes a key with a salt.
+    Our own keys name their record (``pk-ID-SECRET``). A ``given`` key has no id: it is found by its hash,
+    keyed with a secret of this ring, so that nobody can choose keys whose hashes leak information through
+    timing. ``compute`` hashes a key with a salt.
     """
 
     def __init__(
@@ -157,13 +156,13 @@ class KeyRing:
         self._by_id = {record.id: record for record in records}
         self._secret = secrets.token_bytes(32)
         self._given = {self._digest(record.hash): record for record in given}
-        self._nobody = KeyRecord("", "", secrets.token_hex(16), "0" * 64)
+        self._unknown_key = KeyRecord("", "", secrets.token_hex(16), "0" * 64)
 
     def identify(self, authorization: str | None) -> Identity:
         """The identity behind an ``Authorization`` header.
 
         Raises:
-            Unauthorized: no bearer key, or one that is not known.
+            Unauthorized: there is no bearer key, or the key is not known.
         """
         scheme, _, key = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
@@ -176,7 +175,7 @@ class KeyRing:
     def _find(self, key: str) -> KeyRecord | None:
         if len(key) > MAX_KEY_CHARS:
             return None
-        named = self._by_id.get(_id_of(key), self._nobody)
+        named = self._by_id.get(_id_of(key), self._unknown_key)
         if hmac.compare_digest(self._compute(key, named.salt), named.hash):
             return named
         return self._given.get(self._digest(self._compute(key, GIVEN_SALT))) if self._given else None
@@ -186,23 +185,23 @@ class KeyRing:
 
 
 def credentials_of(headers: Mapping[str, str]) -> str | None:
-    """What ``identify`` wants. Anthropic's clients send the key in a header of its own."""
+    """The value for ``identify``. Anthropic's clients send the key as ``x-api-key``."""
     key = headers.get("x-api-key")
     given = headers.get("authorization")
     return f"Bearer {key}" if given is None and key is not None else given
 
 
 def require_admin(identity: Identity) -> None:
-    """Raises: Forbidden: a known key without the right."""
+    """Raises: Forbidden: the key is known, but is not an admin key."""
     if not identity.admin:
         raise Forbidden("This needs an admin key.", code="admin_only")
 
 
 def decode_records(encoded: bytes) -> tuple[KeyRecord, ...]:
-    """What a keys file holds.
+    """The records in a keys file.
 
     Raises:
-        ValueError: no keys file, or two records of one id; the message holds no key.
+        ValueError: this is not a keys file, or two records share an id; the message holds no key.
     """
     try:
         records = msgspec.json.decode(encoded, type=tuple[KeyRecord, ...])
@@ -214,7 +213,7 @@ def decode_records(encoded: bytes) -> tuple[KeyRecord, ...]:
 
 
 def _id_of(key: str) -> str:
-    """What stands where a key of ours has its id."""
+    """The id part of a key, or "" if the key does not have our form."""
     parts = key.split("-", 2)
     return parts[1] if len(parts) == 3 and parts[0] == KEY_PREFIX else ""
 
@@ -231,7 +230,7 @@ def _records_in_file(path: Path) -> tuple[KeyRecord, ...]:
 
 
 def _records_in_environment(variable: str, environment: Mapping[str, str]) -> tuple[KeyRecord, ...]:
-    """``tenant=key,tenant=key``; a tenant named ``admin`` may administer."""
+    """Parse ``tenant=key,tenant=key``; the tenant named ``admin`` gets admin rights."""
 
     def wrong(problem: str) -> SettingsError:
         return SettingsError(f"auth.keys_env = {variable!r}: {problem}")
@@ -240,12 +239,12 @@ def _records_in_environment(variable: str, environment: Mapping[str, str]) -> tu
     stripped = [(tenant.strip(), key.strip()) for tenant, _, key in pairs]
     if not stripped or any(not tenant or not key for tenant, key in stripped):
         raise wrong("expected it to hold `tenant=key,tenant=key`")
-    # Header bytes reach the key ring as Latin-1: a key beyond ASCII could never match.
+    # Header bytes reach the key ring as Latin-1: a key that is not ASCII could never match.
     if not all(key.isascii() for _, key in stripped):
         raise wrong("a key holds characters that are not ASCII")
     for tenant, key in stripped:
         if not re.match(TENANT_PATTERN, tenant):
-            # A key that holds a comma would show its rest here as a tenant.
+            # The message leaves out the name: after a key with a comma in it, the key's rest stands there.
             raise wrong(f"what stands before a `=` is no tenant's name: expected {TENANT_PATTERN}")
         if not MIN_GIVEN_KEY_CHARS <= len(key) <= MAX_KEY_CHARS:
             raise wrong(

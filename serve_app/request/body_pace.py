@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 GRACE_S = 5.0
-"""A body may stand still this long, also at its beginning: lost packets are sent again within it."""
+"""A body may pause this long, also before its first byte: lost packets are resent within that time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,5 +16,5 @@ class BodyPace:
     min_bytes_per_s: float
 
     def due_s(self, received_bytes: int) -> float:
-        """Seconds after the beginning by which more has to be there than ``received_bytes``."""
+        """Seconds after the start by which more than ``received_bytes`` must have arrived."""
         return min(self.timeout_s, GRACE_S + received_bytes / self.min_bytes_per_s)

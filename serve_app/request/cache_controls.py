@@ -1,4 +1,4 @@
-"""What a request asks of the cache, in its headers."""
+"""The cache controls in a request's headers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_TAGS = 16
 
 
 class Range(NamedTuple):
-    """What a number in a header may be."""
+    """The allowed range of a number in a header."""
 
     low: float
     high: float
@@ -42,7 +42,7 @@ def parse_controls(headers: Mapping[str, str]) -> CacheControls:
     """``cache-control`` (no-cache, no-store, max-age), ``x-cache-threshold``, ``-ttl`` and ``-tags``.
 
     Raises:
-        BadRequest: a value that makes no sense; ``param`` names the header.
+        BadRequest: a value is invalid; ``param`` names the header.
     """
     directives = _directives(headers.get("cache-control", ""))
     return CacheControls(
@@ -61,7 +61,7 @@ def _directives(value: str) -> dict[str, str]:
 
 
 def _number(values: Mapping[str, str], name: str, allowed: Range, *, header: str = "") -> float | None:
-    """The number under ``name``, if it is there; ``header`` names the header if that is another."""
+    """The number under ``name``, if present; ``header`` is the header's name where it differs."""
     value = values.get(name)
     if value is None:
         return None

@@ -16,7 +16,7 @@ def request_timeout_s(headers: Mapping[str, str], default_s: float) -> float:
     """The request's own deadline in seconds, else the default.
 
     Raises:
-        BadRequest: the header is no number of milliseconds from 1 to a day.
+        BadRequest: the header is not a number of milliseconds from 1 to one day.
     """
     value = headers.get(HEADER)
     if value is None:

@@ -1,4 +1,4 @@
-"""What a request says about failover, and which members have failed it."""
+"""A request's failover option, and the members that have failed it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from serve_app.quarantine import Incident
 FAILOVER_HEADER = "x-failover"
 
 MOST_BROKEN = 2
-"""Members that one request may break: the second one tells a member's bad day from a request that kills."""
+"""Members that one request may break: a second break suggests that the request itself is the cause."""
 
 
 @dataclass(slots=True)
 class Tried:
-    """Members that failed one request: never asked again. One that refused the connection was sent nothing,
-    so it does not count among the ``failures`` that are bounded.
+    """Members that failed one request; they are not tried again. A member that refused the connection
+    received nothing, so it does not count towards the attempts.
 
-    Those that broke over it are bounded further: they may have died of it. A stream that had begun and was
-    cut beside others died with its member, and is not held against the request."""
+    Members that broke while they handled the request have a lower limit, because the request may be the
+    cause. A stream that was cut together with other requests' streams is blamed on the member, not on the
+    request."""
 
     names: set[str] = field(default_factory=set)
     failures: int = 0
@@ -35,7 +36,7 @@ class Tried:
         self.names.add(name)
 
     def broke(self, incident: Incident, *, begun: bool) -> None:
-        """A member's failure was a break. ``begun``: some of the answer had come."""
+        """A member broke. ``begun``: part of the answer had arrived."""
         if begun:
             self._cut.append(incident)
         else:
@@ -43,11 +44,11 @@ class Tried:
 
     @property
     def broken(self) -> int:
-        """Members that broke over this request, as far as is known by now."""
+        """Members that broke because of this request, as far as is known now."""
         return self._broken_before_a_byte + sum(incident.is_lonely for incident in self._cut)
 
     def is_spent(self, max_attempts: int) -> bool:
-        """No other member may be asked."""
+        """No further member may be tried."""
         return self.failures >= max_attempts or self.broken >= MOST_BROKEN
 
     def __contains__(self, name: str) -> bool:
@@ -58,7 +59,7 @@ class Tried:
 
 
 def wants_failover(headers: Mapping[str, str], default: bool) -> bool:
-    """Whether another replica may take over; the request's own word goes before the settings'.
+    """Whether another member may take over; the request's header overrides the settings' default.
 
     Raises:
         BadRequest: the header is neither `on` nor `off`.

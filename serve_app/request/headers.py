@@ -1,4 +1,4 @@
-"""Header rules that hold for every path."""
+"""Header rules for every path."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from serve_app.errors import BadRequest
 
 
 def require_utf8(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Raises: BadRequest naming the first header whose value is no UTF-8."""
+    """Raises: BadRequest: a header value is not valid UTF-8; the error names the first such header."""
     for name, value in headers:
         try:
             value.decode()

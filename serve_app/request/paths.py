@@ -1,4 +1,4 @@
-"""Which paths clients may ask for, of each model. Everything else is 404."""
+"""Which paths of each model clients may use. Everything else is 404."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ VENDOR_PATHS = (
     "/v1/rerank",
     "/v1/moderations",
 )
-"""What a server that is not ours is asked for by default. Not ``/v1/responses``, files, batches, images or
-fine-tuning: a vendor keeps those under the account of our key, where one tenant could read another's."""
+"""The paths of an external upstream by default. Not ``/v1/responses``, files, batches, images or fine-tuning:
+a vendor stores those under our key's account, where one tenant could read another's."""
 
 ENGINE_PATHS = (
     "/v1/chat/completions",
@@ -31,14 +31,14 @@ ENGINE_PATHS = (
     "/tokenize",
     "/detokenize",
 )
-"""What vLLM 0.29 answers from one request alone. Not what changes an engine (``/v1/load_lora_adapter``) or
-counts as one request and is many (``/v1/chat/completions/batch``)."""
+"""What vLLM 0.29 answers from one request alone. Not the paths that change an engine
+(``/v1/load_lora_adapter``) or that send many requests as one (``/v1/chat/completions/batch``)."""
 
 PATH = re.compile(r"/v1(?:/[A-Za-z0-9_-]+)+|/tokenize|/detokenize")
 
 
 def plain_paths(paths: Sequence[str] | None) -> None:
-    """Raises: ValueError: one is no path that is relayed."""
+    """Raises: ValueError: one of the paths cannot be relayed."""
     for path in paths or ():
         if not PATH.fullmatch(path):
             raise ValueError(
@@ -48,10 +48,10 @@ def plain_paths(paths: Sequence[str] | None) -> None:
 
 
 def require_offered(offers: Mapping[str, frozenset[str]], path: str, model: str | None = None) -> None:
-    """``offers`` are the paths of each model. Without a ``model``: some model has to offer the path.
+    """``offers`` are the paths of each model. Without a ``model``, at least one model must offer the path.
 
-    A path is what the server has decoded, and is compared letter by letter: nothing that is written in
-    another way (dots, escapes, double slashes) is one that is offered.
+    The path is the decoded one and is compared exactly: a path with dots, escapes or double slashes never
+    matches.
 
     Raises: NotFound.
     """

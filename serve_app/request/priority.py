@@ -1,4 +1,4 @@
-"""How urgent a request says it is."""
+"""The priority that a request asks for."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PRIORITY = re.compile(r"[0-9]")
 
 
 def request_priority(headers: Mapping[str, str], best: int = FIRST_PRIORITY) -> int:
-    """0 goes first, 9 last; 5 when the request does not say. Nobody comes before ``best``, the client's own
-    limit.
+    """The priority: 0 goes first, 9 last, 5 if the request names none. It is never better than ``best``, the
+    client's own limit.
 
     Raises:
-        BadRequest: the header is no digit.
+        BadRequest: the header is not a digit.
     """
     value = headers.get(PRIORITY_HEADER)
     if value is None:
@@ -35,8 +35,8 @@ def request_priority(headers: Mapping[str, str], best: int = FIRST_PRIORITY) -> 
 
 
 def body_priority(fields: Mapping[str, object]) -> int | None:
-    """What vLLM reads from the body's ``priority`` (a lower number goes first there, too); ``None`` for none,
-    and for what it refuses."""
+    """The value that vLLM would read from the body's ``priority`` (there too, lower goes first); ``None`` if
+    there is none or vLLM would refuse it."""
     value = fields.get(PRIORITY_FIELD)
     if not isinstance(value, int | float | str):
         return None

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 PRIVATE_STEPS = frozenset({"embed", "search", "ask-model"})
-"""They run on what all tenants share, so that their milliseconds say more than a request's own: how full the
-store is, what is being embedded. The others are about the request itself and about load, which its client can
-tell by any clock."""
+"""Steps that run on resources shared by all tenants. Their durations would reveal more than the request's own
+affairs: how full the store is, what is being embedded. The other steps are about the request itself and about
+load, which a client can measure with any clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Timeline:
         return (self.clock() - self.start_ns) / 1e6
 
     def server_timing(self, *, whole: bool = True) -> str:
-        """The ``Server-Timing`` header (W3C Server Timing): steps in order, durations in ms. Not ``whole``:
-        without ``PRIVATE_STEPS``."""
+        """The ``Server-Timing`` header (W3C Server Timing): steps in order, durations in ms. Without
+        ``whole`` it leaves out ``PRIVATE_STEPS``."""
         shown = (step for step in self.steps if whole or step.name not in PRIVATE_STEPS)
         return ", ".join(f"{step.name};dur={step.duration_ms:.2f}" for step in shown)

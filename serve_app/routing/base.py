@@ -11,12 +11,12 @@ from serve_app.fleet import Member
 
 @dataclass(frozen=True, slots=True)
 class RoutingRequest:
-    """What routing knows of a request.
+    """What routing knows about a request.
 
     ``prompt_tokens`` is an estimate from the text's length; ``blocks`` are chained hashes of the prompt's
-    text, one for each full block (empty where the policy does not ask for them); ``session`` names
-    the tenant's session; ``cached_tokens`` says, by member name, how much of the prompt a member is
-    believed to hold already (the router fills it in for policies that ask for blocks).
+    text, one for each full block (empty unless the policy needs them); ``session`` is the tenant's session;
+    ``cached_tokens`` estimates, by member name, how much of the prompt each member has cached (the router
+    fills it in for policies that need blocks).
     """
 
     prompt_tokens: float
@@ -37,7 +37,7 @@ class RoutingPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredPolicy:
-    """A policy and what it has to be told: ``needs_blocks``, to know who holds a prompt's beginning."""
+    """A policy and its inputs. ``needs_blocks``: it needs to know which member holds a prompt's prefix."""
 
     order: RoutingPolicy
     needs_blocks: bool = False

@@ -1,4 +1,4 @@
-"""The member that holds most of the prompt, unless a queue there costs more than the prompt does."""
+"""Prefers the member that has most of the prompt cached, unless the queue there costs more than it saves."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from serve_app.routing.base import RoutingRequest
 from serve_app.routing.least_wait import wait_rank
 
 LOAD_BOUND = 2.0
-"""Times the mean load that a member may have before locality stops to count. Measured with
+"""A member above this many times the mean load loses its preference. Measured with
 scripts/benchmarks/routing.py: 1.25 lost two thirds of what prefixes gain, 3 gained nothing."""
 
 FREE_LOAD = 8.0
-"""Requests that run beside each other at hardly any cost: a member with no more is never beyond the bound."""
+"""Requests that run concurrently at hardly any cost: a member with this load or less is never above the
+bound."""
 
 
 def prefix(request: RoutingRequest, candidates: Sequence[Member]) -> list[Member]:
-    """By the expected time to the first token: the queue, and the tokens that the member has yet to prefill.
+    """By the expected time to first token: the queue, and the tokens that the member still has to prefill.
 
-    As far as this estimate goes, locality never outweighs a queue. Where it errs, members beyond a bounded
+    By this estimate, locality never outweighs a queue. In case the estimate is wrong, members above a bounded
     load come last ("Consistent Hashing with Bounded Loads", Mirrokni, Thorup and Zadimoghaddam 2016).
     """
     bound = _load_bound(candidates)
@@ -29,7 +30,7 @@ def prefix(request: RoutingRequest, candidates: Sequence[Member]) -> list[Member
 
 
 def _load_bound(members: Sequence[Member]) -> float:
-    """For a member of weight 1."""
+    """The bound for a member of weight 1."""
     weights = sum(member.report.weight for member in members)
     loads = sum(member.load for member in members)
     return max(FREE_LOAD, LOAD_BOUND * loads / weights) if members else 0.0

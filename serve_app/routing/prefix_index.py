@@ -1,4 +1,4 @@
-"""Which member is believed to hold which block of prompt text: what was sent there last."""
+"""Which member is believed to have which blocks of prompt text cached, from what was sent there last."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Collection, Sequence
 from serve_app.routing.prompt import TOKENS_PER_BLOCK
 
 DEFAULT_CACHE_TOKENS = 262_144
-"""For a member that does not say how large its cache is: about what one 80 GB GPU keeps beside an 8B
-model of 16-bit weights."""
+"""For a member that does not report its cache size: about what one 80 GB GPU holds beside an 8B model with
+16-bit weights."""
 
 MOST_CACHE_TOKENS = 4_194_304
-"""Whatever a member reports: 32,768 blocks, some 6 MB of this process's memory."""
+"""The limit whatever a member reports: 32,768 blocks, some 6 MB of this process's memory."""
 
 
 def blocks_in_cache(cache_tokens: int) -> int:
-    """Blocks to remember of a member with a cache of that size (0: not known)."""
+    """How many blocks to remember for a member with a cache of that size (0: not known)."""
     tokens = min(cache_tokens or DEFAULT_CACHE_TOKENS, MOST_CACHE_TOKENS)
     return max(1, int(tokens / TOKENS_PER_BLOCK))
 
 
 class PrefixIndex:
-    """Blocks by member, least recently used first, and, inverted, members by block.
+    """Blocks by member, least recently used first, and the reverse: members by block.
 
-    Members are bits of a mask, so that one walk along a prompt's chain answers for all of them. Blocks are
-    chained hashes: one is worth something only to a member that also holds those before it.
+    A set of members is a bit mask, so that one walk along a prompt's chain gives the result for all of them.
+    Blocks are chained hashes: one is useful only to a member that also holds those before it.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class PrefixIndex:
         return self._held.keys()
 
     def cached_tokens(self, blocks: Sequence[int]) -> dict[str, float]:
-        """Tokens of the prompt's beginning that each member holds; members that hold none are left out."""
+        """How many tokens of the prompt's prefix each member holds; members with none are left out."""
         found: dict[str, float] = {}
         holding = self._holders.get(blocks[0], 0) if blocks else 0
         depth = 1
@@ -61,10 +61,10 @@ class PrefixIndex:
             members ^= bit
 
     def record(self, name: str, blocks: Sequence[int], most_blocks: int) -> None:
-        """A prompt of ``blocks`` was sent to the member, which keeps ``most_blocks``.
+        """A prompt of ``blocks`` was sent to the member, which holds ``most_blocks`` at most.
 
-        The last block is touched first: a chain is forgotten from its end, as vLLM frees it, because
-        without its beginning the rest is of no use.
+        The last block is touched first, so that a chain is evicted from its end, as vLLM does: without its
+        beginning the rest is useless.
         """
         held = self._held.get(name)
         if held is None:
@@ -103,7 +103,7 @@ class PrefixIndex:
             del self._holders[block]
 
     def check_integrity(self) -> None:
-        """The two directions say the same."""
+        """Both directions of the index agree."""
         inverted: dict[int, int] = {}
         for name, held in self._held.items():
             for block in held:

@@ -1,7 +1,7 @@
-"""A request's prompt as blocks of text: what two prompts begin with in common, found by their hashes.
+"""A request's prompt as blocks of text, so that hashes show which prefix two prompts share.
 
-The text stands for the tokens that an engine will see: it is in the order in which chat templates put it
-(tools, then the messages), so that prompts which share a beginning here share one there.
+The text stands in for the tokens that an engine will see. It has the order of chat templates (tools, then the
+messages), so that prompts which share a prefix here share one there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BYTES_PER_TOKEN = 4
 """OpenAI's rule of thumb for English text, https://platform.openai.com/tokenizer; only an estimate."""
 
 BLOCK_BYTES = 512
-"""128 tokens, eight of vLLM's blocks: finer costs memory and time, coarser forgets a longer end."""
+"""128 tokens, eight of vLLM's blocks: smaller ones cost memory and time, larger ones lose a longer tail."""
 
 TOKENS_PER_BLOCK = BLOCK_BYTES / BYTES_PER_TOKEN
 
@@ -29,8 +29,8 @@ TEXT_PARTS = frozenset({"text", "input_text", "refusal"})
 
 
 def prompt_text(request: ParsedRequest) -> bytes:
-    """The prompt as bytes, ``BYTES_PER_TOKEN`` for each estimated token. Never raises: what is wrong with a
-    prompt is the engine's to say."""
+    """The prompt as bytes, ``BYTES_PER_TOKEN`` for each estimated token. Never raises: the engine reports
+    what is wrong with a prompt."""
     generation = request.generation
     if isinstance(generation, ChatRequest):
         tools = request.fields.get("tools")
@@ -49,13 +49,12 @@ def estimated_tokens(request: ParsedRequest) -> float:
 
 
 def blocks_of(text: bytes, model: str, salt: str | None = None) -> tuple[int, ...]:
-    """Chained hashes of the full blocks: equal ones mean that all text up to there is equal, and that the
-    same weights read it (``model`` is the model's or the adapter's own name: an engine's prefixes of one
-    adapter are of no use to another). ``salt`` is that of the engine's prefix cache: under another one
-    nothing is found.
+    """Chained hashes of the full blocks. Equal hashes mean equal text up to there, read by the same weights
+    (``model`` is the name of the model or adapter: an adapter's cached prefixes are useless to another one).
+    ``salt`` is the salt of the engine's prefix cache: prompts under different salts share nothing.
 
-    Python's own hash: seeded per process, so that nobody can make two texts collide; its values must
-    therefore not leave the process.
+    Uses Python's own hash: it is seeded per process, so that nobody can craft two texts that collide. Its
+    values must therefore not leave the process.
     """
     blocks, chain = [], hash((model, salt))
     for end in range(BLOCK_BYTES, len(text) + 1, BLOCK_BYTES):
@@ -73,7 +72,7 @@ def _message(message: Message) -> Iterator[str]:
 
 
 def _part(part: dict[str, Any]) -> str:
-    """Text as it is; an image or other data as a mark of its own that takes as much room as its tokens."""
+    """Text as it is; an image or other data as a unique mark with the length of its estimated tokens."""
     kind = part.get("type")
     text = part.get("text" if kind != "refusal" else "refusal")
     if kind in TEXT_PARTS and isinstance(text, str):
@@ -102,7 +101,7 @@ def _one_prompt(prompt: Any) -> bytes:
 def _json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
-    except RecursionError:  # decoded with fewer frames on the stack than there are now
+    except RecursionError:  # deeper on the stack here than where the value was decoded
         return ""
 
 

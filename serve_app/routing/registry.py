@@ -1,4 +1,4 @@
-"""The policies by the name that settings use."""
+"""The policies by their name in settings."""
 
 from __future__ import annotations
 

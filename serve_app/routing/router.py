@@ -1,4 +1,4 @@
-"""One model's routing: what its policy is told, and the tiers within which it decides."""
+"""One model's routing: the inputs of its policy, and the tiers within which the policy decides."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from serve_app.routing.prompt import BYTES_PER_TOKEN, blocks_of, prompt_text
 
 
 class Router:
-    """Decides with a policy, and remembers what it sent where if the policy needs to know."""
+    """Decides with a policy, and records what was sent where if the policy needs it."""
 
     def __init__(self, policy: RegisteredPolicy) -> None:
         self._policy = policy
         self._index = PrefixIndex()
 
     def describe(self, parsed: ParsedRequest, session: str | None, salt: str | None = None) -> RoutingRequest:
-        """What routing knows of a request now. ``salt`` is what engines' prefix caches are told with it."""
+        """What routing knows about a request now. ``salt`` is the prefix-cache salt that engines get."""
         text = prompt_text(parsed)
         tokens = len(text) / BYTES_PER_TOKEN
         if not self._policy.needs_blocks:
@@ -30,26 +30,27 @@ class Router:
         return RoutingRequest(tokens, blocks, session, self._index.cached_tokens(blocks))
 
     def current(self, request: RoutingRequest) -> RoutingRequest:
-        """The same after a wait: caches have filled meanwhile."""
+        """The same request after a wait: the caches may have filled meanwhile."""
         if not request.blocks:
             return request
         return replace(request, cached_tokens=self._index.cached_tokens(request.blocks))
 
     def order(self, request: RoutingRequest, candidates: Sequence[Member]) -> list[Member]:
-        """Every candidate once, best first: lower priorities first, by the policy among equals. A member
-        without room comes behind all that have some: own replicas first, a vendor when they are full."""
+        """Every candidate once, best first: lower priority numbers first, and the policy decides among
+        equals. Members without room come after all that have some: own replicas first, a vendor when they are
+        full."""
         tiers: dict[tuple[bool, int], list[Member]] = defaultdict(list)
         for member in candidates:
             tiers[not member.has_room, member.report.priority].append(member)
         return [member for tier in sorted(tiers) for member in self._policy.order(request, tiers[tier])]
 
     def sent(self, request: RoutingRequest, member: Member) -> None:
-        """The request went to ``member``, which will hold its prompt."""
+        """The request was sent to ``member``, which will have its prompt cached."""
         if request.blocks:
             most = blocks_in_cache(member.report.kv_cache_tokens)
             self._index.record(member.name, request.blocks, most)
 
     def keep(self, names: Iterable[str]) -> None:
-        """Forget every member but these."""
+        """Forget all members except these."""
         for gone in set(self._index.names).difference(names):
             self._index.forget(gone)

@@ -1,4 +1,4 @@
-"""All of a session at one member, whichever gateway routes it."""
+"""Keeps all requests of a session at one member, whichever gateway routes them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def session(request: RoutingRequest, candidates: Sequence[Member]) -> list[Membe
     """Weighted rendezvous hashing (Thaler and Ravishankar 1998; the logarithm for weights: Schindelhauer
     and Schomaker 2005): a member that joins or leaves moves only the sessions that it gets or had.
 
-    A request without a session goes where it waits least.
+    A request without a session goes to the member with the shortest wait.
     """
     if request.session is None:
         return least_wait(request, candidates)
     seed = blake2b(request.session.encode(), digest_size=_DIGEST_BYTES)
 
     def key(member: Member) -> float:
-        """Smaller is better: an exponential variable of the rate ``weight``."""
+        """Smaller is better: an exponential random variable with rate ``weight``."""
         digest = seed.copy()
         digest.update(member.name.encode())
         share = (int.from_bytes(digest.digest()) + 1) / _DIGESTS

@@ -1,4 +1,4 @@
-"""Speculative decoding that never hurts: what it gains, what it costs, and how deep it should draft."""
+"""Speculative decoding that never slows an engine down: its gain, its cost, and how deep to draft."""
 
 from serve_app.speculation.cost import StepCost, StepTimes
 from serve_app.speculation.drafting import Depths, Drafting, at_depth, nothing

@@ -1,25 +1,25 @@
-"""What a step with drafts costs, and how that is learned from steps."""
+"""The cost of a decode step with drafts, and how it is learned from the steps' durations."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 GPU_KNEE_TOKENS = 256.0
-"""Tokens a step whose computing takes as long as reading the weights: FLOP/s over bytes/s for 16-bit weights
-(2 FLOP for 2 bytes): H100 SXM 989e12 / 3.35e12 = 295, A100 312e12 / 2.0e12 = 156."""
+"""Tokens per step at which computing takes as long as reading the weights: FLOP/s over bytes/s for 16-bit
+weights (2 FLOP for 2 bytes): H100 SXM 989e12 / 3.35e12 = 295, A100 312e12 / 2.0e12 = 156."""
 
 FADE = 0.99
-"""Weight that a step keeps with each newer one: about a hundred steps are remembered."""
+"""Factor on a step's weight with each newer step: about the last hundred steps count."""
 
 ENOUGH_STEPS = 24.0
 LEAST_SPREAD = 0.1
-"""Variance of the tokens a step below which no slope can be read; one request, with a token drafted in every
-second step, has 0.25."""
+"""Least variance of the tokens per step from which a slope can be fitted. One request with a token drafted in
+every second step has 0.25."""
 
 
 OUTLIER = 3.0
-"""A step that took so many times the mean (of as many tokens, at the most that they can cost) waited for
-something else, and counts as one that took no longer."""
+"""A step longer than this many times the mean (scaled up by its tokens if it has more than the mean) waited
+for something else; its duration is cut to that bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,28 +27,28 @@ class StepCost:
     """The cost of a step in units of a plain decode step of the same batch.
 
     ``draft``: time to draft one token for the whole batch (0 for n-grams; c in Leviathan et al.).
-    ``knee_tokens``: a step of n tokens takes 1 + n / knee times as long as reading the weights takes. This
-    is the load: with many requests each token more to check costs its full share.
+    ``knee_tokens``: a step of n tokens takes 1 + n / knee times as long as reading the weights. This is how
+    load enters: with many requests, each additional token to verify costs its full share.
     """
 
     draft: float = 0.0
     knee_tokens: float = GPU_KNEE_TOKENS
 
     def of(self, drafted: float, batch: float) -> float:
-        """``drafted``: tokens a request, on average; ``batch``: requests that decode."""
+        """``drafted``: drafted tokens per request, on average; ``batch``: requests that decode."""
         plain = 1.0 + batch / self.knee_tokens
         checked = 1.0 + batch * (1.0 + drafted) / self.knee_tokens
         return checked / plain + drafted * self.draft
 
     def speed_up(self, drafted: float, accepted: float, batch: float) -> float:
-        """Over steps without drafts, where ``accepted`` of the ``drafted`` tokens of a request hold."""
+        """Speed-up over steps without drafts when ``accepted`` of a request's ``drafted`` tokens are kept."""
         return (1.0 + accepted) / self.of(drafted, batch)
 
 
 @dataclass(slots=True)
 class StepTimes:
-    """A line through the durations of decode steps by their tokens (least squares; old steps fade). While
-    steps are all alike, what was known before holds."""
+    """Fits a line to the durations of decode steps over their tokens (least squares; old steps fade). While
+    all steps have nearly the same number of tokens, the earlier result stays."""
 
     _weight: float = 0.0
     _tokens: float = 0.0
@@ -58,7 +58,7 @@ class StepTimes:
     _knee: float | None = None
 
     def observe(self, tokens: int, seconds: float) -> None:
-        """A step that only decoded: ``tokens`` are those computed, drafts among them."""
+        """Add a step that only decoded; ``tokens`` counts all tokens computed in it, drafts included."""
         if self._weight >= ENOUGH_STEPS:
             longer = max(1.0, tokens * self._weight / self._tokens)
             seconds = min(seconds, OUTLIER * longer * self._seconds / self._weight)
@@ -71,7 +71,7 @@ class StepTimes:
 
     @property
     def knee_tokens(self) -> float | None:
-        """See :class:`StepCost`; ``None`` while the steps were too few or too alike to tell."""
+        """See :class:`StepCost`; ``None`` while the steps are too few or too alike."""
         return self._knee
 
     def _read(self) -> float | None:

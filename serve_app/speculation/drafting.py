@@ -1,4 +1,4 @@
-"""What drafts of one depth gave."""
+"""How many drafted tokens were accepted at one depth."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Drafting:
-    """Decode steps of single requests at one depth. Floats, because old steps fade.
+    """Decode steps of single requests at one depth. The counts are floats, because old steps fade.
 
-    ``drafted``: tokens drafted in them (none in a step that had no draft); ``accepted``: those that held.
+    ``drafted``: tokens drafted in these steps (0 for a step without a draft); ``accepted``: those that the
+    model confirmed.
     """
 
     steps: float = 0.0
@@ -35,7 +36,7 @@ class Drafting:
 
 
 Depths = tuple[Drafting, ...]
-"""By depth: the first is that of one token."""
+"""By depth; the first entry is depth 1."""
 
 
 def nothing(deepest: int) -> Depths:
@@ -43,13 +44,13 @@ def nothing(deepest: int) -> Depths:
 
 
 def added(some: Depths, others: Depths) -> Depths:
-    """Of the same depths."""
+    """The sums, depth by depth."""
     return tuple(one + other for one, other in zip(some, others, strict=True))
 
 
 def at_depth(depth: int, drafts: Mapping[tuple[int, int], int], without: float = 0.0) -> Drafting:
-    """What drafts give when they are cut to ``depth``. ``drafts`` are counted by their tokens and those of
-    them that hold; ``without``: steps that had none."""
+    """The result of drafts cut to ``depth``. ``drafts`` counts drafts by (drafted, accepted) tokens;
+    ``without`` is the number of steps without a draft."""
     return Drafting(
         without + sum(drafts.values()),
         sum(count * min(drafted, depth) for (drafted, _), count in drafts.items()),

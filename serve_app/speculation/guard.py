@@ -1,14 +1,15 @@
 """How deep to draft, so that speculation never costs more than it gains.
 
-The engine's steps are counted in windows. After each, :func:`decide` predicts the speed-up of every depth
-and moves when that is worth it: a step that keeps A of its drafted tokens gives 1 + A where it gave one, and
-takes longer by what there is to check (theorem 3.8 of Leviathan, Kalman & Matias, "Fast Inference from
-Transformers via Speculative Decoding", ICML 2023, arXiv:2211.17192, with any cost of a step).
+The engine's steps are counted in windows. After each window, :func:`decide` predicts the speed-up of every
+depth and changes the depth when that pays: a step that accepts A drafted tokens yields 1 + A tokens instead
+of one, and takes longer by the tokens it has to verify (theorem 3.8 of Leviathan, Kalman & Matias, "Fast
+Inference from Transformers via Speculative Decoding", ICML 2023, arXiv:2211.17192, with any cost of a step).
 
-A is what was counted at that depth or, deeper than was looked, continues as if each token held with the
-chance that those before it had (equation 1 there). Where drafts can be judged in hindsight (see
-``hindsight``), all depths are known whichever is in use, and a try is a look that checks nothing. Else
-nothing is known while the depth is 0, and a try drafts one token for a window, after pauses that double.
+A is what was counted at that depth. For depths deeper than any observed, it is extrapolated with the
+acceptance rate of the tokens before (equation 1 there). Where drafts can be judged in hindsight (see
+``hindsight``), all depths are known whichever is in use, and a trial drafts without verifying anything.
+Otherwise nothing is known while the depth is 0, and a trial drafts one token for a window, after pauses that
+double.
 """
 
 from __future__ import annotations
@@ -22,33 +23,34 @@ from serve_app.speculation.drafting import Depths, Drafting, added, nothing
 
 TRY_DEPTH = 1
 SURPRISE = 3.0
-"""Six standard errors of a share of n steps, times the root of n; a share of one half has the widest. Three
-would be passed by chance: steps that follow each other are alike."""
+"""Threshold for a change of the acceptance rate: six standard errors of a share over n steps, times the root
+of n (a share of one half has the widest). Three standard errors would be exceeded by chance, because
+consecutive steps are alike."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Some decode steps of the engine."""
+    """Counts over some decode steps of the engine."""
 
     steps: int
     request_steps: int
     """Requests that decoded, summed over the steps."""
     depths: Depths
-    """What drafting gave; without steps where it was not seen."""
+    """What drafting gave at each depth; 0 steps for depths that were not observed."""
 
     @property
     def batch(self) -> float:
-        """Requests a step, on average."""
+        """Requests per step, on average."""
         return self.request_steps / self.steps
 
 
 @dataclass(frozen=True, slots=True)
 class GuardPolicy:
-    """``most``: the deepest it may draft. Gains are speed-ups over no speculation.
+    """``most``: the deepest draft allowed. Gains are speed-ups over no speculation.
 
-    ``rise`` above ``keep`` is the hysteresis. With pauses of 8, 16, … 64 windows, tries on text that cannot
-    be drafted are at first one window in nine, then one in 65. ``hindsight``: drafts can be judged without
-    being checked; a look costs only the drafting, so there are more of them.
+    ``rise`` above ``keep`` is the hysteresis. With pauses of 8, 16, … 64 windows, trials on text that cannot
+    be drafted take one window in nine at first, then one in 65. ``hindsight``: drafts can be judged without
+    verifying them; a trial then costs only the drafting, so there are more of them.
     """
 
     most: int
@@ -68,9 +70,9 @@ class GuardPolicy:
 
 @dataclass(frozen=True, slots=True)
 class GuardState:
-    """``depth`` is how much of a draft to check until the next decision. ``evidence``: what is known of the
-    text. ``tries``: this window is to show whether drafting would pay. ``pause``: windows until the next try
-    while the depth is 0. ``reason`` is for logs and metrics."""
+    """``depth`` is how many drafted tokens to verify until the next decision. ``evidence``: what is known
+    about the present text. ``tries``: this window is a trial that shows whether drafting would pay.
+    ``pause``: windows until the next trial while the depth is 0. ``reason`` is for logs and metrics."""
 
     depth: int
     evidence: Depths
@@ -82,20 +84,20 @@ class GuardState:
 
 
 def begin(policy: GuardPolicy) -> GuardState:
-    """Nothing is checked in the first window: what drafts cost shows only beside steps without."""
+    """The first window verifies no draft: the cost of drafts only shows against steps without them."""
     state = GuardState(0, nothing(policy.most), pause=1, next_pause=policy.first_pause)
     return replace(state, tries=True) if policy.hindsight else state
 
 
 def drafts(policy: GuardPolicy, state: GuardState) -> int:
-    """How many tokens to draft; of them ``state.depth`` are checked."""
+    """How many tokens to draft; ``state.depth`` of them are verified."""
     if not policy.hindsight:
         return state.depth
     return policy.most if state.depth or state.tries else 0
 
 
 def decide(policy: GuardPolicy, state: GuardState, window: Window, cost: StepCost) -> GuardState:
-    """The state for the next window, from the one that ended. ``cost`` is the engine's at present."""
+    """The state for the next window, from the one that ended and the engine's present ``cost``."""
     if not drafts(policy, state):
         return _paused(policy, state, window, cost)
     state = replace(state, evidence=_evidence(policy, state, window.depths))
@@ -110,7 +112,7 @@ def decide(policy: GuardPolicy, state: GuardState, window: Window, cost: StepCos
         state,
         depth=depth,
         tries=False,
-        # A try that paid only by chance must not begin the pauses anew.
+        # A trial that paid only by chance must not reset the pauses.
         next_pause=state.next_pause if state.tries else policy.first_pause,
         speed_up=gains[depth],
         reason=_reason(state.evidence, window.batch, depth, gains[depth]),
@@ -125,8 +127,8 @@ def _is_worth_moving(policy: GuardPolicy, state: GuardState, gains: Mapping[int,
 
 
 def _evidence(policy: GuardPolicy, state: GuardState, window: Depths) -> Depths:
-    """What is known of the text: older windows fade once there are enough, and are forgotten where the newest
-    does not fit them, or says nothing of their depth."""
+    """What is known about the text. Older windows fade once there are enough steps. They are dropped where
+    the newest window contradicts them, or has no steps at their depth."""
     before = state.evidence
     if not window[0].steps:
         return before
@@ -141,7 +143,7 @@ def _evidence(policy: GuardPolicy, state: GuardState, window: Depths) -> Depths:
 
 
 def _surprises(policy: GuardPolicy, before: Depths, window: Depths) -> bool:
-    """Judged by the deepest that both know."""
+    """Whether the acceptance has changed, judged at the deepest depth that both know well enough."""
     for depth in range(len(window), 0, -1):
         old, new = before[depth - 1], window[depth - 1]
         if min(old.steps, new.steps) >= policy.enough_steps:
@@ -151,7 +153,8 @@ def _surprises(policy: GuardPolicy, before: Depths, window: Depths) -> bool:
 
 
 def _paused(policy: GuardPolicy, state: GuardState, window: Window, cost: StepCost) -> GuardState:
-    """What was learned before still holds if only the load has changed; else it is time that passes."""
+    """While paused: draft again if the earlier evidence pays at the present load, else count down to the next
+    trial."""
     if state.evidence[0].steps >= policy.enough_steps:
         gains = _gains(state.evidence, window.batch, cost)
         best = max(gains, key=lambda depth: gains[depth])
@@ -183,13 +186,13 @@ def _turned_off(policy: GuardPolicy, state: GuardState, batch: float, best: int,
 
 
 def _gains(evidence: Depths, batch: float, cost: StepCost) -> Mapping[int, float]:
-    """The speed-up to expect of each depth."""
+    """The expected speed-up of each depth."""
     depths = range(1, len(evidence) + 1)
     return {depth: cost.speed_up(*expected(evidence, depth), batch) for depth in depths}
 
 
 def expected(evidence: Depths, depth: int) -> tuple[float, float]:
-    """Tokens drafted and accepted in a step at ``depth``; the first depth was seen."""
+    """Expected drafted and accepted tokens per step at ``depth``. Depth 1 must have been observed."""
     known = max(number for number in range(1, depth + 1) if evidence[number - 1].steps)
     last, before = evidence[known - 1], evidence[known - 2] if known > 1 else Drafting()
     drafted, accepted = last.drafted_a_step, last.accepted_a_step
@@ -203,7 +206,7 @@ def expected(evidence: Depths, depth: int) -> tuple[float, float]:
 
 
 def _acceptance(evidence: Depths, depth: int) -> float:
-    """Of one token that is reached: those of a draft are judged up to the first that does not hold."""
+    """Acceptance rate of a token that is judged: a draft is judged up to its first wrong token."""
     first, last = evidence[0], evidence[depth - 1]
     before = evidence[depth - 2].accepted_a_step if depth > 1 else 0.0
     judged = first.drafted_a_step + before

@@ -1,4 +1,4 @@
-"""What speculation gave an engine, counted outside of it: for operators, not for the guard."""
+"""What speculation gains an engine, from its own statistics: for operators, the guard does not use it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from serve_app.speculation.cost import StepCost, StepTimes
 from serve_app.speculation.drafting import Drafting
 
 MEMORY = 0.998
-"""Weight that a step keeps with each newer one: about five hundred steps are remembered."""
+"""Factor on a step's weight with each newer step: about the last five hundred steps count."""
 
 DEPTH_STEPS = 32
-"""The depth shown is that of the newest one to two times as many steps."""
+"""The reported depth is the maximum over the last 32 to 64 steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Some decode steps of the engine, at whatever depths. Floats, because old samples fade.
+    """Counts over some decode steps of the engine, at any depth. Floats, because old steps fade.
 
-    ``drafts``: requests that had a draft, summed over the steps; ``given``: what came of them.
+    ``drafts``: requests that had a draft, summed over the steps; ``given``: the result of these drafts.
     """
 
     steps: float = 0.0
@@ -32,7 +32,7 @@ class Sample:
         return Sample(self.steps * by, self.drafts * by, self.given.faded(by))
 
     def speed_up(self, cost: StepCost) -> float:
-        """What these steps gained over steps without speculation, as measured."""
+        """The measured speed-up of these steps over steps without speculation."""
         if not self.steps:
             return 1.0
         batch = self.given.steps / self.steps
@@ -41,11 +41,11 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class SpeculationReport:
-    """Counters since the engine's start; everything else is of its newest steps.
+    """The first two are counters since the engine's start; the rest describes its newest steps.
 
-    ``acceptance_rate``: accepted over drafted tokens. ``mean_accepted_length``: tokens that a draft gave,
-    with the one that is the target's own (both as vLLM counts them). ``depth``: the longest draft; 0: none.
-    ``speed_up``: estimated, over no speculation; ``None`` while the durations of steps do not tell.
+    ``acceptance_rate``: accepted over drafted tokens. ``mean_accepted_length``: tokens that a draft yields,
+    including the target model's own one (both as vLLM counts them). ``depth``: the longest draft; 0: none.
+    ``speed_up``: estimated, over no speculation; ``None`` while the steps' durations do not show it.
     """
 
     draft_tokens: int = 0
@@ -58,11 +58,11 @@ class SpeculationReport:
 
 @dataclass(frozen=True, slots=True)
 class StepCounts:
-    """One step of the engine, as its statistics tell it.
+    """One step of the engine, from its statistics.
 
-    ``decoding``: requests that decoded; ``prefilled``: those whose prompt ended in it. ``drafts``,
+    ``decoding``: requests that decoded; ``prefilled``: those whose prefill ended in it. ``drafts``,
     ``drafted`` and ``accepted`` as in :class:`Sample`, ``longest`` the longest draft. ``goes_on``: the engine
-    has work left, so that the next step begins at once.
+    has work left, so the next step begins at once.
     """
 
     decoding: int

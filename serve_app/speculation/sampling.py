@@ -1,4 +1,4 @@
-"""What vLLM 0.29 refuses together with speculation: it has no code that applies it to drafted tokens."""
+"""Sampling options that vLLM 0.29 refuses with speculation: it cannot apply them to drafted tokens."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from serve_app.errors import BadRequest
 
 EPSILON = 1e-5
-"""vLLM's: a ``min_p`` below it is none."""
+"""vLLM's own bound: a smaller ``min_p`` counts as none."""
 
 
 def refuse_unsupported(fields: Mapping[str, Any]) -> None:
-    """Raises: BadRequest: a request for a model with speculation asks for one of them."""
+    """Raises: BadRequest: a request for a model with speculation uses one of these options."""
     min_p = fields.get("min_p")
     if isinstance(min_p, int | float) and min_p > EPSILON:
         raise _unsupported("min_p")

@@ -1,4 +1,4 @@
-"""The guard as an engine's scheduler runs it: fed with steps, it says how deep to draft next."""
+"""The guard as an engine's scheduler runs it: it counts steps and says how deep to draft next."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from serve_app.speculation.hindsight import Hindsight
 
 @dataclass(slots=True)
 class Guard:
-    """Counts what drafts gave in each window of steps, and decides at its end.
+    """Counts the results of drafts in each window of steps, and decides at the window's end.
 
-    It hears of drafts in one of two ways: by :meth:`offered` if the policy has hindsight, else by
+    It learns of drafts in one of two ways: through :meth:`offered` if the policy has hindsight, else through
     :meth:`judged`.
     """
 
@@ -25,7 +25,7 @@ class Guard:
     _state: GuardState = field(init=False)
     _hindsight: Hindsight = field(init=False)
     _judged: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """Drafts by how many tokens they had, and how many of them held."""
+    """Drafts by number of drafted and of accepted tokens."""
 
     _steps: int = 0
     _request_steps: int = 0
@@ -36,7 +36,7 @@ class Guard:
 
     @property
     def depth(self) -> int:
-        """Tokens of a draft to check until :meth:`stepped` says otherwise."""
+        """Drafted tokens to verify until :meth:`stepped` returns true."""
         return self._state.depth
 
     @property
@@ -46,7 +46,7 @@ class Guard:
 
     @property
     def is_trying(self) -> bool:
-        """The depth is not what pays, but what shows whether drafting would."""
+        """This window is a trial that shows whether drafting would pay."""
         return self._state.tries
 
     @property
@@ -54,19 +54,19 @@ class Guard:
         return self._state.reason
 
     def offered(self, request: str, tokens: Sequence[int], draft: Sequence[int]) -> None:
-        """What was drafted to follow a request's ``tokens``, before it is cut to :attr:`depth`."""
+        """The draft that continues a request's ``tokens``, before it is cut to :attr:`depth`."""
         self._hindsight.offered(request, tokens, draft)
 
     def judged(self, drafted: int, accepted: int) -> None:
-        """A request's draft came back: ``accepted`` of its ``drafted`` tokens hold."""
+        """A request's draft was verified: ``accepted`` of its ``drafted`` tokens were right."""
         self._judged[drafted, accepted] += 1
 
     def stepped(self, decoding: int, tokens: int, seconds: float | None) -> bool:
-        """A step ended in which ``decoding`` requests decoded; whether :attr:`depth` or :attr:`drafts` is
-        another one now.
+        """A step ended in which ``decoding`` requests decoded. Returns whether :attr:`depth` or
+        :attr:`drafts` has changed.
 
-        ``tokens`` were computed in ``seconds``: ``None`` if that tells nothing of decoding (a prompt was
-        among them).
+        The step computed ``tokens`` in ``seconds``; ``None`` if its duration does not measure decoding (it
+        also held a prompt).
         """
         if not decoding:
             return False
@@ -88,7 +88,7 @@ class Guard:
         return (self._state.depth, self._state.tries) != (before.depth, before.tries)
 
     def _of_judged(self) -> Depths:
-        """Requests without a draft count as well; nothing is known beyond the depth in use."""
+        """Results by depth, steps without a draft included; nothing is known beyond the depth in use."""
         without = max(self._request_steps - self._judged.total(), 0)
         return tuple(
             at_depth(depth, self._judged, without) if depth <= self.depth else Drafting()

@@ -1,1 +1,1 @@
-"""What replicas say to each other, and how they prove who they are."""
+"""The values that replicas exchange, and how they prove their identity."""

@@ -1,6 +1,6 @@
-"""What travels between a gateway and the embedder and the cache: each method's arguments and result, by type.
+"""Calls from a gateway to the embedder and the cache: each method's arguments and result, by type.
 
-Nothing else is read: bytes are decoded into the declared values or refused, and no code is run for them.
+Bytes are decoded into the declared types or refused; decoding runs no code from the data.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def _as_it_is(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """``arguments`` is a tuple's type. ``pack`` makes the declared ``result`` of what the method returns (a
-    union of dataclasses has no form of its own in MessagePack), ``unpack`` the reverse."""
+    """``arguments`` is a tuple type. ``pack`` turns what the method returns into the declared ``result`` (a
+    union of dataclasses has no form of its own in MessagePack); ``unpack`` does the reverse."""
 
     arguments: Any
     result: Any
@@ -36,11 +36,11 @@ Interface = Mapping[str, Method]
 
 
 class WireError(ValueError):
-    """Bytes that are not what the method declares, or a value that it does not."""
+    """Bytes do not match the method's declaration, or a value cannot be sent."""
 
 
 class Wire:
-    """Encodes and decodes the calls of one interface. Raises: WireError."""
+    """Encodes and decodes the calls of one interface. Its methods raise WireError."""
 
     def __init__(self, interface: Interface) -> None:
         self._methods = dict(interface)
@@ -79,7 +79,7 @@ def _decode(decoders: Mapping[str, msgspec.msgpack.Decoder[Any]], method: str, d
 
 
 def _plain(value: Any) -> float:
-    """Numbers of NumPy, which scores may be. Raises: TypeError."""
+    """Numbers of NumPy, which scores may be, as floats. Raises: TypeError."""
     if isinstance(value, Real):
         return float(value)
     raise TypeError(f"no type is declared for {type(value).__name__}")

@@ -1,12 +1,12 @@
-"""How the two ends of a private connection prove to each other that they know a secret, which is never sent.
+"""How both ends of a private connection prove that they know a secret, without ever sending it.
 
     caller    → greeting, its nonce
     listener  → its nonce, proof that it knows the secret
     caller    → proof that it knows the secret, and at once its first request
 
-A proof is HMAC-SHA256, under the secret, of who proves, both nonces and the listener's address. So a proof
-serves one connection, one end of it and one listener: what somebody else is told on a port where a listener
-was before is a random number, and what he passes on to a listener elsewhere is refused.
+A proof is an HMAC-SHA256 under the secret over the prover's role, both nonces and the listener's address. So
+a proof is valid for one connection, one end and one listener. An attacker on a port that a listener used
+before gets only a random number, and a proof forwarded to a listener elsewhere is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import secrets
 from typing import Literal
 
 GREETING = b"PROMPTLY/1 "
-"""No HTTP request begins like this."""
+"""No HTTP request begins with this."""
 
 NONCE_BYTES = 32
 PROOF_BYTES = 32
@@ -29,7 +29,7 @@ class NotProven(Exception):
 
 
 class Handshake:
-    """One connection's, at either end. ``address``: the listener's, as it is told to callers."""
+    """The handshake of one connection, at either end. ``address`` is the listener's, as callers know it."""
 
     def __init__(self, secret: str, address: str) -> None:
         self._secret = secret.encode()
@@ -42,14 +42,14 @@ class Handshake:
         return GREETING + self._nonce
 
     def reply(self, hello: bytes) -> bytes:
-        """The listener's bytes. Raises: NotProven: no caller of ours speaks."""
+        """The listener's bytes. Raises: NotProven: the other end is not one of our callers."""
         if len(hello) != HELLO_BYTES or not hello.startswith(GREETING):
             raise NotProven("no greeting")
         self._nonces = hello.removeprefix(GREETING) + self._nonce
         return self._nonce + self._proof("listener")
 
     def answer(self, reply: bytes) -> bytes:
-        """The caller's proof, for a listener that has given its own. Raises: NotProven: it has not."""
+        """The caller's proof, once the listener's proof is checked. Raises: NotProven: that one is wrong."""
         self._nonces = self._nonce + reply[:NONCE_BYTES]
         if not hmac.compare_digest(reply[NONCE_BYTES:], self._proof("listener")):
             raise NotProven("whoever listens there does not know the secret")

@@ -1,4 +1,4 @@
-"""Where a replica's private listener is reached."""
+"""The address of a replica's private listener."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class PrivateAddress:
-    """``url`` is reached from every node. ``socket`` is the path of a unix socket of the same listener, for
-    callers on its node (a name that nobody can guess, so on another node there is no such file); empty if it
-    has none. Both ends prove that they know ``secret``, which is sent to nobody."""
+    """``url`` works from every node. ``socket`` is the path of a Unix socket of the same listener, for
+    callers on its node, empty if it has none; its name is random, so on another node no such file exists.
+    Both ends prove that they know ``secret``, which is never sent."""
 
     url: str
     secret: str = field(repr=False)

@@ -1,7 +1,7 @@
-"""Which requests have answers that another engine can continue as if nothing had happened.
+"""Which requests have answers that another engine can continue without a visible difference.
 
-Everything that an engine remembers of the answer beside its tokens would be forgotten, and everything
-that a text completion does not say would be lost. So only what is known to be neither is let through.
+State that an engine keeps about the answer besides its tokens would be lost, and so would everything that a
+text completion cannot express. So only fields that are known to be neither are allowed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KEPT_FIELDS = frozenset(
         "stream_interval",
     }
 )
-"""Mean the same for the rest of an answer as for the whole of it."""
+"""Fields that mean the same for the rest of an answer as for the whole."""
 
 SPENT_FIELDS = frozenset(
     {
@@ -54,10 +54,10 @@ SPENT_FIELDS = frozenset(
         "user",
     }
 )
-"""Shaped the prompt, whose tokens are known by now, or nothing at all."""
+"""Fields that only shaped the prompt, whose tokens are now known, or that have no effect."""
 
 COUNTED_FIELDS = frozenset({"stream", "stream_options", "max_tokens", "max_completion_tokens", "min_tokens"})
-"""Written anew for what is left of the answer."""
+"""Fields that are rewritten for the rest of the answer."""
 
 PLAIN_VALUES: Mapping[str, Any] = {
     "n": 1,
@@ -74,11 +74,11 @@ PLAIN_VALUES: Mapping[str, Any] = {
     "return_token_ids": False,
     "return_prompt_text": False,
 }
-"""Fields that are no obstacle with this value only."""
+"""Fields that are allowed with this value only."""
 
 
 def obstacle(request: ParsedRequest) -> str | None:
-    """Why a cut answer of this request could not be continued faithfully; ``None`` if it could be."""
+    """Why an interrupted answer to this request could not be continued faithfully; ``None`` if it could."""
     fields = {name: value for name, value in request.fields.items() if value not in (None, [])}
     if not request.generation.wants_stream:
         return "not streamed: nothing is sent before the whole answer is there"
@@ -107,26 +107,27 @@ def _unknown_field(endpoint: Endpoint, fields: Mapping[str, Any]) -> str | None:
 
 
 def _forgetful_sampling(fields: Mapping[str, Any]) -> str | None:
-    """A seed promises the same text again; a new engine would begin its random numbers anew."""
+    """A seed promises the same text every time, but a new engine would restart its random numbers."""
     if "seed" in fields and fields.get("temperature") != 0:
         return "sampled with a seed"
     return None
 
 
 def _lagging_text(stop: str | list[str] | None) -> str | None:
-    """vLLM looks for stop texts in new text only, and sends none before it cannot be the begin of one: the
-    text is behind the tokens by a length that only a tokenizer knows. One character cannot be cut in two."""
+    """vLLM searches only new text for stop texts, and holds text back while it may be the beginning of one.
+    The text then lags behind the tokens by a length that only a tokenizer knows. One character cannot be
+    split."""
     stops = [stop] if isinstance(stop, str) else stop or []
     return "`stop` is longer than a character" if any(len(text) > 1 for text in stops) else None
 
 
 def _more_than_text(generation: ChatRequest | CompletionRequest, fields: Mapping[str, Any]) -> str | None:
     if isinstance(generation, CompletionRequest):
-        # A list of prompts makes a list of answers; embeddings have no tokens.
+        # A list of prompts gives a list of answers; prompt embeddings have no tokens.
         return None if _is_one_prompt(generation.prompt) else "`prompt` is not one text"
     if "tools" in fields and fields.get("tool_choice") != "none":
         return "`tools` is set"
-    # Images and sounds are in the prompt as placeholders: its tokens are not all of it.
+    # Images and sounds are placeholders in the prompt: its tokens do not contain all of it.
     if not all(_is_text(message.content) for message in generation.messages):
         return "`messages` holds more than text"
     return None

@@ -1,8 +1,8 @@
-"""The events of vLLM 0.29's streams as bytes: read by exact layout, written in the same.
+"""The events of vLLM 0.29's streams as bytes: matched by their exact layout, and written in the same.
 
-vLLM writes compact JSON whose keys have a fixed order, so one regular expression per kind tells a plain
-chunk from anything else and takes its parts out without decoding them: a text stays the very bytes that the
-engine wrote. An event that does not match to its last byte says something that is not understood here.
+vLLM writes compact JSON with a fixed order of keys. So one regular expression per kind recognises a plain
+chunk and takes its parts out without decoding them: a text keeps the very bytes that the engine wrote. An
+event that does not match completely has a meaning that this module does not understand.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TOKENS = {
         rf'"finish_reason":(?:null|{_FINISH}),{_STOP},{_PROMPT_IDS},{_TOKEN_IDS}\}}\]{_FINGERPRINT}\}}\n\n'
     ),
 }
-"""A chunk of one plain answer. ``text`` is missing where a parser of the engine has kept it back, ``finish``
+"""A chunk of one plain answer. ``text`` is missing where a parser of the engine held it back, ``finish``
 before the end; ``tail`` is what follows the choice."""
 
 ROLE = _compiled(
@@ -54,11 +54,11 @@ ROLE = _compiled(
 """The first event of a chat."""
 
 USAGE = _compiled(rf'{_HEAD}\],"usage":\{{.*\}}{_FINGERPRINT}(?:,"metrics":.*)?\}}\n\n')
-"""The last event before ``[DONE]``, if usage was asked for."""
+"""The last event before ``[DONE]``, if usage was requested."""
 
 
 class Chunk(NamedTuple):
-    """What a chunk of text says, in JSON."""
+    """The contents of a text chunk, as JSON."""
 
     text: bytes | None
     finish: bytes | None = None
@@ -67,7 +67,7 @@ class Chunk(NamedTuple):
 
 
 def chat_event(head: bytes, chunk: Chunk) -> bytes:
-    """``chunk`` as vLLM writes it where no token ids were asked for."""
+    """``chunk`` as vLLM writes it when token ids were not requested."""
     text, finish, stop, tail = chunk
     delta = b"{}" if text is None else b'{"content":%b}' % text
     reason = NULL if finish is None else b'%b,"stop_reason":%b' % (finish, stop or NULL)
@@ -80,7 +80,7 @@ def chat_event(head: bytes, chunk: Chunk) -> bytes:
 
 
 def text_event(head: bytes, chunk: Chunk) -> bytes:
-    """As :func:`chat_event`, of a text completion."""
+    """As :func:`chat_event`, for a text completion."""
     text, finish, stop, tail = chunk
     return (
         b'%b{"index":0,"text":%b,"logprobs":null,"finish_reason":%b,"stop_reason":%b,'
@@ -106,8 +106,8 @@ def usage_event(head: bytes, prompt_tokens: int, completion_tokens: int, tail: b
 
 
 def without_token_ids(event: bytes) -> bytes:
-    """An event of another layout as it would have come had no token ids been asked for; empty if it would
-    not have come at all."""
+    """An event of another layout, as it would be had token ids not been requested; empty if it would not have
+    been sent at all."""
     if b'token_ids":[' not in event:
         return event
     value = msgspec.json.decode(event.removeprefix(b"data: "))

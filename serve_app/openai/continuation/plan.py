@@ -1,4 +1,4 @@
-"""What comes after an upstream that ended too early, as values."""
+"""How a stream continues after an upstream that ended too early, as values."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import msgspec
 from serve_app.openai.requests import Endpoint, ParsedRequest
 
 DEFAULT_MAX_TOKENS = 16
-"""Of a text completion that names no limit, or null: OpenAI's, and vLLM's."""
+"""The limit of a text completion that names none, or null: OpenAI's and vLLM's default."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLimits:
-    """An engine's bounds in tokens, as far as they are known.
+    """An engine's limits in tokens, as far as they are known.
 
-    A continuation names its own limit, so it has to know the one that the engine put in where the request
-    named none. ``context``: prompt and answer together. ``default``: of a chat's answer (``max_new_tokens``
-    in the model's generation config). ``cap``: of every answer (the same, set in the engine's settings).
+    A continuation states its own limit, so the limit that the engine applies by default must be known.
+    ``context``: prompt and answer together. ``default``: for a chat's answer (``max_new_tokens`` in the
+    model's generation config). ``cap``: for every answer (the same, from the engine's settings).
     """
 
     context: int | None = None
@@ -27,7 +27,7 @@ class TokenLimits:
     cap: int | None = None
 
     def answer_tokens(self, request: ParsedRequest, prompt_tokens: int) -> int | None:
-        """The most tokens that this request's answer may have; ``None`` if that is not known."""
+        """The most tokens that this request's answer may have; ``None`` if not known."""
         asked = _asked(request)
         if asked is None and self.context is None:
             return None
@@ -59,6 +59,6 @@ class EngineRequest:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The whole answer was there; ``events`` are what is left to say."""
+    """The answer was complete; ``events`` are what is left to send."""
 
     events: bytes

@@ -13,35 +13,36 @@ from serve_app.openai.continuation.tokens import AnswerTokens, decode_ids
 from serve_app.openai.requests import Endpoint, ParsedRequest
 
 MOST_TOKENS = 1 << 21
-"""Twice what the longest contexts hold. An engine that sends more is not remembered any further."""
+"""Twice the longest contexts. Tokens beyond this are not remembered."""
 
 BROKEN_OFF = frozenset({b'"abort"', b'"error"'})
-"""Reasons to finish that an engine gives when it ends, not the answer."""
+"""Finish reasons that mean that the engine ended, not the answer."""
 
 
 class ResumableStream:
-    """Passes a stream on, remembers its tokens, and says how to go on when it ends too early.
+    """Passes a stream on, remembers its tokens, and says how to continue when it ends too early.
 
-    Send ``opening``, feed what the engine answers and pass on what ``feed`` returns. When the bytes end, or
-    ``failure`` is set, before ``done``: settle what is ``unsettled``, do what ``resume`` says, and feed on.
+    Send ``opening``, feed the engine's bytes and pass on what ``feed`` returns. If the bytes end or
+    ``failure`` is set before ``done``: settle what is ``unsettled``, act on the result of ``resume``, and
+    feed on.
     """
 
     def __init__(self, request: ParsedRequest, *, include_usage: bool = False) -> None:
         """``request`` has no ``obstacle``; ``include_usage`` asks for usage even if the client did not."""
         self.done = False
-        """``[DONE]`` was passed on: nothing is missing."""
+        """``[DONE]`` was passed on: the stream is complete."""
         self.failure: bytes | None = None
-        """What the engine said of its own failure (JSON); not passed on, nor is anything after it."""
+        """The engine's own error event (JSON). Neither it nor anything after it is passed on."""
 
         self._request = request
         self._wants_usage = include_usage or request.generation.wants_usage
         self._match = layout.TOKENS[request.endpoint].match
         self._write = layout.TOKEN_EVENT[request.endpoint]
         self._partial = b""
-        self._head = b""  # the begin of every event; empty until one was passed on
+        self._head = b""  # the beginning of every event; empty until one was passed on
         self._prompt_ids = b""  # as in JSON, without the brackets
         self._tokens = AnswerTokens()
-        self._repeated_chunks = 0  # chunks without text that the client has and that will come again
+        self._repeated_chunks = 0  # chunks without text that were sent and that the next engine will repeat
         self._understood = True
         self._continuing = False
         self._finished = False
@@ -49,16 +50,16 @@ class ResumableStream:
 
     @property
     def opening(self) -> EngineRequest:
-        """The client's own request, with its tokens asked for."""
+        """The client's own request, with token ids requested."""
         fields: dict[str, Any] = {**self._request.fields, "return_token_ids": True}
         if self._wants_usage:
             fields["stream_options"] = {**(fields.get("stream_options") or {}), "include_usage": True}
         return EngineRequest(self._request.endpoint, fields)
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take in bytes of the engine; returns whole events for the client, as if no tokens had been asked
-        for and one engine had sent them all."""
-        if self._partial and b"\n" not in chunk:  # a long event is not looked through again for every piece
+        """Take in the engine's bytes; returns whole events for the client, as if token ids had not been
+        requested and one engine had sent them all."""
+        if self._partial and b"\n" not in chunk:  # do not search a long event again for every piece
             self._partial += chunk
             return b""
         data = self._partial + chunk if self._partial else chunk
@@ -80,19 +81,20 @@ class ResumableStream:
 
     @property
     def unsettled(self) -> list[int]:
-        """Tokens of which the last may not be shown. An engine's ``/detokenize`` knows their text; hand it to
-        ``settle`` until none is left, else the stream cannot be resumed."""
+        """Tokens of which the last may not be shown yet. Decode them with an engine's ``/detokenize`` and
+        call ``settle``, until none is left; otherwise the stream cannot be resumed."""
         return self._tokens.unsettled
 
     def settle(self, text: str) -> None:
-        """Take in the text of what is ``unsettled``."""
+        """Take in the text of the ``unsettled`` tokens."""
         self._tokens.settle(text)
 
     def resume(self, limits: TokenLimits) -> EngineRequest | Ending | None:
-        """How to go on after the engine was lost: what to ask another one for, or what is left to say;
-        ``None`` if the stream cannot be continued. Asked again before anything came, it answers the same.
+        """How to continue after the engine was lost: a request for another engine, or the events that are
+        left to send; ``None`` if the stream cannot be continued. Without new bytes in between, a second call
+        returns the same.
 
-        A stream of which nothing was passed on begins anew.
+        If nothing was passed on yet, the stream starts over.
         """
         if not self._understood:
             return None
@@ -113,13 +115,13 @@ class ResumableStream:
         return self._begin(self._continuation(allowed - self._tokens.count))
 
     def _begin(self, request: EngineRequest) -> EngineRequest:
-        """Nothing of the lost engine's may mix with what the next one sends."""
+        """Discard what the lost engine left, so that it does not mix with the next engine's bytes."""
         self.failure = None
         self._partial = b""
         return request
 
     def _continuation(self, max_tokens: int) -> EngineRequest:
-        """A text completion that goes on from the tokens shown."""
+        """A text completion that continues from the shown tokens."""
         asked = self._request.fields
         fields = {name: value for name, value in asked.items() if name in KEPT_FIELDS}
         fields["prompt"] = decode_ids(self._prompt_ids) + self._tokens.ids()
@@ -131,7 +133,7 @@ class ResumableStream:
         return EngineRequest(Endpoint.COMPLETIONS, fields)
 
     def _pass_tokens(self, match: re.Match[bytes]) -> bytes:
-        """An event with text: what every token goes through."""
+        """An event with text: every token passes through here."""
         text, finish, stop, tail, ids = match.group("text", "finish", "stop", "tail", "ids")
         if finish in BROKEN_OFF:
             return self._fail(match.group())
@@ -149,9 +151,9 @@ class ResumableStream:
         return self._write(self._head, layout.Chunk(text, finish, stop, tail))
 
     def _is_superfluous(self, text: bytes | None) -> bool:
-        """Whether a chunk without text is one that an undisturbed stream does not have."""
+        """Whether a chunk without text would not appear in an undisturbed stream."""
         if text is None:
-            self._understood = False  # a parser of the engine took it: its text is not what is shown
+            self._understood = False  # a parser of the engine held it: its text is not the shown text
             return True
         if self._repeated_chunks:
             self._repeated_chunks -= 1
@@ -159,7 +161,7 @@ class ResumableStream:
         return False
 
     def _pass_other(self, event: bytes) -> bytes:
-        """Any other event: the first of a chat, the last ones of every stream, and what engines add."""
+        """Any other event: the first one of a chat, the last ones of every stream, and engines' additions."""
         if event.startswith(layout.COMMENT_START):
             return event
         if event.startswith(layout.ERROR_START):
@@ -181,7 +183,7 @@ class ResumableStream:
         return b""
 
     def _rest(self) -> bytes:
-        """What follows the last token and was not passed on yet."""
+        """What follows the last token and was not yet passed on."""
         if self.done:
             return b""
         usage = self._usage(b"") if self._wants_usage and not self._usage_sent else b""
@@ -189,7 +191,7 @@ class ResumableStream:
         return usage + layout.DONE_EVENT
 
     def _usage(self, tail: bytes) -> bytes:
-        """The whole answer's usage; details would tell of a continuation's prompt."""
+        """The usage of the whole answer, without details, which would describe a continuation's prompt."""
         return layout.usage_event(self._head, self._prompt_tokens, self._tokens.count, tail)
 
     @property

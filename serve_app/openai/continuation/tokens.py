@@ -5,17 +5,17 @@ from __future__ import annotations
 import msgspec
 
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
-"""What the begin of a character decodes to: vLLM keeps tokens that end so back until the rest is there."""
+"""What an incomplete character decodes to: vLLM holds such tokens back until the rest arrives."""
 
 
 class AnswerTokens:
-    """Tokens in the order in which they came, and how far their text was passed on (*shown*).
+    """Tokens in order of arrival, and how much of their text was passed on (*shown*).
 
         | shown for certain | shown, perhaps | not shown |
         0                 _sure           _shown       count
 
-    vLLM keeps the bytes of an unfinished character back. After a chunk of one token and some text that token
-    is shown; of several, the last may have been kept back, which only a tokenizer can tell. A prompt must
+    vLLM holds back the bytes of an incomplete character. After a chunk of one token with text, that token is
+    shown; of several tokens, the last may have been held back, which only a tokenizer can tell. A prompt must
     never end inside a character: the engine would send the whole prompt's text as its answer.
     """
 
@@ -28,7 +28,7 @@ class AnswerTokens:
         self._shown = 0
 
     def add(self, ids: bytes, has_text: bool) -> None:
-        """Take in a chunk. Decoding waits until it is needed: most streams end well."""
+        """Take in a chunk. The ids are decoded only when needed: most streams end normally."""
         new = ids.count(b",") + 1
         self.count += new
         self._ids.append(ids)
@@ -42,12 +42,12 @@ class AnswerTokens:
 
     @property
     def unsettled(self) -> list[int]:
-        """Tokens of which the last may not be shown; it begins where a character begins."""
+        """Tokens of which the last may not be shown; the first one begins a character."""
         return self.ids()[self._sure : self._shown]
 
     def settle(self, text: str) -> None:
-        """Take in the text of what is ``unsettled``: if it ends inside a character, the last token is not
-        shown, and the ones before it are still to be settled."""
+        """Take in the text of the ``unsettled`` tokens: if it ends inside a character, the last token is not
+        shown, and the ones before it are still unsettled."""
         if text.endswith(INCOMPLETE):
             self._shown -= 1
         else:
