@@ -1,4 +1,4 @@
-"""Keeps the cache within its bounds: counts what is written, and evicts what is worth least."""
+"""Keeps the cache within its bounds: counts writes and evicts the least valuable entries."""
 
 from __future__ import annotations
 
@@ -12,41 +12,42 @@ from serve_app.cache.entry import Annotation, CacheEntry
 from serve_app.cache.eviction import Bounds, Volume, surplus, worth
 
 MOST_NOTED = 2000
-"""Entries whose uses are written down at once: each is a write."""
+"""Most entries whose use counts are saved in one sweep: each costs one write."""
 
 CHARACTERS_PER_TOKEN = 4
-"""Roughly, of English text."""
+"""A rough figure for English text."""
 
 MOST_REMEMBERED = 50_000
-"""Entries whose uses wait to be written down; those that come beyond are not counted."""
+"""Most entries with unsaved use counts; uses of further entries are not counted."""
 
 
 class CacheRoom:
-    """One writer, in the cache's event loop. Between counts it goes by what it wrote itself."""
+    """Tracks the remaining room. Only the cache's event loop uses it; between two counts of the store it
+    relies on its own tally of writes."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        self._left = Volume()  # what fits before the store must be counted again
+        self._left = Volume()  # what still fits before the store must be counted again
         self._tenant_left: dict[str, int] = {}
         self._floor = 0.0
         self._uses: Counter[UUID] = Counter()
 
     def valued(self, entry: CacheEntry) -> CacheEntry:
-        """A new entry with its value; the answer that it was made for is its first use."""
+        """The new entry with its value; the request that it was made for counts as its first use."""
         uses = max(1, entry.uses)
         return replace(entry, uses=uses, value=self._worth(entry, uses))
 
     def used(self, uses: Mapping[UUID, int]) -> None:
-        """Entries that answered so many times."""
+        """Add to the use counts; ``uses`` maps an entry to the number of its new answers."""
         for entry_id, count in uses.items():
             if entry_id in self._uses or len(self._uses) < MOST_REMEMBERED:
                 self._uses[entry_id] += count
 
     async def note_uses(self, store: CacheStore) -> None:
-        """Write down what was used since the last time.
+        """Save the use counts gathered since the last call.
 
         Raises:
-            StoreError: the store failed; the rest is for the next time.
+            StoreError: the store failed; the rest is saved by the next call.
         """
         for entry_id, count in self._uses.most_common(MOST_NOTED):
             entry = await store.get(entry_id)
@@ -56,7 +57,7 @@ class CacheRoom:
             del self._uses[entry_id]
 
     async def take(self, store: CacheStore, entry: CacheEntry) -> None:
-        """An entry was written: make room if a bound no longer holds.
+        """Account for a written entry, and evict if a bound is exceeded.
 
         Raises:
             StoreError: the store failed; the next write tries again.
@@ -71,7 +72,7 @@ class CacheRoom:
             await self._make(store)
 
     async def recount(self, store: CacheStore) -> None:
-        """Others may write to the same store; this asks only for the number of entries.
+        """Refresh the tally, as other applications may write to the same store. Counts entries, not bytes.
 
         Raises:
             StoreError: the store failed.
@@ -93,6 +94,6 @@ class CacheRoom:
             }
 
     def _worth(self, entry: CacheEntry, uses: int) -> float:
-        # An answer that no engine made was given by hand, and has no count of tokens.
+        # An answer that was added by hand has no token count.
         cost = entry.answer.usage.completion_tokens or len(entry.answer.text) / CHARACTERS_PER_TOKEN
         return worth(self._floor, uses, cost, entry.size)

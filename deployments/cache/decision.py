@@ -1,7 +1,7 @@
-"""The decision that serves traffic, with what it reads from disk: word lists, verifier, token vectors.
+"""Builds the decision that serves traffic from files on disk: word lists, verifier, token vectors.
 
-The embedder's token vectors are its input table. It is read from the model's own files, so that the cache
-needs no second copy of the model.
+The token vectors are the embedder's input embedding table. They are read from the model's own files, so the
+cache does not load a second copy of the model.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ logger = logging.getLogger("ray.serve")
 FIRST_TEXT = "What does the first request find already warm?"
 
 TABLE_NAMES = ("embeddings.word_embeddings.weight", "embed_tokens.weight", "wte.weight")
-"""How model families call their input vectors; the first suffix found is taken."""
+"""Names of the input embedding tensor in different model families; the first match is used."""
 
 
 def open_decision(settings: CacheSettings, embedder: str, dtype: str = FULL_PRECISION) -> Decision:
-    """The decision that the settings ask for; ``embedder`` is its ``source``, computed in ``dtype``. Without
-    a verifier for it, or with one whose files are not on this node, the guards stand alone; without the
-    cross-encoder that the settings name, the verifier decides; the log says so."""
+    """Build the decision that the settings ask for. ``embedder`` is the embedder's ``source``, computed in
+    ``dtype``.
+
+    If this embedder has no verifier, or the verifier's files are not on this node, similarity and guards
+    decide. If the configured cross-encoder cannot be loaded, the verifier decides. Both are logged."""
     decision = _cross_encoded(settings.cross_encoder) or _decision(settings.decision, embedder, dtype)
     if settings.threshold is not None:
         decision = decision.with_threshold(settings.threshold)
-    # The first pair compiles patterns and fills tables; let it be this one.
+    # Warm up: the first pair compiles patterns and fills tables.
     decision.judge(decision.read(FIRST_TEXT), decision.read(FIRST_TEXT), 1.0)
     return decision
 
@@ -74,11 +76,11 @@ def _cross_encoded(settings: CrossEncoderSettings | None) -> Decision | None:
 
 
 def open_cross_encoder(settings: CrossEncoderSettings) -> Callable[[str, str], float]:
-    """A score from 0 to 1 for a stored and a new text.
+    """A function that scores a stored text and a new text from 0 to 1.
 
     Raises:
         OSError: there is no such model.
-        ValueError: it gives other things than one number.
+        ValueError: the model does not have exactly one output.
     """
     from sentence_transformers import CrossEncoder
     from torch import nn
@@ -98,11 +100,11 @@ def open_cross_encoder(settings: CrossEncoderSettings) -> Callable[[str, str], f
 
 
 def open_word_reader(embedder: str) -> WordReader:
-    """Tokenizer and token vectors from the model's folder.
+    """Load the tokenizer and the token vectors from the model's folder.
 
     Raises:
-        OSError: the folder or a file of it is not there.
-        LookupError: none of its tensors is an input table.
+        OSError: the folder or one of its files is missing.
+        LookupError: none of the tensors is an input embedding table.
     """
     folder = Path(ModelStore(default_cache_dir()).resolve(embedder))
     if not folder.is_dir():
@@ -116,24 +118,24 @@ def open_word_reader(embedder: str) -> WordReader:
 
 
 def _hub_folder(embedder: str) -> Path:
-    """Where the hub client keeps what the embedder has loaded; nothing is downloaded here."""
+    """The hub client's local folder of the embedder's model; nothing is downloaded here."""
     from huggingface_hub import snapshot_download
 
     return Path(snapshot_download(embedder, local_files_only=True))
 
 
 def _input_table(folder: Path) -> Floats:
-    """[vocabulary, d]"""
+    """The input embedding table, of shape [vocabulary, dimension]."""
     for path in _weight_files(folder):
         with safe_open(path, framework="numpy") as tensors:
-            for name in tensors.keys():  # noqa: SIM118 - it is no dict
+            for name in tensors.keys():  # noqa: SIM118 - not a dict
                 if name.endswith(TABLE_NAMES):
                     return cast("Floats", tensors.get_tensor(name).astype(np.float32))
     raise LookupError(f"no input vectors among the tensors of {folder}")
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    """One file, or those of an index."""
+    """The single weight file, or the files that the index lists."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         named = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()

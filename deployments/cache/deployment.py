@@ -1,7 +1,7 @@
-"""The SemanticCache deployment: it owns the store, and decides what is a hit.
+"""The SemanticCache deployment: it owns the store and decides what is a hit.
 
-One replica, because the embedded store is one folder. A store that cannot be opened does not stop
-the application: the cache reports the error and every look-up is a miss.
+There is one replica, because the embedded store is one folder. If the store cannot be opened, the
+application keeps running: the cache reports the error and every look-up is a miss.
 """
 
 from __future__ import annotations
@@ -50,26 +50,26 @@ logger = logging.getLogger("ray.serve")
 SWEEP_PERIOD_S = 30.0
 REOPEN_PERIOD_S = 5.0
 REMEMBERED_PURGES = 1024
-"""Far more than happen while an answer waits in a gateway's write queue."""
+"""Purges kept in memory: far more than can happen while an answer waits in a gateway's write queue."""
 
 IN_DOUBT = "in-doubt"
-"""The verifier is not sure, and the served model was not asked yet."""
+"""The miss reason when the verifier is not sure and the served model has not judged the pair yet."""
 
 SAME_MOMENT_S = 1e-3
-"""An engine's numbers come back with another last bit now and then."""
+"""Two creation times closer than this are equal: the store may return a number with a different last bit."""
 
 READINGS = 512
-"""Texts whose words and their vectors are kept: some 20 KB each, 150 KB for the longest."""
+"""Texts whose words and word vectors stay in memory: about 20 KB each, 150 KB for the longest."""
 
 CANDIDATES = 3
-"""Near entries that the decision may look at; the first that it does not refuse answers."""
+"""Near entries that the decision looks at; the first that it accepts answers."""
 
 
 class SemanticCache:
-    """Look-ups and writes. Look-ups run at the same time as everything; writes and purges one by one.
+    """Look-ups and writes. Look-ups run concurrently with everything; writes and purges run one at a time.
 
-    A look-up carries the epoch from before it asked the store, and never an entry that a purge meant which
-    ended before the look-up did. No write slips between a purge and its record.
+    Invariants: a look-up returns the epoch read before it asked the store, and never returns an entry that
+    was purged before the look-up ended. No write runs between a purge and its record.
     """
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
@@ -83,7 +83,7 @@ class SemanticCache:
         self._settings = settings
         self._embedder = info
         self._decision = await asyncio.to_thread(open_decision, settings, info.source, info.dtype)
-        # A stored text meets many questions, a question several stored texts.
+        # One stored text is compared with many questions, and one question with several stored texts.
         self._read = lru_cache(READINGS)(self._decision.read)
         self._learning = CacheLearning(
             settings.max_error_rate, self._decision.scale, embedder, self._decision.record
@@ -91,7 +91,7 @@ class SemanticCache:
         self._verdicts = Verdicts()
         self._refused: Counter[str] = Counter()
         self._reopen_s = reopen_s
-        # A restarted cache has a later epoch than any before: by the clock where the store cannot be read.
+        # After a restart the epoch must exceed all earlier ones; the clock serves if the store is unreadable.
         self._epoch = clock_ns()
         self._note: CacheNote | None = None
         self._purges: deque[tuple[Selection, float]] = deque(maxlen=REMEMBERED_PURGES)
@@ -106,23 +106,23 @@ class SemanticCache:
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep_forever())
 
     async def address(self) -> PrivateAddress:
-        """Where gateways' look-ups go."""
+        """The address to which gateways send look-ups."""
         if self._direct is None:
             methods: dict[str, Method] = {"look_up": self.look_up, "stats": self.stats}
             self._direct = DirectCalls(CACHE, methods, node_address())
         return self._direct.address
 
     async def look_up(self, query: CacheQuery) -> LookUp:
-        """The entry that answers the query: the same text, else a near one if there is a vector. A miss tells
-        why the nearest one does not answer.
+        """Find the entry that answers the query: the same text, else a near one if the query has a vector.
+        A miss says why the nearest entry was refused.
 
         Raises:
-            StoreError: the store failed (the gateway counts this and goes on without).
+            StoreError: the store failed; the gateway counts this and continues without the cache.
         """
         epoch = self._epoch
         try:
             found = await self._find(query, time.time())
-        except StoreFull:  # it is not broken: no breaker has to open for it
+        except StoreFull:  # a full disk is not a failure: it must not open the gateways' breakers
             return Miss()
         if isinstance(found, Miss):
             return self._without_purged(found, epoch)
@@ -132,8 +132,9 @@ class SemanticCache:
         return replace(found, entry=_bare(found.entry), epoch=epoch)
 
     async def put(self, entry: CacheEntry) -> None:
-        """Store an entry, evicting those of least value beyond the bounds. One that replaces another answer
-        to the same text teaches how well answers can be compared. Where the disk is full it is not stored."""
+        """Store an entry, and evict the least valuable entries if a bound is exceeded. If it replaces an
+        answer to the same text, the two are compared, to learn how well answers can be compared. If the disk
+        is full, nothing is stored."""
         async with self._writing:
             if self._was_purged(entry):
                 return
@@ -150,15 +151,15 @@ class SemanticCache:
             await self._learn_from_repeat(before, entry)
 
     async def judged(self, entry_id: UUID, text: str, serves: bool) -> None:
-        """The served model said whether an entry's answer serves a text."""
+        """Record the served model's verdict: whether an entry's answer serves a text."""
         self._verdicts.put(entry_id, text, serves)
 
     async def used(self, uses: Mapping[UUID, int]) -> None:
-        """Gateways tell how often entries answered from their memory."""
+        """Record how often entries answered from a gateway's memory."""
         self._room.used(uses)
 
     async def observe(self, probe: Probe, fresh: str) -> None:
-        """Learn from the engine's answer to a text that an entry is near to.
+        """Learn from the engine's fresh answer to a text near an entry's text.
 
         Raises:
             StoreError: the store failed; nothing is learned.
@@ -176,12 +177,14 @@ class SemanticCache:
                 await self._opened().annotate(entry.entry_id, Annotation(evidence))
 
     async def report(self, entry_id: UUID, right: bool, text: str | None) -> int | None:
-        """A person's word on a semantic hit; returns how many entries were dropped, ``None`` if there is no
-        such entry: nothing is learned of that. An answer that was wrong for ``text`` is never given to it
-        again; without a text the entry is dropped. All of it holds when this returns, and after a restart.
+        """Learn from a person's feedback on a semantic hit. An answer that was wrong for ``text`` is never
+        given to that text again; if no text is given, the entry is dropped. The effect is durable when this
+        returns.
+
+        Returns the number of entries dropped, or ``None`` if there is no such entry (nothing is learned).
 
         Raises:
-            StoreError: the store failed. What is to be blocked is blocked until the next restart.
+            StoreError: the store failed. The pair is blocked only until the next restart.
         """
         if not await self._may_hold(entry_id):
             return None
@@ -195,7 +198,7 @@ class SemanticCache:
         return dropped
 
     async def _may_hold(self, entry_id: UUID) -> bool:
-        """A store that fails may hold it: what is to be blocked is blocked then, too."""
+        """Whether the store has the entry. True if the store fails, so that a block applies anyway."""
         try:
             return await self._opened().get(entry_id) is not None
         except StoreError:
@@ -205,7 +208,7 @@ class SemanticCache:
         return await self._opened().select(selection, limit)
 
     async def page(self, after: UUID | None, limit: int) -> tuple[list[CacheEntry], UUID | None]:
-        """All entries in the order of their ids, page by page; see ``CacheStore.page``."""
+        """One page of all entries, ordered by id; see ``CacheStore.page``."""
         entries, following = await self._opened().page(after, limit)
         return [_bare(entry) for entry in entries], following
 
@@ -219,7 +222,7 @@ class SemanticCache:
                 self._epoch += 1
 
     async def stats(self) -> CacheStats:
-        """Also tells the epoch when the store fails: purges must be known everywhere."""
+        """Counts and epoch. The epoch is returned even if the store fails: gateways must learn of purges."""
         if self._store is None:
             return CacheStats(0, self._epoch, "", self._error)
         location = self._store.location
@@ -234,7 +237,7 @@ class SemanticCache:
         await self.close()
 
     async def close(self) -> None:
-        """End the sweeper and release the store. Serve calls it through ``__del__``."""
+        """Stop the sweeper and release the store. Serve calls this through ``__del__``."""
         self._sweeper.cancel()
         if self._direct is not None:
             await self._direct.stop()
@@ -262,7 +265,7 @@ class SemanticCache:
             await self._load(store)
             return store
         except (StoreError, OSError) as error:
-            if str(error) != self._error:  # once, not at every attempt
+            if str(error) != self._error:  # log once, not on every attempt
                 logger.error("serving without the cache: %s", error)
             self._error = str(error)
             return None
@@ -277,7 +280,7 @@ class SemanticCache:
             raise
 
     async def _still(self, entry_id: UUID, made_at: float) -> CacheEntry | None:
-        """The entry with the very answer that was looked at; another may have taken its place."""
+        """The entry, if it still holds the answer made at ``made_at``; another may have replaced it."""
         entry = await self._opened().get(entry_id)
         return entry if entry is not None and abs(entry.created_at - made_at) < SAME_MOMENT_S else None
 
@@ -288,7 +291,7 @@ class SemanticCache:
         self._learning.learn_repeat(right)
         if not (right and before.evidence.observations):
             return
-        async with self._writing:  # the same answer again: what is known of it still holds
+        async with self._writing:  # the new answer says the same, so the old evidence still holds
             if await self._still(entry.entry_id, entry.created_at) is not None:
                 await self._opened().annotate(entry.entry_id, Annotation(before.evidence))
 
@@ -301,13 +304,13 @@ class SemanticCache:
                 await self._opened().annotate(entry_id, Annotation(evidence))
 
     def _was_purged(self, entry: CacheEntry) -> bool:
-        """Made before a purge that meant it: still on its way from a gateway when that ran, or from here to
-        the store in a write that was given up."""
+        """Whether a later purge covers the entry. Such an entry was still in a gateway's write queue when the
+        purge ran, or in a cancelled write from here to the store."""
         return any(entry.created_at <= when and what.fits(entry) for what, when in self._purges)
 
     async def _sweep_forever(self) -> None:
-        """Expired entries never answer; this frees their space. A store that would not open is tried again:
-        the replica before this one may have held it."""
+        """Free the space of expired entries (they never answer). If the store could not be opened, try again:
+        the previous replica may still have held its lock."""
         while True:
             await asyncio.sleep(SWEEP_PERIOD_S if self._store is not None else self._reopen_s)
             if self._store is None:
@@ -340,9 +343,9 @@ class SemanticCache:
     async def _same_and_near(
         self, store: CacheStore, query: CacheQuery, vector: bytes, now: float
     ) -> tuple[CacheEntry | None, list[Match]]:
-        """Asked together: a server answers both in one round trip's time."""
+        """Fetch by id and by vector at once: with a Qdrant server both take one round trip."""
         oldest = 0.0 if query.max_age_s is None else now - query.max_age_s
-        # A near entry that is stale does not answer: the fresh answer would be another text's.
+        # A stale near entry does not answer: the refresh would fetch an answer to a different text.
         alive = now + self._settings.stale_s
         return await asyncio.gather(
             store.get(query.entry_id),
@@ -350,7 +353,7 @@ class SemanticCache:
         )
 
     def _verdicts_on(self, query: CacheQuery, near: Sequence[Match]) -> Iterable[Verdict]:
-        """One for each, made when it is asked for."""
+        """Yield one verdict per match, computed lazily."""
         question = self._read(query.text)
         for match in near:
             candidate = self._read(match.entry.text)
@@ -359,13 +362,13 @@ class SemanticCache:
     def _first_that_answers(
         self, query: CacheQuery, near: Sequence[Match], verdicts: Iterable[Verdict]
     ) -> LookUp:
-        """The nearest entry that the decision and the bound let answer; for the nearest of those refused, its
-        reason is counted."""
+        """The nearest entry that both the decision and the learned bound accept. Counts the reason why the
+        nearest refused entry was refused."""
         scale = self._decision.scale
         reasons: list[str] = []
         probes: list[Probe] = []
         doubts: list[Doubt] = []
-        for match, verdict in zip(near, verdicts, strict=False):  # the verdicts end with what is near
+        for match, verdict in zip(near, verdicts, strict=False):  # a lazy iterator, as long as ``near``
             score = verdict.scores.get(scale, match.similarity)
             reason = self._second_opinion(match, verdict, query.text)
             if reason is not None and reason != IN_DOUBT:
@@ -389,7 +392,8 @@ class SemanticCache:
         return replace(miss, doubt=replace(doubt, epoch=epoch))
 
     def _second_opinion(self, match: Match, verdict: Verdict, text: str) -> str | None:
-        """The decision's reason against the entry, or that of the served model, where it may be asked."""
+        """Why the decision or, if it may be asked, the served model refuses the entry; ``None`` if neither
+        does."""
         asking = self._settings.ask_model
         score = verdict.scores.get(self._decision.scale)
         if (
@@ -407,5 +411,5 @@ class SemanticCache:
 
 
 def _bare(entry: CacheEntry) -> CacheEntry:
-    """What is known of an entry is nobody's business elsewhere."""
+    """The entry without its evidence, which never leaves the cache."""
     return replace(entry, evidence=EntryEvidence())

@@ -1,6 +1,6 @@
-"""What the cache learns of its own hits: which were right, which pairs must not be used again.
+"""What the cache learns from its own hits: which were right, and which pairs must not be used again.
 
-It owns the policy of ``serve_app/cache/bound`` and keeps it in the store, beside the entries, so that it
+It owns the policy of ``serve_app/cache/bound`` and saves it in the store, beside the entries, so that it
 survives a restart wherever the next replica runs.
 """
 
@@ -24,20 +24,20 @@ from serve_app.cache.entry import CacheEntry, Probe
 from serve_app.embedding import Embedding
 
 REMEMBERED_REUSES = 4096
-"""Entries whose last reuse a report may still mean."""
+"""Entries whose last reuse is remembered, so that a report without a text can refer to it."""
 
 UNKNOWN_SCORE = 1.0
-"""Of a reuse that is reported but not remembered: what is said holds at every score."""
+"""The score of a reported reuse that is no longer remembered: the report then counts at every score."""
 
 ASKS_FIRST = {"audit": "audit", "bound": "error-bound", "blocked": "blocked"}
-"""Why a near entry that the decision lets through does not answer, as it is counted and shown."""
+"""Why a near entry that the decision accepts does not answer: policy reason to the name that is counted."""
 
 logger = logging.getLogger("ray.serve")
 
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """One answer that an entry gave: to which text, at which score."""
+    """One reuse of an entry: the text that it answered, and the score."""
 
     text: str
     score: float
@@ -45,17 +45,18 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """``refusal``: why an entry must not answer now, ``None`` if it may. ``probe``: what to learn from
-    instead."""
+    """Whether an entry may answer. ``refusal`` is the reason if not, else ``None``. ``probe`` is a comparison
+    with the engine's fresh answer to learn from, if one is wanted."""
 
     refusal: str | None = None
     probe: Probe | None = None
 
 
 class CacheLearning:
-    """One writer, in the cache's event loop. ``scale`` names what scores are measured by: what was learned on
-    another scale is forgotten. ``record`` is how the verifier did elsewhere, for a beginning. ``draw`` gives
-    random numbers from [0, 1)."""
+    """The learned state; only the cache's event loop uses it.
+
+    ``scale`` names the kind of score; what was learned on another scale is discarded. ``record`` is the
+    verifier's record on other data, used as a prior. ``draw`` returns random numbers from [0, 1)."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class CacheLearning:
         return self._policy.summary()
 
     def ask(self, entry: CacheEntry, score: float, text: str) -> Permission:
-        """Whether the entry may answer a text, now."""
+        """Decide whether the entry may answer a text now."""
         decision = self._policy.decide(entry.evidence, score, self._draw(), (entry.entry_id, text))
         if decision.reuse:
             self._policy.reused(decision)
@@ -93,8 +94,8 @@ class CacheLearning:
         return Permission(ASKS_FIRST[decision.reason], probe)
 
     async def compare(self, fresh: str, cached: str) -> bool | None:
-        """Whether two answers say the same; ``None`` if that cannot be told. They are embedded only if their
-        words do not tell; of long ones the beginnings are."""
+        """Whether two answers say the same; ``None`` if undecidable. They are embedded only if comparing
+        their words does not decide; of long answers only the beginning is embedded."""
         told = same_answer(fresh, cached, None)
         if told is not None:
             return told
@@ -102,17 +103,18 @@ class CacheLearning:
         return same_answer(fresh, cached, _cosine(*found))
 
     def learn(self, evidence: EntryEvidence, probe: Probe, right: bool) -> EntryEvidence:
-        """A fresh answer was compared with the entry's; returns what is known of the entry now."""
+        """Learn from comparing a fresh answer with the entry's; returns the entry's new evidence."""
         self._is_saved = False
         return self._policy.learn(evidence, probe.score, right, probe.audited)
 
     def learn_repeat(self, right: bool) -> None:
-        """The same text was answered anew, and the answers compared."""
+        """Learn from two answers to the same text: ``right`` if they say the same."""
         self._is_saved = False
         self._policy.learn_repeat(right)
 
     def report(self, entry_id: UUID, evidence: EntryEvidence, right: bool, text: str | None) -> EntryEvidence:
-        """A person's word on an entry for a text (the last one that it answered, if none is named)."""
+        """Learn from a person's feedback on an entry for a text (by default the last text it answered);
+        returns the entry's new evidence."""
         reuse = self._reuses.get(entry_id)
         if text is None:
             if reuse is None:
@@ -123,12 +125,12 @@ class CacheLearning:
         return self._policy.report(evidence, score, right, (entry_id, text))
 
     def reported_wrong(self) -> None:
-        """A person's word on an entry that is being dropped."""
+        """Learn that an entry, which is being dropped, was reported as wrong."""
         self._is_saved = False
         self._policy.reported_wrong()
 
     async def load(self, notes: Notes) -> None:
-        """Go on where the last one that saved ended. What cannot be read is forgotten, and the log says so.
+        """Restore the saved state. State that cannot be read is discarded with a warning in the log.
 
         Raises:
             StoreError: the store failed.
@@ -142,12 +144,14 @@ class CacheLearning:
             self._policy = reuse_policy(self._rate, record=self._record)
 
     async def save(self, notes: Notes) -> None:
-        """Raises:
-        StoreError: the store failed; the next call tries again.
+        """Save the state if it has changed.
+
+        Raises:
+            StoreError: the store failed; the next call tries again.
         """
         if self._is_saved:
             return
-        self._is_saved = True  # what is learned while this is written is for the next call
+        self._is_saved = True  # a change during this write is saved by the next call
         note = msgspec.json.encode({**self._policy.to_dict(), "scale": self._scale}).decode()
         try:
             await notes.write_note(note)
@@ -167,6 +171,6 @@ class CacheLearning:
 
 
 def _cosine(left: Embedding, right: Embedding) -> float:
-    """Of unit vectors."""
+    """The cosine of two unit vectors."""
     vectors = (np.frombuffer(one.vector, dtype=np.float32) for one in (left, right))
     return float(np.dot(*vectors))

@@ -1,4 +1,4 @@
-"""The one text that a cache keeps beside its entries: what it learned, and how far its epochs went."""
+"""The one note that a cache keeps beside its entries: what it has learned, and its highest epoch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import msgspec
 from deployments.cache.store import CacheStore
 
 PURGES_AHEAD = 1 << 32
-"""Epochs that are written down before they are used, so that no purge waits for a write of its own (nor fails
-where the disk is full). As a time it is four seconds."""
+"""Epochs reserved in advance by one write, so that a purge needs no write of its own (which could fail on a
+full disk). Epochs are nanoseconds of the clock, so this is about four seconds."""
 
 
 class Notes(Protocol):
-    """What keeps a text: a store, or a part of its note."""
+    """Keeps one text: a store, or a part of a store's note."""
 
     async def read_note(self) -> str | None: ...
 
@@ -22,7 +22,7 @@ class Notes(Protocol):
 
 
 class CacheNote:
-    """One store's note, read once. Its users take turns: a write is awaited before the next one."""
+    """One store's note, read once. Callers must await one write before they start the next."""
 
     def __init__(self, store: CacheStore, learned: str | None, epoch: int) -> None:
         self._store = store
@@ -31,7 +31,7 @@ class CacheNote:
 
     @classmethod
     async def read(cls, store: CacheStore) -> Self:
-        """A note of before epochs were kept is all of it what was learned.
+        """Read the store's note. A note from a version without epochs holds only what was learned.
 
         Raises:
             StoreError: the store failed.
@@ -46,11 +46,11 @@ class CacheNote:
         return cls(store, None if kept.learned == NOTHING else bytes(kept.learned).decode(), kept.epoch)
 
     async def begin(self, epoch: int) -> int:
-        """The epoch of a cache that starts: ``epoch``, or one above all that were ever used on this store, as
-        a clock may be behind the one of the last start.
+        """The first epoch of a starting cache: ``epoch``, or one above all that this store ever used, because
+        this clock may be behind that of the last start.
 
         Raises:
-            StoreError: the store failed; nothing may be answered before this is written down.
+            StoreError: the store failed; the cache must not answer before the epoch is saved.
         """
         begun = max(epoch, self._epoch + 1)
         self._epoch = begun + PURGES_AHEAD
@@ -62,7 +62,7 @@ class CacheNote:
         return self._learned
 
     async def write_note(self, note: str) -> None:
-        """Keep what was learned. Raises: StoreError."""
+        """Save what was learned. Raises: StoreError."""
         self._learned = note
         await self._write()
 
@@ -80,7 +80,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 def _json(text: str | None) -> msgspec.Raw:
-    """What is no JSON was not readable as anything learned either."""
+    """The text as JSON; ``NOTHING`` if it is not valid JSON, which could not be loaded either."""
     try:
         msgspec.json.decode(text or "null")
     except msgspec.DecodeError:

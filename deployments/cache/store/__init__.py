@@ -1,4 +1,4 @@
-"""Where cache entries live: the contract, its implementations, and how one is opened by name."""
+"""Stores for cache entries: the contract, its implementations, and how one is opened by name."""
 
 from deployments.cache.store.base import CacheStore, Match, StoreError, StoreFull
 from deployments.cache.store.registry import open_store

@@ -15,12 +15,12 @@ class StoreError(RuntimeError):
 
 
 class StoreFull(StoreError):
-    """There is not enough room on its disk; it is not broken."""
+    """The store's disk is too full to write; the store itself works."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A near entry and its cosine similarity to what was searched for."""
+    """A near entry and its cosine similarity to the query."""
 
     entry: CacheEntry
     similarity: float
@@ -28,17 +28,17 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """What went, and the value of the most valuable of it (0 if nothing went)."""
+    """How much was evicted, and the highest value among the evicted entries (0 if there were none)."""
 
     volume: Volume = field(default_factory=Volume)
     value: float = 0.0
 
 
 class CacheStore(Protocol):
-    """Entries by id, and by nearness inside a partition. Calls may run at the same time; what a call wrote
-    is seen by every call that begins after it returned.
+    """Finds entries by id, or by similarity within a partition. Calls may run concurrently; a call that
+    begins after a write returned sees that write.
 
-    Every method may raise :class:`StoreError`. A call that failed or was cancelled may have happened.
+    Every method may raise :class:`StoreError`. A call that failed or was cancelled may still take effect.
     """
 
     @property
@@ -51,8 +51,8 @@ class CacheStore(Protocol):
     async def nearest(
         self, partition: str, vector: bytes, now: float, oldest: float, limit: int
     ) -> list[Match]:
-        """At most ``limit`` entries of the partition that expire after ``now`` and were not made before
-        ``oldest`` (Unix seconds), the nearest first.
+        """At most ``limit`` entries of the partition that expire after ``now`` and were made at ``oldest`` or
+        later (Unix seconds), nearest first.
 
         ``vector`` is float32 bytes of the store's dimension.
         """
@@ -61,35 +61,35 @@ class CacheStore(Protocol):
         """Insert, or replace the entry with the same id."""
 
     async def annotate(self, entry_id: UUID, annotation: Annotation) -> None:
-        """Replace what is known of an entry; nothing else of it changes. One that is not there stays away."""
+        """Replace an entry's annotation and nothing else. Does nothing if there is no such entry."""
 
     async def read_note(self) -> str | None:
-        """What ``write_note`` wrote last, in whatever process; ``None`` if it never did."""
+        """What ``write_note`` wrote last, in any process; ``None`` if nothing was ever written."""
 
     async def write_note(self, note: str) -> None:
-        """Keep one text beside the entries. No entry, no selection and no deletion ever has to do with it."""
+        """Keep one text beside the entries. It is not an entry: selections and deletions never touch it."""
 
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
-        """At most ``limit`` entries that fit, in no fixed order."""
+        """At most ``limit`` matching entries, in no fixed order."""
 
     async def page(self, after: UUID | None, limit: int) -> tuple[list[CacheEntry], UUID | None]:
-        """All entries in the order of their ids, at most ``limit`` from ``after`` on (``None``: the first),
-        and where the next page begins (``None``: nowhere)."""
+        """One page of all entries, ordered by id: at most ``limit`` from ``after`` on (``None``: from the
+        first), and where the next page begins (``None``: this was the last)."""
 
     async def delete(self, selection: Selection) -> int:
-        """Remove what fits; returns how many entries went."""
+        """Remove the matching entries; returns how many were removed."""
 
     async def delete_expired(self, now: float) -> int:
-        """Remove what expired at ``now`` or before; returns how many entries went."""
+        """Remove entries that expired at ``now`` or before; returns how many were removed."""
 
     async def evict(self, tenant: str, volume: Volume) -> Evicted:
-        """Remove a tenant's entries, those of least value first, until that many and that many bytes went."""
+        """Remove a tenant's entries, least valuable first, until ``volume`` (entries and bytes) is freed."""
 
     async def usage(self) -> dict[str, Volume]:
-        """What each tenant holds. It walks all entries, a page at a time: other calls go between."""
+        """The volume that each tenant holds. Walks all entries page by page; other calls run in between."""
 
     async def count(self) -> int:
-        """How many entries there are, expired ones included. A server that optimises may be a little off."""
+        """The number of entries, including expired ones. Slightly off while a Qdrant server optimises."""
 
     async def close(self) -> None:
         """Flush and release the folder or the connections. A second call does nothing."""

@@ -1,8 +1,8 @@
-"""Room that an embedded store leaves free on its disk.
+"""Disk space that an embedded store leaves free.
 
-The engine writes through mapped memory, into files with holes. Where the disk is full such a write is no
-error: it is SIGBUS, which ends the process, and the next one at the first look into the folder. So the store
-is not touched where room is short, and every call asks first: ``statvfs`` takes some microseconds.
+Qdrant writes through mapped memory into sparse files. On a full disk such a write raises no error: it causes
+a SIGBUS that kills the process, and kills the next process as soon as it opens the folder. So the store is
+not touched when space is short, and every call checks first: ``statvfs`` takes a few microseconds.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from pathlib import Path
 from deployments.cache.store.base import StoreFull
 
 HARD_SHARE = 0.25
-"""Of the floor. Below it nothing is called any more: reading may fill holes, too, on some file systems."""
+"""Share of the floor below which all calls are refused: on some file systems reads fill holes, too."""
 
 RECOVERED_SHARE = 1.1
-"""Of the floor: room is back. A little more than the floor, so that the log does not tell of every file."""
+"""Share of the floor from which on writes are allowed again. Above 1, so that small changes of the free space
+do not fill the log."""
 
 MIB = 1 << 20
 
@@ -28,27 +29,28 @@ FreeBytes = Callable[[Path], int]
 
 
 def free_bytes(path: Path) -> int:
-    """What an unprivileged user may still write. Raises: OSError."""
+    """Bytes that an unprivileged user may still write. Raises: OSError."""
     there = next(each for each in (path, *path.parents) if each.exists())
     found = os.statvfs(there)
     return found.f_bavail * found.f_frsize
 
 
 class DiskFloor:
-    """Asked before every call. Says once when room gets short, and once when it is back."""
+    """Checked before every call. Logs once when space gets short, and once when there is enough again."""
 
     def __init__(self, path: Path, floor_bytes: int, free: FreeBytes = free_bytes) -> None:
-        """``floor_bytes``: 0 for none."""
+        """``floor_bytes``: the space to leave free; 0 turns the check off."""
         self._path = path
         self._floor = floor_bytes
         self._free = free
         self._is_short = False
 
     def require(self, *, adds: bool) -> None:
-        """``adds``: the call stores something. Others (reads, deletions) may go on for a while.
+        """Check the free space. ``adds``: the call stores something. Other calls (reads, deletions) are
+        refused only below ``HARD_SHARE``.
 
         Raises:
-            StoreFull: there is not enough room.
+            StoreFull: there is not enough space.
         """
         if not self._floor:
             return
@@ -59,7 +61,7 @@ class DiskFloor:
 
     @property
     def reason(self) -> str:
-        """Without the number of the moment: it is logged where it differs from the last one."""
+        """The error message. It omits the current figure: callers log a message only when it changes."""
         return (
             f"cache store {self._path}: less than {self._floor / MIB:.0f} MiB are free on its disk "
             "(cache.min_free_disk_bytes)"

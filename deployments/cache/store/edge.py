@@ -1,11 +1,11 @@
-"""The embedded store: Qdrant's engine in this process, in a folder (``qdrant-edge-py``).
+"""The embedded store: Qdrant in this process, on a local folder (``qdrant-edge-py``).
 
-The folder is locked by Qdrant's write-ahead log while it is open: one process at a time. Each
-embedder has a folder of its own, so that vectors of two models are never compared.
+Qdrant's write-ahead log locks the folder while it is open, so only one process can use it. Each embedder has
+its own folder, so vectors of two models are never compared.
 
-The engine makes an index over vectors only in ``optimize()``, which takes minutes for what a cache holds,
-with Python's lock held, and again when entries were added. So there is none: beyond some thousand entries in
-a partition a sketch of the vectors (``edge_sketch.py``) says which of them the engine compares.
+Qdrant Edge builds a vector index only in ``optimize()``, which takes minutes for a cache's volume, holds the
+GIL, and must be repeated after entries were added. So there is no index: in a partition of more than about a
+thousand entries, a sketch of the vectors (``edge_sketch.py``) selects those that Qdrant compares.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ONLY_US = 0o700
-"""Mode of a store's folder: what tenants asked and were answered lies there."""
+"""Mode of a store's folder: it holds tenants' questions and answers."""
 
 BATCH = 1000
 
 SKETCH_FROM = 1000
-"""Entries of a partition from which on the sketch is faster than the engine alone."""
+"""Partition size (entries) from which on the sketch is faster than Qdrant alone."""
 
 
 class EdgeStore:
-    """A :class:`~deployments.cache.store.base.CacheStore` on one shard, called on a thread of its own: the
-    engine's calls block, and are made one after the other."""
+    """A :class:`~deployments.cache.store.base.CacheStore` on one shard. Qdrant's calls block, so they run one
+    after the other on a dedicated thread."""
 
     def __init__(self, shard: Shard, path: Path, thread: ThreadPoolExecutor, disk: DiskFloor) -> None:
         self._shard = shard
@@ -85,12 +85,12 @@ class EdgeStore:
         min_free_bytes: int = 0,
         free: FreeBytes = free_bytes,
     ) -> EdgeStore:
-        """Open or make the shard for ``embedder`` under ``folder``. After a crash, or where there is no
-        sketch yet, one is made in the background; until then searches compare whole partitions.
-        ``min_free_bytes`` of the disk are left free, as ``free`` tells.
+        """Open or create the shard for ``embedder`` under ``folder``. After a crash, or if there is no sketch
+        yet, one is built in the background; until then searches compare whole partitions. The store leaves
+        ``min_free_bytes`` of the disk free, as measured by ``free``.
 
         Raises:
-            StoreFull: there is less room; nothing was touched.
+            StoreFull: less than that is free; nothing was touched.
             StoreError: the folder is locked by another process, unreadable or damaged.
         """
         path = _path(folder, embedder, dimension)
@@ -163,11 +163,11 @@ class EdgeStore:
 
     @property
     def is_settled(self) -> bool:
-        """Whether large partitions are searched by the sketch. Not yet after a crash; see :meth:`settle`."""
+        """Whether the sketch is complete and used for large partitions; after a crash see :meth:`settle`."""
         return self._shard.is_sketched
 
     async def settle(self) -> None:
-        """Wait until the sketch is whole: at once, but for a store that was just opened after a crash."""
+        """Wait until the sketch is complete: at once, unless the store was just opened after a crash."""
         if self._mending is not None:
             await asyncio.wait([self._mending])
 
@@ -202,14 +202,14 @@ class EdgeStore:
 
 
 class Shard:
-    """The engine's blocking calls, in the cache's terms. One thread at a time; raises what it likes."""
+    """Qdrant's blocking calls, in the cache's terms. Not thread-safe; may raise any exception."""
 
     def __init__(self, engine: qe.EdgeShard, sketch: KeptSketch) -> None:
         self._engine = engine
         self._sketch = sketch
         self._notes = len(engine.retrieve([NOTE_ID], with_payload=False, with_vector=False))
         self.is_sketched = len(sketch) == self.count()
-        """Whether the sketch holds what the engine does."""
+        """Whether the sketch has as many entries as Qdrant."""
 
     def get(self, entry_id: UUID) -> CacheEntry | None:
         records = self._engine.retrieve([entry_id], with_payload=True, with_vector=False)
@@ -236,7 +236,8 @@ class Shard:
         return matches_of(self._engine.search(request))
 
     def _nearest_of(self, ids: set[UUID], vector: bytes, limit: int) -> list[Match]:
-        """By ids alone, and payloads afterwards: half the time of a search with conditions and payloads."""
+        """Search by ids only and fetch the payloads afterwards: half the time of a search with conditions and
+        payloads."""
         among = qe.Filter(must=[qe.HasIdCondition({*ids})])
         request = qe.SearchRequest(qe.Query.Nearest(floats(vector)), limit, filter=among)
         scores = {UUID(str(point.id)): point.score for point in self._engine.search(request)}
@@ -247,12 +248,12 @@ class Shard:
     def put(self, entry: CacheEntry) -> None:
         vector: Any = {} if entry.vector is None else floats(entry.vector)
         point = qe.Point(entry.entry_id, vector, payload_of(entry))
-        # First the sketch: an entry that the engine does not hold after a crash shows in the number of them.
+        # Write the sketch first: after a crash, a count mismatch with Qdrant reveals the lost entry.
         self._sketch.put(entry.entry_id, entry.partition, entry.created_at, entry.expires_at, entry.vector)
         self._engine.update(qe.UpdateOperation.upsert_points([point]))
 
     def annotate(self, entry_id: UUID, annotation: Annotation) -> None:
-        # By a filter, because an id that is not there would be an error.
+        # Select by a filter: with an unknown id Qdrant would raise an error.
         one = _filter(Selection(entry_id=entry_id))
         self._engine.update(qe.UpdateOperation.set_payload_by_filter(one, annotation_of(annotation)))
 
@@ -282,7 +283,7 @@ class Shard:
         return len(doomed)
 
     def evict(self, tenant: str, tally: EvictionTally) -> int:
-        """One page; returns how many went."""
+        """Evict from one page; returns how many entries were removed."""
         request = qe.ScrollRequest(
             limit=BATCH,
             filter=_filter(Selection(tenant=tenant)),
@@ -297,7 +298,7 @@ class Shard:
         return len(doomed)
 
     def add_volumes(self, held: dict[str, Volume], after: Any) -> Any:
-        """Count one page from the id ``after`` on; returns where the next one begins."""
+        """Add one page, from the id ``after`` on, to ``held``; returns where the next page begins."""
         selector = qe.PayloadSelector.Include(VOLUME_FIELDS)
         records, following = self._engine.scroll(
             qe.ScrollRequest(offset=after, limit=BATCH, with_payload=selector)
@@ -306,14 +307,14 @@ class Shard:
         return following
 
     def count(self) -> int:
-        # Without a filter the engine's estimate is its own tally; an exact count walks all ids.
+        # Without a filter Qdrant's estimate is its own tally; an exact count walks all ids.
         return int(self._engine.count(qe.CountRequest(exact=False))) - self._notes
 
     def mending(self) -> Mending:
         return Mending(self._engine, self._sketch)
 
     def mend(self, mending: Mending) -> bool:
-        """One step; returns whether the sketch is whole now."""
+        """Do one step; returns whether the sketch is complete now."""
         self.is_sketched = mending.step()
         return self.is_sketched
 
@@ -321,7 +322,7 @@ class Shard:
         self._sketch.close()
         try:
             self._engine.flush()
-        finally:  # what could not be flushed is in its log; the folder is the next one's all the same
+        finally:  # unflushed data is in Qdrant's write-ahead log; release the folder in any case
             self._engine.close()
 
     def _ids(self, condition: qe.Filter) -> Iterator[UUID]:
@@ -341,12 +342,12 @@ def _path(folder: str, embedder: str, dimension: int) -> Path:
 def _open(path: Path, dimension: int, sketch_from: int, disk: DiskFloor) -> Shard:
     disk.require(adds=True)
     if path.is_dir():
-        with contextlib.suppress(PermissionError):  # another user's, who lets us in
-            path.chmod(ONLY_US)  # made by a version that was not so careful
+        with contextlib.suppress(PermissionError):  # the folder belongs to another user who gave us access
+            path.chmod(ONLY_US)  # earlier versions created it with a wider mode
     if not path.exists():
         _make(path, dimension)
     engine = qe.EdgeShard.load(str(path))
-    sketch = KeptSketch(path, dimension, sketch_from)  # after the engine: only who has the lock may write
+    sketch = KeptSketch(path, dimension, sketch_from)  # after Qdrant: only the lock's holder may write
     try:
         return Shard(engine, sketch)
     except BaseException:
@@ -355,11 +356,12 @@ def _open(path: Path, dimension: int, sketch_from: int, disk: DiskFloor) -> Shar
 
 
 def _make(path: Path, dimension: int) -> None:
-    """Under another name first: a process that is killed here leaves no half-made shard in its place."""
+    """Create the shard under another name and rename it: if the process is killed here, no half-made shard is
+    left at ``path``."""
     unfinished = path.with_name(f"{path.name}.new")
     if unfinished.exists():
         shutil.rmtree(unfinished)
-    # A folder that is there already is left as its owner has it: it may hold other things.
+    # An existing parent folder keeps its mode: it may hold other things.
     path.parent.mkdir(mode=ONLY_US, parents=True, exist_ok=True)
     unfinished.mkdir(mode=ONLY_US)
     vectors = qe.EdgeVectorParams(size=dimension, distance=qe.Distance.Cosine)
@@ -376,13 +378,13 @@ async def _run(thread: ThreadPoolExecutor, path: Path, work: Callable[[], T]) ->
 
 
 def _translated(path: Path, work: Callable[[], T]) -> T:
-    """The engine raises bare ``Exception``, and its panics are not even that; this is the one place that
-    turns them into ours."""
+    """Run a call and turn every error into a :class:`StoreError`. Qdrant Edge raises bare ``Exception``, and
+    its panics derive only from ``BaseException``."""
     try:
         return work()
     except StoreError:
         raise
-    except BaseException as error:  # on the store's thread: nothing else is raised here
+    except BaseException as error:  # on the store's thread, so never a cancellation or interrupt
         raise StoreError(f"cache store {path}: {error}") from error
 
 

@@ -1,7 +1,8 @@
-"""A sketch that outlives the process: every change is appended to a file beside the engine's.
+"""A sketch that outlives the process: every change is appended to a file beside Qdrant's.
 
-The file is no second truth. It may lack what was written last before a crash, or hold what the engine does
-not; whoever opens it compares the number of entries, and mends what differs (see ``edge_mending.py``).
+Qdrant stays the source of truth. After a crash the file may lack the last writes or hold entries that Qdrant
+does not have. So the store compares the number of entries when it opens, and repairs the sketch if they
+differ (see ``edge_mending.py``).
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from deployments.cache.store.edge_sketch import RECORD, SLACK, Records, Sketch
 logger = logging.getLogger(__name__)
 
 FILE_NAME = "sketch-1"
-"""The number is that of the records' layout and planes: a file of another one is not read."""
+"""The number is the version of the record layout and the planes; files of other versions are not read."""
 
 
 class KeptSketch:
-    """A sketch and its file. Not thread-safe. Never fails for the file's sake: what cannot be written is made
-    anew by whoever opens the store next."""
+    """A sketch and its file. Not thread-safe. File errors never raise: the file is removed, and the next
+    start rebuilds the sketch."""
 
     def __init__(self, folder: Path, dimension: int, search_from: int) -> None:
         self._sketch = Sketch(dimension, search_from)
@@ -106,7 +107,7 @@ class KeptSketch:
 
 
 def _read(path: Path) -> Records:
-    """Whole records; a last one that was cut is cut off.
+    """Read the whole records; a truncated last record is cut off the file.
 
     Raises:
         OSError: the file cannot be read.
@@ -121,7 +122,7 @@ def _read(path: Path) -> Records:
 
 
 def _write_anew(path: Path, records: Records) -> None:
-    """Under another name first: a process that is killed here leaves the former file."""
+    """Write under another name, then rename: if the process is killed here, the old file remains."""
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.write_bytes(records.tobytes())
     unfinished.replace(path)

@@ -1,4 +1,4 @@
-"""Brings a sketch in line with what the engine holds, after a crash or where there was no sketch."""
+"""Repairs a sketch from Qdrant's entries, after a crash or if there was no sketch."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from deployments.cache.store.edge_kept_sketch import KeptSketch
 from deployments.cache.store.payload import NOTE_ID, TENANT_KEY
 
 PAGE = 100
-"""Entries at a step. Where their vectors have to be read, a step takes some 10 ms."""
+"""Entries per step. A step that has to read vectors takes about 10 ms."""
 
 FIELDS = [TENANT_KEY, "created_at", "expires_at"]
 
 
 class Mending:
-    """Walks all ids in their order, a page at a step; other calls go between the steps. What they write or
-    remove is in the sketch by their own doing."""
+    """Walks all ids in order, one page per step; other calls run between the steps, and update the sketch
+    themselves when they write or remove."""
 
     def __init__(self, engine: qe.EdgeShard, sketch: KeptSketch) -> None:
         self._engine = engine
@@ -28,7 +28,7 @@ class Mending:
         self._unseen = sketch.ids()
 
     def step(self) -> bool:
-        """Returns whether that was the last one."""
+        """Repair one page; returns whether it was the last one."""
         records, self._after = self._engine.scroll(
             qe.ScrollRequest(offset=self._after, limit=PAGE, with_payload=False)
         )
@@ -49,7 +49,8 @@ class Mending:
             self._sketch.put(_uuid(record.id), str(partition), created, expires, _vector(record.vector))
 
     def _drop(self, unseen: list[UUID]) -> None:
-        """What was written during the walk, behind it, was not seen either; it is asked for by name."""
+        """Drop sketch entries that the walk did not see and Qdrant does not have. Entries written behind the
+        walk were not seen either, so Qdrant is asked for each id."""
         for begin in range(0, len(unseen), PAGE):
             asked = unseen[begin : begin + PAGE]
             there = self._engine.retrieve(list(asked), with_payload=False, with_vector=False)
@@ -61,6 +62,6 @@ def _uuid(point_id: Any) -> UUID:
 
 
 def _vector(vector: Any) -> bytes | None:
-    """Of the default vector, which stands alone or under an empty name; ``None`` if there is none."""
+    """The default vector, given alone or under an empty name, as float32 bytes; ``None`` if there is none."""
     values = vector.get("") if isinstance(vector, dict) else vector
     return np.asarray(values, np.float32).tobytes() if values else None

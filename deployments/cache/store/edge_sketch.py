@@ -1,10 +1,11 @@
-"""Which of a partition's vectors are worth a look: some bits of each, kept in memory.
+"""Selects the vectors of a partition that may be near a query, by a short binary code of each, in memory.
 
-The engine compares a search's vector with every one of the partition, and checks every one's times. Here a
-vector is ``CODE_BITS`` bits: on which side of as many random planes it lies. Two vectors differ in a share of
-their bits that is their angle over pi (Charikar, "Similarity estimation techniques from rounding algorithms",
-STOC 2002), so counting bits finds the few that can be near, and the engine compares those exactly. What it is
-given here is a hint: it checks partition and times again, and a wrong hint can only lose an entry.
+Without it Qdrant compares the query with every vector of the partition and checks the times of every entry.
+Here each vector has a code of ``CODE_BITS`` bits: on which side of that many random planes it lies. The
+expected share of differing bits of two vectors is their angle divided by pi (Charikar, "Similarity estimation
+techniques from rounding algorithms", STOC 2002). So counting bits finds the few candidates, and Qdrant
+compares those exactly. The candidates are only a hint: the store checks partition and times again, so a wrong
+hint can only lose an entry.
 """
 
 from __future__ import annotations
@@ -20,25 +21,27 @@ import numpy.typing as npt
 CODE_WORDS = 8
 CODE_BITS = 64 * CODE_WORDS
 HEAD_WORDS = 2
-"""Of a code's words, those that a search reads of all entries; it reads the rest of the nearest by these."""
+"""The words of a code that a search reads for every entry (its head); the rest only for the nearest ones."""
 
 HEAD_KEPT, HEAD_SHARE = 1000, 0.005
-"""So many, and this share of a partition, go on from the heads."""
+"""How many entries pass the comparison of heads: at least this number, and at least this share of the
+partition."""
 
 CANDIDATES, PER_RESULT = 48, 16
-"""So many, and this many for each result that is asked for, are compared exactly."""
+"""How many entries are compared exactly: at least this number, and at least so many per requested result."""
 
 CHUNK = 32768
-"""Rows at a time: what is computed of them stays in the processor's cache."""
+"""Rows computed at a time, so that intermediate results stay in the CPU's cache."""
 
 SAMPLE = 10_000
-"""Rows that the heads' distribution is taken from."""
+"""Rows from which the distribution of the heads' distances is estimated."""
 
 SLACK = 1000
-"""Entries that may be gone before the arrays are made anew, beside half of those that are there; and room."""
+"""Removed entries tolerated before the arrays are rebuilt (plus half of the live ones); also the spare rows
+allocated."""
 
 GONE, UNSEARCHED = 0, 1
-"""In place of a partition's key: the entry was removed; it has no vector."""
+"""Special values of a record's partition key: the entry was removed; the entry has no vector."""
 
 RECORD = np.dtype(
     [("id", "V16"), ("partition", "<u8"), ("created", "<f8"), ("expires", "<f8"), ("code", "<u8", CODE_WORDS)]
@@ -52,14 +55,14 @@ Words = npt.NDArray[np.uint64]
 
 
 class Sketch:
-    """The records of one store's entries, and the nearest of them by their bits. Not thread-safe.
+    """The records of one store's entries, and the search for the nearest of them by code. Not thread-safe.
 
-    A record is never changed in its place: a new one is added and the old one marked as gone, so that what
-    points to places (a block of a partition) stays right until :meth:`compact`.
+    Records are append-only: a change adds a new record and marks the old one as gone, so row numbers (held by
+    a partition's block) stay valid until :meth:`compact`.
     """
 
     def __init__(self, dimension: int, search_from: int) -> None:
-        """``search_from``: partitions with fewer entries are left to the engine alone."""
+        """``search_from``: smaller partitions are left to Qdrant alone."""
         self._dimension = dimension
         self._search_from = search_from
         self._planes = _planes(dimension)
@@ -81,7 +84,7 @@ class Sketch:
     def record(
         self, entry_id: bytes, partition: str, created: float, expires: float, vector: bytes | None
     ) -> Records:
-        """One record. ``vector`` is float32 bytes, or ``None`` for an entry that is found by its id only.
+        """Make one record. ``vector`` is float32 bytes, or ``None`` for an entry that only its id finds.
 
         Raises:
             ValueError: the vector has another dimension.
@@ -95,7 +98,7 @@ class Sketch:
         return record
 
     def put(self, record: Records) -> None:
-        """Add one record; it takes the place of the entry's former one."""
+        """Add one record; it replaces the entry's previous one."""
         entry_id = record["id"].tobytes()
         self.drop([entry_id])
         place, key = self._used, int(record["partition"][0])
@@ -109,7 +112,7 @@ class Sketch:
             self._blocks[key].append(place, record["code"][0])
 
     def drop(self, ids: Iterable[bytes]) -> Records:
-        """Remove entries; returns the records that say so."""
+        """Remove entries; returns the records that mark them as gone."""
         places = [place for place in (self._places.pop(one, None) for one in ids) if place is not None]
         gone = self._records[places]
         self._records["partition"][places] = GONE
@@ -123,17 +126,17 @@ class Sketch:
 
     @property
     def is_wasteful(self) -> bool:
-        """Whether :meth:`compact` would free much."""
+        """Whether so many records are gone that :meth:`compact` is worth its cost."""
         return self._used - len(self) > len(self) // 2 + SLACK
 
     def compact(self) -> Records:
-        """Forget what is gone; returns the records of all entries."""
+        """Drop the records that are gone; returns those of all entries."""
         records = self._records[: self._used]
         self.load(records[records["partition"] != GONE])
         return self._records[: self._used]
 
     def load(self, history: Records) -> None:
-        """Hold what this history of records amounts to, and nothing else."""
+        """Replace the contents by the result of replaying this history of records."""
         last = dict(zip(_ids(history), range(len(history)), strict=True))
         places = np.fromiter(last.values(), np.intp, len(last))
         places.sort()
@@ -146,8 +149,8 @@ class Sketch:
         self._blocks = {}
 
     def near(self, partition: str, vector: bytes, now: float, oldest: float, limit: int) -> set[UUID] | None:
-        """The entries to compare for the ``limit`` nearest ones that expire after ``now`` and were not made
-        before ``oldest``. ``None``: all of the partition, which is small or has few such entries.
+        """The candidates for the ``limit`` nearest entries that expire after ``now`` and were made at
+        ``oldest`` or later. ``None``: compare the whole partition, as it is small or has few such entries.
 
         Raises:
             ValueError: the vector has another dimension.
@@ -180,8 +183,8 @@ class Sketch:
 
 
 class _Block:
-    """Where one partition's records are, and the heads of their codes: each word of all of them together.
-    Some of the records may be gone."""
+    """The row numbers of one partition's records and the heads of their codes, stored word by word (one array
+    row per word). Some of the records may be gone."""
 
     def __init__(self, places: npt.NDArray[np.intp], heads: Words) -> None:
         self._size = len(places)
@@ -197,7 +200,7 @@ class _Block:
         self._size += 1
 
     def nearest(self, code: Words, wanted: int) -> npt.NDArray[np.intp]:
-        """The places of those whose heads differ least, many more than are wanted."""
+        """The row numbers of the records whose heads differ least: many more than ``wanted``."""
         differing = np.empty(self._size, np.uint8)
         head = code[:HEAD_WORDS, np.newaxis]
         for begin in range(0, self._size, CHUNK):
@@ -215,7 +218,7 @@ def _with_room(records: Records) -> Records:
 
 
 def _planes(dimension: int) -> npt.NDArray[np.float32]:
-    """One column for each plane. The same in every process and with every numpy: codes are kept on disk."""
+    """One column per plane: the same in every process and numpy version, as codes are kept on disk."""
     noise = hashlib.shake_256(b"planes").digest(dimension * CODE_BITS)
     return np.frombuffer(noise, np.uint8).reshape(dimension, CODE_BITS).astype(np.float32) - np.float32(127.5)
 

@@ -1,4 +1,4 @@
-"""An entry as every engine keeps it: a payload beside the vector."""
+"""An entry as both Qdrant stores keep it: a payload beside the vector."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from serve_app.cache.eviction import Volume
 from serve_app.openai.answers import decode_answer, encode_answer
 
 SCHEMA_VERSION = 2
-"""Part of the folder's or collection's name: entries of another layout are left alone, never misread."""
+"""Part of the folder's or collection's name, so that entries of another layout are never misread."""
 
 TENANT_KEY = "partition"
-"""Every search filters by it: Qdrant keeps such points together."""
+"""The payload field that every search filters by; Qdrant stores points of one value together."""
 
 KEYWORDS = ("tenant", "model", "tags")
 NUMBERS = ("created_at", "expires_at", "value")
 FIELDS = (TENANT_KEY, *KEYWORDS, *NUMBERS)
-"""What has a payload index."""
+"""The fields with a payload index."""
 
 NOTE_ID = UUID("6e6f7465-0000-4000-8000-000000000001")
-"""The point that holds the store's note. Entries' ids are hashes of keys and have no such shape."""
+"""The point that holds the store's note. Entries' ids are hashes of keys and never look like this."""
 
 NOTE = "note"
 
 VOLUME_FIELDS = ["tenant", "size", "value"]
 
 MAX_COSINE = 1.001
-"""Rounding goes a little beyond 1; what is beyond this, or not a number, was scored with a damaged vector."""
+"""Rounding can exceed 1 slightly; a score above this, or NaN, comes from a damaged vector."""
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """``answer`` is JSON; times are Unix seconds."""
+    """The stored fields of an entry. ``answer`` is JSON; times are Unix seconds."""
 
     tenant: str
     model: str
@@ -56,7 +56,8 @@ class Payload(msgspec.Struct, frozen=True):
 
 
 def generation(embedder: str, dimension: int) -> str:
-    """The name of what holds one embedder's entries in today's layout, such as ``v1-0123456789ab``."""
+    """The name of the folder or collection of one embedder's entries in the current layout, such as
+    ``v1-0123456789ab``."""
     return f"v{SCHEMA_VERSION}-{hashlib.sha256(f'{embedder}:{dimension}'.encode()).hexdigest()[:12]}"
 
 
@@ -76,14 +77,14 @@ def payload_of(entry: CacheEntry) -> dict[str, Any]:
 
 
 def annotation_of(annotation: Annotation) -> dict[str, Any]:
-    """The part of a payload that tells what is known of an entry."""
+    """The part of a payload that holds an entry's annotation."""
     evidence = None if annotation.evidence is None else annotation.evidence.to_dict()
     parts = {"evidence": evidence, "uses": annotation.uses, "value": annotation.value}
     return {name: value for name, value in parts.items() if value is not None}
 
 
 def entry_of(entry_id: Any, payload: Any) -> CacheEntry | None:
-    """The entry without its vector; ``None`` for a point that is not a whole entry (somebody else's)."""
+    """The entry without its vector; ``None`` if the point is not a complete entry (another program's)."""
     try:
         stored = msgspec.convert(payload, Payload)
         return CacheEntry(
@@ -105,23 +106,23 @@ def entry_of(entry_id: Any, payload: Any) -> CacheEntry | None:
 
 
 def entries_of(points: Iterable[Any]) -> list[CacheEntry]:
-    """The whole entries among an engine's records (``id`` and ``payload``)."""
+    """The complete entries among Qdrant's records (``id`` and ``payload``)."""
     entries = (entry_of(point.id, point.payload) for point in points)
     return [entry for entry in entries if entry is not None]
 
 
 def matches_of(points: Iterable[Any]) -> list[Match]:
-    """The whole entries among an engine's scored points (``id``, ``payload`` and ``score``, a cosine)."""
+    """The complete entries among Qdrant's scored points (``id``, ``payload`` and ``score``, a cosine)."""
     return matches((entry_of(point.id, point.payload), float(point.score)) for point in points)
 
 
 def matches(found: Iterable[tuple[CacheEntry | None, float]]) -> list[Match]:
-    """Of entries with their cosines, those that are whole and can be."""
+    """The pairs whose entry is complete and whose cosine is possible (at most ``MAX_COSINE``)."""
     return [Match(entry, score) for entry, score in found if entry is not None and abs(score) <= MAX_COSINE]
 
 
 def add_volumes(held: dict[str, Volume], payloads: Iterable[Any]) -> None:
-    """Count entries and bytes by tenant into ``held``; ``payloads`` have at least ``VOLUME_FIELDS``."""
+    """Add entries and bytes per tenant to ``held``; ``payloads`` have at least ``VOLUME_FIELDS``."""
     for payload in payloads:
         tenant, size = (payload or {}).get("tenant"), (payload or {}).get("size")
         if isinstance(tenant, str) and isinstance(size, int):
@@ -130,7 +131,7 @@ def add_volumes(held: dict[str, Volume], payloads: Iterable[Any]) -> None:
 
 @dataclass(slots=True)
 class EvictionTally:
-    """Chooses from points in order of value what has to go for ``wanted``."""
+    """Chooses which points to remove, given in order of value, until ``wanted`` is freed."""
 
     wanted: Volume
     gone: Evicted = field(default_factory=Evicted)
@@ -140,7 +141,7 @@ class EvictionTally:
         return not self.wanted - self.gone.volume
 
     def take(self, points: Iterable[Any]) -> list[Any]:
-        """The ids to remove; they count as gone."""
+        """The ids to remove from this page; they are counted as gone."""
         ids = []
         for point in points:
             if self.is_full:
@@ -153,12 +154,12 @@ class EvictionTally:
 
 
 def note_of(payload: Any) -> str | None:
-    """What the note's point holds; ``None`` for a point that holds something else."""
+    """The note in this payload; ``None`` if the payload holds something else."""
     note = payload.get(NOTE) if isinstance(payload, dict) else None
     return note if isinstance(note, str) else None
 
 
 def floats(vector: bytes) -> list[float]:
-    """float32 bytes as Python floats."""
+    """Convert float32 bytes to Python floats."""
     values: list[float] = np.frombuffer(vector, dtype=np.float32).tolist()
     return values

@@ -1,4 +1,4 @@
-"""The stores by the name that ``cache.store`` uses."""
+"""The stores by the names that the setting ``cache.store`` accepts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def open_store(settings: CacheSettings, dimension: int, embedder: str) -> 
     """Open the store that the settings name, for vectors of ``dimension`` made by ``embedder``.
 
     Raises:
-        StoreError: it cannot be opened, or its encryption key is missing.
+        StoreError: the store cannot be opened, or its encryption key is missing.
         SettingsError: the secrets file cannot be used.
     """
     opener = OPENERS[settings.store]
@@ -24,7 +24,8 @@ async def open_store(settings: CacheSettings, dimension: int, embedder: str) -> 
     from deployments.cache.store.sealed import SealedStore, sealer_from
 
     sealer = sealer_from(settings.encryption_key_env, with_secrets(os.environ))
-    # A place of its own: a sealed entry is no answer for a cache that does not open it, nor the other way.
+    # Sealed entries have their own folder or collection: a cache without the key cannot read them, and a
+    # cache with the key cannot read unsealed ones.
     return SealedStore(await opener(settings, dimension, f"{embedder}:sealed"), sealer)
 
 

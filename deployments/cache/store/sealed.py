@@ -1,8 +1,8 @@
-"""A store whose texts are encrypted, each tenant's with a key of its own.
+"""A store that encrypts the texts, with a separate key per tenant.
 
-What the engine sees of an entry is its ids, tenant, model, tags, times, sizes and the vector, which it has to
-search by: a vector says roughly what a text is about. The texts themselves, question and answer, are sealed
-(AES-256-GCM), and bound to the entry: nobody can move one under another question or tenant.
+Qdrant sees an entry's ids, tenant, model, tags, times, sizes and its vector, which it needs for the search; a
+vector roughly reveals a text's subject. The texts themselves, question and answer, are sealed (AES-256-GCM)
+and bound to the entry, so they cannot be moved to another question or tenant.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from serve_app.openai.answers import Answer
 KEY_BYTES = 32
 NONCE_BYTES = 12
 TENANT_KEYS = 1024
-"""Derived keys kept ready; one takes some 20 µs to derive."""
+"""Derived keys kept in memory; deriving one takes about 20 µs."""
 
 
 class Sealed(msgspec.Struct, frozen=True, array_like=True):
-    """What is encrypted of an entry."""
+    """The encrypted part of an entry."""
 
     text: str
     answer: Answer
 
 
 class Sealer:
-    """Seals with the first key and opens with any, so that a key can be changed and nothing is lost."""
+    """Seals with the first key and opens with any, so that keys can be rotated without losing entries."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._keys = tuple(keys)
         self._ciphers: OrderedDict[tuple[int, str], AESGCM] = OrderedDict()
 
     def seal(self, entry: CacheEntry) -> CacheEntry:
-        """The same entry with nothing to read in it."""
+        """The same entry with its question and answer encrypted."""
         nonce = os.urandom(NONCE_BYTES)
         plain = msgspec.msgpack.encode(Sealed(entry.text, entry.answer))
         secret = nonce + self._cipher(0, entry.tenant).encrypt(nonce, plain, _context(entry))
@@ -54,10 +54,10 @@ class Sealer:
         return replace(entry, text=base64.b64encode(secret).decode(), answer=hidden)
 
     def open(self, entry: CacheEntry) -> CacheEntry | None:
-        """``None`` for what none of the keys opens, or what was moved or changed."""
+        """The decrypted entry; ``None`` if no key opens it, or if it was moved or changed."""
         try:
             secret = base64.b64decode(entry.text, validate=True)
-        except ValueError:  # that is no base64
+        except ValueError:  # not base64
             return None
         for number in range(len(self._keys)):
             try:
@@ -81,7 +81,7 @@ class Sealer:
 
 
 class SealedStore:
-    """A :class:`~deployments.cache.store.base.CacheStore` that seals what another one keeps."""
+    """A :class:`~deployments.cache.store.base.CacheStore` that encrypts the entries of another store."""
 
     def __init__(self, store: CacheStore, sealer: Sealer) -> None:
         self._store = store
@@ -112,7 +112,7 @@ class SealedStore:
         return await self._store.read_note()
 
     async def write_note(self, note: str) -> None:
-        """The note is not sealed: it holds numbers and hashes."""
+        """The note is not encrypted: it holds only numbers and hashes."""
         await self._store.write_note(note)
 
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
@@ -144,10 +144,11 @@ class SealedStore:
 
 
 def sealer_from(variable: str, environment: Mapping[str, str] = os.environ) -> Sealer:
-    """Keys from a variable: one or more of 32 bytes in base64, separated by commas; the first one seals.
+    """Read the keys from an environment variable: one or more of 32 bytes in base64, separated by commas; the
+    first one seals.
 
     Raises:
-        StoreError: it is not set, or holds something else. The message never shows it.
+        StoreError: the variable is not set or is malformed. The message never shows its value.
     """
     value = environment.get(variable, "").strip()
     if not value:
@@ -165,5 +166,5 @@ def sealer_from(variable: str, environment: Mapping[str, str] = os.environ) -> S
 
 
 def _context(entry: CacheEntry) -> bytes:
-    """What a sealed text belongs to."""
+    """The associated data that binds a sealed text to its entry."""
     return f"{entry.entry_id}\0{entry.tenant}\0{entry.model}\0{entry.partition}".encode()

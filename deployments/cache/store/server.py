@@ -1,7 +1,7 @@
 """A store on a Qdrant server or cluster, over REST or gRPC (``qdrant-client``).
 
-Each embedder and layout has a collection of its own. The client keeps no state but its connections:
-a server that went away and came back is used again, and one that came back empty gets its collection anew.
+Each embedder and layout has its own collection. The client keeps no state except its connections: a server
+that comes back is used again, and if it comes back empty, the collection is created again.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ BATCH = 1000
 MAX_CONNECTIONS = 64
 KEEP_ALIVE_S = 30.0
 MAX_RECONNECT_MS = 2000
-"""gRPC waits up to two minutes before it tries again, and refuses all calls until then."""
+"""By default gRPC waits up to two minutes before it reconnects, and refuses all calls until then."""
 
 PARTITION_LINKS = 16
-"""Edges per point of a partition's graph. There is no graph over all of them: no search spans two."""
+"""Edges per point in a partition's HNSW graph. There is no global graph: no search spans two partitions."""
 
 OVERSAMPLING = 2.0
-"""Candidates by int8 vectors for each one wanted, before the whole vectors decide."""
+"""Candidates found with int8 vectors per requested result, before they are rescored with full vectors."""
 
 MAX_REASON = 200
-"""Characters of a reason in a message: servers may say a lot."""
+"""Most characters of a reason in a message: servers' errors may be long."""
 
 NOT_FOUND = 404
 
 
 class ServerStore:
-    """A ``CacheStore`` on one collection. Every call to the server ends within ``timeout_s``."""
+    """A ``CacheStore`` on one Qdrant collection. Every call to the server ends within ``timeout_s``."""
 
     def __init__(
         self, client: AsyncQdrantClient, settings: QdrantSettings, dimension: int, embedder: str, key: str
@@ -77,7 +77,7 @@ class ServerStore:
         self._collection = f"{settings.collection}-{generation(embedder, dimension)}"
         self._is_open = True
         self._notes = 0
-        """Points that are a note and no entry, as far as it was read or written here."""
+        """1 once the note's point is known to exist (read or written here): it is no entry to count."""
         self._is_prepared = False
         self._preparing = asyncio.Lock()
 
@@ -89,10 +89,10 @@ class ServerStore:
         embedder: str,
         environment: Mapping[str, str] = os.environ,
     ) -> ServerStore:
-        """Connect, and make the collection and its indexes where they are missing.
+        """Connect, and create the collection and its indexes if they are missing.
 
         Raises:
-            StoreError: no server answers there, it refuses the key, or the collection is not ours.
+            StoreError: no server answers, it refuses the key, or the collection is not ours.
         """
         key = _key(settings, environment)
         store = cls(_client(settings, key), settings, dimension, embedder, key)
@@ -135,7 +135,7 @@ class ServerStore:
         self._check_done(await self._call(self._client.upsert, points=[point], wait=True))
 
     async def annotate(self, entry_id: UUID, annotation: Annotation) -> None:
-        # By a filter, because an id that is not there would be an error.
+        # Select by a filter: with an unknown id Qdrant would raise an error.
         one, payload = _filter(Selection(entry_id=entry_id)), annotation_of(annotation)
         self._check_done(await self._call(self._client.set_payload, payload=payload, points=one, wait=True))
 
@@ -145,7 +145,7 @@ class ServerStore:
         return note_of(records[0].payload) if records else None
 
     async def write_note(self, note: str) -> None:
-        """Applications that share a collection share its note: the last one to write it is heard."""
+        """Applications that share a collection share its note: the last write wins."""
         point = models.PointStruct(id=str(NOTE_ID), vector={}, payload={NOTE: note})
         self._check_done(await self._call(self._client.upsert, points=[point], wait=True))
         self._notes = 1
@@ -210,13 +210,13 @@ class ServerStore:
 
     async def _delete(self, condition: models.Filter) -> int:
         doomed = (await self._call(self._client.count, count_filter=condition, exact=True)).count
-        # Even if nothing was counted: a write that this process gave up may be on its way there.
+        # Delete even if nothing was counted: a write that this process cancelled may still reach the server.
         selector = models.FilterSelector(filter=condition)
         self._check_done(await self._call(self._client.delete, points_selector=selector, wait=True))
         return int(doomed)
 
     def _check_done(self, result: models.UpdateResult) -> None:
-        """Only what is done is seen by the calls that follow."""
+        """Raise if the change is not completed: later calls might not see it."""
         if result.status != models.UpdateStatus.COMPLETED:
             raise self._error(f"the change is only {result.status}")
 
@@ -239,7 +239,7 @@ class ServerStore:
             self._is_prepared = True
 
     async def _prepare_again(self) -> None:
-        """Bounded as a whole: calls wait for each other here."""
+        """Prepare within one overall time-out: concurrent calls wait for each other here."""
         try:
             async with asyncio.timeout(self._settings.timeout_s):
                 await self._prepare()
@@ -261,7 +261,7 @@ class ServerStore:
                 metadata={"embedder": self._embedder},
             )
         except StoreError:
-            # Another application may have made it in the meantime.
+            # Another application may have created it in the meantime.
             if not await self._ask(self._client.collection_exists):
                 raise
 
@@ -286,8 +286,8 @@ class ServerStore:
         return await self._ask(method, **arguments)
 
     async def _ask(self, method: Callable[..., Awaitable[T]], **arguments: Any) -> T:
-        """One call. Whatever the client raises is turned into ours, without the error that caused it: that
-        one may hold entries' texts, which are not logged."""
+        """One call. Every client error becomes a :class:`StoreError` without its cause: the cause may hold
+        entries' texts, which must not be logged."""
         try:
             async with asyncio.timeout(self._settings.timeout_s):
                 return await method(collection_name=self._collection, **arguments)
@@ -328,9 +328,9 @@ def _client(settings: QdrantSettings, key: str) -> AsyncQdrantClient:
         grpc_port=settings.grpc_port,
         grpc_options={"grpc.max_reconnect_backoff_ms": MAX_RECONNECT_MS},
         timeout=math.ceil(settings.timeout_s),
-        # It asks on a thread that outlives the store, and what it finds is only a warning.
+        # The check runs on a thread that outlives the store, and only warns.
         check_compatibility=False,
-        # By default the client makes a new connection for every call to a server on this machine.
+        # By default the client opens a new connection for every call to a server on this machine.
         limits=httpx.Limits(
             max_connections=MAX_CONNECTIONS,
             max_keepalive_connections=MAX_CONNECTIONS,
@@ -340,14 +340,14 @@ def _client(settings: QdrantSettings, key: str) -> AsyncQdrantClient:
 
 
 def _is_missing(error: Exception) -> bool:
-    """Whether the server knows no such collection."""
+    """Whether the server says that the collection does not exist."""
     if isinstance(error, grpc.aio.AioRpcError):
         return error.code() is grpc.StatusCode.NOT_FOUND
     return isinstance(error, UnexpectedResponse) and error.status_code == NOT_FOUND
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, without what the server sent, but for its own error message."""
+    """What went wrong. Of the server's response only its own error message is included."""
     if isinstance(error, grpc.aio.AioRpcError):
         return f"{error.code().name} {error.details() or ''}"
     if isinstance(error, UnexpectedResponse):
@@ -370,7 +370,7 @@ def _server_message(error: UnexpectedResponse) -> str:
 def _index(field: str) -> Any:
     if field == TENANT_KEY:
         return models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
-    # Graphs are built for partitions only.
+    # HNSW graphs are built for partitions only.
     if field in KEYWORDS:
         return models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, enable_hnsw=False)
     assert field in NUMBERS
