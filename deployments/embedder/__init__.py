@@ -1,9 +1,9 @@
-"""Texts to vectors: the contract, its implementations, and how one is opened by name.
+"""Text encoders: the contract, its implementations, and how one is opened by name.
 
-| backend | runs | where it is the right one |
+| backend | runs | when to use it |
 |---|---|---|
 | ``torch`` | the sentence-transformers model itself | a GPU; a CPU with bfloat16 instructions |
-| ``onnx`` | the same model as an ONNX graph | any other CPU: a short text costs half of torch's time |
+| ``onnx`` | the same model as an ONNX graph | any other CPU: a short text takes half of torch's time |
 """
 
 from deployments.embedder.base import Encoded, EncoderSpec, TextEncoder

@@ -14,7 +14,8 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class EncoderSpec:
-    """What to open. ``source``: a hub id or a sentence-transformers folder; ``threads`` is for a CPU."""
+    """Which encoder to open. ``source``: a hub id or a sentence-transformers folder; ``threads`` applies only
+    to a CPU."""
 
     source: str
     device: str = "cpu"
@@ -24,9 +25,9 @@ class EncoderSpec:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """``vectors``: float32 [texts, dimension], each of length 1. ``tokens``: each text's length before any
-    truncation, special tokens included. ``unknown``: how many of those that were read are the tokenizer's
-    unknown token."""
+    """The result of one encoding. ``vectors``: float32 [texts, dimension], each of length 1. ``tokens``: each
+    text's length before truncation, special tokens included. ``unknown``: how many of a text's tokens, after
+    truncation, are the tokenizer's unknown token."""
 
     vectors: Floats
     tokens: tuple[int, ...]
@@ -34,16 +35,16 @@ class Encoded:
 
 
 class TextEncoder(Protocol):
-    """Texts to unit vectors. Calls block; one thread uses an encoder at a time.
+    """Encodes texts as unit vectors. Calls block; only one thread may use an encoder at a time.
 
-    A text longer than ``max_tokens`` is cut: its vector stands for its beginning alone, and its count in
-    ``Encoded.tokens`` is larger than ``max_tokens``. Text that is not Unicode (lone surrogates) is read with
-    U+FFFD in their place.
+    A text longer than ``max_tokens`` is truncated: its vector represents only its beginning, and its count in
+    ``Encoded.tokens`` exceeds ``max_tokens``. Lone surrogates, which are not valid Unicode, are replaced by
+    U+FFFD.
     """
 
     @property
     def name(self) -> str:
-        """Identifies the weights and their precision: vectors of two names are never compared."""
+        """Identifies the weights and their precision: vectors of different names are never compared."""
 
     @property
     def dimension(self) -> int:
@@ -51,7 +52,7 @@ class TextEncoder(Protocol):
 
     @property
     def max_tokens(self) -> int:
-        """The longest text, in tokens with the special ones, that is read whole."""
+        """The longest text that is encoded without truncation, in tokens including the special ones."""
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """The vectors of ``texts``, in order; none for none."""
+        """The vectors of ``texts``, in order; empty if ``texts`` is empty."""

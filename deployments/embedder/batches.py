@@ -1,4 +1,4 @@
-"""Calls become passes: never a wait while nothing runs, company for whoever comes while something does."""
+"""Dynamic batching: a call runs at once if nothing runs; calls that arrive during a pass share the next."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 @dataclass(eq=False, slots=True)
 class _Call(Generic[Result]):
-    """One caller's texts; those before ``taken`` are in a pass or through it."""
+    """One caller's texts; the first ``taken`` of them are in a running pass or done."""
 
     texts: list[str]
     done: asyncio.Future[list[Result]]
@@ -24,8 +24,8 @@ class _Call(Generic[Result]):
 class Batches(Generic[Result]):
     """Runs ``encode`` over the texts of all waiting calls, one pass of at most ``most`` texts at a time.
 
-    A pass takes one text from each call in turn: a call of one text waits for the pass that runs and for
-    nothing else, even while a call of thousands is under way. For one event loop.
+    A pass takes one text from each call in turn, so a call of one text waits only for the running pass, even
+    while a call of thousands is in progress. For one event loop.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Batches(Generic[Result]):
         most: int,
         wait_s: float = 0.0,
     ) -> None:
-        """``wait_s``: how long a text that comes while nothing runs waits for company."""
+        """``wait_s``: how long a text that arrives while nothing runs waits for others to join its pass."""
         self._encode = encode
         self._most = most
         self._wait_s = wait_s
@@ -42,7 +42,7 @@ class Batches(Generic[Result]):
         self._worker: asyncio.Task[None] | None = None
 
     async def run(self, texts: Sequence[str]) -> list[Result]:
-        """One result for each text, in order. Raises what ``encode`` raises for a pass with one of them."""
+        """One result per text, in order. Raises what ``encode`` raises for a pass with any of the texts."""
         if not texts:
             return []
         call: _Call[Result] = _Call(list(texts), asyncio.get_running_loop().create_future())
@@ -64,7 +64,7 @@ class Batches(Generic[Result]):
         taken: list[tuple[_Call[Result], str]] = []
         while self._waiting and len(taken) < self._most:
             call = self._waiting.popleft()
-            if call.done.done():  # its caller has gone, or an earlier pass of it failed
+            if call.done.done():  # the caller was cancelled, or an earlier pass failed
                 continue
             taken.append((call, call.texts[call.taken]))
             call.taken += 1
@@ -75,7 +75,7 @@ class Batches(Generic[Result]):
     async def _pass(self, taken: list[tuple[_Call[Result], str]]) -> None:
         try:
             results = await self._encode([text for _, text in taken])
-        except Exception as error:  # whatever the model raises belongs to the callers
+        except Exception as error:  # any error of the model goes to the callers
             for call, _ in taken:
                 if not call.done.done():
                     call.done.set_exception(error)

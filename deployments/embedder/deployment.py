@@ -1,4 +1,4 @@
-"""The Embedder deployment: a text encoder behind dynamic batching and a memory of recent texts."""
+"""The Embedder deployment: a text encoder with dynamic batching and a cache of recent texts."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ WARM_UP_TEXT = "What does the first request find already warm?"
 
 
 class Embedder:
-    """Texts to unit vectors. Calls that arrive while a pass runs form the next one; a text that was embedded
-    a moment ago (a look-up that missed, and now its answer is stored) is answered from memory."""
+    """Embeds texts as unit vectors. Calls that arrive during a pass form the next one. A text that was
+    embedded recently (a look-up missed, and now its answer is stored) is answered from memory."""
 
     def __init__(self, settings: EmbedderSettings) -> None:
         self._encoder = open_configured(settings)
         self._source, self._dtype = settings.source, settings.dtype
         self._most = settings.max_batch_size
         self.recent = RecentEmbeddings(settings.recent_texts)
-        # The model runs on a thread of its own, so that the replica's loop keeps answering health checks.
+        # The model runs on its own thread, so that the replica's event loop keeps answering health checks.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedder")
         self._batches = Batches(self._encode, settings.max_batch_size, settings.batch_wait_ms / 1000)
         self._direct: DirectCalls | None = None
-        # A thread's first pass allocates; let it be this one.
+        # Warm up: a thread's first pass allocates memory.
         self._thread.submit(embeddings, self._encoder, [WARM_UP_TEXT]).result()
 
     async def embed(self, texts: list[str], tag: str = "") -> list[Embedding]:
-        """One embedding for each text, in order. ``tag`` stands for whose texts they are: what was embedded
-        for one is no faster for another, or the time would tell who asked what.
+        """One embedding per text, in order. ``tag`` identifies the texts' owner: recent texts are not shared
+        between owners, because response times would reveal what another one asked.
 
-        A text that is longer than the model reads (``EmbedderInfo.max_tokens``) is cut: its vector stands for
-        the beginning alone, and ``Embedding.truncated`` says so.
+        A text longer than ``EmbedderInfo.max_tokens`` is truncated: its vector represents only its beginning,
+        and ``Embedding.truncated`` is set.
         """
-        if len(texts) > self._most:  # documents being indexed: they would wash the look-ups' texts out
+        if len(texts) > self._most:  # bulk indexing would evict the look-ups' texts
             return await self._batches.run(texts)
         known = {text: found for text in dict.fromkeys(texts) if (found := self.recent.get(text, tag))}
         missing = [text for text in dict.fromkeys(texts) if text not in known]
@@ -49,7 +49,7 @@ class Embedder:
         return [known[text] for text in texts]
 
     async def address(self) -> PrivateAddress:
-        """Where gateways' look-ups send their texts."""
+        """The address to which gateways send the texts of look-ups."""
         if self._direct is None:
             self._direct = DirectCalls(EMBEDDER, {"embed": self.embed}, node_address())
         return self._direct.address
@@ -59,7 +59,7 @@ class Embedder:
         return EmbedderInfo(encoder.name, encoder.dimension, encoder.max_tokens, self._source, self._dtype)
 
     def __del__(self) -> None:
-        """Serve calls it when the replica ends; calls that run are made again, through the handle."""
+        """Serve calls this when the replica ends; callers repeat running calls through the handle."""
         direct: DirectCalls | None = getattr(self, "_direct", None)
         if direct is not None:
             direct.forget()
@@ -70,7 +70,7 @@ class Embedder:
 
 
 def embeddings(encoder: TextEncoder, texts: list[str]) -> list[Embedding]:
-    """What crosses the boundary, one for each text, in order."""
+    """The embeddings sent to callers, one per text, in order."""
     encoded = encoder.encode(texts)
     return [
         Embedding(vector.tobytes(), tokens, tokens > encoder.max_tokens, unknown)

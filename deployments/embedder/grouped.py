@@ -1,4 +1,4 @@
-"""One encoding: tokens once, then a forward pass for each group of similar lengths."""
+"""Encodes texts: tokenises each text once, then runs one forward pass per group of similar lengths."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from deployments.embedder.base import Encoded, Floats
 from deployments.embedder.tokens import Ids, TextTokenizer, by_length
 
 Forward = Callable[[Mapping[str, Ids]], Floats]
-"""Padded inputs (:meth:`TextTokenizer.padded`) to unit vectors, float32 [texts, dimension]."""
+"""Maps padded inputs (:meth:`TextTokenizer.padded`) to unit vectors, float32 [texts, dimension]."""
 
 CPU_WASTE = 0.1
-"""A CPU pays for every padded token: a token of 32 texts together costs it as much as one of one text."""
+"""On a CPU every padded token costs time: in a batch of 32 a token costs as much as in a single text."""
 ALONE = -1.0
-"""Each text by itself: where what a text is rounded to depends on the others of its pass."""
+"""Each text in its own pass, for models whose rounding depends on the other texts of the pass."""
 GPU_WASTE = 1.0
-"""A GPU pays for the number of passes first."""
+"""On a GPU the number of passes matters more than padding."""
 
 
 def encode_groups(
     texts: Sequence[str], tokenizer: TextTokenizer, forward: Forward, dimension: int, waste: float
 ) -> Encoded:
-    """``waste``: the share of padding that a group may have, see :func:`by_length`."""
+    """Encode ``texts``. ``waste``: the share of padding that a group may have, see :func:`by_length`."""
     read = tokenizer.read(texts)
     vectors = np.empty((len(texts), dimension), np.float32)
     for group in by_length([len(text.ids) for text in read], waste):

@@ -1,9 +1,9 @@
-"""A sentence-transformers folder to an ONNX graph, by torch's own exporter.
+"""Exports a sentence-transformers folder to an ONNX graph, with torch's own exporter.
 
-``optimum`` does the same, but its ONNX package asks for transformers 4.x. The graph holds everything from
-token ids to the unit vector, pooling included. It is made once per model, dtype and versions of the
-libraries that make it, under ``<cache>/onnx``; the folder appears under its final name only when it is
-complete and its vectors agree with the library's own.
+``optimum`` does the same, but its ONNX package requires transformers 4.x. The graph covers everything from
+token ids to the unit vector, including pooling. It is made once per model, dtype and versions of the
+libraries involved, under ``<cache>/onnx``. The folder gets its final name only when it is complete and its
+vectors agree with the library's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore, default_cache_dir
 
 FORMAT = 1
-"""Raise it when a graph folder of an older version cannot be used any more."""
+"""Increase it when graph folders of older versions can no longer be used."""
 OPSET = 17
 TOLERANCES = {"float32": 1e-4, "int8": 0.1}
 """By dtype: how far a graph's vectors may be from the library's."""
@@ -48,10 +48,10 @@ def open_onnx(spec: EncoderSpec) -> OnnxEncoder:
 
 
 def prepared_graph(spec: EncoderSpec) -> Path:
-    """The graph folder of ``spec``, made now if it is not there.
+    """The graph folder of ``spec``, made now if it does not exist.
 
     Raises:
-        SettingsError: onnx is not installed, or the graph's vectors are not the model's.
+        SettingsError: onnx is not installed, or the graph's vectors differ from the model's.
     """
     source = _local_folder(spec.source)
     final = default_cache_dir() / "onnx" / f"{source.name}-{spec.dtype}-{_digest(source)}"
@@ -130,12 +130,12 @@ def _export(model: Any, path: Path) -> None:
             vectors = self.model(dict(zip(names, inputs, strict=True)))["sentence_embedding"]
             return torch.nn.functional.normalize(vectors, dim=1)
 
-    # Two texts, one of them padded: what is traced must not be the short cut for a full mask.
+    # Two texts, one of them padded: tracing must not record the shortcut for a full mask.
     mask = torch.tensor([[1] * 7, [1] * 5 + [0] * 2])
     samples = {"input_ids": mask * 5, "attention_mask": mask, "token_type_ids": mask * 0}
     with warnings.catch_warnings(), torch.inference_mode():
-        # It warns of every Python value that it takes for a constant, and that a slower exporter exists;
-        # the vectors are compared afterwards, at other lengths than these.
+        # The exporter warns of every Python value that it treats as a constant, and that a slower exporter
+        # exists. The vectors are compared afterwards, at other lengths than these.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             Graph().eval(),
@@ -150,8 +150,8 @@ def _export(model: Any, path: Path) -> None:
 
 
 def _quantize(path: Path) -> None:
-    """Weights to int8, in place: one scale per channel, seven bits, so that 16-bit sums of CPUs without VNNI
-    cannot overflow."""
+    """Quantize the weights to int8 in place: one scale per channel, and only seven bits, so that the 16-bit
+    sums of CPUs without VNNI cannot overflow."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     full = path.with_suffix(".float32")

@@ -1,4 +1,4 @@
-"""The embeddings of recent texts: a look-up that missed and the entry stored after it have the same text."""
+"""A cache of recent embeddings: a look-up that missed and the entry stored after it have the same text."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from serve_app.embedding import Embedding
 
 
 class RecentEmbeddings:
-    """The last ``capacity`` embeddings that were used; 0 keeps none. Texts are kept as digests of 16 bytes,
-    so an entry costs a vector and some 300 bytes, however long its text was. ``tag`` is whose the text is:
-    each has a memory of its own, within one capacity."""
+    """An LRU cache of ``capacity`` embeddings; 0 keeps none. Texts are kept as 16-byte digests, so an entry
+    costs a vector and about 300 bytes, however long its text was. ``tag`` identifies the text's owner: owners
+    do not share entries, but they share the capacity."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -23,7 +23,7 @@ class RecentEmbeddings:
         return len(self._entries)
 
     def get(self, text: str, tag: str = "") -> Embedding | None:
-        """The text's embedding, which is now the most recent one; counts a hit or a miss."""
+        """The text's embedding, which becomes the most recently used; counts a hit or a miss."""
         key = _key(text, tag)
         found = self._entries.get(key)
         if found is None:
@@ -34,7 +34,7 @@ class RecentEmbeddings:
         return found
 
     def put(self, text: str, embedding: Embedding, tag: str = "") -> None:
-        """Keep an embedding; the one that was unused for longest goes when there is no room."""
+        """Keep an embedding; if the cache is full, the least recently used one is evicted."""
         key = _key(text, tag)
         self._entries[key] = embedding
         self._entries.move_to_end(key)
@@ -44,6 +44,6 @@ class RecentEmbeddings:
 
 def _key(text: str, tag: str) -> bytes:
     named = hashlib.blake2b(tag.encode(), digest_size=16)
-    named.update(b"\0")  # no tag holds one
+    named.update(b"\0")  # a separator: no tag contains a NUL
     named.update(text.encode("utf-8", "surrogatepass"))
     return named.digest()

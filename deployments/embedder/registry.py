@@ -1,4 +1,4 @@
-"""The encoders by the name that ``embedder.backend`` uses."""
+"""The encoders by the names that the setting ``embedder.backend`` accepts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def open_encoder(backend: str, spec: EncoderSpec) -> TextEncoder:
     """Open the encoder of that name; takes seconds.
 
     Raises:
-        SettingsError: there is no such backend, it cannot run ``spec``, or what it needs is not installed.
+        SettingsError: there is no such backend, it cannot run ``spec``, or a package it needs is missing.
     """
     opener = OPENERS.get(backend)
     if opener is None:

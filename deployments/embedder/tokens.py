@@ -1,4 +1,4 @@
-"""Tokens of texts: every text is tokenised once, for its vector and for its length."""
+"""Tokenises texts: once per text, for both its vector and its length."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TokenizerTraits:
-    """What a tokenizer's file does not say: how shorter texts are filled up to the longest of a group, at
-    which end a long text is cut, and the token that stands for whatever has none of its own."""
+    """What a tokenizer's file does not say: how shorter texts are padded to the longest of a group, at which
+    end a long text is truncated, and the unknown token."""
 
     pad_id: int
     pad_type_id: int
@@ -28,7 +28,7 @@ class TokenizerTraits:
 
     @classmethod
     def of_library(cls, tokenizer: Any) -> TokenizerTraits:
-        """Those of a transformers tokenizer."""
+        """The traits of a transformers tokenizer."""
         return cls(
             pad_id=tokenizer.pad_token_id or 0,
             pad_type_id=tokenizer.pad_token_type_id,
@@ -40,7 +40,8 @@ class TokenizerTraits:
 
 @dataclass(frozen=True, slots=True)
 class TextTokens:
-    """The tokens that are read of one text, how many of them are unknown, and how many it has in all."""
+    """One text's tokens after truncation, how many of them are unknown, and ``total``: the number before
+    truncation."""
 
     ids: tuple[int, ...]
     type_ids: tuple[int, ...]
@@ -49,9 +50,9 @@ class TextTokens:
 
 
 class TextTokenizer:
-    """A model's tokenizer that cuts at ``max_tokens`` and still knows how long a text was.
+    """A model's tokenizer that truncates at ``max_tokens`` and still reports the full length.
 
-    ``tokenizer`` is changed: hand over a copy.
+    ``tokenizer`` is modified: pass a copy.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_tokens: int, traits: TokenizerTraits) -> None:
@@ -63,7 +64,7 @@ class TextTokenizer:
 
     @classmethod
     def of_library(cls, tokenizer: Any, max_tokens: int) -> TextTokenizer:
-        """From a transformers tokenizer, which stays as it is."""
+        """From a transformers tokenizer, which is not modified."""
         from tokenizers import Tokenizer
 
         copy = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -75,7 +76,7 @@ class TextTokenizer:
 
     def _tokens(self, encoding: Any) -> TextTokens:
         ids = tuple(encoding.ids)
-        # What was cut off follows in pieces, each with special tokens of its own.
+        # The truncated rest follows in pieces, each with its own special tokens.
         total = len(ids) + sum(len(piece.ids) - self._special for piece in encoding.overflowing)
         return TextTokens(ids, tuple(encoding.type_ids), total, ids.count(self._traits.unknown_id))
 
@@ -95,9 +96,10 @@ class TextTokenizer:
 
 
 def by_length(lengths: Sequence[int], waste: float) -> list[list[int]]:
-    """Positions in groups of similar length, shortest first.
+    """Group positions by similar length, shortest first.
 
-    Padded to its longest text, a group has at most ``waste`` times its own tokens beyond them (0.1: a tenth).
+    When a group is padded to its longest text, it gets at most ``waste`` padding tokens per token of its
+    texts (0.1: a tenth).
     """
     groups: list[list[int]] = []
     own = 0
@@ -113,7 +115,7 @@ def by_length(lengths: Sequence[int], waste: float) -> list[list[int]]:
 
 
 def _unicode(text: str) -> str:
-    """``text`` with U+FFFD in the place of every lone surrogate, which no tokenizer takes."""
+    """``text`` with every lone surrogate replaced by U+FFFD, because no tokenizer accepts surrogates."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

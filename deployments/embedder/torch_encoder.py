@@ -1,8 +1,8 @@
-"""sentence-transformers models under torch, without the library's ``encode`` around each call.
+"""Runs sentence-transformers models in torch, without the library's ``encode`` method.
 
-``encode`` sorts, batches, copies and looks for prompts and modalities at every call, and its tokens have to
-be made a second time for their number. Here the model's own modules (transformer, pooling, …) are called on
-tokens that were made once; the vectors are the same (1e-6 in float32).
+``encode`` sorts, batches, copies and looks for prompts and modalities on every call, and a caller has to
+tokenise again to count tokens. Here the model's own modules (transformer, pooling, …) run on tokens made
+once; the vectors are the same (to 1e-6 in float32).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ PROBES = (
     "A third length, so that texts are padded.",
 )
 TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}
-"""Largest difference of a coordinate at which two ways to a vector count as the same."""
+"""Largest difference of a coordinate, by dtype, at which two encoders count as equal."""
 
 
 def load_library_model(spec: EncoderSpec, **model_options: Any) -> Any:
-    """The ``SentenceTransformer`` of ``spec``, from the cache folder where it has been prepared."""
+    """The ``SentenceTransformer`` of ``spec``, from the cache folder if it has been prepared there."""
     import torch
     from sentence_transformers import SentenceTransformer
 
@@ -42,7 +42,8 @@ def load_library_model(spec: EncoderSpec, **model_options: Any) -> Any:
 
 
 def open_torch(spec: EncoderSpec) -> TextEncoder:
-    """The direct way where it gives the library's own vectors; ``encode`` itself for any other model."""
+    """Open the direct encoder if its vectors equal the library's, else one that uses the library's
+    ``encode``."""
     model = load_library_model(spec)
     library = LibraryEncoder(model, spec)
     if getattr(model.tokenizer, "is_fast", False):
@@ -54,16 +55,16 @@ def open_torch(spec: EncoderSpec) -> TextEncoder:
 
 
 def agree(one: TextEncoder, other: TextEncoder, tolerance: float) -> bool:
-    """Whether both give the same vectors for texts of different lengths, alone and together."""
+    """Whether both encoders give the same vectors for texts of different lengths, alone and in a batch."""
     for texts in (PROBES[:1], PROBES):
         difference = one.encode(texts).vectors - other.encode(texts).vectors
-        if not float(np.abs(difference).max()) <= tolerance:  # not a number is a difference too
+        if not float(np.abs(difference).max()) <= tolerance:  # NaN counts as a difference, too
             return False
     return True
 
 
 class _LibraryModel:
-    """What both ways share."""
+    """The part that both encoders share."""
 
     def __init__(self, model: Any, spec: EncoderSpec) -> None:
         self._model = model
@@ -83,7 +84,7 @@ class _LibraryModel:
 
 
 class DirectEncoder(_LibraryModel):
-    """The model's modules on tokens that are made here."""
+    """Calls the model's modules on tokens made here."""
 
     def __init__(self, model: Any, spec: EncoderSpec) -> None:
         super().__init__(model, spec)
@@ -105,7 +106,7 @@ class DirectEncoder(_LibraryModel):
 
 
 class LibraryEncoder(_LibraryModel):
-    """The library's own ``encode``: whatever the model folder asks for."""
+    """Calls the library's own ``encode``, which follows everything that the model's folder asks for."""
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         if not texts:
