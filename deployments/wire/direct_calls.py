@@ -1,8 +1,8 @@
 """Calls on a request's path, from a gateway to the embedder and the cache, over the replicas' own listeners.
 
-A call through a Serve handle takes some 3 ms on a slow core, as long as an embedding; over a connection that
-is kept it takes less than one. Serve still starts, checks and replaces the replicas, and its handle is the
-way that is always open: it tells the addresses, and takes every call for which none is known.
+A call through a Serve handle takes about 3 ms on a slow core, as long as an embedding; over a kept connection
+it takes less than 1 ms. Serve still starts, checks and replaces the replicas. Its handle supplies the
+addresses, and is the fallback when no address is known.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from serve_app.wire.calls import Interface, Wire, WireError
 from serve_app.wire.private_address import PrivateAddress
 
 ADDRESS_METHOD = "address"
-"""What a deployment that can be called directly has: ``async def address(self) -> PrivateAddress``."""
+"""The method that a directly callable deployment must have: ``async def address(self) -> PrivateAddress``."""
 
 ASK_TIMEOUT_S = 1.0
 RETRY_S = 1.0
 REFRESH_S = 30.0
-"""How soon a replica that was added is called, too; one that is gone is noticed by the first call."""
+"""How soon a new replica is found; one that is gone is noticed by the first call to it."""
 
 STOP_TIMEOUT_S = 1.0
-"""Many times what a call takes."""
+"""Many times the duration of a call."""
 
 CONNECT_TIMEOUT_S = 1.0
 IDLE_CONNECTION_S = 60.0
 READ_AHEAD = 1 << 20
-"""Bytes; far more than an answer has."""
+"""Bytes; far more than a response has."""
 
 Method = Callable[..., Awaitable[Any]]
 
@@ -44,18 +44,18 @@ logger = logging.getLogger("ray.serve")
 
 
 class DirectCallFailed(Exception):
-    """The other side raised; the message is its error's type and text."""
+    """The remote method raised an error; the message is its type and text."""
 
 
 class NotAnswered(Exception):
-    """Whoever listens there is not, or no longer, the replica that told the address."""
+    """The listener at the address is not, or no longer, the replica that published it."""
 
 
 class DirectCalls:
-    """The callee's side: some of an object's methods, on a listener in the running event loop.
+    """The server side: serves some of an object's methods on a listener in the running event loop.
 
-    Arguments and results travel as ``interface`` declares them; nothing is read from a caller that has not
-    proven that he knows the secret.
+    Arguments and results are encoded as ``interface`` declares. Nothing is read from a caller that has not
+    proven that it knows the secret.
     """
 
     def __init__(self, interface: Interface, methods: Mapping[str, Method], host: str) -> None:
@@ -69,16 +69,16 @@ class DirectCalls:
         return self._listener.address
 
     async def stop(self) -> None:
-        """Who waits longer for an answer asks again, through the handle."""
+        """Stop the listener. Callers whose call is cut off repeat it through the handle."""
         await self._listener.close(STOP_TIMEOUT_S)
 
     def forget(self) -> None:
-        """Leave nothing behind on disk: this process ends."""
+        """Remove the socket from disk, because this process ends."""
         self._listener.remove_socket()
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         arguments = await read_body(receive)
-        if arguments is None:  # the caller is gone
+        if arguments is None:  # the caller disconnected
             return
         status, body = await self._result(scope["path"], arguments)
         headers = [(b"content-length", str(len(body)).encode())]
@@ -95,14 +95,14 @@ class DirectCalls:
             return 400, str(error).encode()
         try:
             return 200, self._wire.encode_result(name, await method(*arguments))
-        except Exception as error:  # whatever it is, it is the caller's to hear
+        except Exception as error:  # any error is returned to the caller
             return 500, f"{type(error).__name__}: {error}".encode()
 
 
 class DirectClient:
-    """The caller's side of one deployment's ``interface``. Only for calls that may be made twice.
+    """The client side of one deployment's ``interface``. Only for calls that may be repeated.
 
-    Of several replicas the one answers that has the fewest calls of this client.
+    A call goes to the replica with the fewest calls in flight from this client.
     """
 
     def __init__(self, handle: DeploymentHandle[Any], interface: Interface) -> None:
@@ -117,17 +117,17 @@ class DirectClient:
         self._following = asyncio.get_running_loop().create_task(self._follow())
 
     async def refresh(self) -> None:
-        """Learn the replicas' addresses. Without an answer those that are known are kept."""
+        """Fetch the replicas' addresses. If that fails, the known ones are kept."""
         try:
             found, _ = await ask_every_replica(self._handle, ADDRESS_METHOD, ASK_TIMEOUT_S)
-        except Exception as error:  # the deployment starts, or Serve's controller is away: the handle stays
+        except Exception as error:  # still starting, or Serve's controller is down: use the handle
             logger.debug("addresses not known: %r", error)
             return
         self._addresses = {address: Origin.behind(address) for address in found}
 
     async def call(self, method: str, *args: Any) -> Any:
-        """The method's result. Raises what the method does, as :class:`DirectCallFailed` or as Serve wraps
-        it; WireError: the interface does not declare the call."""
+        """Call a method. Raises: the method's error, as :class:`DirectCallFailed` or as Serve wraps it;
+        WireError: the interface does not declare the call."""
         address = min(self._addresses, key=self._in_flight.__getitem__, default=None)
         if address is not None:
             self._in_flight[address] += 1

@@ -1,9 +1,10 @@
-"""HTTP/1.1 from the client's side: connections that are kept, and the answers that come over them.
+"""An HTTP/1.1 client: kept-alive connections and the responses that arrive on them.
 
-A gateway asks an engine once for every request, and in a burst each request waits until those before it were
-sent: the CPU time of sending is what a burst adds to its first tokens. A general client spends most of it on
-what engines never need (docs/benchmarks.md has the figures). Here nothing is followed, unpacked, proxied or
-remembered; answers are parsed by llhttp (httptools), which uvicorn reads requests with.
+A gateway sends one request to an engine per client request. In a burst each request waits until the earlier
+ones are sent, so the CPU time of sending adds to the TTFT. A general-purpose client spends most of that time
+on features that engines never need (docs/benchmarks.md has the figures). This one does not follow redirects,
+decompress, use proxies or keep cookies. Responses are parsed by llhttp (httptools), which uvicorn uses for
+requests.
 """
 
 from __future__ import annotations
@@ -22,38 +23,40 @@ from serve_app.wire.handshake import REPLY_BYTES, Handshake, NotProven
 from serve_app.wire.private_address import PrivateAddress
 
 MAX_HEAD_BYTES = 1 << 16
-"""Of an answer's status line and headers."""
+"""Limit of a response's status line and headers."""
 
 MAX_ASKED_BYTES = 1 << 26
-"""Of a whole answer; those that are asked for whole are look-ups and the like, thousands of times smaller."""
+"""Limit of a response that :meth:`ConnectionPool.ask` reads whole. Those are look-ups and the like, thousands
+of times smaller."""
 
 STALE_S = 0.25
-"""How soon after sending a kept connection must end, without a byte, to count as one that the other side had
-closed while it was idle: a round trip around the world. Whoever closes later has worked on the request."""
+"""If a kept connection closes this soon after a request was sent, without a byte, the server had closed it
+while it was idle. The time is a round trip around the world; a server that closes later has worked on the
+request."""
 
 FIRST_SERVER_ERROR = 500
-"""From this status on a server may close without saying so: uvicorn does after an application's exception."""
+"""From this status on a server may close without announcing it: uvicorn does after an app's exception."""
 
 PORTS = {"http": 80, "https": 443}
 ALWAYS_SENT = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "promptly"}
 
 
 class NoConnection(Exception):
-    """None came about, so nothing was sent."""
+    """No connection could be made, so nothing was sent."""
 
 
 class ConnectTimeout(NoConnection):
-    """Nobody took it, nobody refused it."""
+    """The connection was neither accepted nor refused in time."""
 
 
 class BrokenConnection(Exception):
-    """It ended before the answer did, or what came was no HTTP."""
+    """The connection ended before the response did, or the bytes were not valid HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a connection leads. ``path`` stands before the target of every request. Behind a ``private``
-    address both ends prove that they know its secret before the first request."""
+    """A server to connect to. ``path`` is prefixed to the target of every request. With a ``private`` address
+    both ends prove that they know its secret before the first request."""
 
     host: str
     port: int
@@ -64,12 +67,12 @@ class Origin:
 
     @classmethod
     def behind(cls, address: PrivateAddress) -> Origin:
-        """A private listener."""
+        """The origin of a private listener."""
         return cls.of(address.url, address)
 
     @classmethod
     def of(cls, url: str, private: PrivateAddress | None = None) -> Origin:
-        """Raises: ValueError: no http or https URL."""
+        """The origin of a URL. Raises: ValueError: it is not an http or https URL."""
         parts = urlsplit(url)
         if parts.scheme not in PORTS or not parts.hostname:
             raise ValueError(f"no http or https URL: {url!r}")
@@ -80,10 +83,10 @@ class Origin:
 
 
 def request_bytes(origin: Origin, method: str, target: str, headers: Mapping[str, str], body: bytes) -> bytes:
-    """A whole request. ``target``: path and query, encoded.
+    """The bytes of a whole request. ``target``: path and query, encoded.
 
     Raises:
-        ValueError: a line break inside a header or the target.
+        ValueError: a header or the target contains a line break.
     """
     length = {"content-length": str(len(body))} if body or method != "GET" else {}
     fields = {"host": origin.authority, **ALWAYS_SENT, **headers, **length}
@@ -98,8 +101,8 @@ def request_bytes(origin: Origin, method: str, target: str, headers: Mapping[str
 
 
 class Connection(asyncio.Protocol):
-    """One request at a time, whose answer one reader reads. What is not read stops the socket at twice
-    ``read_ahead`` bytes, so that a slow reader costs no memory."""
+    """A connection that carries one request at a time; one reader reads the response. The socket is paused
+    when ``2 * read_ahead`` bytes are unread, so a slow reader's memory use is bounded."""
 
     def __init__(self, read_ahead: int, on_end: Callable[[Connection], None]) -> None:
         self._read_ahead = read_ahead
@@ -119,12 +122,12 @@ class Connection(asyncio.Protocol):
         self._was_kept = False
         self._sent_at = 0.0
         self.idle_until = 0.0
-        """No request is to be sent from then on (loop time), once it was kept."""
+        """For a kept connection: the loop time from which on no new request may be sent."""
         self._reply: bytes | None = None
         self._proof = b""
         self.status = 0
         self.headers: dict[str, str] = {}
-        """Names in lower case, values Latin-1."""
+        """Names in lower case, values decoded as Latin-1."""
 
     @property
     def is_open(self) -> bool:
@@ -132,34 +135,35 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_read(self) -> bool:
-        """The answer is complete, and nothing of it is left to read."""
+        """Whether the response is complete and fully read."""
         return self._is_complete and not self._parts
 
     @property
     def can_be_kept(self) -> bool:
-        """For another request."""
+        """Whether it can be kept for another request."""
         return self._is_kept and self.is_read and self.is_open and self.status < FIRST_SERVER_ERROR
 
     @property
     def was_stale(self) -> bool:
-        """It had been kept, and ended before the first byte of an answer, at once: the other side had closed
-        it, and has not read the request."""
+        """Whether this kept connection closed immediately and without a byte: the server had closed it
+        before, and has not read the request."""
         is_soon = self._loop.time() - self._sent_at < STALE_S
         return self._was_kept and self._is_silent and is_soon
 
     def keep(self, until: float) -> None:
-        """Idle from now on, for another request before ``until`` (loop time)."""
+        """Mark it as idle from now on; it may be reused before ``until`` (loop time)."""
         self._was_kept, self.idle_until = True, until
 
     def is_young(self, now: float) -> bool:
-        """It may be sent another request."""
+        """Whether another request may be sent on it."""
         return self.is_open and now < self.idle_until
 
     async def prove(self, handshake: Handshake) -> None:
-        """Before the first request, which will begin with this end's proof.
+        """Do the handshake before the first request; this end's proof is sent together with that request.
 
         Raises:
-            NotProven: the other end does not know the secret; it is told nothing, the connection is closed.
+            NotProven: the other end does not know the secret. Nothing is revealed to it, and the connection
+                is closed.
         """
         assert self._transport is not None, "the connection was made"
         self._reply = b""
@@ -180,24 +184,24 @@ class Connection(asyncio.Protocol):
         self._reply = None
 
     def send(self, request: bytes) -> None:
-        """Begin a request. What the socket does not take at once is kept until it does."""
+        """Send a request. Bytes that the socket does not accept at once are buffered."""
         self.status, self._head_size = 0, 0
         self._is_complete = self._is_kept = False
         self._is_silent, self._sent_at = True, self._loop.time()
         self.headers = {}
         self._parser = httptools.HttpResponseParser(self)
-        if self._transport is None:  # it ended meanwhile
+        if self._transport is None:  # it closed in the meantime
             self._error = BrokenConnection("closed")
         else:
             proof, self._proof = self._proof, b""
             self._transport.write(proof + request if proof else request)
 
     async def read_some(self) -> bytes:
-        """All bytes of the body that are here, at least one; ``b""`` at its end. ``status`` and ``headers``
-        are known when it returns. May be cancelled without losing anything.
+        """All bytes of the body received so far, at least one; ``b""`` at its end. ``status`` and ``headers``
+        are set when it returns. Cancelling it loses no data.
 
         Raises:
-            BrokenConnection: there will be no more.
+            BrokenConnection: the connection ended before the body.
         """
         while not self._parts:
             if self._is_complete:
@@ -217,14 +221,14 @@ class Connection(asyncio.Protocol):
         return data
 
     def abort(self) -> None:
-        """Close it at once; whoever reads is told so."""
+        """Close it at once; a waiting reader gets an error."""
         if self._transport is not None:
             self._transport.abort()
 
     # ---- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by type
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class does not derive from it
 
     def data_received(self, data: bytes) -> None:
         if self._reply is not None and len(self._reply) + len(data) <= REPLY_BYTES:
@@ -232,7 +236,7 @@ class Connection(asyncio.Protocol):
             self._wake()
             return
         self._is_silent = False
-        if self._parser is None or self._is_complete:  # nobody asked for it
+        if self._parser is None or self._is_complete:  # data without a request
             self.abort()
             return
         try:
@@ -261,7 +265,7 @@ class Connection(asyncio.Protocol):
     # ---- httptools' callbacks
 
     def on_message_begin(self) -> None:
-        if self._is_complete:  # raised in a callback, it stops the parser
+        if self._is_complete:  # an exception in a callback stops the parser
             raise BrokenConnection("more than one answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -275,14 +279,14 @@ class Connection(asyncio.Protocol):
         self._size += len(part)
 
     def on_message_complete(self) -> None:
-        if self.status < 200:  # an interim answer: the real one follows
+        if self.status < 200:  # an interim response: the final one follows
             self.status, self.headers = 0, {}
         else:
             self._is_complete = True
-            self._is_kept = bool(self._parser.should_keep_alive())  # only here does the parser know
+            self._is_kept = bool(self._parser.should_keep_alive())  # known to the parser only here
 
     def _ends_with_the_connection(self) -> bool:
-        """An answer that does not say how long it is."""
+        """Whether the response has no length, so that closing the connection ends it."""
         return bool(self.status) and not {"content-length", "transfer-encoding"} & self.headers.keys()
 
     def _break(self, reason: str) -> None:
@@ -295,10 +299,10 @@ class Connection(asyncio.Protocol):
 
 
 class ConnectionPool:
-    """Connections by origin: the one that was used last is used first, so that those too many grow old.
+    """Connections by origin. The most recently used one is reused first, so that surplus ones expire.
 
-    ``idle_s``: how long one is kept unless its user says otherwise. It must be less than the other side keeps
-    it: a request that meets the other side's closing is lost."""
+    ``idle_s``: how long an idle connection is kept unless the caller says otherwise. It must be less than the
+    server's keep-alive time: a request sent while the server closes is lost."""
 
     def __init__(self, *, connect_timeout_s: float, idle_s: float, read_ahead: int) -> None:
         self._connect_timeout_s = connect_timeout_s
@@ -312,10 +316,10 @@ class ConnectionPool:
         self._tls: ssl.SSLContext | None = None
 
     async def take(self, origin: Origin) -> Connection:
-        """An idle connection, or a new one. Give it back, or abort it.
+        """An idle connection, or a new one. The caller must give it back or abort it.
 
         Raises:
-            NoConnection: none came about in time.
+            NoConnection: no connection could be made in time.
         """
         idle, now = self._idle.get(origin), self._loop.time()
         while idle:
@@ -326,13 +330,14 @@ class ConnectionPool:
         return await self._connect(origin)
 
     async def begin(self, origin: Origin, request: bytes, *, fresh: bool = False) -> tuple[Connection, bytes]:
-        """Send a request; the connection, and the first bytes of the answer's body (``b""``: it has none).
-        A kept connection that proves to have been closed by the other side is replaced by a new one, once;
-        ``fresh`` begins with a new one. Give the connection back, or abort it.
+        """Send a request; returns the connection and the first bytes of the response's body (``b""`` if it is
+        empty). If a kept connection turns out to be closed by the server, the request is sent again on a new
+        one, once; ``fresh`` uses a new one from the start. The caller must give the connection back or abort
+        it.
 
         Raises:
-            NoConnection: none came about in time; nothing was sent.
-            BrokenConnection: it ended before the body began.
+            NoConnection: no connection could be made in time; nothing was sent.
+            BrokenConnection: the connection ended before the body began.
         """
         connection = await (self._connect(origin) if fresh else self.take(origin))
         try:
@@ -342,16 +347,17 @@ class ConnectionPool:
                 raise
         try:
             connection = await self._connect(origin)
-        except NoConnection as error:  # the request was sent once: whoever asks must not take it for unsent
+        except NoConnection as error:  # the request was sent once: the caller must not treat it as unsent
             raise BrokenConnection("closed, and nobody listens there any more") from error
         return connection, await _first_bytes(connection, request)
 
     async def ask(self, origin: Origin, request: bytes) -> tuple[int, bytes]:
-        """Status and whole body of the answer to one request. A wait that is cancelled closes its connection.
+        """Send one request; returns the status and whole body of the response. Cancelling it closes the
+        connection.
 
         Raises:
-            NoConnection: none came about in time.
-            BrokenConnection: it ended before the answer did.
+            NoConnection: no connection could be made in time.
+            BrokenConnection: the connection ended before the response did.
         """
         connection, part = await self.begin(origin, request)
         try:
@@ -365,12 +371,13 @@ class ConnectionPool:
         except BaseException:
             connection.abort()
             raise
-        status = connection.status  # the connection is another request's as soon as it is given back
+        status = connection.status  # read it before another request may use the connection
         self.give_back(origin, connection)
         return status, b"".join(parts)
 
     def give_back(self, origin: Origin, connection: Connection, idle_s: float | None = None) -> None:
-        """After its answer was read; one that cannot be kept is closed. ``idle_s``: of this origin."""
+        """Return a connection whose response was read; it is closed if it cannot be kept. ``idle_s``
+        overrides the pool's idle time."""
         if not connection.can_be_kept or connection not in self._open:
             connection.abort()
             return
@@ -381,7 +388,7 @@ class ConnectionPool:
             self._sweep_from(until)
 
     def close(self) -> None:
-        """All of them, those in use as well."""
+        """Close all connections, including those in use."""
         if self._sweep is not None:
             self._sweep.cancel()
         self._idle.clear()
@@ -411,10 +418,10 @@ class ConnectionPool:
         return connection
 
     async def _reach_private(self, origin: Origin, address: PrivateAddress) -> Connection:
-        """By the unix socket, which is there on the listener's own node only; else as everybody.
+        """Connect by the unix socket, which exists only on the listener's own node, else by TCP.
 
         Raises:
-            NotProven: somebody else listens there.
+            NotProven: the listener there does not know the secret.
         """
         connection = None
         if address.socket:
@@ -456,7 +463,7 @@ class ConnectionPool:
 
 
 async def _first_bytes(connection: Connection, request: bytes) -> bytes:
-    """Of the answer's body. Whatever goes wrong closes the connection."""
+    """Send a request and return the first bytes of the response's body. Any error closes the connection."""
     try:
         connection.send(request)
         return await connection.read_some()

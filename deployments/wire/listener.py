@@ -1,8 +1,8 @@
-"""A replica's own HTTP listener: the data plane that tokens travel on, and the calls of a look-up.
+"""A replica's own HTTP listener: the data plane for tokens and for the calls of a look-up.
 
-It listens on a random port of the node's address, and on a unix socket for callers on its node. Who connects
-proves that he knows the secret of this start before anything else is read, and is proven that the listener
-does (``serve_app/wire/handshake.py``); gateways learn where it is through Ray's control plane.
+It listens on a random port of the node's address, and on a unix socket for callers on the same node. Both
+ends prove that they know the secret of this start before anything else is read
+(``serve_app/wire/handshake.py``). Gateways learn its address through Ray's control plane.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from serve_app.wire.handshake import GREETING, HELLO_BYTES, PROOF_BYTES, Handsha
 from serve_app.wire.private_address import PrivateAddress
 
 KEEP_ALIVE_S = 3600
-"""Longer than any gateway keeps an idle connection, so that the gateway is always the one to close it
-(a server that closes first can lose a request that is already on its way)."""
+"""Longer than any gateway keeps an idle connection, so that the gateway always closes first (if the server
+closes first, a request that was just sent can be lost)."""
 
 STOP_GRACE_S = 1.0
-"""After a drain begins, gateways may send for one more poll before they know."""
+"""After a drain begins, gateways may still send requests until their next poll of the replicas."""
 
 HANDSHAKE_TIMEOUT_S = 5.0
-"""A caller of ours needs a millisecond; a stranger's connection does not stay."""
+"""Our own callers need a millisecond; other connections are closed after this time."""
 
 MAX_SOCKET_PATH = 107
 """Bytes of a unix socket's path (``sun_path`` holds 108, the last is 0)."""
@@ -46,7 +46,7 @@ logger = logging.getLogger("ray.serve")
 
 
 async def read_body(receive: Receive) -> bytes | None:
-    """The whole body of a request; ``None`` if its sender left before the end."""
+    """The whole body of a request; ``None`` if the sender disconnected before its end."""
     parts = []
     while True:
         message = await receive()
@@ -58,7 +58,7 @@ async def read_body(receive: Receive) -> bytes | None:
 
 
 class PrivateListener:
-    """Serves an ASGI app on sockets of this replica's own, in the replica's event loop."""
+    """Serves an ASGI app on this replica's own sockets, in the replica's event loop."""
 
     def __init__(self, app: ASGIApp, host: str, *, handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S) -> None:
         self._counted = _Counted(app)
@@ -87,16 +87,16 @@ class PrivateListener:
 
     @property
     def active(self) -> int:
-        """Requests being answered now."""
+        """The number of requests in flight."""
         return self._counted.active
 
     def start(self) -> None:
         for each in self._sockets:
-            each.listen()  # whoever connects before the server runs waits for it
+            each.listen()  # connections made before the server runs wait for it
         self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=self._sockets))
 
     async def stop(self, drain_timeout_s: float) -> None:
-        """Let running answers finish, for at most ``drain_timeout_s`` (whole seconds); then close."""
+        """Let requests in flight finish, for at most ``drain_timeout_s`` (whole seconds), then close."""
         if self._serving is None:
             return
         started = time.monotonic()
@@ -104,8 +104,8 @@ class PrivateListener:
         await self.close(max(0.0, drain_timeout_s - (time.monotonic() - started)))
 
     async def close(self, timeout_s: float) -> None:
-        """Refuse new connections now, close idle ones, wait, cancel what is left after ``timeout_s`` (whole
-        seconds)."""
+        """Refuse new connections and close idle ones now; cancel the requests still in flight after
+        ``timeout_s`` (whole seconds)."""
         if self._serving is None:
             return
         self._server.config.timeout_graceful_shutdown = math.ceil(timeout_s)
@@ -115,13 +115,13 @@ class PrivateListener:
         self.remove_socket()
 
     def remove_socket(self) -> None:
-        """From disk; nobody connects by it any more."""
+        """Remove the unix socket from disk; no new connection can be made through it."""
         if self._unix is not None:
             self._unix.remove()
 
 
 class _Counted:
-    """An app, and how many requests it is answering."""
+    """Wraps an app and counts its requests in flight."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -139,7 +139,7 @@ class _Counted:
 
 
 class _ProvenConnection(HttpToolsProtocol):
-    """uvicorn's, behind a handshake. HTTP from anybody else is answered 403, unread."""
+    """uvicorn's protocol behind a handshake. HTTP without the handshake gets a 403 and is not parsed."""
 
     def __init__(self, *args: Any, address: PrivateAddress, timeout_s: float, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -170,7 +170,7 @@ class _ProvenConnection(HttpToolsProtocol):
             self.transport.close()
 
     def _listen(self) -> None:
-        """Raises: NotProven."""
+        """Advance the handshake by the bytes received. Raises: NotProven."""
         if not self._has_greeted:
             if not self._received.startswith(GREETING[: len(self._received)]):
                 self.transport.write(_forbidden())
@@ -199,8 +199,8 @@ class _ProvenConnection(HttpToolsProtocol):
 
 
 class _EmbeddedServer(uvicorn.Server):
-    """uvicorn without signal handlers: the process belongs to Ray. It serves a unix socket as well, which
-    ``create_server`` of uvloop does not take."""
+    """uvicorn without signal handlers, because Ray owns the process. It also serves a unix socket, which
+    uvloop's ``create_server`` does not accept."""
 
     def __init__(self, config: uvicorn.Config, unix: socket.socket | None) -> None:
         super().__init__(config)
@@ -216,7 +216,7 @@ class _EmbeddedServer(uvicorn.Server):
             self.servers.append(await loop.create_unix_server(self._connection, sock=self._unix))
 
     def _connection(self) -> asyncio.Protocol:
-        """As uvicorn makes them for its own sockets."""
+        """Make a protocol as uvicorn does for its own sockets."""
         make = cast("Any", self.config.http_protocol_class)
         made: asyncio.Protocol = make(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
@@ -225,7 +225,7 @@ class _EmbeddedServer(uvicorn.Server):
 
 
 class _UnixSocket:
-    """A socket in a folder of its own, which only this user may enter."""
+    """A unix socket in its own folder, which only this user may enter."""
 
     def __init__(self, path: Path, listening: socket.socket) -> None:
         self.path = path
@@ -233,7 +233,8 @@ class _UnixSocket:
 
     @classmethod
     def bind(cls) -> _UnixSocket | None:
-        """``None`` where every folder has too long a name, or cannot be written to: TCP is left."""
+        """Bind a new socket. ``None`` if all candidate folders have too long a path or are not writable; then
+        only TCP is used."""
         for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp")):
             with contextlib.suppress(OSError):
                 folder = Path(tempfile.mkdtemp(prefix="promptly-", dir=parent))  # mode 0700
@@ -257,14 +258,14 @@ def _url(host: str, port: int) -> str:
 
 def _bind(host: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named because asyncio turns Nagle's delay off only where it is.
+    # Name the protocol: asyncio sets TCP_NODELAY (no Nagle delay) only if it is given.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind((host, 0))
     return listener
 
 
 def _forbidden() -> bytes:
-    """A whole answer."""
+    """The bytes of a whole 403 response."""
     error = Forbidden("This is a private listener; send requests to the gateway.", code="private_listener")
     body = error.body()
     head = f"HTTP/1.1 {error.status} Forbidden\r\ncontent-type: application/json\r\n"

@@ -1,4 +1,4 @@
-"""HTTP to the engines: requests over kept connections, and what goes wrong turned into our errors."""
+"""HTTP to the engines: requests over kept connections; failures become our errors."""
 
 from __future__ import annotations
 
@@ -24,27 +24,28 @@ from serve_app.redaction import Redactor, StreamRedactor
 
 CONNECT_TIMEOUT_S = 2.0
 IDLE_CONNECTION_S = 60.0
-"""How long an unused connection is kept where a member does not say (``EngineReport.idle_connection_s``); an
+"""How long an idle connection is kept if the member does not say (``EngineReport.idle_connection_s``); an
 engine's own listener keeps it far longer."""
 
 READ_BUFFER = 1 << 16
-"""Bytes read ahead of a slow client; beyond twice this the engine's socket is not read (back-pressure)."""
+"""Bytes read ahead of a slow client; above twice this the engine's socket is paused (back-pressure)."""
 
 KNOWN_REDACTORS = 1024
-"""More than there are members at any time: those of replicas that are gone are forgotten."""
+"""More than there are members at any time. When it is reached, all are dropped, and with them those of
+replicas that are gone."""
 
 
 class ConnectionRefused(UpstreamFailed):
-    """No connection came about, so nothing was sent: the request can safely go to another member."""
+    """No connection could be made, so nothing was sent: the request can safely go to another member."""
 
 
 class ConnectionBroken(UpstreamFailed):
-    """The request was sent, and the connection ended before the answer did, or what came was no HTTP."""
+    """The request was sent, but the connection ended before the response did, or the bytes were not HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerBounds:
-    """Of one event of a stream, and of a whole answer, in bytes."""
+    """Size limits in bytes: of one event of a stream, and of a whole response."""
 
     event_bytes: int
     answer_bytes: int
@@ -53,8 +54,8 @@ class AnswerBounds:
 class UpstreamResponse:
     """An engine's response whose first body bytes have arrived. Names of ``headers`` are in lower case.
 
-    ``redactor`` knows the secrets that the server was sent, and all others. A server that is not ours may
-    repeat them anywhere in what it answers, so its whole ``body`` is read through it.
+    ``redactor`` knows all secrets, including those sent to this server. An external server may repeat them
+    anywhere in its response, so its whole body passes through the redactor (``redacts_body``).
     """
 
     def __init__(
@@ -87,12 +88,12 @@ class UpstreamResponse:
         self.is_stream = self.content_type.startswith("text/event-stream")
 
     async def read_some(self) -> bytes:
-        """The next bytes of the body, the first ones included; ``b""`` at its end. May be cancelled without
-        losing anything.
+        """The next bytes of the body, including the first ones; ``b""`` at its end. Cancelling it loses no
+        data.
 
         Raises:
-            UpstreamFailed: the connection broke before the end; or the answer, or an event of a stream, is
-                too long, and the connection is closed.
+            UpstreamFailed: the connection broke before the end, or the response or an event of the stream is
+                too large (the connection is then closed).
         """
         while True:
             data = await self._read_raw()
@@ -112,7 +113,7 @@ class UpstreamResponse:
             return await self._connection.read_some()
 
     def _check_size(self, data: bytes) -> None:
-        """Whoever puts an event or an answer together must not do so for ever."""
+        """Bound what readers that assemble an event or a whole response must hold in memory."""
         if self.is_stream:
             if self._events.feed(data) > self._bounds.event_bytes:
                 self._give_up("event", self._bounds.event_bytes)
@@ -129,7 +130,8 @@ class UpstreamResponse:
         )
 
     async def read(self) -> bytes:
-        """The rest of the body. Raises: as :meth:`read_some`; a stream as a whole is an answer, too."""
+        """The rest of the body. Raises: as :meth:`read_some`; the limit of a whole response applies to a
+        stream, too."""
         parts, size = [], 0
         while part := await self.read_some():
             parts.append(part)
@@ -139,26 +141,26 @@ class UpstreamResponse:
         return b"".join(parts)
 
     async def load(self) -> None:
-        """Read the whole body now, for whoever reads later. Closes the connection if that fails.
+        """Read the whole body now, so that later reads return it. Closes the connection if that fails.
 
         Raises:
             UpstreamFailed: as :meth:`read_some`.
         """
         try:
             self._first = await self.read()
-            self._body_redactor, self._size = None, 0  # it was read through it, and is read once more
+            self._body_redactor, self._size = None, 0  # already redacted; it is read once more
         except BaseException:
             self.close()
             raise
 
     def abort(self) -> None:
-        """Closes the connection; whoever reads is told so."""
+        """Close the connection; a waiting reader gets an error."""
         if self._is_open:
             self._connection.abort()
 
     def close(self) -> None:
-        """Gives the connection back if the body was read to its end; else closes it, which aborts the request
-        at the engine. May be called again."""
+        """Give the connection back if the body was read to its end; else close it, which aborts the request
+        at the engine. A second call does nothing."""
         if self._is_open:
             self._is_open = False
             self._pool.give_back(self._origin, self._connection, self._idle_s)
@@ -168,11 +170,11 @@ class UpstreamPool:
     """Connections to every engine this gateway talks to."""
 
     def __init__(self, bounds: AnswerBounds, secrets: Iterable[str] = ()) -> None:
-        """``secrets``: those that may be repeated in nothing that any server answers."""
+        """``secrets``: values that must not appear in any server's response."""
         self._bounds = bounds
         self._secrets = tuple(secrets)
         self._redactors: dict[str, Redactor] = {}
-        # An answer has no time limit here: phases and its own deadline bound it (Dispatcher, Exchange.run).
+        # A response has no time limit here: phases and its deadline bound it (Dispatcher, Exchange.run).
         self._pool = ConnectionPool(
             connect_timeout_s=CONNECT_TIMEOUT_S, idle_s=IDLE_CONNECTION_S, read_ahead=READ_BUFFER
         )
@@ -187,14 +189,14 @@ class UpstreamPool:
         *,
         fresh: bool = False,
     ) -> UpstreamResponse:
-        """Send a request and wait for the first bytes of the body. ``target`` is path and query, encoded, as
-        it stands at the member. The caller closes the response; a wait that is cancelled closes it here. A
-        kept connection that the member had closed meanwhile is replaced, whatever the request; ``fresh``
-        begins with a new one.
+        """Send a request and wait for the first bytes of the body. ``target`` is the member's path and query,
+        encoded. The caller must close the response; cancelling this call closes the connection. If the member
+        had closed a kept connection, the request, of any kind, is sent again on a new one; ``fresh`` uses a
+        new one from the start.
 
         Raises:
-            ConnectionRefused: nobody listens there.
-            ConnectionBroken: it ended before the body began, or what came was no HTTP.
+            ConnectionRefused: no connection could be made.
+            ConnectionBroken: it ended before the body began, or the bytes were not HTTP.
         """
         origin = Origin.of(report.url, report.private)
         with _translated():
@@ -212,7 +214,7 @@ class UpstreamPool:
         )
 
     def _redactor(self, report: EngineReport) -> Redactor:
-        """Of all secrets that are known and the member's own, which is new with every start of a replica."""
+        """The redactor for all known secrets and the member's own, which changes with every replica start."""
         own = "\n".join(report.headers.values())
         if own not in self._redactors:
             if len(self._redactors) >= KNOWN_REDACTORS:
@@ -221,7 +223,7 @@ class UpstreamPool:
         return self._redactors[own]
 
     async def look(self, report: EngineReport, target: str, limit_s: float) -> Look:
-        """What ``GET target`` says of the member's health. It also opens a connection ahead of a request."""
+        """The member's health by ``GET target``. This also opens a connection ahead of the next request."""
         try:
             async with asyncio.timeout(limit_s):
                 status, _ = await self._get(report, target)
@@ -234,8 +236,8 @@ class UpstreamPool:
         return Look.WELL if status == 200 else Look.UNWELL
 
     async def fetch(self, report: EngineReport, target: str) -> bytes | None:
-        """The body of ``GET target``; ``None`` unless it is answered with 200 in time. It also opens a
-        connection ahead of the first request."""
+        """The body of ``GET target``; ``None`` unless the status is 200 and it arrives in time. This also
+        opens a connection ahead of the first request."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 status, body = await self._get(report, target)
