@@ -1,4 +1,4 @@
-"""The model as an ONNX graph under ONNX Runtime, on a CPU; torch is not loaded once the graph exists."""
+"""Runs the model as an ONNX graph in ONNX Runtime on a CPU. Torch is only loaded to make the graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CARD_FILE = "encoder.json"
 
 
 class GraphCard(msgspec.Struct, frozen=True):
-    """What an encoder must know beside the graph and the tokenizer; ``encoder.json`` in a graph's folder."""
+    """What an encoder needs besides the graph and the tokenizer: ``encoder.json`` in the graph's folder."""
 
     dimension: int
     max_tokens: int
@@ -28,16 +28,16 @@ class GraphCard(msgspec.Struct, frozen=True):
 
 
 class OnnxEncoder:
-    """A graph folder that :mod:`deployments.embedder.onnx_export` made: texts' tokens in, unit vectors out.
+    """An encoder on a graph folder made by :mod:`deployments.embedder.onnx_export`.
 
-    ``int8`` has its weights in eight bits and rounds activations on the way: half of the time of float32,
-    other vectors (cosine 0.99 to those of float32), and so a name of its own. It rounds with one scale for
-    all texts of a pass, so each text has a pass of its own: a text's vector would else depend on its company
-    (cosine down to 0.96 of the vector that it has alone).
+    ``int8`` stores weights in eight bits and quantizes activations at run time. It takes half the time of
+    float32, but its vectors differ (cosine 0.99 to those of float32), so it has a separate name. It quantizes
+    with one scale for all texts of a pass, so each text gets its own pass: otherwise a text's vector would
+    depend on the other texts (cosine down to 0.96 to the vector of the text alone).
     """
 
     def __init__(self, folder: Path, spec: EncoderSpec) -> None:
-        """Raises what reading the folder's files raises."""
+        """Open the graph in ``folder``. Raises what reading its files raises."""
         from tokenizers import Tokenizer
 
         card = msgspec.json.decode((folder / CARD_FILE).read_bytes(), type=GraphCard)
@@ -76,6 +76,6 @@ def _session(graph: Path, threads: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # Workers that wait sleep: spinning would take the core of the engine or the gateway.
+    # Idle workers sleep: spinning would take CPU time from the engine or the gateway.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])

@@ -33,7 +33,7 @@ MAKERS = ("torch", "transformers", "sentence-transformers")
 
 
 def open_onnx(spec: EncoderSpec) -> OnnxEncoder:
-    """Open the graph of ``spec``; the first time it is made (some ten seconds), into the cache folder.
+    """Open the graph of ``spec``. The first call makes it in the cache folder (about ten seconds).
 
     Raises:
         SettingsError: onnxruntime (or, to make the graph, onnx) is not installed, or the device or dtype
