@@ -1,8 +1,8 @@
-"""The autoscaling policy of engines: Serve's own counters see no request that travels over HTTP.
+"""The autoscaling policy of engines. Serve's own counters do not see requests that travel over HTTP.
 
-Serve's controller asks the policy (at every round of its loop, ten times a second); what engines and gateways
-measured reaches it as custom metrics (``serve_app.autoscaling.metrics``). Every rule is in
-``serve_app.autoscaling``: Serve's own delays are 0, or two would wait one after the other.
+Serve's controller calls the policy in every round of its loop, ten times a second. The measurements of
+engines and gateways reach it as custom metrics (``serve_app.autoscaling.metrics``). All rules are in
+``serve_app.autoscaling``; Serve's own delays are 0, because otherwise both delays would add up.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from serve_app.autoscaling.metrics import gateway_loads, replica_loads
 from serve_app.settings import AutoscalingSettings
 
 PERIOD_S = 1.0
-"""Between two decisions, unless the fleet changes: the metrics come no more often."""
+"""Between two decisions, unless the fleet changes: metrics arrive no more often."""
 
 METRICS_PERIOD_S = 1.0
-"""Replicas record and report their metrics so often; by default Serve would hear of a burst after 10 s."""
+"""How often replicas report their metrics; by default Serve would see a burst only after 10 s."""
 
 LOOK_BACK_S = 5.0
-"""Serve keeps metrics of so many seconds. The policy reads the newest; Serve takes a mean over these of the
-calls that wait for a replica, which start one where there is none."""
+"""How long Serve keeps metrics. The policy reads the newest; Serve averages over this window the calls that
+wait for a replica, which start one if there is none."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -43,8 +43,8 @@ Reports = Mapping[str, Mapping[str, float]]
 
 
 class ObjectivePolicy:
-    """One model's policy, kept by Serve's controller as long as the deployment stays as it is. ``rules`` are
-    those of ``ScalingRules``; ``tell`` tells replicas which of them are to sleep."""
+    """One model's policy. Serve's controller keeps it until the deployment changes. ``rules`` are the fields
+    of ``ScalingRules``; ``tell`` announces which replicas should sleep."""
 
     def __init__(self, tell: Announce = announce, **rules: Any) -> None:
         self._autoscaler = Autoscaler(ScalingRules(**rules))
@@ -57,12 +57,12 @@ class ObjectivePolicy:
         self._decided_for = (0, 0)
 
     def __call__(self, context: AutoscalingContext) -> tuple[int, dict[str, Any]]:
-        """How many replicas there should be, and no state of Serve's own."""
+        """The wanted number of replicas, and no policy state for Serve to keep."""
         return self.decide(context, time.monotonic()).replicas, {}
 
     def decide(self, context: AutoscalingContext, now: float) -> Decision:
-        """The decision at ``now`` (monotonic seconds); the last one within ``PERIOD_S`` in a fleet of the
-        same size."""
+        """The decision at ``now`` (monotonic seconds). Within ``PERIOD_S`` and with an unchanged fleet size,
+        the last one."""
         fleet = len(context.running_replicas), context.target_num_replicas
         too_soon = now - self._decided_at < PERIOD_S and fleet == self._decided_for
         if self._decision is not None and too_soon:
@@ -86,7 +86,7 @@ class ObjectivePolicy:
             ready=tuple(load for name, load in loads.items() if name not in sleeping | waking),
             waking=len(waking),
             sleeping=len(sleeping),
-            # Asked for and not there: it starts, or the cluster has no room for it yet.
+            # Requested but not running: it is starting, or the cluster has no room for it yet.
             starting=max(0, context.target_num_replicas - len(reports)),
             queued=sum(each.queued for each in gateways),
             queued_tokens=sum(each.queued_tokens for each in gateways),
@@ -97,7 +97,7 @@ class ObjectivePolicy:
         )
 
     def _growth(self, name: str, gateways: Sequence[GatewayLoad]) -> float:
-        """Of one counter, over all gateways, since the last decision."""
+        """The growth of one counter over all gateways since the last decision."""
         return self._counters[name].since_last({each.gateway: getattr(each, name) for each in gateways})
 
     def _log(self, context: AutoscalingContext, decision: Decision) -> None:
@@ -114,7 +114,7 @@ class ObjectivePolicy:
 
 
 class Sleepers:
-    """Which replicas are to sleep. A policy that is made anew, as after the controller's death, wakes all."""
+    """Which replicas should sleep. A new policy, as after a crash of the controller, wakes all of them."""
 
     def __init__(self, announce: Announce) -> None:
         self._announce = announce
@@ -122,11 +122,11 @@ class Sleepers:
         self._announced: list[str] | None = None
 
     def among(self, replicas: Reports) -> set[str]:
-        """Those of them that were told to sleep, whether they sleep already or not."""
+        """The replicas that were asked to sleep, whether they already sleep or not."""
         return replicas.keys() & set(self._told)
 
     def follow(self, context: AutoscalingContext, decision: Decision, replicas: Reports) -> None:
-        """Who slept last wakes first; who has least to do falls asleep."""
+        """Apply a decision: the replica asked last wakes first; the least loaded ones go to sleep."""
         told = [name for name in self._told if name in replicas]
         told = told[: len(told) - decision.wake]
         awake = [name for name in replicas if name not in self._told]
@@ -170,7 +170,7 @@ def autoscaling_config(settings: AutoscalingSettings) -> AutoscalingConfig:
 
 
 def _rules(settings: AutoscalingSettings) -> dict[str, Any]:
-    """The settings by the names of ``ScalingRules``."""
-    rules = settings.model_dump(exclude={"sleep_level"})  # how replicas sleep is the engine's to know
+    """The settings renamed to the fields of ``ScalingRules``."""
+    rules = settings.model_dump(exclude={"sleep_level"})  # only the engine needs it
     least, most = rules.pop("min"), rules.pop("max")
     return {"min_replicas": least, "max_replicas": most, "max_sleeping": rules.pop("sleeping"), **rules}

@@ -1,9 +1,8 @@
-"""An engine of several data-parallel ranks, each a replica of its own.
+"""An engine of several data-parallel ranks, each a separate replica.
 
-``ray.serve.llm``'s ``DPServer`` places the ranks of an engine together (a *gang* of Serve replicas), tells
-each its number and where rank 0 is, and restarts all of them when one fails. To a gateway every rank is a
-member like any other: it has a listener, a load and a capacity; the ranks themselves see to it that they step
-together.
+``ray.serve.llm``'s ``DPServer`` places the ranks of an engine together (a *gang* of Serve replicas), gives
+each its number and the address of rank 0, and restarts all of them when one fails. To a gateway every rank is
+an ordinary member with a listener, a load and a capacity; the ranks synchronise their steps among themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from serve_app.settings import EngineSettings
 
 
 class DataParallelEngine(Engine, DPServer):
-    """One rank. ``Engine``'s constructor calls ``DPServer``'s in ``LLMServer``'s place."""
+    """One rank. By the order of the base classes, ``Engine``'s constructor calls ``DPServer``'s instead of
+    ``LLMServer``'s."""
 
 
 def engine_class(engine: EngineSettings) -> type[Engine]:

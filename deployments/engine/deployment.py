@@ -1,6 +1,6 @@
 """The Engine deployment: one vLLM engine behind its own private HTTP listener.
 
-Ray Serve starts, places, checks and scales it; requests reach it over HTTP, not through Ray calls
+Ray Serve starts, places, checks and scales it; requests arrive over HTTP, not through Ray calls
 (``deployments.wire`` says why).
 """
 
@@ -35,10 +35,10 @@ from serve_app.settings import ModelSettings
 
 
 class Engine(LLMServer):
-    """An ``LLMServer`` that can be reached directly.
+    """An ``LLMServer`` with its own listener.
 
-    Start: load the model, listen, warm up, then count as ready (the constructor returns).
-    Stop: report draining, let running answers finish, close the listener, end vLLM.
+    Start: load the model, listen, warm up, then report ready (the constructor returns).
+    Stop: report draining, let requests in flight finish, close the listener, end vLLM.
     """
 
     async def __init__(self, llm_config: LLMConfig, *, model: ModelSettings) -> None:  # type: ignore[misc]  # Serve awaits it
@@ -64,7 +64,7 @@ class Engine(LLMServer):
         self._state = EngineState.READY
 
     async def describe(self) -> EngineReport:
-        """Where this engine listens, and its load; polled by every gateway."""
+        """This engine's address, state and load; every gateway polls it."""
         load, address = self._probe.load(), self._listener.address
         return EngineReport(
             replica_id=serve.get_replica_context().replica_id.unique_id,
@@ -80,7 +80,7 @@ class Engine(LLMServer):
             capacity=self._capacity,
             kv_cache_tokens=self._kv_cache_tokens,
             token_limits=self._token_limits,
-            # A reasoning parser keeps text back in a buffer of its own: tokens would run ahead of it.
+            # A reasoning parser buffers text, so token ids would run ahead of the text.
             gives_token_ids="reasoning_parser" not in self._model.managed_engine.options,
             speculation=self._probe.speculation(),
             start_s=self._start_s,
@@ -88,7 +88,7 @@ class Engine(LLMServer):
         )
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """Serve's hook for custom metrics: its own counters see no request of ours."""
+        """Serve's hook for custom metrics; Serve's own counters do not see requests over HTTP."""
         now, load = time.monotonic(), self._probe.load()
         speed, most = self._probe.speed.of_late(now), self._model.max_requests_per_replica
         own = ReplicaLoad(
@@ -105,11 +105,11 @@ class Engine(LLMServer):
         return engine_metrics(own, self._gateways.newest(now))
 
     async def hear(self, gateway: GatewayLoad) -> None:
-        """What a gateway knows of the traffic: this replica passes it on to the autoscaling policy."""
+        """Receive a gateway's traffic report; this replica passes it on to the autoscaling policy."""
         self._gateways.hear(gateway, time.monotonic())
 
     async def check_health(self) -> None:
-        """Serve's; a replica that fails it is replaced."""
+        """Serve's health check; a replica that fails it is replaced."""
         await super().check_health()
         sleep: EngineSleep | None = getattr(self, "_sleep", None)
         if sleep is not None:
@@ -142,7 +142,7 @@ class Engine(LLMServer):
         return EngineState.ASLEEP if self._sleep.is_asleep else EngineState.WITHDRAWN
 
     def _follow_policy(self) -> EngineSleep:
-        """Sleep and wake as the autoscaling policy says, from now on."""
+        """From now on sleep and wake as the autoscaling policy decides."""
         context = serve.get_replica_context()
         replica = context.replica_id.unique_id
 
@@ -159,11 +159,11 @@ class Engine(LLMServer):
         )
 
     def _server_arguments(self) -> dict[str, Any]:
-        """What the constructor of ``ray.serve.llm``'s server takes beside its configuration."""
+        """Further arguments of the base server's constructor, besides its configuration."""
         return {"engine_cls": _engine_class(self._model)}
 
     async def _build_app(self) -> ASGIApp:
-        """What the listener serves."""
+        """The ASGI app that the listener serves."""
         return await vllm_bridge.build_asgi_app(self)
 
     async def _warm_up(self) -> dict[str, float]:
@@ -182,7 +182,8 @@ class Engine(LLMServer):
 
 
 def _engine_class(model: ModelSettings) -> Any:
-    """What ``LLMServer`` starts; ``None`` is ``ray.serve.llm``'s own. Imports vLLM, in the replica."""
+    """The engine class for ``LLMServer``; ``None``: ``ray.serve.llm``'s default. Imports vLLM, in the
+    replica."""
     if not runs_in_one_process(model):
         return None
     from deployments.engine.vllm.one_process_engine import OneProcessEngine
@@ -191,7 +192,8 @@ def _engine_class(model: ModelSettings) -> Any:
 
 
 def llm_config(model: ModelSettings, store: ModelStore) -> LLMConfig:
-    """``ray.serve.llm``'s configuration of a model; prepared folders in ``store`` go before the hub."""
+    """``ray.serve.llm``'s configuration of a model; prepared folders in ``store`` are preferred to the
+    hub."""
     engine = model.managed_engine
     source = store.resolve(model.managed_source)
     options: dict[str, Any] = {

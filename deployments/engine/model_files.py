@@ -1,7 +1,7 @@
-"""What a model's files say without loading them: from its folder, or from the hub.
+"""Reads what a model's files say without loading it, from its folder or from the hub.
 
-A folder gives config.json and the headers of its safetensors files (8 bytes of length, then JSON); the hub
-gives config.json and the counts of its index. No weight is ever read.
+From a folder it reads config.json and the headers of the safetensors files (8 bytes of length, then JSON);
+from the hub config.json and the counts in the index. Weights are never read.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 MAX_HEADER_BYTES = 100_000_000
-"""What the safetensors format allows."""
+"""The limit of the safetensors format."""
 
 HUB_TIMEOUT_S = 10.0
 
 
 class SourceError(Exception):
-    """A model that cannot be read. ``field`` is the setting below ``models[i]`` that names it;
-    ``is_remote``: it would have to come from the hub."""
+    """A model that cannot be read. ``field`` is the setting under ``models[i]`` that names it;
+    ``is_remote``: the model is not on this node and would have to come from the hub."""
 
     def __init__(self, field: str, source: str, reason: str, works: str, *, is_remote: bool = False) -> None:
         super().__init__(f"{field} = {source!r}: {reason}; {works}")
@@ -45,7 +45,8 @@ class _Unreadable(Exception):
 
 
 class ModelLibrary:
-    """Folders of this machine first, then the hub. ``endpoint`` is another hub than the public one."""
+    """Looks for models in this machine's folders first, then on the hub. ``endpoint``: a hub other than the
+    public one."""
 
     def __init__(self, store: ModelStore, *, offline: bool = False, endpoint: str | None = None) -> None:
         self._store = store
@@ -55,7 +56,7 @@ class ModelLibrary:
     def read(
         self, source: str, revision: str | None = None, *, field: str = "source", vocabulary: bool = False
     ) -> ModelFiles:
-        """``vocabulary``: read the tokenizer's, too, where the model is a folder.
+        """Read a model's files. ``vocabulary``: also read the tokenizer's, if the model is a folder.
 
         Raises:
             SourceError: no such folder, no such model on the hub, no way to the hub, or files that are
@@ -101,7 +102,7 @@ class ModelLibrary:
         except errors.RemoteEntryNotFoundError as error:
             works = "use a repository in the transformers format (config.json and safetensors)"
             raise SourceError(field, source, "the repository has no config.json", works) from error
-        except Exception as error:  # whatever the client's network layer raises: no way to the hub
+        except Exception as error:  # any error of the client's network layer means: hub unreachable
             folder = self._store.folder(source)
             works = f"prepare the model on this machine ({folder}), or set HF_ENDPOINT to a mirror"
             reason = f"the hub cannot be reached ({type(error).__name__})"
@@ -109,7 +110,7 @@ class ModelLibrary:
 
 
 def _from_cache(source: str, revision: str | None, vocabulary: bool) -> ModelFiles | None:
-    """What the hub client has downloaded before, if that is whole."""
+    """The model from the hub client's cache, if its files there are complete."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -130,8 +131,8 @@ def read_folder(folder: Path, *, vocabulary: bool = False) -> ModelFiles:
 
 
 def _folder_weights(folder: Path) -> StoredWeights | None:
-    """From the headers of all files that the index names, or of all there are; ``None`` where there are
-    none."""
+    """The weights by the headers of all files that the index names, or of all files if there is no index;
+    ``None`` if there are no files."""
     index = folder / INDEX
     if index.is_file():
         names = sorted(set(_json(index).get("weight_map", {}).values()))
@@ -139,7 +140,7 @@ def _folder_weights(folder: Path) -> StoredWeights | None:
         if missing:
             raise _Unreadable(f"{folder / missing[0]} is missing, which {INDEX} names")
     else:
-        # Beside the one file of this name there may be the same weights in another layout.
+        # If the single file exists, others beside it may hold the same weights in another layout.
         single = (folder / SINGLE).is_file()
         names = [SINGLE] if single else sorted(path.name for path in folder.glob("*.safetensors"))
     if not names:
@@ -154,8 +155,8 @@ def _folder_weights(folder: Path) -> StoredWeights | None:
 
 
 def _tensors(path: Path) -> list[tuple[str, int, int]]:
-    """Type, values and bytes of each tensor. Raises: _Unreadable: the header or the file's length is
-    wrong."""
+    """Type, number of values and bytes of each tensor. Raises: _Unreadable: the header or the file's length
+    is wrong."""
     length = path.stat().st_size
     with path.open("rb") as file:
         start = file.read(8)
@@ -204,7 +205,8 @@ def _index_weights(source: str, revision: str | None, endpoint: str | None) -> S
 
 
 def _hub_json(source: str, name: str, revision: str | None, endpoint: str | None) -> dict[str, Any]:
-    """One request: the client's own download would try again for half a minute where nobody answers."""
+    """Fetch a JSON file in one request: the client's own download retries for half a minute if the hub does
+    not answer."""
     from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # not in its __all__
 
@@ -215,7 +217,7 @@ def _hub_json(source: str, name: str, revision: str | None, endpoint: str | None
 
 
 def _vocabulary(folder: Path) -> dict[str, int]:
-    """Which number stands for which text; empty where there is no tokenizer.json."""
+    """The token ids by text; empty if there is no tokenizer.json."""
     path = folder / "tokenizer.json"
     return vocabulary_of(_json(path)) if path.is_file() else {}
 

@@ -1,1 +1,1 @@
-"""CPUs of an engine that runs without a GPU."""
+"""CPU binding for engines without a GPU."""

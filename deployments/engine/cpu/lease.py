@@ -1,7 +1,7 @@
-"""CPUs of a machine that one process takes for itself: Ray counts CPUs, and binds nobody to any.
+"""Exclusive leases of CPUs: Ray counts CPUs, but does not bind processes to them.
 
-A CPU is taken by a lock on the file named after it. The kernel gives it back when the process ends, however
-that happens; nobody has to clean up.
+A CPU is leased by a lock on the file named after it. The kernel releases the lock when the process ends, for
+whatever reason, so no clean-up is needed.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
 def lease_folder() -> Path:
-    """Of this user on this machine, for whatever cluster his processes belong to."""
+    """The folder of this user's leases on this machine, shared by all clusters."""
     return Path(gettempdir()) / f"promptly-cpus-{os.getuid()}"
 
 
 class CpuLease:
-    """Holds ``cpus`` until it is given back or the process ends."""
+    """Holds ``cpus`` until ``give_back`` or the end of the process."""
 
     def __init__(self) -> None:
-        self._held: dict[int, int] = {}  # descriptors of the locks
+        self._held: dict[int, int] = {}  # file descriptors of the locks, by CPU
 
     @property
     def cpus(self) -> tuple[int, ...]:
         return tuple(sorted(self._held))
 
     def take(self, cpu: int, folder: Path) -> None:
-        """If nobody has it."""
+        """Lease this CPU if it is free."""
         descriptor = os.open(folder / str(cpu), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -49,11 +49,10 @@ class CpuLease:
 
 
 def lease_cpus(allowed: Iterable[int], count: int, folder: Path | None = None) -> CpuLease:
-    """At most ``count`` of the ``allowed`` CPUs that nobody else has taken, in their order; fewer, or none,
-    if there are not so many.
+    """Lease the first ``count`` free CPUs of ``allowed``; fewer, or none, if not enough are free.
 
     Raises:
-        OSError: the folder cannot be written to, or is somebody else's.
+        OSError: the folder is not writable or belongs to another user.
     """
     folder = lease_folder() if folder is None else folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -72,14 +71,14 @@ def lease_cpus(allowed: Iterable[int], count: int, folder: Path | None = None) -
 
 
 def by_core(allowed: Collection[int], topology: Path = TOPOLOGY) -> list[int]:
-    """In the order in which to take them: all hardware threads of a core before the next core's, so that
-    nobody shares one if he takes several."""
+    """The CPUs in the order to lease them: all hardware threads of a core before the next core's, so that a
+    process that leases several shares as few cores as possible."""
     return sorted(allowed, key=lambda cpu: (_siblings(cpu, topology)[0], cpu))
 
 
 def one_of_each_core(cpus: Collection[int], topology: Path = TOPOLOGY) -> tuple[int, ...]:
-    """The first of each core's. A second thread in the same core's units only waits for the first, as
-    vLLM has it too."""
+    """The first hardware thread of each core. A second thread on the same core only waits for the first one's
+    execution units; vLLM does the same."""
     first: dict[int, int] = {}
     for cpu in sorted(cpus):
         first.setdefault(_siblings(cpu, topology)[0], cpu)
@@ -87,7 +86,7 @@ def one_of_each_core(cpus: Collection[int], topology: Path = TOPOLOGY) -> tuple[
 
 
 def _siblings(cpu: int, topology: Path) -> list[int]:
-    """The hardware threads of its core; itself alone where the kernel does not say."""
+    """The hardware threads of the CPU's core; only itself if the kernel does not say."""
     with contextlib.suppress(OSError):
         text = (topology / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text(encoding="ascii")
         return sorted(_listed(text)) or [cpu]
@@ -95,6 +94,6 @@ def _siblings(cpu: int, topology: Path) -> list[int]:
 
 
 def _listed(text: str) -> Iterator[int]:
-    """The numbers of a list such as ``0,4`` or ``0-1``."""
+    """The numbers in a list such as ``0,4`` or ``0-1``."""
     for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
         yield from range(int(first), int(last or first) + 1)

@@ -1,12 +1,12 @@
-"""How an engine on CPUs runs: in how many processes, with which CPUs.
+"""Decides in how many processes, and on which CPUs, a CPU engine runs.
 
-vLLM leaves one CPU to its scheduler's process, which waits by polling (``VLLM_CPU_OMP_THREADS_BIND=auto``,
+vLLM reserves one CPU for its scheduler's process, which waits by polling (``VLLM_CPU_OMP_THREADS_BIND=auto``,
 ``vllm.utils.ompmultiprocessing``). An engine of one rank has no such process here (see
-``one_process_engine.py``), and on a machine with few CPUs the one that would be kept is a large part of all.
-On two, SmolLM2-135M's TTFT is 0.6 × and its TPOT 0.8 × with both (docs/benchmarks.md).
+``one_process_engine.py``), and on a machine with few CPUs the reserved one is a large share. On two CPUs, one
+process and both CPUs bound give SmolLM2-135M 0.6 × the TTFT and 0.8 × the TPOT (docs/benchmarks.md).
 
-vLLM also takes the machine for its own: replicas that share one would all bind their threads to the same
-CPUs, and wait for each other. So replicas of one model take CPUs that no other has taken.
+vLLM also assumes that it owns the machine: replicas that share one would all bind their threads to the same
+CPUs and slow each other down. So each replica leases CPUs that no other has leased.
 """
 
 from __future__ import annotations
@@ -24,28 +24,29 @@ logger = logging.getLogger("ray.serve")
 
 BIND = "VLLM_CPU_OMP_THREADS_BIND"
 FEW_CPUS = 4
-"""Up to so many all are bound: beyond, one of them is less than a fifth."""
+"""Up to this number, all CPUs are bound; beyond it, the reserved one is less than a fifth."""
 
 WAIT_S, LOOK_S = 15.0, 0.25
-"""Serve starts a replica in the place of one that still ends: a moment later its CPUs are free."""
+"""How long, and how often, to wait for CPUs: Serve may start a replica while its predecessor is still
+ending."""
 
 
 def runs_in_one_process(model: ModelSettings) -> bool:
-    """Whether the engine is one rank on CPUs: its scheduler and its worker need no process each."""
+    """Whether the engine is a single rank on CPUs, whose scheduler and worker can share one process."""
     engine = model.managed_engine
     return engine.accelerator == "cpu" and engine.num_devices * engine.data_parallel_size == 1
 
 
 def bound_cpus(model: ModelSettings, allowed: Collection[int]) -> tuple[int, ...]:
-    """The CPUs of an engine that is alone: all, if they are few. None: vLLM shall choose."""
+    """The CPUs of an engine that does not share its machine: all, if they are few. Empty: vLLM chooses."""
     if not _is_ours_to_bind(model) or _may_be_several(model) or not 1 < len(allowed) <= FEW_CPUS:
         return ()
     return tuple(sorted(allowed))
 
 
 def leased_cpus(model: ModelSettings, machine: int) -> int:
-    """How many of a machine's CPUs a replica that is not alone takes for itself: those that Ray counts for
-    it, or its part if all replicas were here, whichever is more. 0: vLLM shall choose."""
+    """How many of a machine's CPUs a replica leases if it may share the machine: the number that Ray counts
+    for it, or its share if all replicas were here, whichever is more. 0: vLLM chooses."""
     if not _is_ours_to_bind(model) or not _may_be_several(model):
         return 0
     engine, (_, most) = model.managed_engine, model.replica_bounds
@@ -53,9 +54,9 @@ def leased_cpus(model: ModelSettings, machine: int) -> int:
 
 
 def bind_threads(model: ModelSettings, folder: Path | None = None, wait_s: float = WAIT_S) -> CpuLease | None:
-    """In the engine's replica, before vLLM starts its processes: they inherit the environment. May wait, for
-    CPUs of a replica that ends. What is returned must live as long as the engine. ``folder``: where leases
-    are kept."""
+    """Choose the CPUs for vLLM's threads. Call it in the engine's replica before vLLM starts its processes,
+    which inherit the environment. It may wait for CPUs of a replica that is ending. The returned lease must
+    live as long as the engine. ``folder``: where leases are kept."""
     allowed = os.sched_getaffinity(0)
     lease = _lease(model, allowed, folder, wait_s)
     cpus = bound_cpus(model, allowed) if lease is None else one_of_each_core(lease.cpus)
@@ -93,15 +94,16 @@ def _as_many_as_wanted(allowed: Sequence[int], wanted: int, folder: Path | None,
         if len(lease.cpus) == min(wanted, len(allowed)) or time.monotonic() >= deadline:
             return lease
         lease.give_back()
-        time.sleep(LOOK_S)  # a lock of another process sends no event
+        time.sleep(LOOK_S)  # poll: a released lock sends no event
 
 
 def _is_ours_to_bind(model: ModelSettings) -> bool:
-    """Not several ranks (each has CPUs of its own), and not a choice of the operator's (``engine.env``)."""
+    """Whether this module chooses the CPUs: not for several ranks (each has its own CPUs), and not if the
+    operator chose (``engine.env``)."""
     engine = model.managed_engine
     return runs_in_one_process(model) and engine.disaggregation is None and BIND not in engine.env
 
 
 def _may_be_several(model: ModelSettings) -> bool:
-    """Replicas that may share a machine."""
+    """Whether the model may have several replicas, which may share a machine."""
     return model.replica_bounds[1] > 1

@@ -1,1 +1,1 @@
-"""Engines that prefill for other engines."""
+"""Disaggregated prefill: engines that prefill for other engines."""

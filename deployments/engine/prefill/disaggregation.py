@@ -1,11 +1,11 @@
-"""Engines that prefill, and engines that decode what those have prefilled.
+"""Disaggregated prefill: prefill engines, and decode engines that continue from their KV cache.
 
-Both are ``ray.serve.llm``'s servers for it. The one that decodes is a member of its model's fleet like any
-other engine; it asks a replica that prefills, through Serve, for the KV cache of each prompt, and vLLM's
-connector fetches it. A prompt that no other engine could prefill in time is prefilled where it is decoded,
-so the death of every replica that prefills costs time, not answers.
+Both build on ``ray.serve.llm``'s servers. A decode engine is an ordinary member of its model's fleet. For
+each prompt it asks a prefill replica, through Serve, for the KV cache, and vLLM's connector fetches it. If no
+prefill engine does it in time, the decode engine prefills the prompt itself; so losing all prefill replicas
+costs time, but no answers.
 
-``PDDecodeServer.chat`` would do the same for requests that reach it through Serve; ours reach vLLM's own app
+``PDDecodeServer.chat`` does the same for requests that arrive through Serve; ours arrive at vLLM's own app
 (see ``remote_prefill.py``). Checked against Ray 2.60. When it moves, look at
 ``LLMConfig.kv_connector_backend``, which knows how a connector's requests look, and at the port that
 ``NixlConnectorBackend`` takes from ``experimental_configs``.
@@ -41,24 +41,24 @@ from serve_app.settings.disaggregation import SIDE_CHANNEL_STRIDE
 
 SIDE_CHANNEL = "NIXL_SIDE_CHANNEL_PORT_BASE"
 COOLDOWN_S = 5.0
-"""After a failure prompts are prefilled where they are decoded for so long; then one tries again."""
+"""How long decode engines prefill locally after a failure; then one prompt tries remotely again."""
 
 REPLICA_TIMEOUT_S = 1.0
-"""For finding a replica that prefills; where there is one it takes a millisecond."""
+"""For finding a prefill replica; if there is one, it takes a millisecond."""
 
 logger = logging.getLogger("ray.serve")
 
 
 class PrefillEngine(Engine, PDPrefillServer):
-    """Prefills prompts whose answers other engines decode."""
+    """A prefill engine: it prefills prompts whose answers other engines decode."""
 
     async def __init__(self, llm_config: LLMConfig, *, model: ModelSettings) -> None:  # type: ignore[misc]  # Serve awaits it
         self._config = llm_config
         await super().__init__(llm_config, model=model)
 
     async def prefill(self, endpoint: Endpoint, body: dict[str, Any]) -> dict[str, Any] | None:
-        """Where the KV cache of the prompt lies; ``None`` if the request is refused: why is said where it is
-        decoded."""
+        """Prefill a prompt; returns where its KV cache is. ``None`` if the request is invalid: the decode
+        engine will then report the error."""
         kind: type[ChatCompletionRequest | CompletionRequest]
         answer: Any
         if endpoint is Endpoint.CHAT:
@@ -78,8 +78,9 @@ class PrefillEngine(Engine, PDPrefillServer):
 
 
 class DecodeEngine(Engine, PDDecodeServer):
-    """Decodes answers to prompts that a :class:`PrefillEngine` has prefilled. ``Engine``'s constructor calls
-    ``PDDecodeServer``'s in ``LLMServer``'s place."""
+    """A decode engine: it decodes answers to prompts that a :class:`PrefillEngine` has prefilled. By the
+    order of the base classes, ``Engine``'s constructor calls ``PDDecodeServer``'s instead of
+    ``LLMServer``'s."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
         self, llm_config: LLMConfig, *, model: ModelSettings, prefill_server: DeploymentHandle[Any]
@@ -117,7 +118,8 @@ class DecodeEngine(Engine, PDDecodeServer):
         return found
 
     async def _call(self, endpoint: Endpoint, body: dict[str, Any]) -> dict[str, Any] | None:
-        """Raises: any of ``CALL_ERRORS``. A call through a handle would wait until there is a replica."""
+        """Call a prefill replica within two time-outs: an ordinary handle call would wait until there is a
+        replica. Raises: any of ``CALL_ERRORS``."""
         method = self._prefill_server.prefill
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(REPLICA_TIMEOUT_S):
@@ -139,10 +141,11 @@ def _counted(counts: PrefillCounts, *, elsewhere: bool) -> PrefillCounts:
 def build_disaggregated(
     model: ModelSettings, store: ModelStore, options: dict[str, Any]
 ) -> serve.Application:
-    """The deployments of a model with ``engine.disaggregation``. ``options``: Serve's for those that decode.
+    """The deployments of a model with ``engine.disaggregation``. ``options``: Serve's options for the decode
+    engines.
 
     Raises:
-        ValueError: what Ray or vLLM does not take.
+        ValueError: Ray or vLLM refuses an argument.
     """
     settings = _disaggregation(model)
     prefills = prefilling(model)
@@ -165,7 +168,7 @@ def build_disaggregated(
 
 
 def prefilling(model: ModelSettings) -> ModelSettings:
-    """``model`` as the replicas that prefill run it: they draft nothing."""
+    """``model`` with the settings of its prefill replicas: they do not speculate."""
     engine = model.managed_engine.model_copy(update={"speculation": None})
     return model.model_copy(update={"engine": engine})
 

@@ -1,8 +1,8 @@
-"""vLLM's own app, where the prompt of a request is prefilled by another engine first.
+"""An ASGI middleware before vLLM's own app that has another engine prefill a request's prompt first.
 
-The app stays the one that an engine's listener always serves, with its errors, its way to end an answer whose
-client is gone, and a token as soon as there is one. All that is put before it is one field of the request's
-body, which says where the KV cache of the prompt is to be fetched.
+The app stays the one that an engine's listener always serves, so errors, client disconnects and streaming
+work as usual. The middleware only adds one field to the request's body, which says where to fetch the
+prompt's KV cache.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from serve_app.openai.prefill import KV_TRANSFER_PARAMS, prefill_request
 from serve_app.openai.requests import Endpoint
 
 Prefill = Callable[[Endpoint, dict[str, Any]], Awaitable[dict[str, Any] | None]]
-"""What an engine elsewhere says of the KV cache of a request's prompt; ``None``: prefill it here. Never
-raises."""
+"""Has another engine prefill a request's prompt; returns where its KV cache is, or ``None``: prefill it here.
+Never raises."""
 
 ENDPOINTS = {endpoint.value: endpoint for endpoint in Endpoint}
 
 
 class RemotePrefill:
-    """An ASGI app in front of ``app``."""
+    """The middleware before ``app``."""
 
     def __init__(self, app: ASGIApp, prefill: Prefill) -> None:
         self._app = app
@@ -36,7 +36,7 @@ class RemotePrefill:
             await self._app(scope, receive, send)
             return
         body = await read_body(receive)
-        if body is None:  # the client is gone
+        if body is None:  # the client disconnected
             return
         request = _decoded(body)
         if request is not None:
@@ -54,8 +54,8 @@ class RemotePrefill:
 
 
 def _decoded(body: bytes) -> dict[str, Any] | None:
-    """As the app would decode it (the same module does), so that nothing is read here in another way; what is
-    no JSON object the app refuses."""
+    """Decode the body with the same module as the app, so that both read it alike. ``None`` if it is not a
+    JSON object: the app will refuse it."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
@@ -69,7 +69,7 @@ def _with_length(scope: Scope, length: int) -> Scope:
 
 
 def _once(body: bytes, receive: Receive) -> Receive:
-    """``body``, and then what comes after it: the end of the connection."""
+    """A ``receive`` that returns ``body`` first, then what the connection sends next (its end)."""
     is_read = False
 
     async def read() -> Message:

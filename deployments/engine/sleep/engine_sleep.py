@@ -1,4 +1,4 @@
-"""An engine that falls asleep when the autoscaling policy says so, and wakes in seconds where a start takes a
+"""Puts an engine to sleep and wakes it as the autoscaling policy decides. Waking takes seconds, a start a
 minute."""
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from serve_app.autoscaling import Rest, Sleeper
 
 PERIOD_S = 0.25
-"""Between two looks: part of what a woken replica's first request waits."""
+"""Between two polls of the policy's decision; it adds to the wait of a woken replica's first request."""
 
 QUIET_S = 3.0
-"""Gateways hear in a fraction of this that a replica is withdrawn."""
+"""Gateways learn in a fraction of this time that a replica is withdrawn."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -22,8 +22,9 @@ Act = Callable[[], Awaitable[None]]
 
 
 class EngineSleep:
-    """One engine's. ``is_told`` (blocking; called on a thread) says whether this replica is to sleep,
-    ``is_busy`` whether it has requests; ``sleep`` ends when what runs has ended and the engine sleeps."""
+    """Sleep and wake of one engine. ``is_told`` (blocking; called on a thread) returns whether this replica
+    should sleep, ``is_busy`` whether it has requests. ``sleep`` returns when running requests have ended and
+    the engine sleeps."""
 
     def __init__(
         self,
@@ -46,16 +47,16 @@ class EngineSleep:
 
     @property
     def is_asleep(self) -> bool:
-        """It sleeps, or has not woken yet."""
+        """Whether it sleeps or is still waking up."""
         return self._sleeper.is_asleep
 
     @property
     def is_withdrawn(self) -> bool:
-        """It takes no new requests."""
+        """Whether it takes no new requests."""
         return self._sleeper.is_withdrawn
 
     def check(self) -> None:
-        """Raises what kept the engine from falling asleep or from waking: it is good for nothing any more."""
+        """Raise the error of a failed sleep or wake-up: the engine is then unusable."""
         if self._error is not None:
             raise self._error
 
@@ -68,12 +69,12 @@ class EngineSleep:
             await asyncio.sleep(self._period_s)
             try:
                 told = await asyncio.to_thread(self._is_told)
-            except Exception as error:  # the GCS is away: as it was
+            except Exception as error:  # the GCS is unreachable: keep the state
                 logger.debug("not known whether to sleep: %r", error)
                 continue
             try:
                 await self._go_on(told)
-            except Exception as error:  # whatever the engine raises: the health check tells it
+            except Exception as error:  # any error: the health check reports it
                 logger.error("the engine cannot sleep or wake: %r", error)
                 self._error = error
                 return

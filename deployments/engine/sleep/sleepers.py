@@ -1,9 +1,10 @@
-"""Which replicas are to sleep: the autoscaling policy, in Serve's controller, says it, and engines read it.
+"""The list of replicas that should sleep: the autoscaling policy writes it in Serve's controller, engines
+read it.
 
-Serve has no way from a policy to replicas but their number. Ray's key-value store in the GCS has: Serve's
-controller keeps its own state there. Its Python names are not public (``ray.experimental.internal_kv``,
-checked against Ray 2.60): when Ray moves, see that both functions are there and that a process of Ray's has
-them initialised. Both ask the GCS and wait: about a millisecond.
+A Serve policy can only set the number of replicas, so the list goes through Ray's key-value store in the GCS,
+where Serve's controller keeps its own state. Its Python API is not public (``ray.experimental.internal_kv``,
+checked against Ray 2.60). When Ray moves, check that both functions exist and are initialised in Ray's
+processes. Both block on a call to the GCS: about a millisecond.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ Announce = Callable[[str, str, Iterable[str]], None]
 
 
 def announce(application: str, deployment: str, replicas: Iterable[str]) -> None:
-    """From now on these replicas of a deployment, by their unique ids, are to sleep, and no others."""
+    """Set which replicas of a deployment, by their unique ids, should sleep; all others should be awake."""
     value = json.dumps(sorted(replicas)).encode()
     _internal_kv_put(_key(application, deployment), value, overwrite=True, namespace=NAMESPACE)
 
 
 def announced(application: str, deployment: str) -> frozenset[str]:
-    """Those that were announced last; none before the first time."""
+    """The replicas announced last; empty before the first announcement."""
     found = _internal_kv_get(_key(application, deployment), namespace=NAMESPACE)
     return frozenset(json.loads(found)) if found else frozenset()
 

@@ -1,1 +1,1 @@
-"""The start of an engine: its phases, its log, its environment, the warm-up."""
+"""Starting an engine: phases, log, environment and warm-up."""

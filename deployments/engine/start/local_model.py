@@ -1,9 +1,9 @@
-"""What ``ray.serve.llm`` runs before an engine starts, for a model that is a folder on the node already.
+"""A ``ray.serve.llm`` callback that skips the download of a model that is already a folder on the node.
 
-Ray would start a task on every node to download the model, which imports vLLM in one more process (eight
-seconds of a small machine's start) to find that there is nothing to download. ``LLMConfig`` names this
-class by its import path. Watch: ``CallbackBase`` is not public in Ray 2.60; its ``ctx.run_init_node`` is
-what ``LLMConfig.callback_config`` is documented to change.
+Without it Ray starts a task on every node to download the model. The task imports vLLM in one more process
+(eight seconds of a small machine's start), only to find nothing to download. ``LLMConfig`` names this class
+by its import path. Watch when Ray moves: ``CallbackBase`` is not public in Ray 2.60; its
+``ctx.run_init_node`` is what ``LLMConfig.callback_config`` is documented to change.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What vLLM's own processes say of their start, for the replica that started them.
+"""Gives an engine's replica the start-up times and errors that vLLM's own processes log.
 
-An engine runs in processes below its replica. What they meet there reaches the replica only as "see root
-cause above"; how long they took, not at all. Both are in vLLM's log. vLLM reads its logging configuration
-from the file that ``VLLM_LOGGING_CONFIG_PATH`` names: the replica writes one that has vLLM's own handler
-(``vllm.logger.DEFAULT_LOGGING_CONFIG``, to be looked at when vLLM moves) and, beside it, one that keeps the
-few records that matter here. Workers that Ray starts (GPUs) log for themselves: of those, only what the
-engine's core repeats is seen.
+vLLM runs in child processes of the replica. Their errors reach the replica only as "see root cause above",
+and their times not at all; both are in vLLM's log. vLLM reads its logging configuration from the file that
+``VLLM_LOGGING_CONFIG_PATH`` names. The replica writes such a file with vLLM's own handler
+(``vllm.logger.DEFAULT_LOGGING_CONFIG``; check it when vLLM moves) and a second handler that keeps the few
+records that matter here. Workers that Ray starts (GPUs) log separately: of their records, only those that
+vLLM's engine core repeats are seen.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ CONFIG_PATH = "VLLM_LOGGING_CONFIG_PATH"
 SWITCH = "VLLM_CONFIGURE_LOGGING"
 
 POINTS_ELSEWHERE = ("root cause", "background process")
-"""In an error that only says that another process failed."""
+"""Words in an error that only says that another process failed."""
 
 
 class EngineLog:
-    """The records of one start, in a folder of its own until ``close``."""
+    """The records of one start, in a temporary folder that ``close`` removes."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="promptly-engine-"))
@@ -39,8 +39,8 @@ class EngineLog:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Processes that start meanwhile write to this log; nothing happens where the environment has a
-        logging configuration of its own, or turns vLLM's off. Imports vLLM."""
+        """Make vLLM processes that start in this context write to this log. Does nothing if the environment
+        has its own logging configuration or turns vLLM's off. Imports vLLM."""
         if os.environ.get(CONFIG_PATH) or os.environ.get(SWITCH, "1") != "1":
             yield
             return
@@ -51,7 +51,7 @@ class EngineLog:
             os.environ.pop(CONFIG_PATH, None)
 
     def marks(self) -> list[Mark]:
-        """What was noted, in the order of its times."""
+        """The marks recorded so far, in order of time."""
         found = [
             Mark(entry["mark"], entry["at"], entry["seconds"], entry["process"])
             for entry in self._entries()
@@ -60,13 +60,13 @@ class EngineLog:
         return sorted(found, key=lambda mark: mark.at)
 
     def failure(self) -> str | None:
-        """The first error that says what happened, as type and text; ``None`` if none does."""
+        """The first error that names the actual cause, as type and text; ``None`` if there is none."""
         failures = (str(entry["failure"]) for entry in self._entries() if "failure" in entry)
         return next((failure for failure in failures if not points_elsewhere(failure)), None)
 
     def close(self) -> None:
-        """vLLM's processes that are still to start would not find their configuration: call it when none
-        will."""
+        """Remove the folder. Call it only when no more vLLM processes will start: they need the configuration
+        in it."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _write_configuration(self) -> Path:
@@ -85,7 +85,7 @@ class EngineLog:
         if not self._records.is_file():
             return
         for line in self._records.read_bytes().splitlines():
-            with contextlib.suppress(ValueError):  # a process that was killed as it wrote
+            with contextlib.suppress(ValueError):  # a process was killed while writing
                 yield json.loads(line)
 
 

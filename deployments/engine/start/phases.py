@@ -1,4 +1,4 @@
-"""One start of an engine: how long its phases took, and why it failed if it did."""
+"""One start of an engine: the duration of its phases, and the reason if it failed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from serve_app.errors import EngineStartError, SettingsError
 from serve_app.settings import ModelSettings
 
 WARM_UP = "warm-up: "
-"""Before the kinds of requests in the names of phases."""
+"""The prefix of the phases that are warm-up requests, before the kind of request."""
 
 SILENT = "vLLM's processes ended without a word; the replica's own log may say more"
 
@@ -39,15 +39,16 @@ class EngineStart:
 
     @contextlib.contextmanager
     def loading(self) -> Iterator[None]:
-        """While the engine is loaded.
+        """The context in which the engine is loaded.
 
         Raises:
-            EngineStartError: it failed: one line instead of vLLM's page, named for the setting that can help.
+            EngineStartError: loading failed; one line that names the setting that can help, instead of vLLM's
+                long trace.
         """
         try:
             with self._log.recording():
                 yield
-        except SettingsError as error:  # it has its model and setting already
+        except SettingsError as error:  # the message already names model and setting
             self._fail("; ".join(str(error).splitlines()))
         except Exception as error:
             self._fail(f"model {self._model.id!r}: {self._reason(error)}")
@@ -55,7 +56,7 @@ class EngineStart:
 
     @contextlib.contextmanager
     def warming(self) -> Iterator[None]:
-        """While the engine is warmed up. Raises: EngineStartError."""
+        """The context in which the engine is warmed up. Raises: EngineStartError."""
         try:
             yield
         except WarmUpError as error:
@@ -63,8 +64,8 @@ class EngineStart:
             self._fail(f"model {self._model.id!r}: {error}" + (f" ({cause})" if cause else ""))
 
     def phases(self, warmed: Mapping[str, float]) -> dict[str, float]:
-        """Seconds of each phase, logged and exported as ``promptly_engine_start_seconds``. ``warmed``:
-        seconds of each kind of warm-up request."""
+        """The seconds of each phase; also logged and exported as ``promptly_engine_start_seconds``.
+        ``warmed``: seconds of each kind of warm-up request."""
         phases = start_phases(
             process=self._process_at,
             constructor=self._constructor_at,
@@ -85,7 +86,7 @@ class EngineStart:
         reason = reason_of(error)
         if not points_elsewhere(reason):
             return explained(reason, self._model)
-        # Without a word of the other process: it was killed, or it logs elsewhere.
+        # If the other process logged nothing, it was killed or it logs elsewhere.
         known = explained(self._log.failure() or reason, self._model)
         return SILENT if points_elsewhere(known) else known
 

@@ -1,11 +1,11 @@
-"""The part of an engine's log that its replica reads: what vLLM's processes write, and how it is known.
+"""The log handler in vLLM's processes: writes the records that the replica reads.
 
-vLLM's processes import this module before anything else, so it imports next to nothing.
+vLLM's processes import this module before anything else, so it imports almost nothing.
 
 Checked against vLLM 0.29. When it moves, look at the texts in ``MARKS`` and ``FAILURES``
 (``v1/engine/core.py``, ``v1/worker/*model_runner.py``, ``compilation/monitor.py``,
-``v1/executor/multiproc_executor.py``). A text that has changed costs one phase, or the reason of a failure;
-no start depends on it.
+``v1/executor/multiproc_executor.py``). If a text has changed, one phase or the reason of a failure is
+missing; no start depends on them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 LOGGERS = ("vllm.v1.engine.core", "vllm.v1.executor", "vllm.v1.worker", "vllm.compilation")
-"""Not ``vllm`` itself, whose only handler decides how its lines look."""
+"""The loggers with our handler. Not ``vllm`` itself, whose only handler formats its lines."""
 
 MARKS: Mapping[str, tuple[str, int | None]] = {
     "Initializing a V1 LLM engine": ("core", None),
@@ -30,8 +30,8 @@ MARKS: Mapping[str, tuple[str, int | None]] = {
     "Graph capturing finished in": ("graphs", 0),
     "init engine (profile": ("init", 0),
 }
-"""How a record's text begins, before its values are put in: the kind of mark (see
-``serve_app.engines.start.Mark``), and which of the values are the seconds."""
+"""By the beginning of a record's format string: the kind of mark (see ``serve_app.engines.start.Mark``) and
+the index of the argument that holds the seconds."""
 
 FAILURES = (
     "EngineCore failed to start",
@@ -42,7 +42,7 @@ FAILURES = (
 
 
 class RecordFile(logging.Handler):
-    """Appends the records that matter to a file, one JSON object a line. vLLM makes it from its
+    """Appends the records that matter to a file, one JSON object per line. vLLM creates it from the logging
     configuration."""
 
     def __init__(self, path: str) -> None:
@@ -51,15 +51,15 @@ class RecordFile(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         entry = _entry(record)
-        # A full disk, or a folder that is gone, must not stop an engine.
+        # A full disk or a removed folder must not stop an engine.
         if entry is not None:
             with contextlib.suppress(OSError), self._path.open("ab", buffering=0) as file:
                 file.write(json.dumps(entry).encode() + b"\n")
 
 
 def reason_of(error: BaseException) -> str:
-    """Type and text, in one line; for an error without words, such as a plain assertion, the code that raised
-    it."""
+    """Type and text in one line; for an error without text, such as a bare assertion, the line of code that
+    raised it."""
     text = " ".join(str(error).split())
     frames = [] if text else traceback.extract_tb(error.__traceback__)
     return f"{type(error).__name__}: {frames[-1].line if frames else text}"

@@ -1,8 +1,8 @@
-"""Requests that an engine answers before it counts as ready.
+"""Warm-up: requests that an engine answers before it counts as ready.
 
-They cover what a first user would otherwise wait for: tokenizer, chat template, sampling with and without a
-temperature, both endpoints, the HTTP path itself, and the shapes that traffic will have: prompts up to one
-that is cut into chunks, batches up to what the engine runs at once, speculation, structured output.
+They cover what the first user would otherwise wait for: tokenizer, chat template, sampling with and without a
+temperature, both endpoints, the HTTP path, and the shapes of real traffic: prompts up to one that is
+prefilled in chunks, batches up to what the engine runs at once, speculation, structured output.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from deployments.wire.http1 import BrokenConnection, ConnectionPool, NoConnectio
 from serve_app.wire.private_address import PrivateAddress
 
 TIMEOUT_S = 300.0
-"""For one request. The first one compiles what the start left out."""
+"""For one request. The first one may compile code that the start did not."""
 
 CONNECT_TIMEOUT_S = 10.0
 READ_AHEAD = 1 << 20
-"""Bytes; far more than an answer has."""
+"""Bytes; far more than a response has."""
 
 JSON = {"content-type": "application/json"}
 
@@ -33,17 +33,18 @@ REPEATED = "The quick brown fox jumps over the lazy dog. "
 REPEATS = 20  # about 200 tokens
 
 PROMPT_TOKENS = (256, 1024, 4096)
-"""Lengths on the way to the longest prompt of a warm-up."""
+"""Prompt lengths tried before the longest one."""
 
 LONGEST_SHARE = 0.5
-"""Of the context, where no prompt is longer than a step takes: prompts of full length are rare."""
+"""The longest prompt as a share of the context, if the context is too short for a chunked prompt: prompts of
+full length are rare."""
 
 ANSWER_TOKENS = 4
 REPEATED_ANSWER_TOKENS = 16
-"""Enough for drafts to be made, verified and refused."""
+"""Enough tokens for drafts to be made, verified and rejected."""
 
 BATCHES = (4, 16, 64)
-"""Requests at once; above these the time of a step grows evenly."""
+"""Concurrent requests; above the largest size the time of a step grows linearly."""
 
 Clock = Callable[[], float]
 
@@ -56,8 +57,8 @@ class WarmUpError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """What an engine can be sent: tokens of its context, tokens of one step, requests that it runs at once;
-    whether it drafts, and whether answers may have to follow a grammar."""
+    """The engine's limits that shape the warm-up: tokens of its context, tokens per step, concurrent
+    sequences; whether it speculates, and whether it has structured outputs."""
 
     context: int
     batched_tokens: int
@@ -68,7 +69,7 @@ class Shapes:
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A kind of which there are larger and larger ones. ``size`` in tokens or requests."""
+    """One step of an ascending series of warm-up requests. ``size`` in tokens or requests."""
 
     kind: str
     size: int
@@ -77,7 +78,7 @@ class Rung:
 
 
 ERROR_EVENT = b'data: {"error"'
-"""An engine that fails after its first byte says so inside the stream."""
+"""How an engine that fails after its first byte reports the error inside the stream."""
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -91,13 +92,13 @@ async def warm_up(
     budget_s: float,
     clock: Clock = time.monotonic,
 ) -> dict[str, float]:
-    """Send the warm-up requests to a listener; returns how many seconds each kind took.
+    """Send the warm-up requests to a listener; returns the seconds that each kind took.
 
-    Larger prompts and batches are left out when the time of the next smaller one says that they would not end
-    within ``budget_s`` of the beginning. The rest is always sent.
+    Larger prompts and batches are skipped if, by the time of the next smaller one, they would not end within
+    ``budget_s`` of the beginning. All other requests are always sent.
 
     Raises:
-        WarmUpError: an answer was no 200, or did not come.
+        WarmUpError: a response was not a 200, or did not come.
     """
     pool = ConnectionPool(connect_timeout_s=CONNECT_TIMEOUT_S, idle_s=TIMEOUT_S, read_ahead=READ_AHEAD)
     with contextlib.closing(pool):
@@ -111,8 +112,8 @@ async def warm_up(
 
 
 def prompt_lengths(shapes: Shapes) -> list[int]:
-    """Tokens of each prompt, ascending. The longest is more than a step takes, so that it goes in by chunks,
-    where the context allows that."""
+    """Tokens of each prompt, ascending. If the context allows it, the longest exceeds the tokens of a step,
+    so that it is prefilled in chunks."""
     room = shapes.context - ANSWER_TOKENS
     chunked = shapes.batched_tokens + shapes.batched_tokens // 4
     longest = chunked if chunked <= room else int(room * LONGEST_SHARE)
@@ -127,7 +128,7 @@ def batch_sizes(shapes: Shapes) -> list[int]:
 
 
 class _Run:
-    """One warm-up: its connections, its time, and what it found."""
+    """One warm-up: its connections, its deadline, and the times measured."""
 
     def __init__(self, pool: ConnectionPool, origin: Origin, clock: Clock, budget_s: float) -> None:
         self.took: dict[str, float] = {}
@@ -137,7 +138,7 @@ class _Run:
         self._ends_at = clock() + budget_s
 
     async def send(self, kind: str, path: str, bodies: Sequence[dict[str, Any]]) -> None:
-        """All at once. Raises: WarmUpError."""
+        """Send all bodies concurrently. Raises: WarmUpError."""
         started = self._clock()
         await asyncio.gather(*(self._post(kind, path, body) for body in bodies))
         self.took[kind] = self._clock() - started
@@ -148,7 +149,7 @@ class _Run:
         return list(msgspec.json.decode(answer)["tokens"])
 
     async def climb(self, rungs: Sequence[Rung]) -> None:
-        """From the smallest on, as long as the next one is expected to end in time. Raises: WarmUpError."""
+        """Send from the smallest on, while the next one is expected to end in time. Raises: WarmUpError."""
         seconds_each = 0.0
         for rung in rungs:
             if self._clock() + seconds_each * rung.size > self._ends_at:
@@ -173,7 +174,7 @@ class _Run:
 
 
 def _always(model: str, shapes: Shapes) -> list[tuple[str, dict[str, Any]]]:
-    """What is sent whatever it takes, one after the other."""
+    """The requests that are always sent, one after the other."""
     kinds = [
         ("first request", _chat(model, "Hello")),
         ("sampling", _chat(model, "Hello again", temperature=0.7, top_p=0.9, top_k=20)),
@@ -190,8 +191,8 @@ def _always(model: str, shapes: Shapes) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _prompt(model: str, tokens: Sequence[int], length: int) -> Rung:
-    """One prompt of exactly ``length`` tokens. It begins at a place of its own: no prompt before it is its
-    prefix."""
+    """One prompt of exactly ``length`` tokens. It starts at a different offset than the others, so that no
+    earlier prompt is a prefix of it."""
     start = length % len(tokens)
     repeated = [*tokens[start:], *tokens[:start]] * (length // len(tokens) + 1)
     body = {"model": model, "prompt": repeated[:length], "max_tokens": ANSWER_TOKENS}
