@@ -35,24 +35,25 @@ from serve_app.request.tenant_marks import new_secret
 from serve_app.settings import KeySettings, ModelSettings, Settings, check_exposure, parse_args
 
 UNKNOWN_FILE = "applications[].args"
-"""Where settings come from when nobody says: `serve deploy` sends the arguments alone."""
+"""The name of the settings' source if the file is unknown: `serve deploy` sends only the arguments."""
 
 GATEWAY_MAX_ONGOING = 10_000
-"""Serve must never be the one to queue: the gateway has its own bound (limits.max_concurrent_requests),
-which answers 429 at once."""
+"""So high that Serve never queues: the gateway has its own limit (limits.max_concurrent_requests), beyond
+which it answers 429 at once."""
 
 CONTROL_MAX_ONGOING = 1_000
-"""Calls to the embedder and the cache; the embedder's batch queue takes them from here."""
+"""Concurrent calls to the embedder and the cache; the embedder queues and batches them itself."""
 
 HEALTH_CHECK_PERIOD_S = 1.0
 """Serve notices a replica's death at its next health check. With Serve's default of 10 s, clients of the only
 gateway were refused for up to 12 s after it died."""
 
 DRAIN_MARGIN_S = 15.0
-"""Beyond an engine's own drain: for closing the listener and ending vLLM's processes."""
+"""Time beyond an engine's own drain, for closing the listener and ending vLLM's processes."""
 
 QUIET = LoggingConfig(enable_access_log=False)
-"""A log line per request costs more than the gateway's own work; traces and /admin/latency say more."""
+"""No access log: a line per request costs more than the gateway's own work. Traces and /admin/latency show
+more."""
 
 ONE_LOOP = {
     "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
@@ -91,9 +92,9 @@ def build(args: dict[str, Any]) -> serve.Application:
 def build_graph(
     settings: Settings, environment: Mapping[str, str], *, engine: EngineBuilder
 ) -> serve.Application:
-    """Wire the deployments. ``engine`` makes a model's engine deployment: tests give another one here."""
+    """Wire the deployments. ``engine`` makes a model's engine deployment; tests pass a substitute."""
     for auto in settings.auto_models:
-        load_rule(auto.rule)  # a function of the user's own is missed here, before any model loads
+        load_rule(auto.rule)  # a missing user function fails here, before any model loads
     engines = {model.id: engine(model) for model in settings.engine_models if model.engine is not None}
     for model, asked in zip(settings.engine_models, settings.models, strict=True):
         if model != asked:
@@ -105,7 +106,7 @@ def build_graph(
         name="Gateway",
         num_replicas=settings.gateway.replicas,
         max_ongoing_requests=GATEWAY_MAX_ONGOING,
-        # As long as the slowest engine: a replaced gateway lets its streams end.
+        # As long as the slowest engine's drain: a replaced gateway lets its streams finish.
         graceful_shutdown_timeout_s=max(model.drain_timeout_s for model in settings.models) + DRAIN_MARGIN_S,
         ray_actor_options={"num_cpus": settings.gateway.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
     ).bind(
@@ -121,7 +122,7 @@ def build_graph(
 
 
 def build_engine(model: ModelSettings) -> serve.Application:
-    """One vLLM engine deployment. Raises: SettingsError: an argument that Ray or vLLM does not take."""
+    """One vLLM engine deployment. Raises: SettingsError: Ray or vLLM refuses an argument."""
     # Here, not at the top: importing ray.serve.llm takes seconds, and a test's graph does without.
     from deployments.engine.checks import check_engine, check_on_node, check_served
 
@@ -148,12 +149,12 @@ def build_engine(model: ModelSettings) -> serve.Application:
             bind_kwargs={"model": model},
             override_serve_options=engine_options(model),
         )
-    except ValueError as error:  # Ray and vLLM check their own arguments here, before anything loads
+    except ValueError as error:  # Ray and vLLM validate their arguments before anything loads
         raise SettingsError(f"model {model.id!r}: engine: {error}") from error
 
 
 def engine_options(model: ModelSettings) -> dict[str, Any]:
-    """Serve's options of a model's engine deployment. A data-parallel rank is a replica to Serve."""
+    """Serve's options for a model's engine deployment. To Serve a data-parallel rank is a replica."""
     options: dict[str, Any] = {
         "graceful_shutdown_timeout_s": model.drain_timeout_s + DRAIN_MARGIN_S,
         "logging_config": QUIET,
@@ -167,17 +168,17 @@ def engine_options(model: ModelSettings) -> dict[str, Any]:
 
 
 def _deployment(cls: type[Any], **options: Any) -> serve.Deployment:
-    """Deployment classes are plain; they are wrapped only here."""
+    """Wrap a plain class as a Serve deployment; this is the only place that does."""
     return serve.deployment(logging_config=QUIET, health_check_period_s=HEALTH_CHECK_PERIOD_S, **options)(cls)
 
 
 def key_sources(settings: Settings, environment: Mapping[str, str]) -> KeySources | None:
-    """The keys' hashes, or ``None`` where no key is needed. Raises: SettingsError."""
+    """The keys' hashes, or ``None`` if no key is needed. Raises: SettingsError."""
     return load_keys(settings.auth, environment) if isinstance(settings.auth, KeySettings) else None
 
 
 def admin_token(settings: Settings, environment: Mapping[str, str]) -> AdminToken | None:
-    """What opens ``/admin`` with ``auth: loopback``; else ``None``. Raises: SettingsError."""
+    """The token for ``/admin`` with ``auth: loopback``; else ``None``. Raises: SettingsError."""
     return load_admin_token(environment, default_cache_dir()) if settings.auth == "loopback" else None
 
 

@@ -1,5 +1,4 @@
-"""``--set engine.tensor_parallel_size=2``: another value in the first model of a config file, for this plan
-alone."""
+"""``--set engine.tensor_parallel_size=2``: overrides a value of a config file's first model, for one plan."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from serve_app.settings import Settings, parse_args
 
 def overridden(settings: Settings, assignments: Sequence[str]) -> Settings:
     """``settings`` with each ``key=value`` in its first model; ``key`` is a path below it (``source``,
-    ``engine.max_model_len``), the value is YAML, and ``null`` takes the key away.
+    ``engine.max_model_len``), the value is YAML, and ``null`` removes the key.
 
     Raises:
         SettingsError: an assignment without ``=``, or a value that the settings refuse.

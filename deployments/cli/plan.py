@@ -132,10 +132,10 @@ def run(options: argparse.Namespace) -> int:
 def plan_applications(
     applications: Sequence[Settings], library: ModelLibrary, hardware: Hardware
 ) -> tuple[list[ModelPlan], list[Problem]]:
-    """A plan of each model that can be read, and all problems.
+    """A plan for each model that can be read, and all problems.
 
     Raises:
-        SettingsError: ``hardware`` names a device that is not known.
+        SettingsError: ``hardware`` names an unknown device.
     """
     plans: list[ModelPlan] = []
     problems: list[Problem] = []
@@ -182,8 +182,8 @@ def _engine_problems(plan: ModelPlan, model: ModelSettings, draft: ModelFiles | 
 
 
 def _device(model: ModelSettings, hardware: Hardware) -> Device | None:
-    """``None`` where nobody names a device that is known. Raises: SettingsError: ``--device`` is not
-    known."""
+    """The device to plan for; ``None`` if neither the options nor the settings name a known one. Raises:
+    SettingsError: ``--device`` is not known."""
     engine = model.managed_engine
     if engine.accelerator == "cpu":
         device = this_machine()

@@ -12,14 +12,14 @@ COLUMNS = ("t_s", "input_tokens", "output_tokens")
 
 
 class TraceError(ValueError):
-    """The file is no trace; the message names file, line and expectation."""
+    """The file is not a trace; the message names the file, the line and what was expected."""
 
 
 def read_trace(path: Path) -> Trace:
-    """The requests in order of their arrival.
+    """The requests, ordered by arrival.
 
     Raises:
-        TraceError: the file cannot be read, lacks a column, or holds something else than numbers.
+        TraceError: the file cannot be read, lacks a column, or holds values that are not numbers.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:

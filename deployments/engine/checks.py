@@ -1,7 +1,7 @@
-"""Whether an engine can start with its settings, from the files of its model, draft and adapters.
+"""Checks whether an engine can start with its settings, from the files of its model, draft and adapters.
 
-Reads what is on this node: prepared folders, folders by path, and the hub client's cache. Nothing is fetched:
-what is not here is left to the engine (``promptly plan`` asks the hub).
+It reads only what is on this node: prepared folders, folders by path, and the hub client's cache. Nothing is
+downloaded; models that are not here are left to the engine to check (``promptly plan`` asks the hub).
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ MAPPING = (
 
 
 def check_engine(model: ModelSettings, store: ModelStore, device: Device | None = None) -> None:
-    """Hold ``model``'s engine settings against the files of its model, draft and adapters, and against the
-    memory of ``device`` where one is given.
+    """Check ``model``'s engine settings against the files of its model, draft and adapters, and against the
+    memory of ``device`` if one is given.
 
     Raises:
-        SettingsError: one line a problem: setting, value, reason, and what would work.
+        SettingsError: one line per problem: setting, value, reason, and what would work.
     """
     problems = list(_problems(model, store, device))
     if problems:
@@ -54,7 +54,7 @@ def check_engine(model: ModelSettings, store: ModelStore, device: Device | None 
 
 
 def check_on_node(model: ModelSettings, store: ModelStore) -> None:
-    """What :func:`check_engine` says on the engine's own node; an engine on a CPU must find room there.
+    """:func:`check_engine` on the engine's own node; a CPU engine must also fit into its memory.
 
     Raises:
         SettingsError: as :func:`check_engine`.
@@ -64,7 +64,7 @@ def check_on_node(model: ModelSettings, store: ModelStore) -> None:
 
 
 def check_served(model: ModelSettings) -> None:
-    """Refuse what vLLM takes and what is not served, here or by vLLM itself.
+    """Refuse settings that vLLM accepts but that do not work, here or in vLLM itself.
 
     Raises:
         SettingsError: as :func:`check_engine`.
@@ -75,8 +75,8 @@ def check_served(model: ModelSettings) -> None:
 
 
 def adapter_problems(where: str, lora: LoraSettings, store: ModelStore) -> Iterator[Problem]:
-    """What is wrong with the adapters that are on this node, and with paths that lead nowhere. ``where`` is
-    the engine's path in messages."""
+    """The problems of adapters that are on this node, and of paths that do not exist. ``where`` is the
+    engine's path in messages."""
     found: dict[str, AdapterFacts] = {}
     for name, source in lora.adapters.items():
         config = _adapter_config(source, store)
@@ -88,7 +88,7 @@ def adapter_problems(where: str, lora: LoraSettings, store: ModelStore) -> Itera
 
 
 def _not_served_yet(model: ModelSettings) -> Iterator[Problem]:
-    """What vLLM takes, and what does not work all the same."""
+    """Settings that vLLM accepts but that do not work."""
     engine = model.managed_engine
     if engine.data_parallel_size > 1 and engine.accelerator == "cpu":
         yield Problem(
@@ -136,7 +136,7 @@ def _problems(model: ModelSettings, store: ModelStore, device: Device | None) ->
 def _memory_problems(
     model: ModelSettings, files: ModelFiles, target: Architecture, device: Device
 ) -> Iterator[Problem]:
-    """Of the model alone: a draft is small beside it, and read elsewhere."""
+    """Memory problems of the model alone: a draft is small in comparison, and checked elsewhere."""
     request = engine_request(model)
     sizing = Sizing(target, loaded(target, files.weights, request), request, device)
     yield from check_memory("engine", sizing, request.max_model_len or target.context or UNKNOWN_CONTEXT)
@@ -156,7 +156,7 @@ def _draft_problems(
         except SourceError as error:
             yield _of(error)
             return
-        if files is None:  # not on this node: nothing can be said of it
+        if files is None:  # not on this node, so it cannot be checked
             return
         draft, config = read_architecture(files.config), files.config
         same = same_vocabulary(target_files.vocabulary, files.vocabulary)
@@ -166,7 +166,7 @@ def _draft_problems(
 
 
 def _with_mapping(problem: Problem, method: str) -> Problem:
-    """A draft model of another vocabulary can be used all the same, at a price."""
+    """Add the hint that a draft model with another vocabulary can still be used, at a cost."""
     if method != "draft_model" or problem.setting != "engine.speculation.model":
         return problem
     return Problem(problem.setting, problem.value, problem.reason, f"{problem.works}; {MAPPING}")
@@ -175,10 +175,11 @@ def _with_mapping(problem: Problem, method: str) -> Problem:
 def _files(
     source: str, store: ModelStore, field: str, revision: str | None = None, *, vocabulary: bool
 ) -> ModelFiles | None:
-    """``None``: not on this node, or in a form that only the engine reads (one file, a bucket).
+    """The model's files; ``None`` if they are not on this node, or in a form that only the engine reads (a
+    single file, a bucket).
 
     Raises:
-        SourceError: a path that leads nowhere, or broken files.
+        SourceError: a path that does not exist, or broken files.
     """
     if "://" in source or Path(source).expanduser().is_file():
         return None
@@ -195,7 +196,8 @@ def _of(error: SourceError) -> Problem:
 
 
 def _adapter_config(source: str, store: ModelStore) -> dict[str, Any] | str | None:
-    """What it says, or why it cannot be read, or ``None`` if it is not on this node."""
+    """The adapter's configuration, or the reason why it cannot be read, or ``None`` if it is not on this
+    node."""
     folder = Path(store.resolve(source)).expanduser()
     path = folder / ADAPTER_CONFIG
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""What an application's builder asks of the cluster that it runs in."""
+"""What an application's builder needs to know about its cluster."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from serve_app.errors import SettingsError
 from serve_app.settings import Settings
 
 FIXED = "PROMPTLY_FIXED_CLUSTER"
-"""Set to 1 in the environment of Ray's nodes: no autoscaler will add some."""
+"""Set to 1 in the environment of Ray's nodes if no cluster autoscaler will add nodes."""
 
 logger = logging.getLogger("ray.serve")
 
 
 def check_room(settings: Settings, environment: Mapping[str, str], *, source: str) -> None:
-    """Say which replicas find no room in the cluster; outside Ray nothing is known of one.
+    """Warn of replicas that do not fit into the cluster. Does nothing outside Ray.
 
     Raises:
-        SettingsError: they do not, and the cluster does not grow. One line a model: the setting and a value
-            that would work.
+        SettingsError: replicas do not fit, and the cluster does not grow. One line per model: the setting and
+            a value that would work.
     """
     problems = room_problems(settings)
     if problems and environment.get(FIXED) == "1":
@@ -33,7 +33,7 @@ def check_room(settings: Settings, environment: Mapping[str, str], *, source: st
 
 
 def room_problems(settings: Settings) -> list[str]:
-    """One line for each model whose replicas find no room in the cluster as it is now."""
+    """One line for each model whose replicas do not fit into the cluster as it is now."""
     if not ray.is_initialized():
         return []
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
@@ -41,7 +41,7 @@ def room_problems(settings: Settings) -> list[str]:
 
 
 def is_one_node() -> bool:
-    """This process's node is the whole cluster: what is checked here holds for every replica."""
+    """Whether this node is the whole cluster: then a check here holds for every replica."""
     if not ray.is_initialized():
         return False
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]

@@ -41,7 +41,7 @@ CONFIG_FILE = "PROMPTLY_CONFIG_FILE"
 """Names the Serve config file whose `proxy` section holds for the proxies; unset: the defaults."""
 
 KEPT_VARIABLES = ("PATH", "LANG", "TZ", "TMPDIR")
-"""What HAProxy's environment keeps of Ray's, which may hold keys."""
+"""The variables of Ray's environment that HAProxy inherits; others may hold keys."""
 
 RETRY_S = 0.5
 
@@ -52,7 +52,7 @@ logger = logging.getLogger("ray.serve")
 
 
 def install() -> None:
-    """Serve's callback in its controller: from now on it starts this module's proxies."""
+    """Serve's callback in its controller: from now on the controller starts this module's proxies."""
     serve_controller: Any = controller
     serve_controller.HAProxyManager = ray.remote(num_cpus=0)(FrontDoorManager)
 
@@ -93,7 +93,8 @@ class FrontDoor(HAProxyApi):
         _write_private(path, text.encode())
 
     def _files(self) -> ProxyFiles:
-        """Written with each config: certificates are renewed, and folders below /tmp swept."""
+        """Write the files that the config names. They are written with each config, because certificates are
+        renewed and folders below /tmp may be swept."""
         pages = {
             status: _write_private(self._folder / f"error-{status}.http", http_text(status, error))
             for status, error in error_pages(self._settings).items()
@@ -105,7 +106,7 @@ class FrontDoor(HAProxyApi):
         return ProxyFiles(pages, door, self._certificate(), _path(self._settings.tls_client_ca))
 
     def _certificate(self) -> Path | None:
-        """Certificate and key in one file, which is how HAProxy reads them."""
+        """Write certificate and key into one file, as HAProxy expects."""
         if self._settings.tls_certificate is None:
             return None
         parts = [Path(self._settings.tls_certificate).read_bytes()]
@@ -150,8 +151,8 @@ def runs(program: Path) -> bool:
 
 
 def wrapper_script(binary: str, environment: Mapping[str, str], setpriv: str | None) -> str:
-    """What Serve runs as its HAProxy. By ``exec`` it keeps the command line and the process id, by which
-    Serve knows its own."""
+    """The script that Serve runs as its HAProxy. With ``exec`` it keeps the command line and the process id,
+    by which Serve recognises its processes."""
     kept = [f"{name}={environment[name]}" for name in KEPT_VARIABLES if name in environment]
     follow = [setpriv, "--pdeathsig", "TERM"] if setpriv else []
     command = shlex.join(["env", "-i", *kept, *follow, binary])
@@ -162,7 +163,7 @@ exec {command} "$@"
 
 
 class FrontDoorManager(HAProxyManager.__ray_metadata__.modified_class):  # type: ignore[misc,name-defined]
-    """Serve's actor for a node's HAProxy, which starts another one as soon as it dies."""
+    """Serve's actor for a node's HAProxy; it restarts HAProxy as soon as it dies."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         haproxy.HAProxyApi = FrontDoor  # type: ignore[misc]  # the constructor looks it up
@@ -177,8 +178,8 @@ class FrontDoorManager(HAProxyManager.__ray_metadata__.modified_class):  # type:
 
 
 async def keep_running(front_door: FrontDoor, started: asyncio.Future[None], reloading: asyncio.Lock) -> None:
-    """Start HAProxy again whenever it dies. ``started``: its first start; ``reloading``: held by whoever
-    replaces it, since the old process may end before the new one is known."""
+    """Start HAProxy again whenever it dies. ``started``: its first start. ``reloading``: the lock held during
+    a reload, because the old process may end before the new one is known."""
     await asyncio.wait([started])
     while (process := front_door.process) is not None:
         await process.wait()
@@ -203,7 +204,7 @@ def _path(name: str | None) -> Path | None:
 
 
 def _write_private(path: Path, content: bytes, mode: int = 0o600) -> Path:
-    """Replaced as a whole, and never readable by others."""
+    """Write a file atomically, never readable by others."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
         file.write(content)

@@ -5,8 +5,8 @@ Serve 2.60 loads it where the variable ``RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PA
 Without it everything works, but:
 
 - Serve decodes some headers (``x-request-id``, session and multiplexing ids, ``traceparent``) before the
-  application sees the request, and answers 500 to bytes that are no UTF-8. Watch: the day it answers 400.
-- Serve watches every client with two tasks of its own, although the gateway watches too
+  application sees the request, and answers 500 to bytes that are not UTF-8. Watch for the day it answers 400.
+- Serve watches every client for a disconnect with two tasks, although the gateway watches too
   (``Exchange.run_while_connected``): two rounds of the event loop before a burst's requests reach an engine.
 """
 
@@ -23,11 +23,11 @@ from serve_app.errors import BadRequest
 from serve_app.request.headers import require_utf8
 
 WE_WATCH = (b"x-request-disconnect-disabled", b"?1")
-"""Serve's own name for "the application notices by itself that a client left"."""
+"""Serve's header for "the application detects client disconnects itself"."""
 
 
 class IngressMiddleware:
-    """Answers 400 to a header value that is no UTF-8; takes the watch over the client from Serve."""
+    """Answers 400 to a header value that is not UTF-8; turns off Serve's own watch for client disconnects."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -49,5 +49,5 @@ class IngressMiddleware:
 
 
 def middlewares() -> list[Middleware]:
-    """What Serve's callback wants."""
+    """Serve's callback: the middlewares to install."""
     return [Middleware(IngressMiddleware)]

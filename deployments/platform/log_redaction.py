@@ -1,4 +1,4 @@
-"""Keeps known secrets out of what a process logs, tracebacks too."""
+"""Keeps known secrets out of a process's logs, including tracebacks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from serve_app.redaction import Redactor
 
 LOGGERS = ("ray.serve", "asyncio")
-"""Ours, and the one that tells of errors that nobody waited for."""
+"""Our logger, and asyncio's, which reports exceptions that were never retrieved."""
 
 
 class RedactingFilter(logging.Filter):
@@ -28,14 +28,14 @@ class RedactingFilter(logging.Filter):
         if record.exc_info and not record.exc_text:
             trace = self._formatter.formatException(record.exc_info)
             redacted = self._redactor.text(trace)
-            if redacted != trace:  # the text in its place: formatters print it and no longer the exception
+            if redacted != trace:  # formatters then print this text, not the exception
                 record.exc_text, record.exc_info = redacted, None
         return True
 
 
 @contextmanager
 def redacted_logs(redactor: Redactor) -> Iterator[None]:
-    """While it lasts, the secrets stand in no log of this process."""
+    """While this context is open, the loggers above do not log the secrets."""
     filtering = RedactingFilter(redactor)
     loggers = [logging.getLogger(name) for name in LOGGERS] if redactor else []
     for logger in loggers:

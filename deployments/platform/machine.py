@@ -36,7 +36,7 @@ def this_machine() -> Device | None:
 
 
 def _cpu_flags() -> str | None:
-    """``None`` where the kernel lists no x86 flags."""
+    """The CPU's x86 flags; ``None`` if the kernel lists none."""
     found = re.search(r"^flags\s*:(.*)$", CPU_INFO.read_text(errors="replace"), re.MULTILINE)
     return None if found is None else found[1]
 

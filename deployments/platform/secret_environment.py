@@ -1,8 +1,8 @@
-"""Keys that stand in a file instead of the environment of every process on a node.
+"""Keys kept in a file instead of the environment of every process on a node.
 
-``PROMPTLY_SECRETS_FILE`` names a JSON file, ``{"VARIABLE": "value", …}``, that only its owner may read.
-What the settings name (`key_env`, `keys_env`, …) is looked for in it first. It is read by the
-application's builder, which hands gateways their upstreams' keys, and by the cache. `make serve` writes
+``PROMPTLY_SECRETS_FILE`` names a JSON file, ``{"VARIABLE": "value", …}``, that only its owner may read. The
+variables that the settings name (`key_env`, `keys_env`, …) are looked up there first. It is read by the
+application's builder, which passes the upstreams' keys to the gateways, and by the cache. `make serve` writes
 it from its own environment.
 """
 
@@ -19,11 +19,11 @@ OTHERS = 0o077
 
 
 def with_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment and, before it, what the secrets file holds.
+    """The environment, overridden by the secrets file.
 
     Raises:
-        SettingsError: the file cannot be read, is open to others, or is no JSON object of strings. The
-            message shows nothing of it.
+        SettingsError: the file cannot be read, is readable by others, or is not a JSON object of strings. The
+            message never shows its content.
     """
     name = environment.get(FILE)
     return dict(environment) | (_read(Path(name)) if name else {})

@@ -1,10 +1,10 @@
-"""Names of Ray Serve that are not public, in one place. Checked against Ray 2.60.
+"""Helpers on non-public names of Ray Serve. Checked against Ray 2.60; watch them when Ray moves.
 
-- ``ray.serve.context._get_global_client``: the running Serve instance; its HTTP options say which
-  address the proxy listens on, which an application's builder is not told.
-- ``ray._private.state.jobs``: a builder is not told its file either; the driver's command line is known here.
-- ``DeploymentBroadcastResponse._fetch_replica_results_async``: ``broadcast`` gives all answers or none; one
-  replica that hangs must not hide the others.
+- ``ray.serve.context._get_global_client``: the running Serve instance. Its HTTP options hold the address that
+  the proxy listens on, which Serve does not pass to an application's builder.
+- ``ray._private.state.jobs``: the driver's command line. Serve does not pass the config file's name either.
+- ``DeploymentBroadcastResponse._fetch_replica_results_async``: ``broadcast`` returns all results or none, but
+  one hanging replica must not hide the others.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 CALL_ERRORS = (RayError, RayServeException, TimeoutError)
-"""What a call through a deployment handle can raise: the other side's exception (wrapped), a dead or
-unavailable replica, too slow an answer."""
+"""What a call through a deployment handle can raise: the remote exception (wrapped), a dead or unavailable
+replica, a time-out."""
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """Ray wraps the other side's exception; its cause is the one line worth reading."""
+    """The remote exception that Ray wrapped: its text is the one line worth reading."""
     return getattr(error, "cause", None) or error
 
 
 def node_address() -> str:
-    """The address of this node that others reach."""
+    """The address at which other nodes reach this node."""
     return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
 
 
@@ -67,10 +67,11 @@ def _holds(path: Path, args: Mapping[str, Any]) -> bool:
 async def ask_every_replica(
     handle: DeploymentHandle[Any], method: str, timeout_s: float
 ) -> tuple[list[Any], int]:
-    """The answers that came in time, and how many replicas stayed silent or failed.
+    """Call a method on every replica; returns the results that came in time, and the number of replicas that
+    failed or did not answer.
 
     Raises:
-        TimeoutError: the replicas themselves are not known in time.
+        TimeoutError: the list of replicas is not known in time.
     """
     response = handle.broadcast(method)
     replicas = await asyncio.wait_for(response._fetch_replica_results_async(), timeout_s)

@@ -1,7 +1,7 @@
 """Traces through the OpenTelemetry SDK, configured by the standard ``OTEL_*`` variables.
 
-Nothing is set up, imported or called per request unless an exporter is named: tracing that is off
-costs one ``is None``.
+Nothing is set up, imported or called per request unless an exporter is configured: with tracing off, the cost
+is one ``is None`` check.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ OTLP_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDP
 class RequestTracer:
     """One trace per request: a server span, and a child span for each step of its timeline.
 
-    The children are made when the request has ended, from the times in the timeline: no work is
-    added while tokens flow.
+    The child spans are made when the request has ended, from the times in the timeline, so nothing is done
+    per token.
     """
 
     def __init__(self, exporter: SpanExporter) -> None:
@@ -59,7 +59,7 @@ class RequestTracer:
         span.end(timeline.clock())
 
     def shut_down(self) -> None:
-        """Export what is left."""
+        """Export the remaining spans."""
         self._provider.shutdown()
 
 
@@ -67,7 +67,7 @@ def tracer_from_environment(environment: Mapping[str, str]) -> RequestTracer | N
     """A tracer if ``OTEL_TRACES_EXPORTER`` or an OTLP endpoint names an exporter, else ``None``.
 
     Raises:
-        ValueError: an exporter that is not installed; the message lists the known ones.
+        ValueError: the exporter is not installed; the message lists those that are.
     """
     name = environment.get("OTEL_TRACES_EXPORTER", "").strip()
     if not name and any(environment.get(variable) for variable in OTLP_ENDPOINTS):

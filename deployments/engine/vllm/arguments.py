@@ -1,4 +1,4 @@
-"""Settings as vLLM's and Ray's arguments, checked against the vLLM that is installed.
+"""Translates settings to vLLM's and Ray's arguments, and checks them against the installed vLLM.
 
 Checked against vLLM 0.29 and Ray 2.60. When vLLM moves, look at: ``SpeculativeConfig``'s
 ``num_speculative_tokens_per_batch_size`` and ``use_heterogeneous_vocab``, ``BaseFrontendArgs.lora_modules``,
@@ -25,20 +25,21 @@ from serve_app.settings.disaggregation import KV_TRANSFER
 from serve_app.settings.engine import DEPTH_CAN_CHANGE, READS_THE_TEXT, DepthStep, LoraSettings
 
 MOST_REQUESTS = 1 << 20
-"""Above any ``max_num_seqs``: the end of the last range of a depth schedule."""
+"""The end of the last range of a depth schedule; above any ``max_num_seqs``."""
 
 SUFFIX_PACKAGE = "arctic_inference"
 CONNECTORS = {"nixl": "NixlConnector", "lmcache": "LMCacheConnectorV1"}
 GUARDED_SCHEDULER = "deployments.engine.vllm.guarded_scheduler.guarded_scheduler"
 NO_DOMAIN = "none: send media as data: URLs"
-"""No host of any URL. vLLM takes an empty list for "any": it would fetch whatever address a request names."""
+"""Matches no host. For vLLM an empty list means "any host": it would fetch every address that a request
+names."""
 
 NOT_CHECKABLE = (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError, NameError)
-"""Types of vLLM that pydantic cannot make a check of, such as a class of its own."""
+"""Errors for vLLM types that pydantic cannot validate, such as plain classes."""
 
 
 def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
-    """vLLM's engine arguments; what is not set stays vLLM's default."""
+    """vLLM's engine arguments; unset ones keep vLLM's defaults."""
     engine = model.managed_engine
     named = {
         "revision": model.revision,
@@ -86,20 +87,20 @@ def speculative_config(settings: SpeculationSettings | None, store: ModelStore) 
     if settings.depth_by_load is not None:
         values["num_speculative_tokens_per_batch_size"] = depth_schedule(settings.depth_by_load)
     elif settings.guard and settings.method in DEPTH_CAN_CHANGE - READS_THE_TEXT:
-        # With a schedule, if only of one depth, vLLM takes CUDA graphs that fit a depth which changes.
+        # With a schedule, even of a single depth, vLLM captures CUDA graphs that allow the depth to change.
         same = DepthStep(requests=1, tokens=settings.num_speculative_tokens)
         values["num_speculative_tokens_per_batch_size"] = depth_schedule([same])
     return {name: value for name, value in values.items() if value is not None} | (settings.options or {})
 
 
 def _sleeps_on_gpu(model: ModelSettings) -> bool:
-    """vLLM then takes GPU memory in a way that lets it be given back. A CPU engine has none to give."""
+    """Whether vLLM must allocate GPU memory so that it can be released. A CPU engine has none to release."""
     return model.may_sleep and model.managed_engine.accelerator == "gpu"
 
 
 def _is_guarded(engine: EngineSettings) -> bool:
-    """Whether speculation is turned down when it does not pay. Data-parallel ranks that chose different
-    depths would wait for each other for ever."""
+    """Whether the guard may reduce speculation when it is a loss. Not with data-parallel ranks: if they chose
+    different depths, they would wait for each other forever."""
     speculation = engine.speculation
     return speculation is not None and speculation.guard and engine.data_parallel_size == 1
 
@@ -111,8 +112,8 @@ def depth_schedule(steps: Sequence[DepthStep]) -> list[list[int]]:
 
 
 def placement_group_config(engine: EngineSettings) -> dict[str, Any] | None:
-    """``LLMConfig.placement_group_config``; ``None`` where Ray's own default (pack) is meant. Ray adds the
-    accelerator type to each bundle."""
+    """``LLMConfig.placement_group_config``; ``None`` for Ray's own default (pack). Ray adds the accelerator
+    type to each bundle."""
     if engine.placement == "pack":
         return None
     bundle = {"CPU": 1.0} if engine.accelerator == "cpu" else {"GPU": 1.0}
@@ -120,11 +121,11 @@ def placement_group_config(engine: EngineSettings) -> dict[str, Any] | None:
 
 
 def check_arguments(model: ModelSettings, store: ModelStore) -> None:
-    """Hold the arguments against those of the installed vLLM: names, types, the packages that a method needs.
+    """Check the arguments against the installed vLLM: names, types, and the packages that a method needs.
     Imports vLLM (seconds) and starts nothing.
 
     Raises:
-        SettingsError: one line a problem, each with the setting and what is expected.
+        SettingsError: one line per problem, each with the setting and what is expected.
     """
     problems = [*_wrong_arguments(engine_arguments(model, store)), *_missing_packages(model.managed_engine)]
     if problems:
@@ -132,8 +133,8 @@ def check_arguments(model: ModelSettings, store: ModelStore) -> None:
 
 
 def check_config(model: ModelSettings, store: ModelStore) -> None:
-    """Build vLLM's own configuration of the engine as its replica will, where this node can: it has the
-    engine's kind of device and the weights in a folder. Starts nothing.
+    """Build vLLM's own engine configuration as the replica will. Skipped unless this node has the engine's
+    kind of device and the weights in a folder. Starts nothing.
 
     Raises:
         SettingsError: one line, with vLLM's own reason.
@@ -154,12 +155,12 @@ def check_config(model: ModelSettings, store: ModelStore) -> None:
         os.environ.update(engine.env)
         made = AsyncEngineArgs(**arguments, model=source, distributed_executor_backend=executor)
         made.create_engine_config()
-    except Exception as error:  # whatever type it is, it is vLLM's word on these settings
+    except Exception as error:  # any type of error means that vLLM refuses the settings
         raise SettingsError(
             f"model {model.id!r}: engine: vLLM refuses these settings: {_reason(error)}"
         ) from None
     finally:
-        # vLLM's platforms write to the environment for the workers that they expect to start.
+        # vLLM's platform code sets environment variables for the workers that it expects to start.
         os.environ.clear()
         os.environ.update(before)
 
@@ -174,11 +175,12 @@ def _offload(engine: EngineSettings) -> dict[str, Any]:
 
 
 def _transfer(engine: EngineSettings) -> dict[str, Any]:
-    """Both roles may send and receive: a replica is told by each request which of the two it does."""
+    """The KV transfer. Prefill and decode engines both get the role ``kv_both``: each request says whether to
+    send or to receive."""
     if engine.disaggregation is None:
         return {}
     connector = CONNECTORS[engine.disaggregation.connector]
-    policy = "recompute"  # what does not arrive is prefilled where it is decoded
+    policy = "recompute"  # if the transfer fails, the decode engine prefills
     return {KV_TRANSFER: {"kv_connector": connector, "kv_role": "kv_both", "kv_load_failure_policy": policy}}
 
 
@@ -197,7 +199,7 @@ def _lora(settings: LoraSettings | None, store: ModelStore) -> dict[str, Any]:
 
 
 def _with_parts(arguments: dict[str, Any], engine: EngineSettings) -> dict[str, Any]:
-    """Settings that are one key of an argument of vLLM's; the argument's other keys may be in ``options``."""
+    """Merge in settings that are one key of a vLLM argument; its other keys may be in ``options``."""
     parts = {
         "compilation_config": ("cudagraph_mode", engine.cudagraph_mode and engine.cudagraph_mode.upper()),
         "structured_outputs_config": ("backend", engine.structured_outputs_backend),
@@ -239,7 +241,7 @@ def _wrong_type(kind: Any, value: Any) -> str | None:
 
 
 def _setting_of(argument: str) -> str:
-    """The setting that an argument came from."""
+    """The setting behind an argument."""
     if argument in EngineSettings.model_fields:
         return argument
     from serve_app.settings.engine import OWN_SETTING
@@ -261,7 +263,7 @@ def _wrong_speculation(config: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _unregistered(quantization: str | None) -> Iterator[str]:
-    """A method that only a plug-in adds, where the plug-in is missing."""
+    """The problem of a quantization method that this vLLM does not have, because its plug-in is missing."""
     if quantization is None:
         return
     from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS

@@ -1,13 +1,13 @@
-"""The names of ``ray.serve.llm`` and vLLM that are not public, in one place.
+"""All uses of non-public names of ``ray.serve.llm`` and vLLM at run time.
 
 Checked against Ray 2.60 and vLLM 0.29. When either moves, look at:
 
 - ``LLMServer.engine`` (a ``VLLMEngine``) and its ``build_asgi_app()``: vLLM's own FastAPI app;
 - ``VLLMEngine._engine_client``: the ``AsyncLLM``;
 - ``AsyncLLM.sleep`` and its ``mode``;
-- ``AsyncLLM.output_processor``: what is unfinished, and its prompt tokens;
-- ``AsyncLLM.logger_manager.stat_loggers``: vLLM lets stat loggers be given only at construction,
-  which ``ray.serve.llm`` does; the list is read at every step, so one more can join later.
+- ``AsyncLLM.output_processor``: unfinished requests and their prompt tokens;
+- ``AsyncLLM.logger_manager.stat_loggers``: vLLM accepts stat loggers only at construction, which
+  ``ray.serve.llm`` does; the list is read at every step, so one can be appended later.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from serve_app.speculation import SpeculationMeter, SpeculationReport, StepCount
 
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
-    """Requests at the engine; ``waiting_tokens`` are prompt tokens of those whose prompt is not prefilled,
-    ``kv_cache_usage`` is a share from 0 to 1."""
+    """The engine's load in requests; ``waiting_tokens`` are the prompt tokens of requests that are not yet
+    prefilled, ``kv_cache_usage`` is a share from 0 to 1."""
 
     running: int
     waiting: int
@@ -35,7 +35,7 @@ class EngineLoad:
 
 
 class LoadProbe:
-    """A vLLM stat logger that remembers the scheduler's newest numbers and measures the engine's pace."""
+    """A vLLM stat logger that keeps the scheduler's newest statistics and measures the engine's speed."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -49,7 +49,8 @@ class LoadProbe:
             client.logger_manager.stat_loggers.append(self)
 
     def load(self) -> EngineLoad:
-        """The scheduler reports only when it steps; the count of unfinished requests is always right."""
+        """The current load. The scheduler's statistics are only updated when it steps, but the count of
+        unfinished requests is always current."""
         unfinished = self._client.get_num_unfinished_requests()
         waiting = min(self._waiting, unfinished)
         tokens = self._client.output_processor.get_num_queued_tokens()
@@ -58,11 +59,11 @@ class LoadProbe:
 
     @property
     def failed(self) -> bool:
-        """The engine's process is gone; Serve's health check will replace the replica."""
+        """Whether the engine's process died; Serve's health check will replace the replica."""
         return bool(self._client.errored)
 
     def speculation(self) -> SpeculationReport | None:
-        """What speculation gained; ``None`` without it."""
+        """What speculation gained; ``None`` if the engine does not speculate."""
         return None if self._meter is None else self._meter.report()
 
     def record(self, scheduler_stats: Any, iteration_stats: Any = None, *args: Any, **kwargs: Any) -> None:
@@ -76,11 +77,11 @@ class LoadProbe:
             self._meter.observe(_step(scheduler_stats, iteration_stats), time.monotonic())
 
     def measure_anew(self) -> None:
-        """What was measured so far is not what traffic will see: it was warm-up."""
+        """Discard the measurements so far: they come from the warm-up, not from traffic."""
         self.speed = EngineSpeed()
 
     def _measure(self, iteration_stats: Any, *, full: bool) -> None:
-        """Numbers of one step (vLLM's ``IterationStats``; seconds)."""
+        """Measure one step from vLLM's ``IterationStats`` (in seconds)."""
         tokens, ttfts = iteration_stats.prompt_token_stats.total, iteration_stats.time_to_first_tokens_iter
         now = time.monotonic()
         self.speed.prefilled(tokens, ttfts, now, full=full)
@@ -100,7 +101,7 @@ class LoadProbe:
 
 
 def _step(scheduler_stats: Any, iteration_stats: Any) -> StepCounts:
-    """One step as vLLM counts it."""
+    """The counts of one step, from vLLM's statistics."""
     drafts = scheduler_stats.spec_decoding_stats
     return StepCounts(
         decoding=len(iteration_stats.inter_token_latencies_iter),
@@ -119,23 +120,23 @@ def load_probe(server: Any) -> LoadProbe:
 
 
 def max_num_seqs(server: Any) -> int:
-    """How many requests the engine runs at once."""
+    """The most requests that the engine runs at once."""
     return int(server.engine._engine_client.vllm_config.scheduler_config.max_num_seqs)
 
 
 def max_num_batched_tokens(server: Any) -> int:
-    """How many tokens one step takes."""
+    """The most tokens that one step processes."""
     return int(server.engine._engine_client.vllm_config.scheduler_config.max_num_batched_tokens)
 
 
 def kv_cache_tokens(server: Any) -> int:
-    """How many tokens the KV cache holds; 0 if the engine does not say."""
+    """The number of tokens that the KV cache holds; 0 if unknown."""
     cache = server.engine._engine_client.vllm_config.cache_config
     return int((cache.num_gpu_blocks or 0) * (cache.block_size or 0))
 
 
 def token_limits(server: Any) -> TokenLimits:
-    """The bounds of an answer whose request names none, as in vLLM's ``get_max_tokens`` and its callers."""
+    """The limits of an answer whose request sets none, as in vLLM's ``get_max_tokens`` and its callers."""
     model = server.engine._engine_client.vllm_config.model_config
     default = model.get_diff_sampling_param().get("max_tokens")
     named = model.generation_config not in ("auto", "vllm")
@@ -150,15 +151,15 @@ async def build_asgi_app(server: Any) -> ASGIApp:
 
 
 async def fall_asleep(server: Any, level: int) -> None:
-    """What runs is ended first (``LLMServer.sleep``, which is public, aborts it); then weights go to the
-    host's memory (level 1) or are dropped (2), and the KV cache is dropped. What comes meanwhile waits in the
-    engine."""
+    """Put the engine to sleep. Running requests finish first (the public ``LLMServer.sleep`` would abort
+    them). Then the weights move to host memory (level 1) or are dropped (level 2), and the KV cache is
+    dropped. Requests that arrive meanwhile wait in the engine."""
     await server.engine._engine_client.sleep(level=level, mode="wait")
 
 
 async def wake_up(server: Any, level: int) -> None:
-    """From the sleep of that level. Weights that were dropped are read from their files again, before the
-    engine goes on: it does when all of its memory is back."""
+    """Wake the engine from the sleep of that level. Dropped weights are read from their files again before
+    the KV cache returns, because the engine resumes as soon as all of its memory is back."""
     if level == 1:
         await server.wakeup()
         return

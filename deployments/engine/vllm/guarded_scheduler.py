@@ -1,12 +1,12 @@
-"""vLLM's scheduler with a guard on speculation; it runs in the engine's own process.
+"""vLLM's scheduler with a guard on speculation; it runs in vLLM's own process.
 
-Named by vLLM's ``scheduler_cls`` (see ``deployments.engine.vllm.arguments``). What is not public in vLLM
-0.29, and to be looked at when vLLM moves:
+vLLM's ``scheduler_cls`` names it (see ``deployments.engine.vllm.arguments``). Not public in vLLM 0.29; check
+when vLLM moves:
 
 - ``Scheduler.dynamic_sd_lookup``: depth by the number of scheduled requests, read at every step;
 - ``make_spec_decoding_stats``: called for each request whose draft was judged;
-- ``update_draft_token_ids``: drafts on their way into the next step (not with asynchronous scheduling, where
-  drafts stay on the device), and ``Request.is_prefill_chunk``: those of a prompt's part are dropped;
+- ``update_draft_token_ids``: receives the drafts for the next step (not with asynchronous scheduling, where
+  drafts stay on the device), and ``Request.is_prefill_chunk``: drafts of a prompt chunk are dropped;
 - ``update_from_output``: called once for each output of ``schedule``.
 """
 
@@ -25,30 +25,30 @@ from serve_app.settings.engine import DEPTH_CAN_CHANGE
 from serve_app.speculation import Guard, GuardPolicy
 
 WATCHED = 16
-"""Requests of a step whose drafts are looked at in hindsight: three or four microseconds each."""
+"""Requests per step whose drafts are compared in hindsight with the tokens that came: 3 to 4 µs each."""
 
 logger = logging.getLogger("vllm.promptly")  # vLLM's own handlers show it
 
 
 def guarded_scheduler(vllm_config: Any, **arguments: Any) -> Scheduler:
-    """What ``scheduler_cls`` names: the kind that vLLM would have taken itself, guarded."""
+    """The factory that ``scheduler_cls`` names: a guarded version of the scheduler that vLLM would choose."""
     is_async = vllm_config.scheduler_config.async_scheduling
     kind = GuardedAsyncScheduler if is_async else GuardedScheduler
     return kind(vllm_config=vllm_config, **arguments)
 
 
 class GuardedScheduler(Scheduler):
-    """Drafts only as deep as the guard says."""
+    """Limits the depth of drafts to what the guard allows."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.clock: Callable[[], float] = time.monotonic
         speculation: Any = self.vllm_config.speculative_config
         self._asks_depth = speculation.method in DEPTH_CAN_CHANGE
-        # A model that drafts must be asked for the depth in use: more would cost its time.
+        # A draft model must be asked for exactly the depth in use: more would cost its time.
         is_seen = speculation.method == "ngram" or not self._asks_depth
         self._cuts_drafts = is_seen and not isinstance(self, AsyncScheduler)
-        # With stages, drafts come before the token that they follow.
+        # With pipeline stages, drafts arrive before the token that they follow.
         self._looks_back = self._cuts_drafts and not self.use_pp
         self._drafted = 0
         policy = GuardPolicy.with_hindsight if self._looks_back else GuardPolicy
@@ -117,4 +117,4 @@ class GuardedScheduler(Scheduler):
 
 
 class GuardedAsyncScheduler(GuardedScheduler, AsyncScheduler):
-    """The same over vLLM's asynchronous scheduler."""
+    """The same guard on vLLM's asynchronous scheduler."""

@@ -1,15 +1,16 @@
-"""A CPU engine of one rank in one process, as vLLM runs an engine of one GPU.
+"""Runs a CPU engine of one rank in one process, as vLLM does for one GPU.
 
-On CPUs vLLM puts the model's worker into a process beside the scheduler's, only because a worker's OpenMP
-settings have to be in its environment before it starts (``vllm.platforms.cpu``). Here they are put into the
-scheduler's own environment, so one process does: an import of vLLM less at each start, its memory less, and
+On CPUs vLLM runs the model's worker in a separate process, only because a worker's OpenMP settings must be in
+its environment before it starts (``vllm.platforms.cpu``). Here they are set in the scheduler's own
+environment, so one process is enough. That saves one import of vLLM at each start and its memory, and there
+is
 no process that waits for the other by polling (figures: docs/benchmarks.md).
 
 Checked against Ray 2.60 and vLLM 0.29. When either moves, look at:
 
 - ``VLLMEngine._start_async_llm_engine``, which starts the processes from a finished ``VllmConfig``:
-  ``ray.serve.llm`` asks for several processes on CPUs and takes no other word for it, but
-  ``LLMServer(engine_cls=...)`` takes another engine;
+  ``ray.serve.llm`` always asks for several processes on CPUs, but ``LLMServer(engine_cls=...)`` accepts
+  another engine class;
 - ``OMPProcessManager``, vLLM's own choice of CPUs: the environment that ``MultiprocExecutor`` gives a worker.
 """
 
