@@ -2,9 +2,8 @@
 
 On CPUs vLLM runs the model's worker in a separate process, only because a worker's OpenMP settings must be in
 its environment before it starts (``vllm.platforms.cpu``). Here they are set in the scheduler's own
-environment, so one process is enough. That saves one import of vLLM at each start and its memory, and there
-is
-no process that waits for the other by polling (figures: docs/benchmarks.md).
+environment, so one process is enough. That saves one import of vLLM at each start and its memory, and no
+process waits for another by polling (figures: docs/benchmarks.md).
 
 Checked against Ray 2.60 and vLLM 0.29. When either moves, look at:
 
