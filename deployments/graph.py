@@ -21,7 +21,7 @@ from ray.serve.schema import LoggingConfig
 
 from deployments.cache.deployment import SemanticCache
 from deployments.embedder.deployment import Embedder
-from deployments.gateway import Gateway
+from deployments.gateway.deployment import Gateway
 from deployments.gateway.placement.external import external_upstreams
 from deployments.platform.cluster import check_room, is_one_node
 from deployments.platform.secret_environment import with_secrets

@@ -1,5 +1,1 @@
-"""The Gateway deployment: HTTP in, one request at a time through decide → execute → record."""
-
-from deployments.gateway.deployment import Gateway
-
-__all__ = ["Gateway"]
+"""The gateway: HTTP in, an answer from the first tier that has one out."""

@@ -17,8 +17,7 @@ from deployments.gateway.endpoints.description import Description
 from deployments.gateway.endpoints.embeddings import EmbeddingsEndpoint
 from deployments.gateway.endpoints.passthrough import PassThrough
 from deployments.gateway.endpoints.verbatim import Verbatim
-from deployments.gateway.generation.endpoint import GenerationEndpoint
-from deployments.gateway.lookup.flights import Flights
+from deployments.gateway.generation.endpoint import generation_endpoints
 from deployments.gateway.request.exchange import ClientGone, Exchange, Handler
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.services import Services
@@ -154,11 +153,9 @@ class GatewayApp:
 
 def _paths(services: Services, dispatcher: Dispatcher, tracer: RequestTracer | None) -> Paths:
     """Every name that the table of routes uses."""
-    catalogue, admin, flights = Catalogue(services), Admin(services), Flights()
+    catalogue, admin = Catalogue(services), Admin(services)
     verbatim, description = Verbatim(dispatcher, tracer), Description(services)
-    generations = {
-        endpoint: GenerationEndpoint(endpoint, services, dispatcher, flights, tracer) for endpoint in Endpoint
-    }
+    generations = generation_endpoints(services, dispatcher, tracer)
     return Paths(
         {
             "chat": generations[Endpoint.CHAT],

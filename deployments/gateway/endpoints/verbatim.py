@@ -56,8 +56,4 @@ class Verbatim:
         await exchange.run(self._answer(exchange, call), timeout_s)
 
     async def _answer(self, exchange: Exchange, call: Call) -> None:
-        answer = await self._dispatcher.open(call)
-        try:
-            await relay(exchange, answer, answer)
-        finally:
-            answer.close()
+        await relay(exchange, await self._dispatcher.open(call))

@@ -12,13 +12,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 from uuid import UUID
 
-from deployments.gateway.send.live_answer import LiveAnswer
+from deployments.gateway.request.answer import Head, LiveAnswer
 from serve_app.errors import PromptlyError, SlowReader
 
 FlightKey = tuple[UUID, bool, bool]
 """The exact cache key, whether the answer is streamed, and whether it may fail over."""
 
-Landed = Callable[[LiveAnswer, list[bytes]], None]
+Landed = Callable[[Head, list[bytes]], None]
 """Called once with a complete answer's bytes."""
 
 
@@ -101,7 +101,7 @@ class Flight:
 
     async def _read(self) -> None:
         """Read once for everybody."""
-        answer = await self.begun()
+        answer = self._answer or await self.begun()
         self._reading = True
         try:
             chunk = await answer.read()
@@ -123,7 +123,7 @@ class Flight:
         self._ended = True
         answer.close()  # the engine is done: its place is free however slowly the readers read
         if self._landed is not None and self._dropped == 0:
-            self._landed(answer, self._chunks)
+            self._landed(answer.head, self._chunks)
 
     def _forget(self) -> None:
         """Drop what every reader has; then, where that is not enough, what only the slowest still need."""
@@ -164,8 +164,9 @@ class Reader:
         self._flight = flight
         self.position = 0
 
-    async def begun(self) -> LiveAnswer:
-        return await self._flight.begun()
+    async def begin(self) -> Head:
+        """Raises what opening the answer raised."""
+        return (await self._flight.begun()).head
 
     async def read(self) -> bytes:
         """The next bytes for this client; ``b""`` at the end. Raises: as :meth:`Flight.chunk`."""
@@ -173,7 +174,7 @@ class Reader:
         self.position += 1
         return chunk
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """May be called again."""
         self._flight.leave(self)
 

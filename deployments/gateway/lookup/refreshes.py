@@ -6,7 +6,7 @@ import asyncio
 import logging
 from uuid import UUID
 
-from deployments.gateway.lookup.flights import Reader
+from deployments.gateway.request.answer import Answer
 from serve_app.errors import PromptlyError
 
 logger = logging.getLogger("ray.serve")
@@ -21,9 +21,9 @@ class Refreshes:
     def __contains__(self, entry_id: UUID) -> bool:
         return entry_id in self._tasks
 
-    def start(self, entry_id: UUID, reader: Reader, limit_s: float) -> None:
+    def start(self, entry_id: UUID, answer: Answer, limit_s: float) -> None:
         """Read an answer to its end, so that it is stored; it is given up after ``limit_s`` seconds."""
-        task = asyncio.get_running_loop().create_task(_drain(reader, limit_s))
+        task = asyncio.get_running_loop().create_task(_drain(answer, limit_s))
         self._tasks[entry_id] = task
         task.add_done_callback(lambda _: self._tasks.pop(entry_id, None))
 
@@ -32,13 +32,13 @@ class Refreshes:
             task.cancel()
 
 
-async def _drain(reader: Reader, limit_s: float) -> None:
+async def _drain(answer: Answer, limit_s: float) -> None:
     try:
         async with asyncio.timeout(limit_s):
-            await reader.begun()
-            while await reader.read():
+            await answer.begin()
+            while await answer.read():
                 pass
     except (PromptlyError, TimeoutError) as error:
         logger.info("a stale answer was not refreshed: %s", type(error).__name__)
     finally:
-        reader.leave()
+        answer.close()

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from deployments.gateway.request.answer import Head
 from deployments.gateway.request.call import DETOKENIZE, Call
 from deployments.gateway.send.live_answer import Leg
 from deployments.wire.upstream import ConnectionBroken
@@ -39,10 +40,10 @@ class ContinuedAnswer:
         self._tried = tried
         self._lost: UpstreamFailed | None = None
         self._over = False
-        self.status = leg.response.status
-        self.content_type = leg.response.content_type
-        self.is_stream = True
-        self.served_by = leg.member
+        self.head = leg.head
+
+    async def begin(self) -> Head:
+        return self.head
 
     async def read(self) -> bytes:
         """The next events; ``b""`` at the end. May be cancelled without losing any.

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 
 from deployments.gateway.placement.queue import Admission, may_take
+from deployments.gateway.request.answer import LiveAnswer
 from deployments.gateway.request.call import Call
 from deployments.gateway.send.continuation import ContinuedAnswer
-from deployments.gateway.send.live_answer import ERROR_EVENT, Leg, LiveAnswer, PlainAnswer
+from deployments.gateway.send.live_answer import ERROR_EVENT, Leg, PlainAnswer
 from deployments.wire.upstream import ConnectionBroken, ConnectionRefused, UpstreamPool, UpstreamResponse
 from serve_app.errors import (
     EngineError,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol
 
 from deployments.gateway.placement.queue import Admission
+from deployments.gateway.request.answer import Head
 from deployments.gateway.request.call import Call
 from deployments.wire.upstream import ConnectionBroken, UpstreamResponse
 from serve_app.errors import EngineError, UpstreamFailed
@@ -58,6 +58,11 @@ class Leg:
     @property
     def member(self) -> str:
         return self.dispatch.member.name
+
+    @property
+    def head(self) -> Head:
+        response = self.response
+        return Head(response.status, response.content_type, response.is_stream, self.member)
 
     async def read(self) -> bytes:
         """The next bytes; ``b""`` at the end.
@@ -115,29 +120,6 @@ class Leg:
             self._call.timeline.add("upstream", self._started_ns)
 
 
-class LiveAnswer(Protocol):
-    """What clients are served from."""
-
-    content_type: str
-    served_by: str
-
-    @property
-    def is_stream(self) -> bool: ...
-
-    @property
-    def status(self) -> int: ...
-
-    async def read(self) -> bytes:
-        """The next bytes; ``b""`` at the end. May be cancelled without losing any.
-
-        Raises:
-            UpstreamFailed: it ended too early, and nobody could continue it.
-        """
-        ...
-
-    def close(self) -> None: ...
-
-
 class PlainAnswer:
     """One leg from begin to end. ``ends_with_done``: a stream that does not is one that was cut."""
 
@@ -146,16 +128,10 @@ class PlainAnswer:
         self._ends_with_done = ends_with_done and leg.response.is_stream
         self._tail = b""
         self._failure: EngineError | None = None
-        self.content_type = leg.response.content_type
-        self.served_by = leg.member
+        self.head = leg.head
 
-    @property
-    def is_stream(self) -> bool:
-        return self._leg.response.is_stream
-
-    @property
-    def status(self) -> int:
-        return self._leg.response.status
+    async def begin(self) -> Head:
+        return self.head
 
     async def read(self) -> bytes:
         if self._failure is not None:

@@ -3,34 +3,33 @@ failure before them is still a clean HTTP error."""
 
 from __future__ import annotations
 
-from typing import Protocol
-
+from deployments.gateway.request.answer import Answer, Head
 from deployments.gateway.request.exchange import Exchange
-from deployments.gateway.send.live_answer import LiveAnswer
 from serve_app.errors import PromptlyError, UpstreamFailed
 from serve_app.openai import sse
 
 
-class Readable(Protocol):
-    """What bytes are read from: an answer itself, or one client's place in it."""
-
-    async def read(self) -> bytes: ...
-
-
-async def relay(
-    exchange: Exchange, answer: LiveAnswer, source: Readable, *, hide_usage: bool = False
-) -> PromptlyError | None:
-    """Pass an answer on as it comes. Returns why a stream was cut, after telling the client so."""
-    exchange.response_headers["x-served-by"] = answer.served_by
-    if not answer.is_stream:
-        # Read to the end first: until then a failure can still be an HTTP error.
-        whole = await _read_all(source)
-        await exchange.respond(answer.status, whole, answer.content_type, exchange.server_timing())
-        return None
-    headers = {"cache-control": "no-cache", **exchange.server_timing()}
-    await exchange.start(answer.status, answer.content_type, headers)
+async def relay(exchange: Exchange, answer: Answer, *, hide_usage: bool = False) -> PromptlyError | None:
+    """Pass an answer on as it comes, and close it. Returns why a stream was cut, after telling the client so.
+    Raises what keeps an answer from beginning."""
     try:
-        rest = await _pass_chunks(exchange, source, hide_usage)
+        head = await answer.begin()
+        exchange.response_headers["x-served-by"] = head.served_by
+        if head.is_stream:
+            return await _stream(exchange, head, answer, hide_usage)
+        # Read to the end first: until then a failure can still be an HTTP error.
+        whole = await _read_all(answer)
+        await exchange.respond(head.status, whole, head.content_type, exchange.server_timing())
+        return None
+    finally:
+        answer.close()
+
+
+async def _stream(exchange: Exchange, head: Head, answer: Answer, hide_usage: bool) -> PromptlyError | None:
+    headers = {"cache-control": "no-cache", **exchange.server_timing()}
+    await exchange.start(head.status, head.content_type, headers)
+    try:
+        rest = await _pass_chunks(exchange, answer, hide_usage)
         if exchange.is_cut:
             raise UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
     except PromptlyError as error:
@@ -40,18 +39,18 @@ async def relay(
     return None
 
 
-async def _pass_chunks(exchange: Exchange, source: Readable, hide_usage: bool) -> bytes:
+async def _pass_chunks(exchange: Exchange, answer: Answer, hide_usage: bool) -> bytes:
     """The loop that every token goes through. Returns what a filter held back at the end."""
     usage_filter = sse.UsageFilter() if hide_usage else None
-    while chunk := await source.read():
+    while chunk := await answer.read():
         passed = chunk if usage_filter is None else usage_filter.feed(chunk)
         if passed:
             await exchange.write(passed)
     return b"" if usage_filter is None else usage_filter.rest()
 
 
-async def _read_all(source: Readable) -> bytes:
+async def _read_all(answer: Answer) -> bytes:
     parts: list[bytes] = []
-    while part := await source.read():
+    while part := await answer.read():
         parts.append(part)
     return b"".join(parts)

@@ -39,7 +39,7 @@ class ModelJudge:
         answer = await self._dispatcher.open(call)
         parts: list[bytes] = []
         try:
-            if answer.is_stream:
+            if answer.head.is_stream:
                 raise UpstreamFailed("A stream was not asked for.", code="upstream_failed")
             while part := await answer.read():
                 parts.append(part)

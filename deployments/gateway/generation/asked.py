@@ -1,0 +1,62 @@
+"""One generating request, from its admission to its record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deployments.gateway.lookup.flights import FlightKey
+from deployments.gateway.request.exchange import Exchange
+from serve_app.cache.entry import Probe
+from serve_app.cache.keys import CacheKey
+from serve_app.openai.requests import ParsedRequest
+from serve_app.request.auth import Identity
+from serve_app.request.cache_controls import CacheControls
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a client asks for, and under which terms. ``timeout_s`` counts from the request's start.
+
+    A look-up leaves three things: ``vector``, the text's embedding, kept for storing the answer; ``probe``, a
+    near entry to compare the engine's answer with; ``refused``, why that entry did not answer.
+    """
+
+    exchange: Exchange
+    identity: Identity
+    request: ParsedRequest
+    key: CacheKey | None
+    controls: CacheControls
+    priority: int
+    failover: bool
+    timeout_s: float
+    salt: str | None
+    session: str | None
+    weight: int
+    cache_status: str
+    vector: bytes | None = None
+    probe: Probe | None = None
+    refused: str | None = None
+
+    @property
+    def may_store(self) -> bool:
+        return self.key is not None and self.controls.write
+
+    @property
+    def flight_key(self) -> FlightKey | None:
+        """``None`` for an answer of this request alone: it is not cacheable, or wants a fresh one."""
+        if self.key is None or not (self.controls.read and self.controls.write):
+            return None
+        return self.key.entry_id, self.request.generation.wants_stream, self.failover
+
+    @property
+    def asks_for_usage(self) -> bool:
+        """The engine is asked for usage on every stream that may be stored: an entry needs it."""
+        return self.may_store and self.request.generation.wants_stream
+
+    @property
+    def hides_usage(self) -> bool:
+        """The client did not ask for the usage that the engine was asked for (see ``UsageFilter``)."""
+        return self.asks_for_usage and not self.request.generation.wants_usage
+
+    def keep_vector(self, vector: bytes) -> None:
+        self.vector = vector

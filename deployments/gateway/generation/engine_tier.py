@@ -1,0 +1,86 @@
+"""The last tier: an engine answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from deployments.gateway.generation.asked import Asked
+from deployments.gateway.generation.record import Recorder
+from deployments.gateway.generation.tiers import Found, found_at_engine
+from deployments.gateway.lookup.flights import Flights
+from deployments.gateway.request.answer import Answer
+from deployments.gateway.request.call import Call, deadline_of, forwarded_headers, target_of
+from deployments.gateway.send.dispatch import Dispatcher
+from deployments.platform.telemetry import RequestTracer
+from serve_app.model_choice.names import ModelNames
+from serve_app.openai.continuation import obstacle
+from serve_app.routing import Router
+from serve_app.settings import Settings
+
+
+class EngineTier:
+    """Asks an engine. Others may join where an identical request could be answered alike."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        dispatcher: Dispatcher,
+        flights: Flights,
+        recorder: Recorder,
+        *,
+        names: ModelNames,
+        routers: Mapping[str, Router],
+        tracer: RequestTracer | None,
+    ) -> None:
+        self._joins = settings.cache_joins
+        self._keep_bytes = settings.limits.max_stream_buffer_bytes
+        self._dispatcher = dispatcher
+        self._flights = flights
+        self._recorder = recorder
+        self._names = names
+        self._routers = routers
+        self._tracer = tracer
+
+    async def find(self, asked: Asked) -> Found:
+        return found_at_engine(asked, self.start(asked), asked.cache_status)
+
+    def has_room(self, asked: Asked) -> bool:
+        """The request would go to an engine at once."""
+        return self._dispatcher.has_room(asked.request.model)
+
+    def start(self, asked: Asked, *, races: bool = False) -> Answer:
+        """An answer that opens when it is first asked to begin; one that ``races`` opens by itself."""
+        return self._flights.start(
+            asked.flight_key if self._joins else None,
+            self._dispatcher.open(self.call_for(asked)),
+            self._keep_bytes if asked.may_store else 0,
+            partial(self._recorder.store, asked) if asked.may_store else None,
+            opens_alone=not races,
+            priority=asked.priority,
+        )
+
+    def call_for(self, asked: Asked) -> Call:
+        exchange, request = asked.exchange, asked.request
+        router = self._routers[self._names.model_of(request.model)]
+        return Call(
+            model=request.model,
+            method=exchange.method,
+            path=exchange.path,
+            target=target_of(exchange),
+            body=request.body,
+            fields=request.fields,
+            headers=forwarded_headers(exchange, self._tracer),
+            routing=router.describe(request, asked.session, asked.salt),
+            priority=asked.priority,
+            deadline=deadline_of(exchange, asked.timeout_s),
+            timeline=exchange.timeline,
+            request=request,
+            failover=asked.failover,
+            include_usage=asked.asks_for_usage,
+            tracks_tokens=asked.failover and obstacle(request) is None,
+            salt=asked.salt,
+            best_priority=asked.identity.best_priority,
+            tenant=asked.identity.tenant,
+            weight=asked.weight,
+        )

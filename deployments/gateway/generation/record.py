@@ -1,0 +1,46 @@
+"""What is kept of a request once it is answered."""
+
+from __future__ import annotations
+
+import time
+
+from deployments.gateway.generation.asked import Asked
+from deployments.gateway.lookup.store_client import CacheClient
+from deployments.gateway.request.answer import Head
+from serve_app.openai import answers
+from serve_app.openai.requests import ParsedRequest
+
+
+class Recorder:
+    """Queues complete answers for the store."""
+
+    def __init__(self, cache: CacheClient | None) -> None:
+        self._cache = cache
+
+    def store(self, asked: Asked, head: Head, recorded: list[bytes]) -> None:
+        """Queue a complete answer, also when the client that asked first has left."""
+        if self._cache is None or asked.key is None or head.status != 200:
+            return
+        answer = _read(asked.request, recorded)
+        if answer is None:
+            return
+        started_ns = time.time_ns()
+        self._cache.store(asked.key, asked.controls, asked.exchange.headers, answer, asked.vector)
+        if asked.probe is not None:
+            self._cache.compare(asked.probe, answer)
+        asked.exchange.timeline.add("store", started_ns)
+
+
+def record(asked: Asked) -> None:
+    """Attributes of the trace; steps and latencies are recorded for every exchange alike."""
+    asked.exchange.attributes |= {
+        "promptly.tenant": asked.identity.tenant,
+        "promptly.cache": asked.cache_status,
+        "gen_ai.request.model": asked.request.model,
+    }
+
+
+def _read(request: ParsedRequest, recorded: list[bytes]) -> answers.Answer | None:
+    if request.generation.wants_stream:
+        return answers.answer_from_stream(request.endpoint, recorded)
+    return answers.answer_from_json(request.endpoint, b"".join(recorded))

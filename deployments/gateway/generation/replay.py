@@ -1,0 +1,54 @@
+"""A stored answer as a client is served it."""
+
+from __future__ import annotations
+
+import time
+
+from deployments.gateway.generation.asked import Asked
+from deployments.gateway.request.answer import Head
+from deployments.gateway.request.exchange import EVENT_STREAM, JSON
+from serve_app.cache.entry import Hit
+from serve_app.openai import replay
+
+
+class Replay:
+    """An :class:`~deployments.gateway.request.answer.Answer` out of the cache: all of it is there at once."""
+
+    def __init__(self, body: bytes, content_type: str) -> None:
+        self._body = body
+        self._head = Head(200, content_type, is_stream=False, served_by="cache")
+
+    async def begin(self) -> Head:
+        return self._head
+
+    async def read(self) -> bytes:
+        body, self._body = self._body, b""
+        return body
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def replay_of(asked: Asked, hit: Hit) -> Replay:
+    """The entry's answer in the shape that was asked for."""
+    request, request_id, created = asked.request, asked.exchange.request_id, int(time.time())
+    answer = hit.entry.answer
+    if not request.generation.wants_stream:
+        return Replay(replay.as_json(answer, request.endpoint, request_id, created), JSON)
+    events = replay.as_stream(
+        answer, request.endpoint, request_id, created, with_usage=request.generation.wants_usage
+    )
+    return Replay(b"".join(events), EVENT_STREAM)
+
+
+def hit_headers(hit: Hit) -> dict[str, str]:
+    """What the client is told of a hit."""
+    headers = {"x-cache": hit.kind, "x-cache-age": f"{hit.entry.age_s(time.time()):.0f}"}
+    if hit.stale:
+        headers["x-cache-stale"] = "true"
+    if hit.similarity is not None:
+        headers["x-cache-similarity"] = f"{hit.similarity:.4f}"
+        headers["x-cache-entry"] = str(hit.entry.entry_id)
+    if hit.score is not None:
+        headers["x-cache-score"] = f"{hit.score:.3f}"
+    return headers

@@ -1,0 +1,122 @@
+"""Where an answer may come from. Each tier finds one or passes; the first that finds one answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from deployments.gateway.generation.asked import Asked
+from deployments.gateway.generation.judge import ModelJudge
+from deployments.gateway.generation.replay import hit_headers, replay_of
+from deployments.gateway.lookup.flights import Flights
+from deployments.gateway.lookup.store_client import CacheClient
+from deployments.gateway.request.answer import Answer
+from deployments.gateway.request.call import Call
+from serve_app.cache.entry import Doubt, Hit
+from serve_app.cache.keys import CacheKey
+from serve_app.traffic import Traffic
+
+CallFor = Callable[[Asked], Call]
+"""What an engine would be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer, and what ``headers`` tell the client of where it came from. ``stale``: it has outlived its
+    time, and a fresh one should take its place."""
+
+    answer: Answer
+    headers: Mapping[str, str]
+    stale: bool = False
+
+    @property
+    def cache_status(self) -> str:
+        return self.headers["x-cache"]
+
+
+class Tier(Protocol):
+    async def find(self, asked: Asked) -> Found | None:
+        """An answer, or ``None``: the next tier is asked."""
+        ...
+
+
+async def first_of(tiers: Sequence[Tier], asked: Asked) -> Found:
+    """What the first tier that has an answer gives. The last tier must always have one."""
+    for tier in tiers:
+        found = await tier.find(asked)
+        if found is not None:
+            return found
+    raise AssertionError("the last tier always answers")
+
+
+class MemoryTier:
+    """Answers to the very same request that this gateway holds in memory."""
+
+    def __init__(self, cache: CacheClient) -> None:
+        self._cache = cache
+
+    async def find(self, asked: Asked) -> Found | None:
+        if asked.key is None or not asked.controls.read:
+            return None
+        hit = self._cache.exact(asked.key, asked.controls, asked.exchange.timeline)
+        return None if hit is None else found_in_cache(asked, hit)
+
+
+class InFlightTier:
+    """The stream of an identical request that an engine answers now."""
+
+    def __init__(self, flights: Flights, traffic: Traffic) -> None:
+        self._flights = flights
+        self._traffic = traffic
+
+    async def find(self, asked: Asked) -> Found | None:
+        key = asked.flight_key
+        reader = None if key is None else self._flights.join(key, asked.priority)
+        if reader is None:
+            return None
+        self._traffic.joined += 1
+        return found_at_engine(asked, reader, "joined")
+
+
+class StoreTier:
+    """The store: the same request's entry, else a near one that the cache's decision lets answer. Where the
+    decision is in doubt, the served model may be asked."""
+
+    def __init__(self, cache: CacheClient, judge: ModelJudge | None, call_for: CallFor) -> None:
+        self._cache = cache
+        self._judge = judge
+        self._call_for = call_for
+
+    async def find(self, asked: Asked) -> Found | None:
+        if asked.key is None or not asked.controls.read:
+            return None
+        looked_up = await self._cache.look_up(
+            asked.key, asked.controls, asked.exchange.timeline, asked.keep_vector
+        )
+        if isinstance(looked_up, Hit):
+            return found_in_cache(asked, looked_up)
+        asked.probe, asked.refused = looked_up.probe, looked_up.reason
+        return await self._ask_model(asked, asked.key, looked_up.doubt)
+
+    async def _ask_model(self, asked: Asked, key: CacheKey, doubt: Doubt | None) -> Found | None:
+        if self._judge is None or doubt is None:
+            return None
+        with asked.exchange.timeline.step("ask-model"):
+            serves = await self._judge.serves(doubt, key.text, self._call_for(asked))
+        if serves is None:
+            return None
+        hit = self._cache.judged(doubt, key.text, serves)
+        asked.refused = None if hit is not None else "model"
+        return None if hit is None else found_in_cache(asked, hit)
+
+
+def found_in_cache(asked: Asked, hit: Hit) -> Found:
+    return Found(replay_of(asked, hit), hit_headers(hit), hit.stale)
+
+
+def found_at_engine(asked: Asked, answer: Answer, status: str) -> Found:
+    headers = {"x-cache": status}
+    if asked.refused is not None:
+        headers["x-cache-refused"] = asked.refused
+    return Found(answer, headers)
