@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from serve_app.errors import BadRequest
 from serve_app.fleet import FleetTable, Member
 from serve_app.model_choice.base import Candidate, ChoiceRequest, ModelRule, Price
 from serve_app.model_choice.names import ModelNames, Served, under
 from serve_app.model_choice.registry import load_rule
 from serve_app.openai.requests import ParsedRequest
+from serve_app.request.headers import invalid_header
 from serve_app.routing.prompt import estimated_tokens
 from serve_app.settings import ModelSettings, Settings
 from serve_app.settings.auto_model import AutoModelSettings
@@ -49,11 +49,7 @@ class Choice:
         listed = self.settings.tiers.get(tier.strip())
         if listed is None:
             known = ", ".join(self.settings.tiers) or f"none: {self.settings.id!r} has no tiers"
-            raise BadRequest(
-                f"Header `{TIER_HEADER}` is {tier[:40]!r}; expected one of: {known}.",
-                param=TIER_HEADER,
-                code="invalid_header",
-            )
+            raise invalid_header(TIER_HEADER, tier, f"one of: {known}")
         return tuple(option for option in self.options if option.listed in listed)
 
 

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from serve_app.errors import BadRequest
+from serve_app.request.headers import AGE, CACHE_TAGS, CACHE_THRESHOLD, CACHE_TTL, MAX_TAGS, invalid_header
 
-TAG = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-MAX_TAGS = 16
-
-
-class Range(NamedTuple):
-    """The allowed range of a number in a header."""
-
-    low: float
-    high: float
-    text: str
-
-
-AGE = Range(0, 1e9, "seconds from 0 to 1e9")
-TTL = Range(0.001, 1e9, "seconds from 0.001 to 1e9")
-THRESHOLD = Range(0, 1, "a number from 0 to 1")
+__all__ = ["MAX_TAGS", "CacheControls", "parse_controls"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +32,10 @@ def parse_controls(headers: Mapping[str, str]) -> CacheControls:
     return CacheControls(
         read="no-cache" not in directives and "no-store" not in directives,
         write="no-store" not in directives,
-        max_age_s=_number(directives, "max-age", AGE, header="cache-control"),
-        threshold=_number(headers, "x-cache-threshold", THRESHOLD),
-        ttl_s=_number(headers, "x-cache-ttl", TTL),
-        tags=_tags(headers.get("x-cache-tags", "")),
+        max_age_s=_max_age_s(directives),
+        threshold=CACHE_THRESHOLD.read(headers, None),
+        ttl_s=CACHE_TTL.read(headers, None),
+        tags=CACHE_TAGS.read(headers, ()),
     )
 
 
@@ -60,30 +44,11 @@ def _directives(value: str) -> dict[str, str]:
     return {name.strip(): argument.strip().strip('"') for name, _, argument in parts if name.strip()}
 
 
-def _number(values: Mapping[str, str], name: str, allowed: Range, *, header: str = "") -> float | None:
-    """The number under ``name``, if present; ``header`` is the header's name where it differs."""
-    value = values.get(name)
+def _max_age_s(directives: Mapping[str, str]) -> float | None:
+    value = directives.get("max-age")
     if value is None:
         return None
-    try:
-        number = float(value)
-    except ValueError:
-        number = float("nan")  # inside no range
-    if not allowed.low <= number <= allowed.high:
-        what = f"Header `{header}`: `{name}`" if header else f"Header `{name}`"
-        message = f"{what} is {value[:80]!r}; expected {allowed.text}."
-        raise BadRequest(message, param=header or name, code="invalid_header")
-    return number
-
-
-def _tags(value: str) -> tuple[str, ...]:
-    tags = tuple(tag for tag in (part.strip() for part in value.split(",")) if tag)
-    wrong = next((tag for tag in tags if not TAG.fullmatch(tag)), None)
-    if wrong is not None or len(tags) > MAX_TAGS:
-        raise BadRequest(
-            f"Header `x-cache-tags` is {value[:80]!r}; expected at most {MAX_TAGS} tags of letters, digits, "
-            "'_', '.', ':' or '-', 64 characters each, separated by commas.",
-            param="x-cache-tags",
-            code="invalid_header",
-        )
-    return tags
+    age_s = AGE.parse(value)
+    if age_s is None:
+        raise invalid_header("cache-control", value, AGE.text, directive="max-age")
+    return age_s

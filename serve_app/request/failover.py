@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from serve_app.errors import BadRequest
 from serve_app.quarantine import Incident
+from serve_app.request.headers import FAILOVER
 
-FAILOVER_HEADER = "x-failover"
+FAILOVER_HEADER = FAILOVER.name
 
 MOST_BROKEN = 2
 """Members that one request may break: a second break suggests that the request itself is the cause."""
@@ -64,13 +64,4 @@ def wants_failover(headers: Mapping[str, str], default: bool) -> bool:
     Raises:
         BadRequest: the header is neither `on` nor `off`.
     """
-    value = headers.get(FAILOVER_HEADER)
-    if value is None:
-        return default
-    if value.strip().lower() not in ("on", "off"):
-        raise BadRequest(
-            f"Header `{FAILOVER_HEADER}` is {value[:40]!r}; expected 'on' or 'off'.",
-            param=FAILOVER_HEADER,
-            code="invalid_header",
-        )
-    return value.strip().lower() == "on"
+    return FAILOVER.read(headers, default)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-from serve_app.errors import BadRequest
+from serve_app.request.headers import PRIORITY
 
-PRIORITY_HEADER = "x-priority"
+PRIORITY_HEADER = PRIORITY.name
 PRIORITY_FIELD = "priority"
 FIRST_PRIORITY = 0
 DEFAULT_PRIORITY = 5
 LAST_PRIORITY = 9
-PRIORITY = re.compile(r"[0-9]")
 
 
 def request_priority(headers: Mapping[str, str], best: int = FIRST_PRIORITY) -> int:
@@ -22,16 +20,7 @@ def request_priority(headers: Mapping[str, str], best: int = FIRST_PRIORITY) -> 
     Raises:
         BadRequest: the header is not a digit.
     """
-    value = headers.get(PRIORITY_HEADER)
-    if value is None:
-        return max(DEFAULT_PRIORITY, best)
-    if not PRIORITY.fullmatch(value.strip()):
-        raise BadRequest(
-            f"Header `{PRIORITY_HEADER}` is {value[:40]!r}; expected a digit from 0 (first) to 9 (last).",
-            param=PRIORITY_HEADER,
-            code="invalid_header",
-        )
-    return max(int(value), best)
+    return max(PRIORITY.read(headers, DEFAULT_PRIORITY), best)
 
 
 def body_priority(fields: Mapping[str, object]) -> int | None:
