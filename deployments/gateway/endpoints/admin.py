@@ -76,7 +76,7 @@ class Admin:
         cache = cache_for(self._services, exchange)
         report = _report(await self._services.bodies.read(exchange, ADMINISTRATORS))
         with failures_named():
-            dropped = await cache.feedback(report.entry, report.right, report.text)
+            dropped = await cache.store.feedback(report.entry, report.right, report.text)
         await exchange.respond_json({"entry": str(report.entry), "right": report.right, "dropped": dropped})
 
 
@@ -126,16 +126,16 @@ async def _administer(cache: CacheClient, method: str, selection: Selection | No
         if selection is None:
             wanted = ", ".join(SELECTORS)
             raise BadRequest(f"Say what to delete: one or more of {wanted} in the query.", param="id")
-        return {"deleted": await cache.delete(selection)}
+        return {"deleted": await cache.store.delete(selection)}
     if selection is not None:
-        entries = await cache.select(selection, LISTED_ENTRIES)
+        entries = await cache.store.select(selection, LISTED_ENTRIES)
         return {"entries": [_entry(entry) for entry in entries], "limit": LISTED_ENTRIES}
-    stats = await cache.stats()
+    stats = await cache.store.stats()
     return {
         **asdict(stats),
         **asdict(cache.counters),
         "breaker_open": cache.breaker_is_open,
-        "queued_writes": cache.queued_writes,
+        "queued_writes": len(cache.writes),
     }
 
 

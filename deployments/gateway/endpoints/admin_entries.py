@@ -83,7 +83,7 @@ class AdminEntries:
         """A page of JSON lines; ``x-next`` is the ``after`` of the next one, and missing on the last."""
         after = _after(exchange)
         with failures_named():
-            entries, following = await cache.page(after, PAGE)
+            entries, following = await cache.store.page(after, PAGE)
         lines = b"".join(msgspec.json.encode(_exported(entry)) + b"\n" for entry in entries)
         headers = {} if following is None else {"x-next": str(following)}
         await exchange.respond(200, lines, NDJSON, headers)
@@ -138,7 +138,7 @@ class AdminEntries:
             raise BadRequest("Such a request bypasses the cache (docs/cache.md says which).")
         controls = CacheControls(tags=given.tags)
         answer = Answer(request.model, given.answer, NOT_GENERATED)
-        entry = cache.new_entry(key, controls, {}, answer, given.ttl_s)
+        entry = cache.new_entries.make(key, controls, {}, answer, given.ttl_s)
         if entry is None:
             raise BadRequest(
                 "It is not to be stored: a rule says so, or it is longer than `max_entry_bytes`."
@@ -149,7 +149,7 @@ class AdminEntries:
 async def _store(cache: CacheClient, entries: list[CacheEntry]) -> int:
     with failures_named():
         if entries:
-            await cache.put(entries)
+            await cache.store.put(entries)
     return len(entries)
 
 

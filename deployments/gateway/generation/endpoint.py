@@ -98,7 +98,8 @@ def _cache_tiers(
     if cache is None or settings.cache is None:
         return []
     asking = settings.cache.ask_model
-    store = StoreTier(cache, None if asking is None else ModelJudge(asking, dispatcher), engine.call_for)
+    judge = None if asking is None else ModelJudge(asking, dispatcher)
+    store = StoreTier(cache.look_ups, cache.writes, judge, engine.call_for)
     in_flight = InFlightTier(flights, services.traffic)
     races: list[Tier] = [Race(store, engine, services.traffic)] if settings.cache_races else []
-    return [MemoryTier(cache), in_flight, *races, store, in_flight]
+    return [MemoryTier(cache.memory), in_flight, *races, store, in_flight]

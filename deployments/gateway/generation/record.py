@@ -25,9 +25,13 @@ class Recorder:
         if answer is None:
             return
         started_ns = time.time_ns()
-        self._cache.store(asked.key, asked.controls, asked.exchange.headers, answer, asked.vector)
+        headers = asked.exchange.headers
+        entry = self._cache.new_entries.make(asked.key, asked.controls, headers, answer)
+        if entry is not None:
+            self._cache.memory.put(entry)
+            self._cache.writes.add(entry, asked.vector, semantic=asked.key.semantic)
         if asked.probe is not None:
-            self._cache.compare(asked.probe, answer)
+            self._cache.writes.compare(asked.probe, answer)
         asked.exchange.timeline.add("store", started_ns)
 
 

@@ -10,7 +10,9 @@ from deployments.gateway.generation.asked import Asked
 from deployments.gateway.generation.judge import ModelJudge
 from deployments.gateway.generation.replay import hit_headers, replay_of
 from deployments.gateway.lookup.flights import Flights
-from deployments.gateway.lookup.store_client import CacheClient
+from deployments.gateway.lookup.look_ups import LookUps
+from deployments.gateway.lookup.memory import Memory
+from deployments.gateway.lookup.writes import Writes
 from deployments.gateway.request.answer import Answer
 from deployments.gateway.request.call import Call
 from serve_app.cache.entry import Doubt, Hit
@@ -53,13 +55,13 @@ async def first_of(tiers: Sequence[Tier], asked: Asked) -> Found:
 class MemoryTier:
     """Answers to the very same request that this gateway holds in memory."""
 
-    def __init__(self, cache: CacheClient) -> None:
-        self._cache = cache
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
 
     async def find(self, asked: Asked) -> Found | None:
         if asked.key is None or not asked.controls.read:
             return None
-        hit = self._cache.exact(asked.key, asked.controls, asked.exchange.timeline)
+        hit = self._memory.get(asked.key, asked.controls, asked.exchange.timeline)
         return None if hit is None else found_in_cache(asked, hit)
 
 
@@ -83,15 +85,18 @@ class StoreTier:
     """The store: the same request's entry, else a near one that the cache's decision lets answer. Where the
     decision is in doubt, the served model may be asked."""
 
-    def __init__(self, cache: CacheClient, judge: ModelJudge | None, call_for: CallFor) -> None:
-        self._cache = cache
+    def __init__(
+        self, look_ups: LookUps, writes: Writes, judge: ModelJudge | None, call_for: CallFor
+    ) -> None:
+        self._look_ups = look_ups
+        self._writes = writes
         self._judge = judge
         self._call_for = call_for
 
     async def find(self, asked: Asked) -> Found | None:
         if asked.key is None or not asked.controls.read:
             return None
-        looked_up = await self._cache.look_up(
+        looked_up = await self._look_ups.find(
             asked.key, asked.controls, asked.exchange.timeline, asked.keep_vector
         )
         if isinstance(looked_up, Hit):
@@ -106,7 +111,8 @@ class StoreTier:
             serves = await self._judge.serves(doubt, key.text, self._call_for(asked))
         if serves is None:
             return None
-        hit = self._cache.judged(doubt, key.text, serves)
+        self._writes.add_verdict(doubt.entry.entry_id, key.text, serves)
+        hit = self._look_ups.judged(doubt, serves)
         asked.refused = None if hit is not None else "model"
         return None if hit is None else found_in_cache(asked, hit)
 

@@ -1,0 +1,21 @@
+"""What became of look-ups and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class CacheCounters:
+    """Since this gateway started."""
+
+    exact: int = 0
+    semantic: int = 0
+    misses: int = 0
+    explored: int = 0
+    asked: int = 0
+    failures: int = 0
+    stored: int = 0
+    dropped: int = 0
+    reported_right: int = 0
+    reported_wrong: int = 0

@@ -1,0 +1,158 @@
+"""Look-ups in the store: within a budget, behind a circuit breaker.
+
+A cache that is broken or slow costs at most the budget, then nothing: the breaker opens and requests flow as
+misses. No failure here reaches a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from deployments.gateway.lookup.counters import CacheCounters
+from deployments.gateway.lookup.memory import Memory
+from deployments.platform.serve import cause_of
+from deployments.wire.direct_calls import DirectClient
+from serve_app.breaker import Breaker
+from serve_app.cache.entry import CacheQuery, Doubt, Hit, LookUp, Miss
+from serve_app.cache.expiry import Expiry
+from serve_app.cache.keys import CacheKey
+from serve_app.embedding import Embedding
+from serve_app.request.cache_controls import CacheControls
+from serve_app.request.tenant_marks import TenantMarks
+from serve_app.request.timing import Timeline
+
+Keep = Callable[[bytes], None]
+"""Is given the text's vector as soon as it is made, so that a look-up that is cancelled later was not for
+nothing."""
+
+logger = logging.getLogger("ray.serve")
+
+
+class Embed:
+    """The vector of one text."""
+
+    def __init__(self, embedder: DirectClient, marks: TenantMarks) -> None:
+        self._embedder = embedder
+        self._marks = marks
+
+    async def __call__(self, text: str, tenant: str) -> bytes | None:
+        """``None`` for a text that the embedder cannot read whole: two texts that differ only in what it did
+        not read would look the same."""
+        tag = self._marks.embedding_tag(tenant)
+        found: list[Embedding] = await self._embedder.call("embed", [text], tag)
+        return found[0].vector if found[0].is_whole else None
+
+
+class LookUps:
+    """Asks the embedder, then the store. ``budget_s`` is for both."""
+
+    def __init__(
+        self,
+        cache: DirectClient,
+        embed: Embed,
+        memory: Memory,
+        *,
+        breaker: Breaker,
+        expiry: Expiry,
+        budget_s: float,
+        counters: CacheCounters,
+    ) -> None:
+        self._cache = cache
+        self._embed = embed
+        self._memory = memory
+        self._breaker = breaker
+        self._expiry = expiry
+        self._budget_s = budget_s
+        self._counters = counters
+        self._trials: set[asyncio.Task[LookUp]] = set()
+
+    async def find(self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Keep) -> LookUp:
+        """What the store has; never raises, never takes longer than the budget."""
+        found: LookUp = Miss()
+        try:
+            found = await self._behind_breaker(key, controls, timeline, keep)
+        finally:
+            self._count(found)
+        return found
+
+    def judged(self, doubt: Doubt, serves: bool) -> Hit | None:
+        """The served model said whether a near entry serves. Returns the hit that it is now, unless the entry
+        may have been purged in the meantime."""
+        self._counters.asked += 1
+        if not serves or self._memory.is_purged(doubt.epoch):
+            return None
+        self._counters.misses -= 1
+        self._counters.semantic += 1
+        return Hit(doubt.entry, doubt.similarity, doubt.epoch, doubt.score)
+
+    def stop(self) -> None:
+        for task in self._trials:
+            task.cancel()
+
+    async def _behind_breaker(
+        self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Keep
+    ) -> LookUp:
+        is_trial = self._breaker.is_open
+        if not self._breaker.allows(time.monotonic()):
+            return Miss()
+        asking = self._within_budget(key, controls, timeline, keep)
+        return await (self._as_trial(asking) if is_trial else asking)
+
+    async def _as_trial(self, asking: Coroutine[Any, Any, LookUp]) -> LookUp:
+        """An open breaker waits for how it ends. So it ends within its budget also when its request does not
+        wait any longer: in a race the engine's first byte is often there before."""
+        task = asyncio.get_running_loop().create_task(asking)
+        self._trials.add(task)
+        task.add_done_callback(self._trials.discard)
+        return await asyncio.shield(task)
+
+    async def _within_budget(
+        self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Keep
+    ) -> LookUp:
+        try:
+            async with asyncio.timeout(self._budget_s):
+                found = await self._ask(key, controls, timeline, keep)
+        except Exception as error:  # whatever the embedder or the store raises, a request goes on
+            self._failed(error)
+            return Miss()
+        self._breaker.succeeded()
+        return found
+
+    async def _ask(self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Keep) -> LookUp:
+        vector = None
+        if key.semantic:
+            with timeline.step("embed"):
+                vector = await self._embed(key.text, key.tenant)
+            if vector is not None:
+                keep(vector)
+        with timeline.step("search"):
+            query = CacheQuery(
+                key.entry_id, key.partition, key.text, vector, controls.threshold, controls.max_age_s
+            )
+            found: LookUp = await self._cache.call("look_up", query)
+        if isinstance(found, Miss) or found.similarity is not None:
+            return found
+        self._memory.put_found(found.entry, found.epoch)
+        return replace(found, stale=self._expiry.is_stale(found.entry.expires_at, time.time()))
+
+    def _count(self, found: LookUp) -> None:
+        if isinstance(found, Miss):
+            self._counters.misses += 1
+        elif found.similarity is None:
+            self._counters.exact += 1
+        else:
+            self._counters.semantic += 1
+
+    def _failed(self, error: Exception) -> None:
+        self._counters.failures += 1
+        was_open = self._breaker.is_open
+        self._breaker.failed(time.monotonic())
+        if self._breaker.is_open and not was_open:
+            logger.warning(
+                "look-up failed: %r; the breaker is open, requests go on as misses", cause_of(error)
+            )

@@ -1,0 +1,126 @@
+"""Writes to the store, through a bounded queue: none of them delays a response."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from ray.serve.handle import DeploymentHandle
+
+from deployments.gateway.lookup.counters import CacheCounters
+from deployments.gateway.lookup.look_ups import Embed
+from deployments.platform.serve import cause_of
+from serve_app.breaker import Breaker
+from serve_app.cache.entry import CacheEntry, Probe
+from serve_app.openai.answers import Answer
+from serve_app.settings import CacheSettings
+
+logger = logging.getLogger("ray.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWrite:
+    """An entry on its way to the store. The vector is made when the look-up did not leave one."""
+
+    entry: CacheEntry
+    vector: bytes | None
+    semantic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PendingComparison:
+    """An engine's answer on its way to be compared with that of an entry near to its question."""
+
+    probe: Probe
+    fresh: str
+
+
+@dataclass(frozen=True, slots=True)
+class PendingVerdict:
+    """What the served model said of a pair."""
+
+    entry_id: UUID
+    text: str
+    serves: bool
+
+
+Pending = PendingWrite | PendingComparison | PendingVerdict
+
+
+class Writes:
+    """A full queue drops what comes: the next miss will bring it again."""
+
+    def __init__(
+        self,
+        settings: CacheSettings,
+        cache: DeploymentHandle[Any],
+        embed: Embed,
+        breaker: Breaker,
+        counters: CacheCounters,
+    ) -> None:
+        self._call_timeout_s = settings.call_timeout_s
+        self._cache = cache
+        self._embed = embed
+        self._breaker = breaker
+        self._counters = counters
+        self._queue: asyncio.Queue[Pending] = asyncio.Queue(settings.write_queue)
+        self._task = asyncio.get_running_loop().create_task(self._write_forever())
+
+    def __len__(self) -> int:
+        return self._queue.qsize()
+
+    def add(self, entry: CacheEntry, vector: bytes | None, *, semantic: bool) -> None:
+        self._put(PendingWrite(entry, vector, semantic))
+
+    def compare(self, probe: Probe, fresh: Answer) -> None:
+        """Have a complete answer compared with the near entry's."""
+        self._counters.explored += 1
+        self._put(PendingComparison(probe, fresh.text))
+
+    def add_verdict(self, entry_id: UUID, text: str, serves: bool) -> None:
+        """What the served model said is remembered for every later request."""
+        self._put(PendingVerdict(entry_id, text, serves))
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+    def _put(self, pending: Pending) -> None:
+        """Behind an open breaker nothing is written: embedding and trying would only slow what is answered
+        meanwhile."""
+        if self._breaker.is_open:
+            self._counters.dropped += 1
+            return
+        try:
+            self._queue.put_nowait(pending)
+        except asyncio.QueueFull:
+            self._counters.dropped += 1
+
+    async def _write_forever(self) -> None:
+        while True:
+            pending = await self._queue.get()
+            try:
+                async with asyncio.timeout(self._call_timeout_s):
+                    await self._settle(pending)
+            except Exception as error:  # an answer that is not stored is only a miss later
+                # Not the breaker's business: a store that cannot be written may still answer.
+                self._counters.failures += 1
+                logger.warning("the cache lost a %s: %r", type(pending).__name__, cause_of(error))
+
+    async def _settle(self, pending: Pending) -> None:
+        match pending:
+            case PendingWrite():
+                await self._write(pending)
+            case PendingComparison(probe, fresh):
+                await self._cache.observe.remote(probe, fresh)
+            case PendingVerdict(entry_id, text, serves):
+                await self._cache.judged.remote(entry_id, text, serves)
+
+    async def _write(self, pending: PendingWrite) -> None:
+        vector = pending.vector
+        if vector is None and pending.semantic:
+            vector = await self._embed(pending.entry.text, pending.entry.tenant)
+        await self._cache.put.remote(replace(pending.entry, vector=vector))
+        self._counters.stored += 1
