@@ -28,10 +28,10 @@ class AutoModelSettings(Frozen):
     )
     tiers: dict[str, list[str]] = Field(
         default_factory=dict,
-        description="Value of the header `x-model-tier` to those of `models` that may answer then.",
+        description="For each value of the header `x-model-tier`: which of `models` may answer.",
     )
     answer_tokens: int = Field(
-        default=256, ge=1, description="Room kept for the answer to a request that names no limit."
+        default=256, ge=1, description="Assumed answer length, in tokens, of a request that names no limit."
     )
 
     @field_validator("rule")

@@ -9,11 +9,11 @@ from pydantic import Field, model_validator
 from serve_app.settings.base import Frozen
 
 FOR_ZERO_ONLY = frozenset({"zero_after_s"})
-"""Of no use to a fleet that never ends."""
+"""Settings that only apply to a fleet that can scale to zero."""
 
 
 class AutoscalingSettings(Frozen):
-    """Replicas between ``min`` and ``max``, as many as keep the objectives under the traffic that comes."""
+    """Replicas between ``min`` and ``max``, as many as the latency objectives need at present."""
 
     min: int = Field(
         default=1,
@@ -25,43 +25,43 @@ class AutoscalingSettings(Frozen):
         default=1.0, gt=0, description="Time to the first token, from the request's arrival at the gateway."
     )
     itl_objective_s: float | None = Field(
-        default=None, gt=0, description="Mean time between two tokens of a stream; default: none is kept."
+        default=None, gt=0, description="Mean time between two tokens of a stream; default: no objective."
     )
     late_share: float = Field(
-        default=0.1, gt=0, le=1, description="This share of the first tokens may come after the objective."
+        default=0.1, gt=0, le=1, description="Share of the first tokens that may miss the objective."
     )
     worth_share: float = Field(
         default=0.05,
         ge=0,
-        description="Beyond `late_share`, a replica is added if it had saved this share of the window's "
-        "requests from being late; 0 adds whatever it takes.",
+        description="Above `late_share`, a replica is added if it would have kept this share of the "
+        "window's requests from being late; 0 adds as many as needed.",
     )
     window_s: float = Field(
-        default=600.0, gt=0, description="Traffic of so long ago is still expected to come back."
+        default=600.0, gt=0, description="Traffic of this last period is expected to return."
     )
     hold_s: float = Field(
         default=300.0,
         ge=0,
-        description="What was needed so long ago is kept (at least for the time of a start): no flapping.",
+        description="Replicas needed within this time are kept (at least for one start time): no flapping.",
     )
     zero_after_s: float = Field(
         default=300.0,
         ge=0,
-        description="With `min: 0`: without a request for so long, the last replica ends.",
+        description="With `min: 0`: the last replica stops after this time without a request.",
     )
     start_s: float = Field(
-        default=60.0, gt=0, description="How long a replica takes to start, until starts were measured."
+        default=60.0, gt=0, description="Assumed start time of a replica, until one is measured."
     )
     sleeping: int = Field(
         default=0,
         ge=0,
-        description="So many replicas are put to sleep in place of being stopped: they give back their GPU's "
-        "memory, and wake in seconds.",
+        description="Up to this many replicas are put to sleep instead of being stopped: they free their "
+        "GPU memory and wake in seconds.",
     )
     sleep_level: Literal[1, 2] = Field(
         default=1,
-        description="Of vLLM's sleep mode. 1: a sleeper's weights wait in its host's memory; 2: they are "
-        "dropped, and read from its disk again.",
+        description="Level of vLLM's sleep mode. 1: the weights wait in host memory; 2: they are dropped "
+        "and read from disk again.",
     )
 
     @model_validator(mode="after")

@@ -14,17 +14,15 @@ Strictness = Literal["default", "strict", "similarity"]
 
 
 class CacheRule(Frozen):
-    """How long some answers live. It fits where everything fits that it names."""
+    """How long some answers live. A rule applies where every condition in it matches."""
 
     ttl_s: float = Field(ge=0, description="Seconds; 0: such answers are not stored.")
-    prompt: str | None = Field(
-        default=None, description="Regular expression that is found in the last user text."
-    )
+    prompt: str | None = Field(default=None, description="Regular expression to find in the last user text.")
     model: str | None = None
     tenant: str | None = None
     tag: str | None = Field(default=None, description="One of the request's `x-cache-tags`.")
     headers: dict[str, str] = Field(
-        default_factory=dict, description="Regular expressions that are found in the headers of these names."
+        default_factory=dict, description="Regular expressions to find in the headers of these names."
     )
 
     @field_validator("prompt")
@@ -39,19 +37,22 @@ class CacheRule(Frozen):
 
 
 class AskModelSettings(Frozen):
-    """Ask the served model whether a stored answer serves, where the verifier is not sure: one token, paid
-    with an engine's time to first token. Worth it only with a model that can tell."""
+    """Ask the served model whether a stored answer fits, where the verifier is not sure. It costs one token
+    and one time to first token, and only helps with a model that can judge this."""
 
     from_score: float = Field(
-        default=0.5, ge=0, le=1, description="Least verifier's score that is worth asking about."
+        default=0.5, ge=0, le=1, description="Least verifier score at which the model is asked."
     )
     least_yes: float = Field(
-        default=0.9, gt=0.5, lt=1, description="P(yes) against P(no) that makes a stored answer serve."
+        default=0.9,
+        gt=0.5,
+        lt=1,
+        description="Least P(yes), against P(no), at which the stored answer is given.",
     )
     min_answer_tokens: int = Field(
         default=64,
         ge=1,
-        description="A stored answer shorter than this is cheaper to make than to ask about.",
+        description="Shorter stored answers are not asked about: a new answer is cheaper.",
     )
     timeout_ms: float = Field(default=1000.0, gt=0)
 
@@ -61,7 +62,7 @@ class CrossEncoderSettings(Frozen):
 
     source: str = Field(description="Folder or hub id, such as `cross-encoder/quora-distilroberta-base`.")
     least: float = Field(
-        default=0.9, ge=0, le=1, description="Least score of a hit: measure it with `scripts/eval_cache.py`."
+        default=0.9, ge=0, le=1, description="Least score of a hit; measure it with `scripts/eval_cache.py`."
     )
     device: str | None = Field(default=None, description="`cpu`, `cuda`…; default: a GPU if there is one.")
 
@@ -79,12 +80,12 @@ class CacheSettings(Frozen):
     min_free_disk_bytes: int = Field(
         default=268_435_456,
         ge=0,
-        description="Of the disk of an embedded store. Where less is free nothing is stored, and below a "
-        "quarter of it the store is not touched: a mapped file on a full disk ends the process. 0: no floor.",
+        description="Free disk space that an embedded store keeps. With less, nothing is stored; below a "
+        "quarter of it the store is not used at all: a mapped file on a full disk kills the process. 0: off.",
     )
     decision: Strictness = Field(
         default="default",
-        description="How sure a semantic hit must be; `similarity` is one cosine threshold and nothing else.",
+        description="How sure a semantic hit must be; `similarity` uses only a cosine threshold.",
     )
     threshold: float | None = Field(
         default=None,
@@ -93,7 +94,7 @@ class CacheSettings(Frozen):
         description="Least cosine similarity of a semantic hit; default: 0.75 before a verifier, else 0.90.",
     )
     cross_encoder: CrossEncoderSettings | None = Field(
-        default=None, description="Decides after the guards, in place of the shipped verifier."
+        default=None, description="Decides after the guards, instead of the shipped verifier."
     )
     ask_model: AskModelSettings | None = Field(
         default=None, description="Ask the served model about near entries that the verifier is not sure of."
@@ -103,20 +104,20 @@ class CacheSettings(Frozen):
         gt=0,
         lt=0.5,
         description="Largest share of wrong answers among semantic hits, learned by comparing fresh "
-        "answers with stored ones; default: no bound but the decision.",
+        "answers with stored ones; default: no bound besides `decision`.",
     )
     encryption_key_env: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        description="Variable that holds 32 random bytes in base64: questions and answers are stored sealed, "
-        "each tenant's with a key of its own; default: as they are.",
+        description="Variable that holds 32 random bytes in base64: questions and answers are stored "
+        "encrypted, each tenant's with its own key; default: in plain text.",
     )
-    ttl_s: float = Field(default=86_400.0, gt=0, description="Life of an entry, seconds.")
+    ttl_s: float = Field(default=86_400.0, gt=0, description="Lifetime of an entry, seconds.")
     stale_s: float = Field(
         default=0.0,
         ge=0,
-        description="After its life an entry still answers the very same request for so long, while a fresh "
-        "answer is fetched.",
+        description="Seconds after its lifetime in which an entry still answers the identical request while "
+        "a fresh answer is fetched.",
     )
     partition_by: tuple[Literal["user", "safety_identifier"], ...] = Field(
         default=(),
@@ -125,20 +126,22 @@ class CacheSettings(Frozen):
         "users share.",
     )
     rules: list[CacheRule] = Field(
-        default_factory=list, description="Other lives than `ttl_s`; the first rule that fits decides."
+        default_factory=list, description="Lifetimes other than `ttl_s`; the first matching rule decides."
     )
     max_entries: int = Field(default=100_000, ge=1)
     max_bytes: int | None = Field(
-        default=None, ge=1_000_000, description="Of all entries, texts and vectors; default: no such bound."
+        default=None, ge=1_000_000, description="Size of all entries, texts and vectors; default: no limit."
     )
     max_entries_per_tenant: int | None = Field(
-        default=None, ge=1, description="Default: what others leave; the one that holds most gives way first."
+        default=None,
+        ge=1,
+        description="Default: no limit; when full, the tenant with the most entries loses some first.",
     )
     max_entry_bytes: int = Field(default=262_144, ge=1024)
     exact_entries: int = Field(default=4096, ge=1, description="Entries each gateway keeps in memory.")
     lookup_budget_ms: float = Field(default=250.0, gt=0, description="A slower look-up counts as a miss.")
     call_timeout_s: float = Field(
-        default=10.0, gt=0, description="For a call to the store, or for texts to it, that is no look-up."
+        default=10.0, gt=0, description="For calls to the store, and embeddings for it, outside look-ups."
     )
     race: bool = Field(
         default=True,

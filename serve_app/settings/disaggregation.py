@@ -1,4 +1,4 @@
-"""Settings of an engine whose prompts are prefilled by other replicas than those that decode."""
+"""Settings of disaggregated prefill: some replicas of an engine prefill prompts, others decode."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ SIDE_CHANNEL_STRIDE = 500
 
 
 class DisaggregationSettings(Frozen):
-    """Prompts are prefilled by other replicas than those that decode; a prompt's KV cache travels between
-    them."""
+    """Disaggregated prefill: some replicas prefill prompts, others decode, and a prompt's KV cache is sent
+    from one to the other."""
 
     prefill_replicas: int = Field(ge=1, description="Replicas that prefill. The model's `replicas` decode.")
     connector: Literal["nixl", "lmcache"] = Field(
-        default="nixl", description="What carries the KV cache: vLLM's connector of that name."
+        default="nixl", description="vLLM's connector that transfers the KV cache."
     )
     # Below the ports that Linux gives away, above those of Serve's replicas.
     side_channel_port: int = Field(
         default=31_100,
         ge=1024,
         le=65_535 - 2 * SIDE_CHANNEL_STRIDE,
-        description="`nixl`: replicas tell each other at ports from here on where a KV cache lies, one for "
-        f"each device of a node; those that decode from {SIDE_CHANNEL_STRIDE} above.",
+        description="`nixl`: first port at which replicas exchange KV cache addresses, one port for each "
+        f"device of a node; decoding replicas start {SIDE_CHANNEL_STRIDE} above.",
     )
     prefill_timeout_s: float = Field(
         default=30.0,
         gt=0,
-        description="A prompt that takes longer elsewhere is prefilled where it is decoded.",
+        description="After this time the decoding replica prefills the prompt itself.",
     )
 
 

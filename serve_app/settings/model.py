@@ -15,7 +15,7 @@ from serve_app.settings.policies import known_policy
 from serve_app.settings.upstream import UpstreamSettings
 
 MANAGED_ONLY = frozenset({"replicas", "revision", "paths"})
-"""Of no use to a model that only external upstreams serve."""
+"""Settings that do not apply to a model that only external upstreams serve."""
 
 DROPS_WEIGHTS = 2
 """The level of vLLM's sleep mode at which nothing of an engine stays in memory."""
@@ -24,18 +24,18 @@ READ_AGAIN = ("auto", "hf", "safetensors", "fastsafetensors", "instanttensor", "
 """Load formats of vLLM's default loader, the only one of 0.29 that can read weights into a loaded model."""
 
 NEEDS_CACHE = ("cache_ttl_s", "cache_threshold")
-"""Of no use to a model whose answers are not cached."""
+"""Settings that do not apply to a model whose answers are not cached."""
 
 
 class HedgeSettings(Frozen):
-    """Ask a second member when the first one is slow to begin a stream; the first to answer wins."""
+    """Send a stream to a second member when the first is slow to begin; the first to answer wins."""
 
     max_share: float = Field(gt=0, le=0.5, description="At most this share of the streams is hedged.")
     quantile: float = Field(
         default=0.95,
         ge=0.5,
         lt=1,
-        description="Hedge when no byte came by this quantile of the model's TTFT.",
+        description="Hedge when no byte arrived by this quantile of the model's TTFT.",
     )
 
 
@@ -62,25 +62,25 @@ class ModelSettings(Frozen):
     max_requests_per_replica: int | None = Field(
         default=None,
         ge=1,
-        description="More than this wait at the gateway; default: the engine's `max_num_seqs`.",
+        description="Further requests wait at the gateway; default: the engine's `max_num_seqs`.",
     )
     paths: tuple[str, ...] = Field(
-        default=ENGINE_PATHS, strict=False, description="What clients may ask managed replicas for."
+        default=ENGINE_PATHS, strict=False, description="Paths of managed replicas that clients may use."
     )
     routing: str | None = Field(default=None, description="Routing policy; default: `gateway.routing`.")
     hedge: HedgeSettings | None = Field(default=None, description="Off unless given.")
-    drain_timeout_s: float = Field(default=120.0, ge=0, description="For running answers at shutdown.")
+    drain_timeout_s: float = Field(default=120.0, ge=0, description="Time for running answers at shutdown.")
     cache: bool = Field(default=True, description="Whether answers of this model are cached.")
     cache_ttl_s: float | None = Field(
         default=None,
         gt=0,
-        description="Life of its entries where no rule fits; default: `cache.ttl_s`.",
+        description="Lifetime of its entries where no rule matches; default: `cache.ttl_s`.",
     )
     cache_threshold: float | None = Field(
-        default=None, ge=0, le=1, description="In place of `cache.threshold`."
+        default=None, ge=0, le=1, description="Overrides `cache.threshold`."
     )
     cost_per_million_tokens: PriceSettings | None = Field(
-        default=None, description="What `auto_models` compare."
+        default=None, description="Prices that `auto_models` compare."
     )
 
     @field_validator("paths")

@@ -10,21 +10,21 @@ from serve_app.settings.base import Frozen
 
 
 class ProxySettings(Frozen):
-    """Of every HAProxy that Serve runs; other proxies (a bare `serve run`) do not read them."""
+    """For every HAProxy that Serve runs; other proxies (a bare `serve run`) ignore them."""
 
     header_timeout_s: int = Field(
-        default=10, ge=1, description="The headers of a request must be there by then (408)."
+        default=10, ge=1, description="Time in which a request's headers must arrive (408)."
     )
     max_connections_per_source: int = Field(
         default=2048,
         ge=0,
-        description="Open connections of one address; 0: any number. A load balancer is one address.",
+        description="Open connections from one address; 0: no limit. A load balancer is one address.",
     )
     tls_certificate: str | None = Field(
         default=None, description="PEM file with the server's certificate and chain: HTTPS instead of HTTP."
     )
     tls_key: str | None = Field(
-        default=None, description="PEM file with its private key, where that is a file of its own."
+        default=None, description="PEM file with its private key, if that is a separate file."
     )
     tls_client_ca: str | None = Field(
         default=None, description="PEM file: only clients with a certificate of these authorities connect."

@@ -15,8 +15,8 @@ SPACE = re.compile(r"\s")
 class QdrantSettings(Frozen):
     """Where the server is, and how the collection is made the first time.
 
-    ``shard_number``, ``replication_factor``, ``on_disk`` and ``quantize`` count when the collection is
-    made; a collection that exists already keeps what it has.
+    ``shard_number``, ``replication_factor``, ``on_disk`` and ``quantize`` apply when the collection
+    is created; an existing collection keeps its own.
     """
 
     url: str = Field(
@@ -25,21 +25,21 @@ class QdrantSettings(Frozen):
     key_env: str | None = Field(
         default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Variable that holds its API key."
     )
-    prefer_grpc: bool = Field(default=False, description="gRPC in place of REST; TLS as `url` says.")
+    prefer_grpc: bool = Field(default=False, description="gRPC instead of REST; with TLS if `url` has it.")
     grpc_port: int = Field(default=6334, ge=1, le=65_535)
     timeout_s: float = Field(default=2.0, gt=0, le=60, description="Longest wait for one call.")
     collection: str = Field(
         default="promptly-cache",
         pattern=r"^[A-Za-z0-9_-]{1,128}$",
-        description="Beginning of its name; the layout and the embedder are added.",
+        description="Prefix of its name; layout and embedder are added.",
     )
     shard_number: int | None = Field(default=None, ge=1, description="Default: the server's.")
     replication_factor: int | None = Field(default=None, ge=1, description="Default: the server's.")
     on_disk: bool = Field(default=False, description="Vectors are read from disk and not kept in memory.")
     quantize: bool = Field(
         default=False,
-        description="Search int8 vectors in memory, then score again with the whole ones: "
-        "pays with `on_disk`, or with millions of entries.",
+        description="Search int8 vectors in memory, then rescore with the full ones: "
+        "useful with `on_disk`, or with millions of entries.",
     )
 
     @field_validator("url")

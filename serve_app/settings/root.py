@@ -25,7 +25,7 @@ class KeySettings(Frozen):
 
     keys_file: str | None = Field(
         default=None,
-        description="File of salted hashes (scripts/make_key.py); a change holds within a second.",
+        description="File of salted hashes (scripts/make_key.py); a change takes effect within a second.",
     )
     keys_env: str | None = Field(
         default=None,
@@ -49,7 +49,7 @@ class GatewaySettings(Frozen):
     session_header: str = Field(
         default="x-session-id",
         pattern=r"^[a-z0-9-]{1,64}$",
-        description="Header that the `session` policy keeps together, in lower case.",
+        description="Header that names the session for the `session` policy, in lower case.",
     )
     failover: bool = Field(
         default=True,
@@ -58,12 +58,12 @@ class GatewaySettings(Frozen):
     max_attempts: int = Field(
         default=3,
         ge=1,
-        description="Members that one request may be sent to in all; two at most where it breaks them.",
+        description="Most members that one request is sent to; at most two if it breaks them.",
     )
     share_prefixes: bool = Field(
         default=False,
         description="Let tenants share engines' prefix caches: faster where all begin with one long prompt, "
-        "but the time to a first token then tells what others asked.",
+        "but the time to first token then reveals what others asked.",
     )
     allowed_hosts: tuple[str, ...] = Field(
         default=(),
@@ -114,7 +114,9 @@ class LimitSettings(Frozen):
         description="Levels of objects and arrays in a body, and in JSON that a field holds as text.",
     )
     max_schema_bytes: int = Field(
-        default=65_536, ge=1024, description="Of each JSON schema, grammar or list of choices in a request."
+        default=65_536,
+        ge=1024,
+        description="Size of each JSON schema, grammar or list of choices in a request.",
     )
     max_pattern_bytes: int = Field(
         default=4096, ge=16, description="Regular expressions of a request's schema, all together."
@@ -143,15 +145,19 @@ class LimitSettings(Frozen):
     max_embedding_characters: int = Field(
         default=1_048_576, ge=1, description="Characters (or token ids) of those texts together."
     )
-    body_timeout_s: float = Field(default=60.0, gt=0, description="A request's body must be there by then.")
+    body_timeout_s: float = Field(
+        default=60.0, gt=0, description="Time in which a request's body must arrive."
+    )
     min_body_bytes_per_s: float = Field(
-        default=1000.0, gt=0, description="Average from a body's fifth second on; slower ones are given up."
+        default=1000.0,
+        gt=0,
+        description="Least average rate from the fifth second on; slower bodies are refused.",
     )
     max_bodies_per_tenant: int = Field(
-        default=1024, ge=1, description="Bodies of one tenant that may be on their way at once."
+        default=1024, ge=1, description="Request bodies of one tenant that may arrive at once."
     )
     max_concurrent_requests: int = Field(
-        default=2048, ge=1, description="Waiting and running, all models; each from when its body is there."
+        default=2048, ge=1, description="Waiting and running, all models; counted from a complete body."
     )
     max_queued_requests: int = Field(
         default=512, ge=0, description="Requests that may wait for room ahead of one, per model."
@@ -161,30 +167,32 @@ class LimitSettings(Frozen):
     )
     request_timeout_s: float = Field(default=600.0, gt=0, description="Deadline when a request names none.")
     first_token_timeout_s: float = Field(
-        default=120.0, gt=0, description="An engine that has not begun by then is given up."
+        default=120.0, gt=0, description="An engine that has not begun to answer by then is abandoned."
     )
     between_tokens_timeout_s: float = Field(
-        default=60.0, gt=0, description="A stream that pauses longer is taken for dead."
+        default=60.0, gt=0, description="A stream that pauses longer counts as dead."
     )
     quarantine_s: float = Field(
         default=60.0,
         ge=0,
-        description="A request that broke two engines (a closed connection, 500) is refused for so long; 0: "
-        "never. Of those that broke together, only one that breaks more engines is.",
+        description="A request that broke two engines (a closed connection, 500) is refused for this time; "
+        "0: never. Of several that broke together, only one that goes on to break engines is refused.",
     )
     max_event_bytes: int = Field(
         default=8_388_608,
         ge=1024,
-        description="Of one event of an engine's stream: a longer one is the engine's failure. A prompt's "
+        description="Size of one event of an engine's stream: a longer one counts as a failure. A prompt's "
         "token ids come in one event, some 7 bytes each.",
     )
     max_answer_bytes: int = Field(
         default=268_435_456,
         ge=1024,
-        description="Of an engine's answer that is not streamed: a longer one is the engine's failure.",
+        description="Size of an answer that is not streamed: a longer one counts as the engine's failure.",
     )
     max_stream_buffer_bytes: int = Field(
-        default=4_194_304, ge=262_144, description="Of a shared stream: kept for joiners and slow readers."
+        default=4_194_304,
+        ge=262_144,
+        description="Bytes of a shared stream kept for joiners and slow readers.",
     )
 
 
@@ -200,7 +208,9 @@ class EmbedderSettings(Frozen):
     device: Literal["cpu", "cuda"] = "cpu"
     dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"
     max_batch_size: int = Field(default=32, ge=1)
-    batch_wait_ms: float = Field(default=0.0, ge=0, description="How long a first text waits for company.")
+    batch_wait_ms: float = Field(
+        default=0.0, ge=0, description="How long a text waits for others to form a batch."
+    )
     threads: int = Field(default=2, ge=1, description="Threads of a CPU embedder.")
     recent_texts: int = Field(default=4096, ge=0, description="Embeddings that each replica remembers.")
     replicas: int = Field(default=1, ge=1)

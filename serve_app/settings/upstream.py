@@ -18,24 +18,24 @@ SPACE = re.compile(r"\s")
 
 
 class UpstreamSettings(Frozen):
-    """A server that is not ours (vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp, a vendor), a member beside the
+    """A server that is not ours (vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp, a vendor), used beside the
     managed replicas."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.:-]{1,64}$", description="Its name in `x-served-by` and logs.")
     url: str = Field(description="Base URL as an OpenAI client takes it, such as `http://host:8000/v1`.")
     kind: Literal["openai", "vllm"] = Field(
         default="openai",
-        description="`vllm` gives token ids: answers that it cuts are continued, and it continues others'.",
+        description="`vllm` gives token ids: its interrupted streams are continued, and it continues others.",
     )
     cache_salt: bool | None = Field(
         default=None,
-        description="Send it the tenant's `cache_salt`, so that its prefix cache tells no tenant about "
-        "another; default: yes for `vllm`. Vendors refuse a field that they do not know.",
+        description="Send it the tenant's `cache_salt`, so that its prefix cache reveals nothing about "
+        "other tenants; default: yes for `vllm`. Vendors refuse fields that they do not know.",
     )
     key_env: str | None = Field(
         default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Variable that holds its API key."
     )
-    model: str | None = Field(default=None, description="Its own name of the model; default: `id`.")
+    model: str | None = Field(default=None, description="Its own name for the model; default: `id`.")
     priority: int = Field(
         default=0, ge=0, description="Managed replicas have 0; higher numbers serve when lower ones are full."
     )
@@ -48,18 +48,18 @@ class UpstreamSettings(Frozen):
     health_timeout_s: float = Field(
         default=2.0,
         gt=0,
-        description="A later answer is none; three in a row, and no byte of any other answer: a failure.",
+        description="A later answer is ignored; three in a row without a byte of another answer: a failure.",
     )
     idle_connection_s: float = Field(
         default=3.0,
         ge=0,
-        description="How long an unused connection is kept: less than the server does (uvicorn: 5 s).",
+        description="How long an unused connection is kept; keep it below the server's own (uvicorn: 5 s).",
     )
     paths: tuple[str, ...] | None = Field(
         default=None,
         strict=False,
-        description="What clients may ask it for. Default: what is answered from one request alone and "
-        f"leaves nothing behind under our key: {', '.join(f'`{path}`' for path in VENDOR_PATHS)} (openai); "
+        description="Paths that clients may use. Default: those answered from one request alone that "
+        f"store nothing under our key: {', '.join(f'`{path}`' for path in VENDOR_PATHS)} (openai); "
         "as for managed replicas (vllm).",
     )
 
