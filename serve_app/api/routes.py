@@ -21,7 +21,7 @@ from serve_app.errors import (
     Unauthorized,
     UnsupportedMediaType,
 )
-from serve_app.request.paths import ENGINE_PATHS
+from serve_app.settings.paths import ENGINE_PATHS
 
 JSON = "application/json"
 JSON_LINES = "application/x-ndjson"

@@ -8,7 +8,7 @@ from enum import Enum
 
 from serve_app.fleet.pace import Pace
 from serve_app.openai.continuation import TokenLimits
-from serve_app.request.paths import ENGINE_PATHS
+from serve_app.settings.paths import ENGINE_PATHS
 from serve_app.speculation import SpeculationReport
 from serve_app.wire.private_address import PrivateAddress
 

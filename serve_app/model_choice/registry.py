@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 from typing import cast
 
 from serve_app.errors import SettingsError
@@ -11,17 +10,6 @@ from serve_app.model_choice.base import ModelRule
 from serve_app.model_choice.cheapest import cheapest_that_fits
 
 RULES: dict[str, ModelRule] = {"cheapest-that-fits": cheapest_that_fits}
-
-FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-
-
-def known_rule(name: str) -> str:
-    """Raises: ValueError: this is neither a known rule nor a function's name."""
-    if name not in RULES and not FUNCTION.fullmatch(name):
-        raise ValueError(
-            f"unknown rule; expected one of: {', '.join(sorted(RULES))}, or a function as `module:function`"
-        )
-    return name
 
 
 def load_rule(name: str) -> ModelRule:

@@ -17,8 +17,8 @@ from typing import Annotated
 
 import msgspec
 
-from serve_app.admission import DEFAULT_PRIORITY, FIRST_PRIORITY, LAST_PRIORITY
 from serve_app.errors import Forbidden, SettingsError, Unauthorized
+from serve_app.request.priority import DEFAULT_PRIORITY, FIRST_PRIORITY, LAST_PRIORITY
 from serve_app.settings import KeySettings
 
 KEY_PREFIX = "pk"

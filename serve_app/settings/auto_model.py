@@ -8,9 +8,9 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from serve_app.model_choice.registry import known_rule
 from serve_app.settings.base import Frozen
 from serve_app.settings.model import ModelSettings
+from serve_app.settings.policies import known_rule
 
 TIER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 

@@ -7,10 +7,10 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from serve_app.request.paths import ENGINE_PATHS, plain_paths
 from serve_app.settings.autoscaling import AutoscalingSettings
 from serve_app.settings.base import Frozen
 from serve_app.settings.engine import READS_THE_TEXT, EngineSettings
+from serve_app.settings.paths import ENGINE_PATHS, plain_paths
 from serve_app.settings.policies import known_policy
 from serve_app.settings.upstream import UpstreamSettings
 

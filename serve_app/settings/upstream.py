@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from serve_app.request.paths import ENGINE_PATHS, VENDOR_PATHS, plain_paths
 from serve_app.settings.base import Frozen
+from serve_app.settings.paths import ENGINE_PATHS, VENDOR_PATHS, plain_paths
 
 HEALTH_PATHS = {"vllm": "/health", "openai": "/v1/models"}
 """vLLM, SGLang and TGI have a health path; what every OpenAI-compatible server has is its list of models."""

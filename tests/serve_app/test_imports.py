@@ -1,11 +1,10 @@
-"""The direction of imports is the architecture: checked, not hoped for."""
+"""``serve_app`` decides; what reads a clock or a socket is in ``deployments``."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-RUN_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve"}
 PURE_FORBIDDEN = {"ray", "aiohttp", "vllm", "torch", "starlette", "uvicorn", "qdrant_edge", "deployments"}
 
 
@@ -22,15 +21,3 @@ def test_serve_app_is_pure_except_for_the_builder() -> None:
     wrong = {str(path): found for path in files if (found := PURE_FORBIDDEN & set(imported(path)))}
     assert len(files) > 20
     assert not wrong
-
-
-def test_no_module_reads_bytes_that_can_run_code() -> None:
-    for package in ("serve_app", "deployments", "scripts"):
-        for path in (ROOT / package).rglob("*.py"):
-            assert not RUN_CODE & set(imported(path)), path
-
-
-def test_nothing_imports_tests_or_scripts() -> None:
-    for package in ("serve_app", "deployments"):
-        for path in (ROOT / package).rglob("*.py"):
-            assert not {"tests", "scripts"} & set(imported(path)), path

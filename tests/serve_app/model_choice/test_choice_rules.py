@@ -12,7 +12,8 @@ from samples import chat_request
 from serve_app.errors import SettingsError
 from serve_app.model_choice import RULES, Candidate, ChoiceRequest, Price
 from serve_app.model_choice.cheapest import MARGIN, cheapest_that_fits
-from serve_app.model_choice.registry import known_rule, load_rule
+from serve_app.model_choice.registry import load_rule
+from serve_app.settings.policies import MODEL_RULES, known_rule
 
 SMALL = Candidate("small", Price(0.1, 0.4), context=1_000)
 MIDDLE = Candidate("middle", Price(1.0, 2.0), context=4_000)
@@ -82,6 +83,10 @@ def test_a_model_that_nobody_serves_now_is_passed_over() -> None:
     away = changed(SMALL, can_serve=False)
     assert cheapest_that_fits(request(), (away, LARGE)) == "large"
     assert cheapest_that_fits(request(), (away, changed(LARGE, can_serve=False))) == "small"
+
+
+def test_settings_may_name_each_registered_rule_and_no_other() -> None:
+    assert set(MODEL_RULES) == set(RULES)
 
 
 @pytest.mark.parametrize("name", sorted(RULES))

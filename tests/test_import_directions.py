@@ -1,0 +1,139 @@
+"""The direction of imports is the architecture: checked for every folder, not hoped for."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("serve_app", "deployments", "scripts")
+RUN_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve"}
+
+DEPLOYMENTS = (
+    {"platform"},
+    {"wire"},
+    {"gateway", "embedder", "engine", "cache"},
+    {"graph", "cli"},
+)
+"""From the bottom up. A part imports parts below its own line and none beside it."""
+
+GATEWAY = (
+    {"request"},
+    {"placement"},
+    {"send"},
+    {"lookup"},
+    {"services"},
+    {"generation", "endpoints"},
+    {"app"},
+    {"runtime"},
+    {"deployment"},
+)
+
+SETTINGS_STAND_ON = {"errors", "settings"}
+"""All of ``serve_app`` may read settings, so settings may read next to nothing of it."""
+
+
+def modules(package: str) -> dict[str, Path]:
+    """Every module of ``package`` by its dotted name; a package's own is that of its ``__init__``."""
+    top = ROOT / package
+    base = top.parent if package != "scripts" else top
+    found = {}
+    for path in top.rglob("*.py"):
+        parts = path.relative_to(base).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def imported(path: Path) -> frozenset[str]:
+    """Dotted names, wherever in the module they are imported: of ``from a import b`` ``a`` and ``a.b``."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(names)
+
+
+@cache
+def arrows(package: str) -> list[tuple[str, str]]:
+    """Each import of one of ``package``'s modules by another."""
+    known = modules(package)
+    return [
+        (name, other) for name, path in known.items() for other in imported(path) & (known.keys() - {name})
+    ]
+
+
+def children(folder: str, edges: list[tuple[str, str]]) -> Mapping[str, set[str]]:
+    """What the modules and folders right in ``folder`` import of one another."""
+    depth = len(folder.split(".")) if folder else 0
+    inside = f"{folder}." if folder else ""
+    graph: dict[str, set[str]] = defaultdict(set)
+    for source, target in edges:
+        if source.startswith(inside) and target.startswith(inside):
+            one, other = source.split(".")[depth], target.split(".")[depth]
+            if one != other:
+                graph[one].add(other)
+    return graph
+
+
+@pytest.mark.parametrize("package", ["serve_app", "deployments"])
+def test_no_folder_has_a_circle(package: str) -> None:
+    edges = arrows(package)
+    folders = {".".join(name.split(".")[:depth]) for name in modules(package) for depth in range(9)}
+    assert edges
+    for folder in sorted(folders):
+        try:
+            TopologicalSorter(children(folder, edges)).prepare()
+        except CycleError as error:
+            pytest.fail(f"{folder or package}: {' imports '.join(reversed(error.args[1]))}")
+
+
+def upward(folder: str, order: tuple[set[str], ...]) -> list[str]:
+    """Imports that do not point from a later line of ``order`` to an earlier one."""
+    line = {name: number for number, names in enumerate(order) for name in names}
+    return [
+        f"{one} imports {other}"
+        for one, others in children(folder, arrows("deployments")).items()
+        for other in others
+        if one in line and other in line and line[other] >= line[one]
+    ]
+
+
+def test_gateway_embedder_engine_and_cache_stand_side_by_side() -> None:
+    folders = {name.split(".")[1] for name in modules("deployments") if "." in name}
+    assert folders == set[str]().union(*DEPLOYMENTS)
+    assert not upward("deployments", DEPLOYMENTS)
+
+
+def test_the_gateways_parts_stand_in_the_order_of_a_request() -> None:
+    assert not upward("deployments.gateway", GATEWAY)
+
+
+def test_settings_are_read_by_all_and_read_nothing() -> None:
+    graph = children("serve_app", arrows("serve_app"))
+    assert graph["settings"] <= SETTINGS_STAND_ON
+    assert not graph["errors"]
+
+
+def test_importing_one_module_of_the_gateway_does_not_import_all_of_it() -> None:
+    """A folder's ``__init__`` runs before any module in it."""
+    for path in (ROOT / "deployments" / "gateway").rglob("__init__.py"):
+        assert not imported(path), path
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_module_reads_bytes_that_can_run_code(package: str) -> None:
+    for path in modules(package).values():
+        assert not RUN_CODE & {name.split(".")[0] for name in imported(path)}, path
+
+
+@pytest.mark.parametrize("package", ["serve_app", "deployments"])
+def test_nothing_imports_tests_or_scripts(package: str) -> None:
+    for path in modules(package).values():
+        assert not {"tests", "scripts"} & {name.split(".")[0] for name in imported(path)}, path
