@@ -26,10 +26,6 @@ ENOUGH_REQUESTS = 100.0
 """``worth_share`` is taken of at least this many requests: in a short window a few late ones do not justify a
 replica."""
 
-LARGE_FLEET = 8.0
-"""In fleets larger than this, an extra replica need only save proportionally fewer late requests, because
-each one has a smaller part in what is saved."""
-
 REPLAY_S = 2.0
 """Time between two replays of the window. One takes about a millisecond for a fleet of ten."""
 
@@ -246,10 +242,7 @@ def _worthwhile(late: Callable[[int], float], most: int, worth: float) -> int:
     Relies on fewer replicas never having fewer late requests."""
     best, least_cost = most, math.inf
     for replicas in range(most, 0, -1):
-        beyond = max(1.0, replicas / LARGE_FLEET)
-        cost = late(replicas) + worth * (
-            replicas if beyond == 1.0 else LARGE_FLEET * (1.0 + math.log(beyond))
-        )
+        cost = late(replicas) + worth * replicas
         if cost < least_cost:
             best, least_cost = replicas, cost
         if late(replicas) + worth > least_cost:
