@@ -25,7 +25,7 @@ from deployments.gateway.deployment import Gateway
 from deployments.gateway.placement.external import external_upstreams
 from deployments.platform.cluster import check_room, is_one_node
 from deployments.platform.secret_environment import with_secrets
-from deployments.platform.serve import config_file, listening_host
+from deployments.platform.serve import listening_host
 from serve_app.errors import SettingsError
 from serve_app.model_choice.registry import load_rule
 from serve_app.model_store import ModelStore, default_cache_dir
@@ -34,8 +34,8 @@ from serve_app.request.auth import KeySources, load_keys
 from serve_app.request.tenant_marks import new_secret
 from serve_app.settings import KeySettings, ModelSettings, Settings, check_exposure, parse_args
 
-UNKNOWN_FILE = "applications[].args"
-"""The name of the settings' source if the file is unknown: `serve deploy` sends only the arguments."""
+SOURCE = "applications[].args"
+"""Where the settings stand in a Serve config file: a builder is given the arguments, not the file's name."""
 
 GATEWAY_MAX_ONGOING = 10_000
 """So high that Serve never queues: the gateway has its own limit (limits.max_concurrent_requests), beyond
@@ -79,11 +79,10 @@ def build(args: dict[str, Any]) -> serve.Application:
     Raises:
         RayServeException: wrong settings; Serve shows the one message and starts nothing.
     """
-    source = config_file(args) or UNKNOWN_FILE
     try:
-        settings = parse_args(args, source=source)
-        check_exposure(settings, listening_host(), source=source)
-        check_room(settings, os.environ, source=source)
+        settings = parse_args(args, source=SOURCE)
+        check_exposure(settings, listening_host(), source=SOURCE)
+        check_room(settings, os.environ, source=SOURCE)
         return build_graph(settings, with_secrets(os.environ), engine=build_engine)
     except SettingsError as error:
         raise RayServeException(f"Wrong settings: {error}") from None

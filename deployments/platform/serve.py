@@ -1,22 +1,17 @@
 """Helpers on non-public names of Ray Serve. Checked against Ray 2.60; watch them when Ray moves.
 
-- ``ray.serve.context._get_global_client``: the running Serve instance. Its HTTP options hold the address that
-  the proxy listens on, which Serve does not pass to an application's builder.
-- ``ray._private.state.jobs``: the driver's command line. Serve does not pass the config file's name either.
-- ``DeploymentBroadcastResponse._fetch_replica_results_async``: ``broadcast`` returns all results or none, but
-  one hanging replica must not hide the others.
+- ``ray.serve.context._get_global_client``: the running Serve instance; its HTTP options say which
+  address the proxy listens on, which an application's builder is not told.
+- ``DeploymentBroadcastResponse._fetch_replica_results_async``: ``broadcast`` gives all answers or none; one
+  replica that hangs must not hide the others.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import ray
-import yaml
-from ray._private.state import jobs
 from ray.exceptions import RayError
 from ray.serve.context import _get_global_client
 from ray.serve.exceptions import RayServeException
@@ -41,27 +36,6 @@ def listening_host() -> str | None:
     """The address of Serve's proxy; ``None`` when Serve does not run (a builder called by a test)."""
     client = _get_global_client(raise_if_no_controller_running=False)
     return None if client is None else client.http_config.host
-
-
-def config_file(args: Mapping[str, Any]) -> str | None:
-    """The file that holds ``args``, if a running ``serve run FILE`` on this machine names it.
-
-    Only a file that really holds these arguments is believed; ``serve deploy`` leaves no trace of its own.
-    """
-    for job in jobs():  # type: ignore[no-untyped-call]
-        folder = Path(f"/proc/{job.get('DriverPid')}/cwd")
-        for word in str(job.get("Entrypoint", "")).split():
-            if word.endswith((".yaml", ".yml")) and _holds(folder / word, args):
-                return word
-    return None
-
-
-def _holds(path: Path, args: Mapping[str, Any]) -> bool:
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return any(application.get("args") == args for application in document["applications"])
-    except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError, AttributeError):
-        return False
 
 
 async def ask_every_replica(

@@ -13,7 +13,7 @@ import yaml
 from launcher.plan import free_port
 from support.server import BIN, ROOT, ServerSlot, environment, heed_sigint, stop
 
-MESSAGE = "config.yaml: models[0].engine.dtyp = 'bfloat16': unknown key; did you mean 'dtype'?"
+MESSAGE = "models[0].engine.dtyp = 'bfloat16': unknown key; did you mean 'dtype'?"
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_make_serve_ends_with_the_message_before_ray_starts(wrong_config: Path) 
     command = [sys.executable, str(ROOT / "scripts" / "launch.py"), str(wrong_config)]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert MESSAGE in done.stderr
+    assert f"config.yaml: {MESSAGE}" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert "Ray started" not in done.stdout
 
@@ -52,7 +52,7 @@ def test_serve_run_says_it_and_loads_nothing(wrong_config: Path) -> None:
         )
     try:
         deadline = time.monotonic() + 120
-        while MESSAGE not in log.read_text(errors="replace"):
+        while f"applications[].args: {MESSAGE}" not in log.read_text(errors="replace"):
             assert time.monotonic() < deadline, log.read_text(errors="replace")[-3000:]
             assert process.poll() is None, log.read_text(errors="replace")[-3000:]
             time.sleep(0.25)
