@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 SHARED_MEMORY = "dev/shm/"
-LISTEN = "0A"  # a socket's state in /proc/net/tcp
 POLL_S = 0.05
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -207,30 +208,7 @@ def release_shared_memory(segments: Iterable[Path]) -> list[Path]:
 
 def listener_on(port: int) -> str | None:
     """The process that listens on a TCP port of this machine, described; ``None`` when not to be seen."""
-    inodes = set(_listening_inodes(port))
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and inodes & set(_socket_inodes(entry)):
-            return describe(int(entry.name))
+    for socket in psutil.net_connections(kind="tcp"):
+        if socket.status == psutil.CONN_LISTEN and socket.laddr.port == port and socket.pid is not None:
+            return describe(socket.pid)
     return None
-
-
-def _listening_inodes(port: int) -> Iterator[str]:
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        if not Path(table).exists():
-            continue
-        for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-                yield fields[9]
-
-
-def _socket_inodes(process: Path) -> Iterator[str]:
-    try:
-        links = list((process / "fd").iterdir())
-    except OSError:
-        return  # another user's process, or one that has just ended
-    for link in links:
-        with contextlib.suppress(OSError):  # closed meanwhile, or not for us to see
-            target = str(link.readlink())
-            if target.startswith("socket:["):
-                yield target.removeprefix("socket:[").removesuffix("]")
