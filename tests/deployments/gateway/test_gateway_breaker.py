@@ -16,6 +16,7 @@ from support.graph import eventually
 
 QUICK = SimSettings(itl_ms=0, tokens=6)
 ENTRIES = "/admin/cache/entries"
+JSON_LINES = {"content-type": "application/x-ndjson"}
 LINE = b'{"kind":"answer","request":{"model":"sim","messages":[{"role":"user","content":"a"}]},"answer":"b"}'
 COOLDOWN_S = 0.05
 CALL_TIMEOUT_S = 0.3
@@ -94,8 +95,7 @@ async def test_a_store_that_hangs_is_given_up(folder: Path, held: str, method: s
     async with racing(folder, call_timeout_s=CALL_TIMEOUT_S) as (running, cache):
         with cache.store.held(held):
             body = LINE if method == "POST" else None
-            headers = {"content-type": "application/x-ndjson"}
-            async with running.http.request(method, path, data=body, headers=headers) as response:
+            async with running.http.request(method, path, data=body, headers=JSON_LINES) as response:
                 assert response.status == 503, await response.read()
                 assert (await response.json())["error"][
                     "message"
@@ -105,7 +105,7 @@ async def test_a_store_that_hangs_is_given_up(folder: Path, held: str, method: s
 async def test_a_hanging_embedder_does_not_hold_up_an_import(folder: Path) -> None:
     async with racing(folder, call_timeout_s=CALL_TIMEOUT_S) as (running, cache):
         with cache.embedder.held("embed"):
-            async with running.http.post(ENTRIES, data=LINE) as response:
+            async with running.http.post(ENTRIES, data=LINE, headers=JSON_LINES) as response:
                 assert response.status == 503, await response.read()
 
 

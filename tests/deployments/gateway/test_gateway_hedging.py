@@ -147,7 +147,7 @@ async def test_two_that_fail_beside_each_other_are_both_not_asked_again() -> Non
     async with hedging(QUICK, QUICK, QUICK) as running:
         first, second, third = running.engines
         await first.set_faults(Faults(first_byte_ms=500, die_after=0))
-        await second.set_faults(Faults(status=500))
+        await second.set_faults(Faults(status=503))  # full, not broken: one broken member leaves one attempt
         await third.set_faults(Faults(first_byte_ms=0))
         answer = await running.post("hi", stream=True)
         assert (bool(answer.text), answer.headers["x-served-by"]) == (True, "e2")

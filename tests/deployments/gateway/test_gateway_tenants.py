@@ -168,22 +168,27 @@ async def test_prefixes_may_be_shared_on_purpose() -> None:
 # ---- what a key may do ----
 
 
-async def test_nobody_overtakes_others_by_a_better_priority_than_its_key_has() -> None:
+@pytest.mark.parametrize(
+    ("best", "expected"), [(5, ["first", "second", "third"]), (0, ["first", "third", "second"])]
+)
+async def test_a_request_overtakes_its_tenants_others_only_as_far_as_the_key_allows(
+    best: int, expected: list[str]
+) -> None:
     one_place = {"max_requests": 1}
     hold = SimSettings(itl_ms=5, tokens=40, slots=1, keep_bodies=16)
-    rights = {"urgent": {"best_priority": 0}}
-    async with gateway(hold, upstream=one_place, tenants=["a", "urgent"], rights=rights) as running:
-        order = [("urgent", "first", "5"), ("a", "second", "5"), ("a", "third", "0")]
-        order.append(("urgent", "jumps", "0"))
-        async with AsyncExitStack() as stack:
-            asked = []
-            for number, (tenant, text, priority) in enumerate(order):
-                headers = {**running.headers(tenant), "x-priority": priority}
-                asked.append(await stack.enter_async_context(meanwhile(running.post(text, headers))))
-                await running.until_traffic(lambda count, least=number: count["requests"] > least)
-            await asyncio.gather(*asked)
+    rights = {"a": {"best_priority": best}}
+    async with (
+        gateway(hold, upstream=one_place, tenants=["a"], rights=rights) as running,
+        AsyncExitStack() as stack,
+    ):
+        asked = []
+        for number, (text, priority) in enumerate([("first", "5"), ("second", "5"), ("third", "0")]):
+            headers = {**running.headers("a"), "x-priority": priority}
+            asked.append(await stack.enter_async_context(meanwhile(running.post(text, headers))))
+            await running.until_traffic(lambda count, least=number: count["requests"] > least)
+        await asyncio.gather(*asked)
     texts = [json.loads(seen["body"])["messages"][0]["content"] for seen in running.engines[0].stats().seen]
-    assert texts == ["first", "jumps", "second", "third"]
+    assert texts == expected
 
 
 @pytest.mark.parametrize(
