@@ -305,6 +305,14 @@ class Launch:
 
     def clear_folder(self, keep: bool) -> None:
         if keep:
+            # Of a failed start only the logs are of use: nothing that opens a door stays on the disk.
+            for secret in (
+                self.folder.secrets,
+                self.folder.admin_token,
+                self.folder.token,
+                self.folder.settings,
+            ):
+                secret.unlink(missing_ok=True)
             say(f"  logs are kept in {self.folder.root}")
         else:
             shutil.rmtree(self.folder.root, ignore_errors=True)
@@ -355,7 +363,7 @@ def read_checked_config(options: Options) -> plan.ServeConfig:
 
 def check_settings(config: Path) -> None:
     """The application's own check; its message names file, key, value and expectation."""
-    command = [sys.executable, "-m", "serve_app.settings", str(config)]
+    command = [sys.executable, "-m", "deployments.cli", "check", str(config)]
     done = subprocess.run(
         command,
         capture_output=True,

@@ -97,6 +97,8 @@ def main() -> None:
             best_priority=arguments.best_priority,
             debug_timing=arguments.debug_timing,
         )
+        if not arguments.file.exists():
+            print(f"{arguments.file} is a new keys file: it holds this key alone.", file=sys.stderr)
         change(arguments.file, lambda records: (*records, record))
     except (OSError, ValueError) as error:
         sys.exit(f"{arguments.file}: {error}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from deployments.cli import plan
+from deployments.cli import check, plan
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -17,6 +17,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "plan",
             help="check a config file and size its engines, without loading anything",
             description=plan.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
+    check.add_arguments(
+        commands.add_parser(
+            "check",
+            help="check a config file and what it names on this machine, without starting anything",
+            description=check.__doc__,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     )

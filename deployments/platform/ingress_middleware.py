@@ -18,6 +18,7 @@ from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from deployments.platform.trailers import mend_trailers
 from serve_app.dialects import dialect_of
 from serve_app.errors import BadRequest
 from serve_app.request.headers import require_utf8
@@ -49,5 +50,6 @@ class IngressMiddleware:
 
 
 def middlewares() -> list[Middleware]:
-    """Serve's callback: the middlewares to install."""
+    """Serve's callback, in every process that speaks HTTP to clients: the middlewares to install."""
+    mend_trailers()
     return [Middleware(IngressMiddleware)]

@@ -15,6 +15,8 @@ import re
 FITTING = {
     b"400 Bad request": ("Malformed HTTP or headers > 15 kB", "invalid_request_error", None),
     b"408 Request Time-out": ("The headers came too slowly.", "timeout_error", "header_timeout"),
+    b"413 Payload Too Large": ("HTTP/1.0 with chunks.", "invalid_request_error", None),
+    b"422 Unprocessable Content": ("Unknown transfer encoding.", "invalid_request_error", None),
     b"500 Internal Server Error": ("The proxy failed.", "internal_error", None),
     b"501 Not Implemented": ("The proxy does not know this encoding.", "invalid_request_error", None),
 }

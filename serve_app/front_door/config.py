@@ -29,6 +29,10 @@ TLS_OPTIONS = "ssl-min-ver TLSv1.2 no-tls-tickets"
 SOURCE_TABLE = "type ipv6 size 100k expire 60s store conn_cur"
 """HAProxy keeps IPv4 addresses in it too. 100,000 addresses take about 10 MB, when they come."""
 
+CHUNKED_UPGRADE = "{ req.hdr(upgrade) -m found } { req.hdr(transfer-encoding) -m found }"
+NO_CHUNKED_UPGRADE = f"\n    http-request deny deny_status 400 if {CHUNKED_UPGRADE}"
+"""The server behind takes such a request for a WebSocket whose body never ends, and does not answer."""
+
 
 class TemplateChangedError(RuntimeError):
     """Serve's config has no line that this module knows how to change."""
@@ -62,7 +66,9 @@ def harden(text: str, settings: ProxySettings, files: ProxyFiles) -> str:
     text = _on_loopback(text, "frontend prometheus")
     text = _on_loopback(text, "listen stats")
     text = _replace(
-        text, r"^(frontend http_frontend\n *bind \S+)$", rf"\1{_tls(files)}{_per_source(settings)}"
+        text,
+        r"^(frontend http_frontend\n *bind \S+)$",
+        rf"\1{_tls(files)}{_per_source(settings)}{NO_CHUNKED_UPGRADE}",
     )
     return _replace(
         text,

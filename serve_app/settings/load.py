@@ -20,6 +20,37 @@ LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 DEFAULT_HTTP_HOST = "0.0.0.0"
 """What Serve's own schema says where a config file names no host."""
 
+SERVE_KEYS = frozenset(
+    {
+        "applications",
+        "controller_options",
+        "grpc_options",
+        "http_options",
+        "logging_config",
+        "proxy_location",
+        "target_capacity",
+        "tracing_config",
+    }
+)
+"""Top level of a Serve config file (``ray.serve.schema.ServeDeploySchema``, Ray 2.60)."""
+
+APPLICATION_KEYS = frozenset(
+    {
+        "args",
+        "autoscaling_policy",
+        "deployments",
+        "external_scaler_enabled",
+        "host",
+        "import_path",
+        "logging_config",
+        "name",
+        "port",
+        "route_prefix",
+        "runtime_env",
+    }
+)
+"""One of its applications (``ServeApplicationSchema``)."""
+
 SHOWN_VALUE_CHARS = 80
 SECRET_WORDS = ("key", "secret", "token", "password", "authorization")
 HIDDEN = "(hidden)"
@@ -48,6 +79,7 @@ def load_file(path: Path) -> tuple[Settings, ...]:
         SettingsError: the file cannot be read, is not YAML, or holds wrong settings.
     """
     document = _read_yaml(path)
+    _refuse_misplaced(document, SERVE_KEYS, path, "")
     applications = document.get("applications")
     if not isinstance(applications, list) or not applications:
         raise SettingsError(f"{path}: applications = {applications!r}: expected a list of applications")
@@ -88,8 +120,25 @@ def check_exposure(settings: Settings, host: str | None, *, source: str) -> None
         )
 
 
+def _refuse_misplaced(section: Mapping[Any, Any], known: frozenset[str], path: Path, where: str) -> None:
+    """Serve passes over keys that it does not know: a section of ours at the wrong level would have no
+    effect, and a start without keys or TLS would look like one with them.
+
+    Raises:
+        SettingsError: a key that Serve does not know.
+    """
+    for key in section:
+        if key not in known:
+            hint = f"expected one of: {', '.join(sorted(known))}"
+            if key in Settings.model_fields:
+                hint = f"expected it under `applications[].args`: {where or 'the top level'} is Serve's"
+            raise SettingsError(f"{path}: {where + '.' if where else ''}{key}: unknown key; {hint}")
+
+
 def _application(entry: Any, path: Path, host: str) -> Settings:
     args = entry.get("args") if isinstance(entry, dict) else None
+    if isinstance(entry, dict):
+        _refuse_misplaced(entry, APPLICATION_KEYS, path, "applications[]")
     if not isinstance(args, dict):
         raise SettingsError(f"{path}: applications[].args = {args!r}: expected Promptly's settings")
     settings = parse_args(args, source=str(path))

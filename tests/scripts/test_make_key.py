@@ -68,3 +68,9 @@ def test_a_file_that_cannot_be_read_is_left_as_it_is(tmp_path: Path) -> None:
     refused = run("acme", "--file", str(file))
     assert (refused.returncode, refused.stdout) == (1, "")
     assert file.read_bytes() == b'[{"id": "half'
+
+
+def test_a_file_that_was_not_there_is_said_to_be_new(tmp_path: Path) -> None:
+    file = str(tmp_path / "keys.json")
+    assert "is a new keys file" in run("a", "--file", file).stderr
+    assert run("b", "--file", file).stderr == ""

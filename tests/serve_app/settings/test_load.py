@@ -1,14 +1,17 @@
 """Wrong settings end in one message: file, key, value, expectation."""
 
+import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ray.serve.schema import ServeApplicationSchema, ServeDeploySchema
 
 from serve_app.errors import SettingsError
 from serve_app.settings import KeySettings, check_exposure, load_file, parse_args
+from serve_app.settings.load import APPLICATION_KEYS, SERVE_KEYS
 
 VALID: dict[str, Any] = {
     "models": [{"id": "m", "source": "owner/m", "engine": {"accelerator": "cpu"}}],
@@ -161,3 +164,35 @@ def test_a_file_that_is_no_config_is_named(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(SettingsError, match=r"config\.yaml"):
         load_file(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"proxy": {"tls_certificate": "x"}}, "proxy: unknown key; expected it under `applications[].args`"),
+        ({"auth": {"keys_file": "keys.json"}}, "auth: unknown key; expected it under `applications[].args`"),
+        ({"http_optoins": {}}, "http_optoins: unknown key; expected one of: applications, "),
+    ],
+)
+def test_a_section_at_the_top_level_that_serve_would_pass_over_is_refused(
+    tmp_path: Path, change: dict[str, Any], expected: str
+) -> None:
+    file = tmp_path / "config.yaml"
+    http = {"host": "127.0.0.1"}
+    file.write_text(yaml.safe_dump({"http_options": http, "applications": [{"args": VALID}], **change}))
+    with pytest.raises(SettingsError, match=re.escape(f"{file}: {expected}")):
+        load_file(file)
+
+
+def test_a_section_beside_args_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    application = {"name": "p", "args": VALID, "limits": {"max_n": 1}}
+    file.write_text(yaml.safe_dump({"http_options": {"host": "127.0.0.1"}, "applications": [application]}))
+    expected = "applications[].limits: unknown key; expected it under `applications[].args`"
+    with pytest.raises(SettingsError, match=re.escape(expected)):
+        load_file(file)
+
+
+def test_the_keys_of_a_serve_config_are_those_of_the_installed_ray() -> None:
+    assert frozenset(ServeDeploySchema.model_fields) == SERVE_KEYS
+    assert frozenset(ServeApplicationSchema.model_fields) == APPLICATION_KEYS

@@ -1,0 +1,71 @@
+"""``promptly check FILE``: everything that can be refused before anything starts.
+
+The settings themselves, and what they name on this machine: the keys file, the variables that hold keys, the
+certificate of the proxy. ``make serve`` runs it before it starts Ray.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import ssl
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from deployments.gateway.placement.external import external_upstreams
+from deployments.platform.secret_environment import with_secrets
+from serve_app.errors import SettingsError
+from serve_app.request.auth import load_keys
+from serve_app.settings import KeySettings, Settings
+from serve_app.settings.load import load_file
+from serve_app.settings.proxy import ProxySettings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``promptly check``."""
+    parser.add_argument("config", type=Path, help="Serve config file")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    try:
+        check(options.config, os.environ)
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def check(config: Path, environment: Mapping[str, str]) -> None:
+    """Raises: SettingsError: one message that names the file, the setting and what was expected."""
+    for settings in load_file(config):
+        try:
+            _check_named(settings, with_secrets(environment))
+        except SettingsError as error:
+            raise SettingsError(f"{config}: {error}") from None
+
+
+def _check_named(settings: Settings, environment: Mapping[str, str]) -> None:
+    if isinstance(settings.auth, KeySettings):
+        load_keys(settings.auth, environment)
+    external_upstreams(settings, environment)
+    _check_certificate(settings.proxy)
+
+
+def _check_certificate(proxy: ProxySettings) -> None:
+    """The files are there, are PEM, and belong together."""
+    if proxy.tls_certificate is None:
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    key = "" if proxy.tls_key is None else f" with proxy.tls_key = {proxy.tls_key!r}"
+    try:
+        context.load_cert_chain(proxy.tls_certificate, proxy.tls_key)
+    except OSError as error:  # ssl.SSLError is one
+        raise SettingsError(f"proxy.tls_certificate = {proxy.tls_certificate!r}{key}: {error}") from None
+    if proxy.tls_client_ca is None:
+        return
+    try:
+        context.load_verify_locations(proxy.tls_client_ca)
+    except OSError as error:
+        raise SettingsError(f"proxy.tls_client_ca = {proxy.tls_client_ca!r}: {error}") from None

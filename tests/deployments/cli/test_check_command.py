@@ -1,0 +1,74 @@
+"""``promptly check`` refuses before anything starts what a start would fail on."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deployments.cli.check import check
+from deployments.cli.main import main
+from serve_app.errors import SettingsError
+
+UPSTREAM = {"name": "vendor", "url": "http://127.0.0.1:1/v1"}
+
+
+def config(folder: Path, upstream: Mapping[str, Any] = UPSTREAM, **args: Any) -> Path:
+    file = folder / "config.yaml"
+    models = [{"id": "m", "upstreams": [dict(upstream)]}]
+    application = {"name": "p", "args": {"models": models, **args}}
+    file.write_text(yaml.safe_dump({"http_options": {"host": "127.0.0.1"}, "applications": [application]}))
+    return file
+
+
+def certificate(folder: Path, name: str) -> dict[str, str]:
+    """A self-made certificate and its key."""
+    paths = {"tls_certificate": str(folder / f"{name}.pem"), "tls_key": str(folder / f"{name}.key")}
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-days", "1"]
+    subprocess.run(
+        [*command, "-out", paths["tls_certificate"], "-keyout", paths["tls_key"]],
+        check=True,
+        capture_output=True,
+    )
+    return paths
+
+
+def said(file: Path) -> str:
+    with pytest.raises(SettingsError) as caught:
+        check(file, {})
+    return str(caught.value)
+
+
+def test_what_would_start_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(config(tmp_path, proxy=certificate(tmp_path, "own")))]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_keys_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    file = config(tmp_path, auth={"keys_file": str(tmp_path / "keys.json")})
+    assert said(file).startswith(f"{file}: auth.keys_file = ")
+
+
+def test_an_upstreams_key_that_is_not_set_is_named(tmp_path: Path) -> None:
+    file = config(tmp_path, UPSTREAM | {"key_env": "VENDOR_KEY"})
+    assert "VENDOR_KEY" in said(file)
+    check(file, {"VENDOR_KEY": "sk-0123456789"})
+
+
+def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
+    file = config(tmp_path, proxy={"tls_certificate": "/nowhere/server.pem"})
+    assert "proxy.tls_certificate = '/nowhere/server.pem'" in said(file)
+
+
+def test_a_key_of_another_certificate_is_named(tmp_path: Path) -> None:
+    mixed = certificate(tmp_path, "own") | {"tls_key": certificate(tmp_path, "other")["tls_key"]}
+    assert "proxy.tls_key = " in said(config(tmp_path, proxy=mixed))
+
+
+def test_authorities_that_are_not_there_are_named(tmp_path: Path) -> None:
+    proxy = certificate(tmp_path, "own") | {"tls_client_ca": "/nowhere/ca.pem"}
+    assert "proxy.tls_client_ca = '/nowhere/ca.pem'" in said(config(tmp_path, proxy=proxy))
