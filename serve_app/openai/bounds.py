@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from serve_app.errors import BadRequest
-from serve_app.openai.depth import refuse_deep
+from serve_app.openai.depth import refuse_deep, refuse_deep_arguments
 from serve_app.openai.schemas import refuse_large_schemas
 from serve_app.settings import LimitSettings
 
@@ -27,6 +27,7 @@ def refuse_excess(fields: Mapping[str, Any], limits: LimitSettings) -> int:
         BadRequest: ``param`` is the field that is too deep, too large or too many.
     """
     refuse_deep(fields, limits.max_json_depth)
+    refuse_deep_arguments(fields, limits.max_json_depth)
     refuse_large_schemas(fields, limits)
     refuse_many_texts(fields, limits)
     return weigh(fields, limits)

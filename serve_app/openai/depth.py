@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import msgspec
 
 from serve_app.errors import BadRequest
 
@@ -46,3 +48,45 @@ def is_deeper(value: Any, most: int) -> bool:
         if not level:
             return False
     return True
+
+
+def refuse_deep_arguments(fields: Mapping[str, Any], most: int) -> None:
+    """The arguments of tool calls in a conversation are JSON as text, which an engine reads by recursion.
+
+    Raises:
+        BadRequest: one is nested deeper than ``most``; ``param`` names it.
+    """
+    for name, text in _arguments(fields):
+        if text.count("{") + text.count("[") > most and _text_is_deeper(text, most):
+            raise too_deep(name, most)
+
+
+def _arguments(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """By name: of chats' messages, and of the Responses API's items."""
+    for field in ("messages", "input"):
+        items = fields.get(field)
+        for number, item in enumerate(items if isinstance(items, list) else ()):
+            if not isinstance(item, dict):
+                continue
+            yield from _text(f"{field}[{number}].arguments", item.get("arguments"))
+            calls = item.get("tool_calls")
+            for place, call in enumerate(calls if isinstance(calls, list) else ()):
+                function = call.get("function") if isinstance(call, dict) else None
+                if isinstance(function, dict):
+                    name = f"{field}[{number}].tool_calls[{place}].function.arguments"
+                    yield from _text(name, function.get("arguments"))
+
+
+def _text(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield name, value
+
+
+def _text_is_deeper(text: str, most: int) -> bool:
+    try:
+        value = msgspec.json.decode(text)
+    except RecursionError:
+        return True
+    except msgspec.DecodeError:
+        return False  # the engine says what is wrong with it
+    return type(value) in CONTAINERS and is_deeper(value, most)

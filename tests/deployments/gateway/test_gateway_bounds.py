@@ -68,6 +68,27 @@ async def test_costly_patterns_and_large_schemas_are_refused_on_every_path(path:
             assert said in (await refused(running, path, body(**fields))).body.decode()
 
 
+@pytest.mark.parametrize("levels", [70, 5_000, 20_000])
+async def test_arguments_of_a_tool_call_are_not_nested_deeper_either(levels: int) -> None:
+    deep = '{"a":' * levels + "1" + "}" * levels
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": deep}}
+    item = {"type": "function_call", "call_id": "1", "name": "f", "arguments": deep}
+    async with gateway(FAST) as running:
+        turns = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [call]}]
+        answer = await refused(running, CHAT, {"model": MODEL, "messages": turns})
+        assert answer.json["error"]["param"] == "messages[1].tool_calls[0].function.arguments"
+        answer = await refused(running, "/v1/responses", {"model": MODEL, "input": [item]})
+        assert answer.json["error"]["param"] == "input[0].arguments"
+
+
+async def test_arguments_with_many_brackets_side_by_side_pass() -> None:
+    flat = json.dumps([{"a": [1]}] * 200)
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": flat}}
+    async with gateway(FAST) as running:
+        turns = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [call]}]
+        assert (await running.send({"model": MODEL, "messages": turns})).status == 200
+
+
 async def test_the_bounds_are_settings() -> None:
     limits = {"max_json_depth": 8, "max_n": 2, "max_prompts": 3, "max_schema_bytes": 1024}
     async with gateway(FAST, limits=limits) as running:

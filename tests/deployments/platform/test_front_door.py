@@ -227,6 +227,25 @@ async def test_what_is_no_http_gets_an_error_in_openais_shape(raw: bytes) -> Non
     assert "15 kB" in body["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b"GET /health HTTP/1.0\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 413),
+        (b"POST /health HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 422),
+        (
+            b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+            b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+        ),
+    ],
+)
+async def test_odd_transfer_encodings_are_answered_in_openais_shape(raw: bytes, expected: int) -> None:
+    async with door(None) as front:
+        status, headers, body = await sent(front, raw)
+    assert (status, headers["content-type"]) == (expected, "application/json")
+    assert body["error"]["type"] == "invalid_request_error"
+
+
 async def test_without_an_application_or_a_gateway_the_error_says_so() -> None:
     request = b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n"
     async with door(None) as front:
