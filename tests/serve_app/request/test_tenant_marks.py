@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from serve_app.request.tenant_marks import SECRET_BYTES, TenantMarks, new_secret
+from serve_app.request.tenant_marks import KNOWN_MARKS, SECRET_BYTES, TenantMarks, new_secret
 
 SECRET = b"s" * SECRET_BYTES
 MARKS = TenantMarks(SECRET)
@@ -34,3 +34,13 @@ def test_a_mark_shows_neither_tenant_nor_secret() -> None:
     assert "acme" not in MARKS.prefix_salt("acme", "acme")
     assert SECRET.decode() not in repr(MARKS)
     assert len(MARKS.prefix_salt("acme", None)) == 64
+
+
+def test_what_is_remembered_is_bounded_and_stays_right() -> None:
+    marks = TenantMarks(new_secret())
+    first = marks.prefix_salt("a", None)
+    for number in range(KNOWN_MARKS + 10):
+        marks.prefix_salt("a", str(number))
+    assert len(marks._known) <= KNOWN_MARKS
+    assert marks.prefix_salt("a", None) == first
+    assert TenantMarks(marks.secret).prefix_salt("a", None) == first
