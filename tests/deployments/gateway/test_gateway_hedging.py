@@ -225,8 +225,12 @@ async def test_what_a_continuation_asks_on_its_way_is_not_hedged() -> None:
     )
     role = b'"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],'
     two = b'"delta":{"content":"ab"},"logprobs":null,"finish_reason":null,"token_ids":[11,12]}]}\n\n'
-    well, told = says(chunk("x"), DONE), asyncio.Event()
+    answer_at_once, told = says(chunk("x"), DONE), asyncio.Event()
     asked_on_the_way = asyncio.Event()
+
+    async def well(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.03)  # what a first byte takes: far more than those of the streams below
+        return await answer_at_once(request)
 
     async def breaks(request: web.Request) -> web.StreamResponse:
         response = await begin(request)
@@ -259,7 +263,7 @@ async def test_what_a_continuation_asks_on_its_way_is_not_hedged() -> None:
             async with meanwhile(running.post("hi", stream=True)) as asked:
                 async with asyncio.timeout(5):
                     await asked_on_the_way.wait()
-                await asyncio.sleep(0.2)  # many times what a first byte takes
+                await asyncio.sleep(0.2)  # several times what a first byte takes
                 assert third.seen == []
                 told.set()
                 assert (await asked).text == "abc"
