@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -13,7 +14,8 @@ import openai
 import psutil
 import pytest
 import yaml
-from benchmarks.vllm_failover import ONE_CORE_EACH, engine_processes
+from benchmarks.peers.endpoint import PeerError
+from benchmarks.vllm_failover import ONE_CORE_EACH, EngineProcesses, engine_processes
 from launcher.processes import descendants, process_table
 from support.server import MODEL, ROOT, Server, ServerSlot, get_json, launched
 
@@ -83,28 +85,31 @@ def members(server: Server) -> dict[str, dict[str, Any]]:
     return {member["replica"]: member for member in fleet if member["can_serve"]}
 
 
-def wait_for_both(server: Server) -> None:
+def both_engines(server: Server) -> dict[str, EngineProcesses]:
+    """The processes of each replica, once two serve. A replica that has just been killed may be in the fleet
+    until its next health check, without processes."""
     deadline = time.monotonic() + RECOVERY_S
-    while len(members(server)) < 2:
+    while True:
+        with contextlib.suppress(PeerError):
+            serving = members(server).items()
+            engines = {
+                replica: engine_processes(server.process.pid, each["url"]) for replica, each in serving
+            }
+            if len(engines) == 2:
+                return engines
         assert time.monotonic() < deadline, "the other replica does not serve"
         time.sleep(0.25)
 
 
 def test_an_engine_of_one_rank_is_one_process(pair: Server) -> None:
-    wait_for_both(pair)
-    cores = [engine_processes(pair.process.pid, each["url"]).engine_core for each in members(pair).values()]
-    assert len(cores) == 2
+    cores = [engine.engine_core for engine in both_engines(pair).values()]
     below = [child.name() for core in cores for child in psutil.Process(core).children(recursive=True)]
     assert [name for name in below if name.startswith("VLLM")] == []
 
 
 @pytest.mark.parametrize("part", ["replica", "engine_core"])
 def test_a_stream_survives_the_death_of_its_engine(pair: Server, undisturbed: Answer, part: str) -> None:
-    wait_for_both(pair)
-    engines = {
-        replica: engine_processes(pair.process.pid, member["url"])
-        for replica, member in members(pair).items()
-    }
+    engines = both_engines(pair)
 
     def kill(replica: str) -> None:
         os.kill(getattr(engines[replica], part), signal.SIGKILL)

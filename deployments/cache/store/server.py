@@ -288,12 +288,14 @@ class ServerStore:
     async def _ask(self, method: Callable[..., Awaitable[T]], **arguments: Any) -> T:
         """One call. Every client error becomes a :class:`StoreError` without its cause: the cause may hold
         entries' texts, which must not be logged."""
+        limit = asyncio.timeout(self._settings.timeout_s)
         try:
-            async with asyncio.timeout(self._settings.timeout_s):
+            async with limit:
                 return await method(collection_name=self._collection, **arguments)
-        except TimeoutError:
-            raise self._error(f"no answer within {self._settings.timeout_s:g} s") from None
         except Exception as error:
+            # gRPC may report the time-out's cancellation as an error of its own: CANCELLED.
+            if isinstance(error, TimeoutError) or limit.expired():
+                raise self._error(f"no answer within {self._settings.timeout_s:g} s") from None
             if _is_missing(error):
                 self._is_prepared = False
             raise self._error(_reason(error)) from None

@@ -17,6 +17,9 @@ from serve_app.cache.bound import EntryEvidence, Observation
 from serve_app.cache.entry import Annotation, Selection
 from serve_app.cache.eviction import Volume
 
+AT_ONCE = 50
+"""Writes at the same time. A thousand at once would test how long one waits on a busy machine."""
+
 
 async def test_an_entry_comes_back_as_it_was_stored(store: CacheStore) -> None:
     stored = entry()
@@ -117,7 +120,9 @@ async def test_a_tenants_entries_of_least_value_go_first(store: CacheStore) -> N
 
 async def test_usage_and_eviction_go_over_many_pages(store: CacheStore) -> None:
     count = BATCH + 10
-    await asyncio.gather(*(store.put(entry(value=float(number))) for number in range(count)))
+    for first in range(0, count, AT_ONCE):
+        numbers = range(first, min(first + AT_ONCE, count))
+        await asyncio.gather(*(store.put(entry(value=float(number))) for number in numbers))
     assert (await store.usage())["t"].entries == count
     assert (await store.evict("t", Volume(BATCH + 5))).volume.entries == BATCH + 5
     assert (await store.usage())["t"].entries == 5
