@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.peers import Endpoint
+from benchmarks.peers.endpoint import SCRIPTS
 
-SIM_ENGINE = Path(__file__).parents[1] / "sim_engine.py"
 START_LIMIT_S = 20.0
 STOP_LIMIT_S = 5.0
 
@@ -24,7 +24,7 @@ class ScriptedProcess:
 
     def __init__(self, folder: Path, model: str, flags: tuple[str, ...]) -> None:
         self._ready = folder / "ready.json"
-        self._command = [sys.executable, str(SIM_ENGINE), "--model", model, *flags]
+        self._command = [sys.executable, "-m", "sim_engine", "--model", model, *flags]
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
         self.url = ""
@@ -39,7 +39,7 @@ class ScriptedProcess:
         """Raises: RuntimeError: it does not listen in time."""
         self._ready.unlink(missing_ok=True)
         listen = ["--port", str(self._port), "--ready-file", str(self._ready)]
-        self._process = subprocess.Popen([*self._command, *listen], stdin=subprocess.DEVNULL)
+        self._process = subprocess.Popen([*self._command, *listen], stdin=subprocess.DEVNULL, cwd=SCRIPTS)
         deadline = time.monotonic() + START_LIMIT_S
         while not (self._ready.exists() and self._ready.read_text()):
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -68,7 +68,7 @@ class ScriptedProcess:
 
 @contextmanager
 def scripted_process(model: str, **settings: object) -> Iterator[ScriptedProcess]:
-    """A started engine; ``settings`` are those of ``scripts/sim_engine.py``."""
+    """A started engine; ``settings`` are the fields of ``sim_engine.SimSettings``."""
     flags = tuple(
         word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))
     )

@@ -57,7 +57,7 @@ class ScriptedEngine(LLMEngine):
 
     async def _answer(self, tokens: int | None) -> AsyncIterator[str]:
         """Every token takes its time, the first one too; lateness is not made up for by a burst. Both as
-        in ``scripts/sim_engine.py`` under ``scripted_engine``."""
+        in ``sim_engine`` as ``benchmarks.engines.scripted_engine`` starts it."""
         answer = Answer(self._model)
         due_s = time.monotonic()
         for position in range(count := tokens or self._script.tokens):

@@ -1,0 +1,110 @@
+"""One request on its way through the engine."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from sim_engine.connection import http_chunk
+from sim_engine.faults import Faults
+from sim_engine.requests import Generation
+from sim_engine.responses import Shape, error_body, event
+from sim_engine.scheduler import Scheduler
+from sim_engine.settings import NEVER, SimSettings
+from sim_engine.text import EOS, Speaker
+
+
+class Client(Protocol):
+    """Where an answer goes."""
+
+    def write(self, data: bytes, /) -> None: ...
+    def start_stream(self) -> None: ...
+    def end_stream(self, events: bytes) -> None: ...
+    def respond(self, status: int, body: bytes) -> None: ...
+    def reset(self) -> None: ...
+
+
+class Answer:
+    """One request from the queue to its last token."""
+
+    def __init__(
+        self,
+        settings: SimSettings,
+        scheduler: Scheduler,
+        client: Client,
+        request: Generation,
+        faults: Faults,
+    ) -> None:
+        self.request = request
+        self.ids: list[int] = []
+        self.admitted_s = 0.0
+        self.over = False
+        self._scheduler = scheduler
+        self._client = client
+        self._faults = faults
+        self._shape = Shape(request, settings.model)
+        self._speaker = Speaker(settings, request.prompt, request.ignore_eos)
+        self._due_s = 0.0
+        points = (faults.hang_after, faults.die_after, faults.error_after, 0 if faults.hang_before else None)
+        self._fault_at = min((point for point in points if point is not None), default=NEVER)
+
+    def open(self) -> None:
+        """Queue for a slot. As in vLLM, the headers of a stream are sent at once."""
+        if self.over:
+            return
+        if self.request.stream and not self._faults.hang_before:
+            self._client.start_stream()
+        self._scheduler.enqueue(self)
+
+    def begin(self, due_s: float) -> None:
+        """The prompt is prefilled; the first token is due at ``due_s``."""
+        self._due_s = due_s
+        if due_s > time.monotonic():
+            self._scheduler.wheel.at(due_s, self._step)
+        else:
+            self._step()
+
+    def _step(self) -> None:
+        """Generate one token."""
+        if self.over:
+            return
+        position = len(self.ids)
+        if position == self._fault_at:
+            self._fail()
+            return
+        token = self._speaker.next()
+        self.ids.append(token)
+        reason = self._finish_reason(token)
+        if self.request.stream:
+            chunk = http_chunk(self._shape.chunk(token, position, reason))
+            self._client.write(chunk if position else http_chunk(self._shape.role()) + chunk)
+        if reason is not None:
+            self._finish(reason)
+            return
+        # A late token makes later ones late as well, as in a real engine; no burst catches up.
+        self._due_s = max(self._due_s + self._scheduler.itl_s(), time.monotonic())
+        self._scheduler.wheel.at(self._due_s, self._step)
+
+    def _finish_reason(self, token: int) -> str | None:
+        if token == EOS:
+            return "stop"
+        return "length" if len(self.ids) == self.request.max_tokens else None
+
+    def _finish(self, reason: str) -> None:
+        self._scheduler.finish(self)
+        if self.request.stream:
+            self._client.end_stream(self._shape.end(len(self.ids)))
+        else:
+            self._client.respond(200, self._shape.whole(self.ids, reason))
+
+    def _fail(self) -> None:
+        """Reset, end with an error, or hang. No further step is planned."""
+        if self._fault_at == self._faults.die_after:
+            self._client.reset()
+        elif self._fault_at == self._faults.error_after:
+            self._scheduler.release(self)
+            body = error_body(500, "EngineCore encountered an issue.")
+            if self.request.stream:
+                self._client.end_stream(event(body) + event(b"[DONE]"))
+            else:
+                self._client.respond(500, body)
