@@ -25,37 +25,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from quantize_environment import environment, install, interpreter
-from quantize_figures import Card, Pair, Speed, as_json, as_markdown
-from quantize_job import Job, Outcome, read_outcome, write
-from quantize_schemes import SCHEMES, QuantizeError, Scheme, quantized_source, scheme_named
-from quantize_speed import measure_speed
-from quantize_text import HELD_TEXT, Samples, check_count, held_text, questions, read_samples
+from benchmarks.quantized_speed import measure_speed
+from quantization.environment import SCRIPTS, environment, install, interpreter
+from quantization.figures import Card, Pair, Speed, as_json, as_markdown
+from quantization.job import Job, Outcome, read_outcome, write
+from quantization.plan import Plan, checked
+from quantization.schemes import SCHEMES, QuantizeError
+from quantization.text import HELD_TEXT
 
 from serve_app.model_store import ModelStore, default_cache_dir
 
-WORKER = Path(__file__).parent / "quantize_worker.py"
-KNOWN = ", ".join(SCHEMES)
+WORKER = "quantization.worker"
 CARD_JSON, CARD_TEXT = "quantization.json", "QUANTIZATION.md"
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Everything that was asked for, checked."""
-
-    name: str
-    model: Path
-    out: Path
-    scheme: Scheme
-    samples: Samples
-    held_name: str
-    held: str
-    sample_tokens: int
-    answer_tokens: int
-    seed: int
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -91,83 +74,6 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0
 
 
-# ---- arguments -------------------------------------------------------------------------------------------
-
-
-def checked(options: argparse.Namespace, store: ModelStore) -> Plan:
-    """Raises: QuantizeError: an argument is wrong."""
-    if options.model is None:
-        raise QuantizeError("name a model: a folder, or the hub id of a prepared one")
-    scheme = scheme_named(options.scheme)
-    model = model_folder(options.model, store)
-    out = out_folder(options.out, options.model, scheme, store)
-    _check_numbers(options)
-    return Plan(
-        name=options.model,
-        model=model,
-        out=out,
-        scheme=scheme,
-        samples=_samples(options, scheme),
-        held_name=options.held.name,
-        held=held_text(options.held),
-        sample_tokens=options.sample_tokens,
-        answer_tokens=options.answer_tokens,
-        seed=options.seed,
-    )
-
-
-def model_folder(source: str, store: ModelStore) -> Path:
-    """Raises: QuantizeError: no folder, no weights, or weights that are quantised already."""
-    folder = Path(store.resolve(source)).expanduser()
-    if not folder.is_dir():
-        raise QuantizeError(
-            f"{source}: no such folder, and {store.folder(source)} is not prepared; give a folder with "
-            "config.json and safetensors files"
-        )
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise QuantizeError(
-            f"{folder}: config.json is missing or holds no JSON; copy the model again"
-        ) from error
-    if not any(folder.glob("*.safetensors")):
-        raise QuantizeError(f"{folder}: there are no safetensors files; copy the model again")
-    if "quantization_config" in config:
-        method = config["quantization_config"].get("quant_method", "unknown")
-        raise QuantizeError(f"{folder} is quantised already ({method}); give the model in 16 bits")
-    return folder
-
-
-def out_folder(given: Path | None, source: str, scheme: Scheme, store: ModelStore) -> Path:
-    """Raises: QuantizeError: it exists."""
-    name = quantized_source(source, scheme)
-    is_folder = Path(source).expanduser().is_dir()
-    default = Path(name).expanduser() if is_folder else store.folder(name)
-    out = default if given is None else given.expanduser()
-    if out.exists():
-        raise QuantizeError(f"{out} exists: give another --out, or remove it")
-    return out
-
-
-def _check_numbers(options: argparse.Namespace) -> None:
-    check_count(options.samples)
-    for name, least in (("sample_tokens", 16), ("answer_tokens", 16), ("rounds", 0)):
-        value = getattr(options, name)
-        if value < least:
-            raise QuantizeError(f"--{name.replace('_', '-')} {value}: expected at least {least}")
-
-
-def _samples(options: argparse.Namespace, scheme: Scheme) -> Samples:
-    if not scheme.calibrates:
-        return Samples("none: this scheme needs none", ())
-    if options.calibration is None:
-        return questions(options.samples, options.seed)
-    return read_samples(options.calibration, options.samples, options.seed)
-
-
-# ---- work ------------------------------------------------------------------------------------------------
-
-
 def quantise(plan: Plan, rounds: int) -> Card:
     """The folder appears under its name only when it is whole, without the card that follows.
 
@@ -192,9 +98,10 @@ def quantise(plan: Plan, rounds: int) -> Card:
 
 
 def _run_worker(python: Path, plan: Plan, made: Path, scratch: Path) -> Outcome:
+    """The worker runs in ``scripts/``, so every path that it gets is absolute."""
     job = Job(
-        model=str(plan.model),
-        out=str(made),
+        model=str(plan.model.absolute()),
+        out=str(made.absolute()),
         scheme=plan.scheme.name,
         samples=plan.samples.items,
         held=plan.held,
@@ -203,8 +110,13 @@ def _run_worker(python: Path, plan: Plan, made: Path, scratch: Path) -> Outcome:
         seed=plan.seed,
     )
     write(scratch / "job.json", job)
-    command = [str(python), str(WORKER), str(scratch / "job.json"), str(scratch / "outcome.json")]
-    done = subprocess.run(command, env=environment(), stdin=subprocess.DEVNULL, check=False)
+    command = [
+        str(python),
+        "-m",
+        WORKER,
+        *(str((scratch / name).absolute()) for name in ("job.json", "outcome.json")),
+    ]
+    done = subprocess.run(command, cwd=SCRIPTS, env=environment(), stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
         raise QuantizeError(f"llm-compressor could not quantise {plan.model}; its messages are above")
     return read_outcome(scratch / "outcome.json")

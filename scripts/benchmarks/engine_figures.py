@@ -26,9 +26,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from quantize_figures import agreement
-from quantize_schemes import INT8, quantized_source
-from quantize_speed import PROMPTS, TOKENS, WARM_TOKENS
+from quantization.figures import agreement
+from quantization.schemes import INT8, quantized_source
 
 from benchmarks.engine_server import (
     LOAD_LIMIT_S,
@@ -46,6 +45,7 @@ from benchmarks.load import open_loop, percentile, run_fast
 from benchmarks.options import Options
 from benchmarks.peers import Endpoint, PeerError
 from benchmarks.peers.vllm_server import ENGINE_ARGUMENTS
+from benchmarks.quantized_speed import PROMPTS, TOKENS, WARM_TOKENS
 from benchmarks.table import Figure, at_most, write_report
 from benchmarks.vllm_load import SOURCE, model_folder
 from deployments.cli.plan import Hardware, plan_applications

@@ -1,7 +1,7 @@
 """Quantise one model with llm-compressor and measure it before and after; runs in the environment that
 ``quantize.py --install`` makes, and is started by ``quantize.py``.
 
-    python scripts/quantize_worker.py JOB.json OUTCOME.json
+    cd scripts && ../.quantize-venv/bin/python -m quantization.worker JOB.json OUTCOME.json
 
 Both measurements are transformers' on one model object: after quantization llm-compressor rounds weights and
 activations in every forward pass as an engine with these numbers would. On a CPU it computes in float32:
@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from quantize_figures import perplexity, same_share
-from quantize_job import Job, Outcome, read_job, write
-from quantize_schemes import FP8, INT8, QuantizeError, group_size, scheme_named
-from quantize_text import Sample
 from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from quantization.figures import perplexity, same_share
+from quantization.job import Job, Outcome, read_job, write
+from quantization.schemes import FP8, INT8, QuantizeError, group_size, scheme_named
+from quantization.text import Sample
 
 ANSWER_BATCH = 16
 SMOOTHING = 0.8

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from quantize import arguments, checked, main, out_folder
-from quantize_environment import environment, install, interpreter
-from quantize_schemes import (
+from benchmarks.quantized_speed import last_reason, measure_speed
+from quantization.environment import environment, install, interpreter
+from quantization.plan import checked, out_folder
+from quantization.schemes import (
     AWQ,
     FP8,
     INT8,
@@ -18,7 +19,7 @@ from quantize_schemes import (
     quantized_source,
     scheme_named,
 )
-from quantize_speed import last_reason, measure_speed
+from quantize import arguments, main
 
 from serve_app.model_store import ModelStore
 

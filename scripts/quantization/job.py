@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from quantize_text import Sample
+from quantization.text import Sample
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quantize_schemes import QuantizeError
+from quantization.schemes import QuantizeError
 
 LEAST_SAMPLES, MOST_SAMPLES = 128, 512
 LEAST_HELD_CHARACTERS = 2000
-HELD_TEXT = Path(__file__).parent / "quantize_data" / "held.txt"
+HELD_TEXT = Path(__file__).parent / "held.txt"
 
 FORMS = (
     "Explain {} to a ten-year-old.",

@@ -11,9 +11,10 @@ import venv
 from importlib.metadata import version
 from pathlib import Path
 
-from quantize_schemes import QuantizeError
+from quantization.schemes import QuantizeError
 
-FOLDER = Path(__file__).parents[1] / ".quantize-venv"
+SCRIPTS = Path(__file__).parents[1]
+FOLDER = SCRIPTS.parent / ".quantize-venv"
 REQUIREMENT = "llmcompressor==0.14.0"
 COMPLETE = "installed"
 """A file that stands for a whole installation."""
@@ -57,6 +58,6 @@ def install(folder: Path = FOLDER) -> Path:
 
 
 def environment() -> dict[str, str]:
-    """Of the worker: nothing is fetched, and this environment's packages stay out."""
+    """The worker's environment variables: it downloads nothing and imports nothing from this environment."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     return {**kept, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}

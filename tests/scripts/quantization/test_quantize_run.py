@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from quantization.environment import interpreter
+from quantization.schemes import QuantizeError
 from quantize import main
-from quantize_environment import interpreter
-from quantize_schemes import QuantizeError
 from safetensors import safe_open
 from support.tiny_llama import write_tiny_llama
 

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from quantize_job import Job, Outcome, read_job, read_outcome, write
-from quantize_schemes import QuantizeError
-from quantize_text import HELD_TEXT, MOST_SAMPLES, held_text, questions, read_samples
+from quantization.job import Job, Outcome, read_job, read_outcome, write
+from quantization.schemes import QuantizeError
+from quantization.text import HELD_TEXT, MOST_SAMPLES, held_text, questions, read_samples
 
 
 def text_file(folder: Path, count: int) -> Path:

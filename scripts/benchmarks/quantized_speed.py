@@ -7,10 +7,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from quantization.figures import Speed, agreement
+
 from benchmarks.engine_server import Answer, ask, engine_server
 from benchmarks.peers.endpoint import PeerError
 from benchmarks.peers.vllm_server import ENGINE_ARGUMENTS
-from quantize_figures import Speed, agreement
 
 PROMPTS = (
     "Question: Why is the sky blue?\nAnswer:",

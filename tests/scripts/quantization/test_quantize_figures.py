@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from quantize_figures import (
+from quantization.figures import (
     Card,
     Pair,
     Speed,

@@ -1,0 +1,5 @@
+"""What ``scripts/quantize.py`` is made of: arguments, samples, llm-compressor's environment, and the card.
+
+``worker`` and what it imports also run in llm-compressor's own environment, which has none of Promptly's
+packages.
+"""
