@@ -85,8 +85,9 @@ def quantise(plan: Plan, rounds: int) -> Card:
     began = time.monotonic()
     # Same file system as the final name: the rename below is atomic.
     with tempfile.TemporaryDirectory(dir=plan.out.parent, prefix=".partial-") as partial:
-        made = Path(partial) / "model"
-        outcome = _run_worker(python, plan, made, Path(partial))
+        scratch = Path(partial).absolute()
+        made = scratch / "model"
+        outcome = _run_worker(python, plan, made, scratch)
         made.rename(plan.out)
     print(f"  {plan.out}: made in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     speed, no_speed = measure_speed(plan.model, plan.out, rounds)
@@ -101,7 +102,7 @@ def _run_worker(python: Path, plan: Plan, made: Path, scratch: Path) -> Outcome:
     """The worker runs in ``scripts/``, so every path that it gets is absolute."""
     job = Job(
         model=str(plan.model.absolute()),
-        out=str(made.absolute()),
+        out=str(made),
         scheme=plan.scheme.name,
         samples=plan.samples.items,
         held=plan.held,
@@ -110,12 +111,7 @@ def _run_worker(python: Path, plan: Plan, made: Path, scratch: Path) -> Outcome:
         seed=plan.seed,
     )
     write(scratch / "job.json", job)
-    command = [
-        str(python),
-        "-m",
-        WORKER,
-        *(str((scratch / name).absolute()) for name in ("job.json", "outcome.json")),
-    ]
+    command = [str(python), "-m", WORKER, str(scratch / "job.json"), str(scratch / "outcome.json")]
     done = subprocess.run(command, cwd=SCRIPTS, env=environment(), stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
         raise QuantizeError(f"llm-compressor could not quantise {plan.model}; its messages are above")

@@ -17,8 +17,8 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-from cache_cosines import EMBEDDER, SHIPPED_DTYPE
-from cache_mixes import read_pairs
+from cache_lab.cosines import EMBEDDER, SHIPPED_DTYPE
+from cache_lab.pairs import OWN_PAIRS, read_pairs
 from launcher.plan import free_port
 
 from benchmarks.engines import scripted_engine
@@ -30,7 +30,6 @@ from benchmarks.table import Figure, at_least, at_most, write_report
 
 # Without a memory of recent texts, so that every semantic hit pays for its embedding.
 EMBEDDER_SETTINGS = {"id": "embedder", "source": EMBEDDER, "dtype": SHIPPED_DTYPE, "recent_texts": 0}
-OWN_PAIRS = Path(__file__).parents[1] / "cache_pairs" / "pairs.jsonl"
 MODEL = "scripted"
 TOKENS, ITL_MS = 20, 1.0
 ONE_CLIENT, CROWD, CROWD_REQUESTS = 500, 64, 6000

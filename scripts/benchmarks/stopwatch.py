@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 import aiohttp
-from cache_cosines import EMBEDDER
+from cache_lab.cosines import EMBEDDER
 
 from benchmarks.engines import scripted_process
 from benchmarks.layer import settings_for

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cache_mixes import LabelledPair
-from sklearn.ensemble import ExtraTreesClassifier
-from train_verifier import (
+from cache_lab.pairs import LabelledPair
+from cache_lab.training import (
     DTYPES,
     Aim,
     Examples,
@@ -18,6 +17,7 @@ from train_verifier import (
     threshold,
     worst_kind,
 )
+from sklearn.ensemble import ExtraTreesClassifier
 
 
 def pair(query: str, candidate: str, stratum: str) -> LabelledPair:

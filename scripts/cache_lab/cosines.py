@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from cache_mixes import LabelledPair
 
+from cache_lab.pairs import LabelledPair
 from deployments.embedder import open_configured
 from serve_app.settings import EmbedderSettings
 
 EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
-"""The one that a verifier ships for."""
+"""The encoder whose verifier is shipped."""
 
 SHIPPED_DTYPE = "int8"
 """Its precision in the shipped configs."""

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from cache_cosines import EMBEDDER
+from cache_lab.cosines import EMBEDDER
 
 from serve_app.model_store import ModelStore, default_cache_dir
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "eval_cache.py"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "eval_cache.py"
 
 
 def evaluate(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import replay_cache
-from benchmarks.peers import Endpoint
-from cache_mixes import LabelledPair
-from cache_stream import Meanings, answer_to, stream
+from cache_lab.oracle import MODEL, Oracle
+from cache_lab.pairs import LabelledPair
+from cache_lab.replay import Replay, markdown, replay
+from cache_lab.stream import Meanings, Question, answer_to, stream
 from support.gateway import gateway
 from support.graph import eventually
 from support.handles import LocalHandle
@@ -66,15 +66,13 @@ def test_a_meaning_has_one_answer_however_it_is_worded() -> None:
 
 
 def test_outcomes_are_counted() -> None:
-    replay = replay_cache.Replay(
-        "x", ["miss", "exact", "right", "right", "right", "wrong", "wrong, unlabelled"]
-    )
-    assert replay.hit_rate() == pytest.approx(6 / 7)
-    assert replay.false_share() == pytest.approx(2 / 5)
-    assert replay.false_share(upto=5) == 0
-    values = replay.values()
+    found = Replay("x", ["miss", "exact", "right", "right", "right", "wrong", "wrong, unlabelled"])
+    assert found.hit_rate() == pytest.approx(6 / 7)
+    assert found.false_share() == pytest.approx(2 / 5)
+    assert found.false_share(upto=5) == 0
+    values = found.values()
     assert values["false_share_of_all_hits"] == pytest.approx(2 / 6)
-    assert "40.0 %" in replay_cache.markdown("pairs", [replay])
+    assert "40.0 %" in markdown("pairs", [found])
 
 
 class Embedder:
@@ -97,33 +95,29 @@ async def test_a_replay_tells_right_hits_from_wrong_ones(tmp_path: Path) -> None
     cache = await open_semantic_cache(CacheSettings(path=str(tmp_path), **settings), embedder)
     handles = {"embedder": embedder, "cache": LocalHandle(cache)}
     try:
-        with replay_cache.Oracle(pairs, seed=1, variation=0.2).running() as oracle:
+        with Oracle(pairs, seed=1, variation=0.2).running() as oracle:
             upstream = {"name": "oracle", "url": f"{oracle.url}/v1", "kind": "openai"}
             async with gateway(
                 others=[upstream],
-                model={"id": replay_cache.MODEL},
+                model={"id": MODEL},
                 handles=handles,
                 embedder={"id": "letters", "source": "letters"},
                 cache={"path": str(tmp_path), **settings},
                 ready=False,
             ) as running:
                 assert await eventually(lambda: ready(running), within_s=10)
-                endpoint = Endpoint("x", running.url, replay_cache.MODEL, ())
-                asked = [replay_cache.Question(text, meanings[text]) for text in ("a one", "c")]
-                first = await replay_cache.replay("x", endpoint, asked, meanings)
+                asked = [Question(text, meanings[text]) for text in ("a one", "c")]
+                first = await replay("x", running.url, MODEL, asked, meanings)
                 assert first.outcomes == ["miss", "miss"]
                 await stored(running, 2)
-                asked = [
-                    replay_cache.Question(text, meanings[text])
-                    for text in ("a one", "a three", "a other", "c", "d")
-                ]
-                second = await replay_cache.replay("x", endpoint, asked, meanings)
+                asked = [Question(text, meanings[text]) for text in ("a one", "a three", "a other", "c", "d")]
+                second = await replay("x", running.url, MODEL, asked, meanings)
                 assert second.outcomes == ["exact", "right", "wrong", "exact", "miss"]
                 assert second.bound == {"blocked_pairs": 0}
-                asked = [replay_cache.Question("b two", meanings["b two"])]
-                assert (await replay_cache.replay("x", endpoint, asked, meanings)).outcomes == ["miss"]
-                asked = [replay_cache.Question("a three", meanings["b two"])]
-                third = await replay_cache.replay("x", endpoint, asked, meanings)
+                asked = [Question("b two", meanings["b two"])]
+                assert (await replay("x", running.url, MODEL, asked, meanings)).outcomes == ["miss"]
+                asked = [Question("a three", meanings["b two"])]
+                third = await replay("x", running.url, MODEL, asked, meanings)
                 assert third.values()["unlabelled"] == [["a three", "a one"]]
     finally:
         await cache.close()

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cache_mixes import AS_IT_IS, TRAFFIC, LabelledPair, Rates, rates, read_pairs, wilson
+from cache_lab.pairs import LabelledPair, read_pairs
+from cache_lab.rates import AS_IT_IS, TRAFFIC, Rates, rates, wilson
 
 GOOD = {"query": "a", "candidate": "b", "same": True, "stratum": "para:x", "source": "own"}
 

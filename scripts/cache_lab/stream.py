@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 
-from cache_mixes import GROUPS, MIXES, TRAFFIC, LabelledPair
+from cache_lab.pairs import GROUPS, LabelledPair
+from cache_lab.rates import MIXES, TRAFFIC
 
 EXPONENT = 1.0
 """Of the Zipf law by which pairs come back."""

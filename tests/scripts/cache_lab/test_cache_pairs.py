@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
+from cache_lab.pairs import OWN_PAIRS
 
-FOLDER = Path(__file__).resolve().parents[2] / "scripts" / "cache_pairs"
+FOLDER = OWN_PAIRS.parent
 FIELDS = {"query": str, "candidate": str, "same": bool, "source": str, "stratum": str}
 KINDS = {
     "para": ("reworded", "surface", "word-order", "template", "slot", "multilingual"),

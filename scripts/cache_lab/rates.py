@@ -1,76 +1,28 @@
-"""What a decision is worth: recall and false share of labelled pairs, in assumed mixes of traffic.
+"""How good a decision is: recall, and wrong hits among hits, in assumed mixes of traffic.
 
 A *mix* says which share of near look-ups are paraphrases, ordinary different questions, and hard negatives. A
-list of pairs has its own shares, so each group's rate is taken by itself and weighted.
+list of pairs has its own shares, so each group's rate is measured alone and then weighted.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from cache_lab.pairs import GROUPS, LabelledPair
 from serve_app.cache.bound.population import wilson_lower, wilson_upper
 
-GROUPS = ("para", "diff", "hard")
 MIXES: Mapping[str, Mapping[str, float]] = {
     "traffic 30/65/5": {"para": 0.30, "diff": 0.65, "hard": 0.05},
     "traffic 30/55/15": {"para": 0.30, "diff": 0.55, "hard": 0.15},
 }
-"""Assumed shares, nobody's measured traffic. "As the file is" comes from the file."""
+"""Shares of each group. They are assumed, not measured."""
 
 TRAFFIC = "traffic 30/65/5"
 AS_IT_IS = "as the file is"
+"""The mix with the shares that the file has."""
+
 Z_95 = 1.959964
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledPair:
-    """``same``: an answer to one text serves for the other. ``stratum``: ``group:kind``."""
-
-    query: str
-    candidate: str
-    same: bool
-    stratum: str
-
-    @property
-    def group(self) -> str:
-        return self.stratum.partition(":")[0]
-
-
-def read_pairs(path: Path) -> list[LabelledPair]:
-    """Raises:
-    ValueError: a line is no pair; the message names file and line.
-    """
-    return [_pair(path, number, line) for number, line in enumerate(_lines(path), 1) if line.strip()]
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 text ({error.reason})") from error
-
-
-def _pair(path: Path, number: int, line: str) -> LabelledPair:
-    where = f"{path}:{number}"
-    try:
-        found = json.loads(line)
-        pair = LabelledPair(found["query"], found["candidate"], found["same"], found["stratum"])
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{where}: no JSON ({error.msg})") from error
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{where}: an object with query, candidate, same and stratum is wanted") from error
-    if not isinstance(pair.same, bool) or not all(
-        isinstance(text, str) for text in (pair.query, pair.candidate, pair.stratum)
-    ):
-        raise ValueError(f"{where}: query, candidate and stratum are texts, same is true or false")
-    if pair.group not in GROUPS:
-        raise ValueError(f"{where}: stratum {pair.stratum!r} must begin with one of {', '.join(GROUPS)}")
-    if pair.same != (pair.group == "para"):
-        raise ValueError(f"{where}: same is {pair.same} in stratum {pair.stratum!r}")
-    return pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +54,8 @@ class Rates:
         return {group: count / total for group, count in self.pairs.items()}
 
     def false_share(self, mix: str) -> Interval:
-        """Wrong hits among all hits. The interval comes from those of the two groups' rates, so it is a
-        careful one; 0 where nothing hits."""
+        """Wrong hits among all hits; 0 without hits. The interval combines the bounds of all groups, so it is
+        wider than 95 %."""
         shares = self.shares(mix)
         bounds = {group: wilson(self.hits[group], self.pairs[group]) for group in GROUPS}
 
@@ -130,7 +82,7 @@ def rates(pairs: Sequence[LabelledPair], hits: Iterable[bool]) -> Rates:
 
 
 def wilson(successes: int, trials: int) -> Interval:
-    """The score interval of a share (Wilson 1927), 95 %; 0 to 1 of nothing."""
+    """The 95 % score interval of a share (Wilson 1927); 0 to 1 without trials."""
     if trials == 0:
         return Interval(0.0, 0.0, 1.0)
     return Interval(
