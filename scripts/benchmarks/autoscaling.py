@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autoscaling_simulation import ReplicaModel, Request, read_trace
-from simulate_autoscaling import DEFAULT, Bench, Comparison, compare
+from autoscaling_simulation.comparison import DEFAULT, Bench, Comparison, compare
+from autoscaling_simulation.replica import ReplicaModel
+from autoscaling_simulation.trace import Request, read_trace
 
 from benchmarks.options import Options
 from benchmarks.peers import PeerError

@@ -18,7 +18,7 @@ do not make such a prompt faster, and allowing it no wait at all would ask for a
 BURSTINESS = 0.5
 """Which part of a bin is worked off before its last request comes: 0 would be all of them at once, 1 one
 after the other. With a half, the late shares of fleets of 2 to 16 replicas on the bursty Azure code trace
-come out nearly as in the simulation of single requests (``scripts/autoscaling_simulation.py``): 28 % for
+come out nearly as in the simulation of single requests (``scripts/autoscaling_simulation/``): 28 % for
 26 % at 4 replicas, 4.9 % for 4.5 % at 8."""
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from autoscaling_simulation import Request
+from autoscaling_simulation.trace import Request
 from benchmarks.autoscaling import CODE, CONVERSATION, backwards, cases, run
 from benchmarks.options import Options
 from benchmarks.peers import PeerError

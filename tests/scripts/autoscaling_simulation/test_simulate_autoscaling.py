@@ -8,18 +8,11 @@ from random import Random
 
 import pytest
 import simulate_autoscaling
-from autoscaling_simulation import (
-    ByObjective,
-    Fixed,
-    Point,
-    ReplicaModel,
-    Request,
-    ServeDefault,
-    View,
-    best_at,
-    read_trace,
-    simulate,
-)
+from autoscaling_simulation.comparison import Point, best_at
+from autoscaling_simulation.fleet import simulate
+from autoscaling_simulation.policies import ByObjective, Fixed, ServeDefault, View
+from autoscaling_simulation.replica import ReplicaModel
+from autoscaling_simulation.trace import Request, read_trace
 from ray.serve.config import AutoscalingConfig
 
 from serve_app.autoscaling import FleetLoad, ReplicaLoad, ScalingRules
