@@ -8,6 +8,7 @@ Without it everything works, but:
   application sees the request, and answers 500 to bytes that are not UTF-8. Watch for the day it answers 400.
 - Serve watches every client for a disconnect with two tasks, although the gateway watches too
   (``Exchange.run_while_connected``): two rounds of the event loop before a burst's requests reach an engine.
+- Serve wraps every request and every chunk (see ``direct_ingress``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from deployments.platform.direct_ingress import DirectIngress, direct_ingress
 from deployments.platform.trailers import mend_trailers
 from serve_app.dialects import dialect_of
 from serve_app.errors import BadRequest
@@ -28,15 +30,32 @@ WE_WATCH = (b"x-request-disconnect-disabled", b"?1")
 
 
 class IngressMiddleware:
-    """Answers 400 to a header value that is not UTF-8; turns off Serve's own watch for client disconnects."""
+    """Hands a request straight to the application where that is possible. Where it is not: answers 400 to a
+    header value that is not UTF-8, and turns off Serve's own watch for client disconnects."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self._direct: DirectIngress | None = None
+        self._has_looked = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        direct = self._find_direct()
+        if direct is not None and direct.takes(scope):
+            await direct(scope, receive, send)
+            return
+        await self._through_serve(scope, receive, send)
+
+    def _find_direct(self) -> DirectIngress | None:
+        """At the first request, not before: Serve makes its middlewares while the replica still starts."""
+        if not self._has_looked:
+            self._direct = direct_ingress(self._app)
+            self._has_looked = True
+        return self._direct
+
+    async def _through_serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             require_utf8(scope["headers"])
         except BadRequest as error:

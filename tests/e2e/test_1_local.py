@@ -240,6 +240,19 @@ async def test_a_header_that_is_no_utf8_is_a_400(served: Server, header: bytes) 
     assert json.loads(body)["error"]["param"] == header.decode()
 
 
+def test_a_gateway_answers_without_serves_wrapper(served: Server) -> None:
+    """Serve's wrapper would send an empty id back. In an application's first seconds HAProxy still asks Serve's
+    fallback proxy, which is not ours."""
+    deadline = time.monotonic() + 30
+    request = urllib.request.Request(f"{served.url}/v1/models", headers={"x-request-id": ""})
+    while True:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            if len(response.headers["x-request-id"]) == 32:
+                return
+        assert time.monotonic() < deadline, "requests still go through Serve's wrapper"
+        time.sleep(0.25)
+
+
 def test_what_is_written_is_this_users_alone(served: Server, store: Path) -> None:
     tree = [served.process.pid]
     for pid in tree:  # it grows as it is walked

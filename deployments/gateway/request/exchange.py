@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
+from deployments.platform.request_account import ACCOUNT, RequestAccount, request_id
 from serve_app.dialects import StreamErrors, dialect_of
 from serve_app.errors import DeadlineExceeded, PromptlyError
 from serve_app.openai import sse
@@ -21,7 +20,6 @@ JSON = "application/json"
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 RETRY_HEADER = "x-should-retry"
 """OpenAI's and Anthropic's clients do what it says, instead of what they think of the status."""
-REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 FAIL_TIMEOUT_S = 5.0
 
 
@@ -40,12 +38,19 @@ class Exchange:
         self.path: str = scope["path"].removeprefix(self.root_path).rstrip("/") or "/"
         self.query: bytes = scope.get("query_string", b"")
         self.headers = _headers(scope)
-        self.request_id = _request_id(self.headers.get("x-request-id"))
+        self._account: RequestAccount | None = scope.get(ACCOUNT)
+        self.request_id = (
+            request_id(self.headers.get("x-request-id"))
+            if self._account is None
+            else self._account.request_id
+        )
         self.timeline = Timeline(time.time_ns)
         self.started = False
         self.status = 0
         self._dialect = dialect_of(self.path)
         self.response_headers: dict[str, str] = dict(self._dialect.headers(self.request_id))
+        if self._account is not None:
+            self.response_headers["x-request-id"] = self.request_id
         self.shows_all_timing = False
         self._stream: StreamErrors | None = None
         self._passed: Callable[[bytes], None] | None = None
@@ -80,6 +85,8 @@ class Exchange:
         """Send status and headers. What was put into ``response_headers`` goes with every response."""
         self.started = True
         self.status = status
+        if self._account is not None:
+            self._account.status = status
         if content_type.startswith("text/event-stream"):
             self._stream = self._dialect.stream()
             self._passed = self._stream.passed
@@ -205,8 +212,3 @@ def _headers(scope: Scope) -> dict[str, str]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
-
-
-def _request_id(given: str | None) -> str:
-    """The client's id if it is one that logs and headers can carry; else a new one."""
-    return given if given is not None and REQUEST_ID.fullmatch(given) else uuid4().hex

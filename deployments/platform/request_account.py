@@ -1,0 +1,29 @@
+"""What the application and whatever called it say to each other about one request. No Ray here."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from uuid import uuid4
+
+VALID_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+
+ACCOUNT: Final = "promptly.account"
+"""Where the scope holds the :class:`RequestAccount`. With it, the application names the request in its
+response: Serve's wrapper, which does so otherwise, is not there."""
+
+
+class RequestAccount:
+    """The caller gives the id; the application leaves the status."""
+
+    __slots__ = ("request_id", "status")
+
+    def __init__(self, request_id: str) -> None:
+        self.request_id = request_id
+        self.status = 0
+        """The response's HTTP status; 0 before there is one."""
+
+
+def request_id(given: str | None) -> str:
+    """The client's id if it is one that logs and headers can carry; else a new one."""
+    return given if given is not None and VALID_ID.fullmatch(given) else uuid4().hex
