@@ -241,8 +241,8 @@ async def test_a_header_that_is_no_utf8_is_a_400(served: Server, header: bytes) 
 
 
 def test_a_gateway_answers_without_serves_wrapper(served: Server) -> None:
-    """Serve's wrapper would send an empty id back. In an application's first seconds HAProxy still asks Serve's
-    fallback proxy, which is not ours."""
+    """Serve's wrapper would send an empty id back. In an application's first seconds HAProxy still asks
+    Serve's fallback proxy, which is not ours."""
     deadline = time.monotonic() + 30
     request = urllib.request.Request(f"{served.url}/v1/models", headers={"x-request-id": ""})
     while True:
