@@ -266,6 +266,7 @@ def run(options: Options) -> list[Figure]:
         figures += figures_of(series, report, alive)
         findings += report.own_5xx + report.hangs + report.unanswered
         print(series, dict(report.statuses))
+    options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "fuzz-findings.txt").write_text("\n\n".join(findings), encoding="utf-8")
     write_report(options.out, "fuzz", figures, about={"seed": "1", "connections": str(CONCURRENCY)})
     return figures
