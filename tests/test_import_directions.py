@@ -33,6 +33,16 @@ GATEWAY = (
     {"deployment"},
 )
 
+SCRIPTS = (
+    {"sim_engine", "quantization", "launcher", "autoscaling_simulation"},
+    {"cache_lab"},
+    {"benchmarks"},
+)
+"""The folders of ``scripts/`` from the bottom up. Beside them stand the commands, which no folder imports."""
+
+IMPORTED_BY_NAME = {"benchmarks.peers.scripted_engine", "benchmarks.weight_report"}
+"""Modules of ``scripts/`` that an engine imports because a setting names them."""
+
 SETTINGS_STAND_ON = {"errors", "settings"}
 """All of ``serve_app`` may read settings, so settings may read next to nothing of it."""
 
@@ -82,7 +92,7 @@ def children(folder: str, edges: list[tuple[str, str]]) -> Mapping[str, set[str]
     return graph
 
 
-@pytest.mark.parametrize("package", ["serve_app", "deployments"])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_no_folder_has_a_circle(package: str) -> None:
     edges = arrows(package)
     folders = {".".join(name.split(".")[:depth]) for name in modules(package) for depth in range(9)}
@@ -94,12 +104,12 @@ def test_no_folder_has_a_circle(package: str) -> None:
             pytest.fail(f"{folder or package}: {' imports '.join(reversed(error.args[1]))}")
 
 
-def upward(folder: str, order: tuple[set[str], ...]) -> list[str]:
+def upward(folder: str, order: tuple[set[str], ...], package: str = "deployments") -> list[str]:
     """Imports that do not point from a later line of ``order`` to an earlier one."""
     line = {name: number for number, names in enumerate(order) for name in names}
     return [
         f"{one} imports {other}"
-        for one, others in children(folder, arrows("deployments")).items()
+        for one, others in children(folder, arrows(package)).items()
         for other in others
         if one in line and other in line and line[other] >= line[one]
     ]
@@ -113,6 +123,27 @@ def test_gateway_embedder_engine_and_cache_stand_side_by_side() -> None:
 
 def test_the_gateways_parts_stand_in_the_order_of_a_request() -> None:
     assert not upward("deployments.gateway", GATEWAY)
+
+
+def test_the_folders_of_scripts_import_only_what_is_below_them() -> None:
+    folders = {name.split(".")[0] for name in modules("scripts") if "." in name}
+    assert folders == set[str]().union(*SCRIPTS)
+    assert not upward("", SCRIPTS, "scripts")
+
+
+def test_no_folder_of_scripts_imports_a_command() -> None:
+    graph = children("", arrows("scripts"))
+    commands = {name for name in modules("scripts") if (ROOT / "scripts" / f"{name}.py").exists()}
+    assert "launch" in commands
+    for folder in set[str]().union(*SCRIPTS):
+        assert not graph[folder] & commands, folder
+
+
+def test_every_module_of_scripts_is_imported_or_started() -> None:
+    used = {target for _, target in arrows("scripts")} | IMPORTED_BY_NAME
+    for name, path in modules("scripts").items():
+        is_started = path.name == "__init__.py" or '__name__ == "__main__"' in path.read_text()
+        assert name in used or is_started, f"nothing imports {name}"
 
 
 def test_settings_are_read_by_all_and_read_nothing() -> None:

@@ -19,7 +19,7 @@ from uuid import UUID
 import numpy as np
 from cache_lab.cosines import EMBEDDER, SHIPPED_DTYPE
 from cache_lab.pairs import OWN_PAIRS, read_pairs
-from launcher.plan import free_port
+from launcher.ports import free_port
 
 from benchmarks.engines import scripted_engine
 from benchmarks.layer import settings_for

@@ -21,7 +21,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from launcher.plan import free_port
+from launcher.ports import free_port
 
 from benchmarks.load import Request, Sample, closed_loop, run_fast
 from benchmarks.peers.endpoint import Endpoint, PeerError, environment, exchange, local_url

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from launcher import plan
+from launcher import ports
 
 from benchmarks.layer import layout
 from benchmarks.options import Options
@@ -173,7 +173,7 @@ def arguments(
 
 def _generate(runs: Sequence[Sequence[str]]) -> None:
     command = [sys.executable, "-c", GENERATOR, json.dumps(runs)]
-    env = environment(HF_HUB_OFFLINE="1", NO_PROXY=plan.LOOPBACK, no_proxy=plan.LOOPBACK)
+    env = environment(HF_HUB_OFFLINE="1", NO_PROXY=ports.LOOPBACK, no_proxy=ports.LOOPBACK)
     done = subprocess.run(
         command,
         env=env,

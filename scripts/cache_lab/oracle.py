@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from aiohttp import web
-from launcher.plan import LOOPBACK, free_port
+from launcher.ports import LOOPBACK, free_port
 
 from cache_lab.pairs import LabelledPair
 from cache_lab.stream import Meanings, answer_to

@@ -1,9 +1,8 @@
-"""Processes of one start: spawned, found again, and ended by their ids.
+"""Start, find and end the processes of one start, by their ids.
 
-The supervisor is a *child subreaper*: a process of this start whose parent dies, even one that made itself
-a daemon, becomes the supervisor's child. So everything of this start is always below it in the
-process tree, and nothing needs to be looked up by name.
-"""
+The supervisor is a *child subreaper*: a process of this start whose parent dies, even a daemon, becomes the
+supervisor's child. So all processes of the start are always below the supervisor in the process tree, and
+none is looked up by name."""
 
 from __future__ import annotations
 
@@ -29,20 +28,20 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class ProcessInfo:
-    """One line of the process table."""
+    """One process; ``status`` is one of psutil's names."""
 
     pid: int
     parent: int
-    state: str
+    status: str
 
     @property
     def is_zombie(self) -> bool:
-        return self.state == "Z"
+        return bool(self.status == psutil.STATUS_ZOMBIE)
 
 
 @dataclass(frozen=True)
 class Child:
-    """A process that the supervisor started itself; its output goes to ``log``."""
+    """A process that the supervisor started; its output goes to ``log``."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -64,11 +63,11 @@ def become_subreaper() -> None:
 
 
 def spawn(name: str, command: Sequence[str], env: Mapping[str, str], log: Path) -> Child:
-    """Start a child in a session of its own, where the terminal's Ctrl-C does not reach it."""
+    """Start a child in its own session, which the terminal's Ctrl-C does not reach."""
     supervisor = os.getpid()
 
     def follow_the_supervisor() -> None:
-        """Get SIGTERM when the supervisor is gone, however it went."""
+        """Get SIGTERM when the supervisor ends for any reason."""
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != supervisor:
             os._exit(1)
@@ -88,18 +87,8 @@ def spawn(name: str, command: Sequence[str], env: Mapping[str, str], log: Path) 
 
 def process_table() -> dict[int, ProcessInfo]:
     """Every process of the machine, by id."""
-    found = (_read_process(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-    return {process.pid: process for process in found if process is not None}
-
-
-def _read_process(pid: int) -> ProcessInfo | None:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None  # it ended while the table was being read
-    # The second field is the program's name in brackets; it may hold spaces and brackets itself.
-    state, parent = stat.rpartition(")")[2].split()[:2]
-    return ProcessInfo(pid, int(parent), state)
+    found = psutil.process_iter(["ppid", "status"])
+    return {each.pid: ProcessInfo(each.pid, each.info["ppid"], each.info["status"]) for each in found}
 
 
 def descendants(root: int, table: Mapping[int, ProcessInfo] | None = None) -> list[int]:
@@ -115,16 +104,16 @@ def descendants(root: int, table: Mapping[int, ProcessInfo] | None = None) -> li
 
 
 def describe(pid: int) -> str:
-    """``haproxy (process 123)``: for the user's eyes."""
+    """``haproxy (process 123)``, for messages."""
     try:
-        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
+        name = psutil.Process(pid).name()
+    except psutil.NoSuchProcess:
         name = "?"
     return f"{name} (process {pid})"
 
 
 def reap_orphans(children: Sequence[Child]) -> None:
-    """Collect ended processes that this one inherited; ``children`` are left to their own handles."""
+    """Collect ended processes that this process inherited, but not ``children``, which ``Popen`` collects."""
     own = {child.process.pid for child in children}
     for process in process_table().values():
         if process.parent == os.getpid() and process.is_zombie and process.pid not in own:
@@ -132,7 +121,7 @@ def reap_orphans(children: Sequence[Child]) -> None:
 
 
 def wait_until(done: Callable[[], bool], limit_s: float) -> bool:
-    """Poll ``done`` for at most ``limit_s``; the last answer."""
+    """Poll ``done`` for at most ``limit_s`` seconds; its last result."""
     deadline = time.monotonic() + limit_s
     while not done():
         if time.monotonic() >= deadline:
@@ -142,9 +131,9 @@ def wait_until(done: Callable[[], bool], limit_s: float) -> bool:
 
 
 def end_descendants(children: Sequence[Child], term_s: float, kill_s: float) -> list[str]:
-    """SIGTERM to every descendant, after ``term_s`` SIGKILL; what had to be ended, described.
+    """Send SIGTERM to every descendant, and SIGKILL after ``term_s`` seconds (0: at once).
 
-    With ``term_s`` of 0 they are killed at once.
+    Returns a description of each process that was signalled.
     """
     ended: dict[int, str] = {}
     if term_s > 0 and _signal_until_gone(signal.SIGTERM, term_s, children, ended):
@@ -156,7 +145,7 @@ def end_descendants(children: Sequence[Child], term_s: float, kill_s: float) -> 
 def _signal_until_gone(
     signum: signal.Signals, limit_s: float, children: Sequence[Child], ended: dict[int, str]
 ) -> bool:
-    """Each descendant gets the signal once, also one that appears while others are ending."""
+    """Send the signal once to each descendant, also to those that appear meanwhile."""
     signalled: set[int] = set()
 
     def all_gone() -> bool:
@@ -175,22 +164,23 @@ def _signal_until_gone(
 
 
 def send_signal(pid: int, signum: signal.Signals) -> None:
-    """To one process by id; one that has just ended is no error."""
+    """Signal one process by its id. It is no error if it has just ended."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signum)
 
 
 def shared_memory(pids: Iterable[int]) -> set[Path]:
-    """Named shared memory that the processes use. A process that is killed leaves its segments behind,
-    and an engine's hold hundreds of megabytes of memory."""
+    """Named shared memory that the processes use. A killed process leaves its segments behind, and those of
+    an engine hold hundreds of megabytes."""
     return {path for pid in pids for path in _mapped_segments(pid)}
 
 
 def _mapped_segments(pid: int) -> Iterator[Path]:
+    """psutil would read ``smaps``, for which the kernel walks every page of the process."""
     try:
         maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return  # it has just ended
+        return  # the process has just ended
     for line in maps.splitlines():
         path = line.partition("/")[2]
         if path.startswith(SHARED_MEMORY) and not path.endswith(" (deleted)"):
@@ -198,7 +188,7 @@ def _mapped_segments(pid: int) -> Iterator[Path]:
 
 
 def release_shared_memory(segments: Iterable[Path]) -> list[Path]:
-    """Remove what is still there and used by no process; what was removed."""
+    """Remove the segments that no process uses; returns those that were removed."""
     left = {path for path in segments if path.exists()}
     unused = sorted(left - shared_memory(process_table())) if left else []
     for path in unused:
@@ -207,7 +197,7 @@ def release_shared_memory(segments: Iterable[Path]) -> list[Path]:
 
 
 def listener_on(port: int) -> str | None:
-    """The process that listens on a TCP port of this machine, described; ``None`` when not to be seen."""
+    """A description of the process that listens on a TCP port; ``None`` if none is visible to this user."""
     for socket in psutil.net_connections(kind="tcp"):
         if socket.status == psutil.CONN_LISTEN and socket.laddr.port == port and socket.pid is not None:
             return describe(socket.pid)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from launcher.plan import free_port
+from launcher.ports import free_port
 from support.server import BIN, ROOT, ServerSlot, environment, heed_sigint, stop
 
 MESSAGE = "models[0].engine.dtyp = 'bfloat16': unknown key; did you mean 'dtype'?"

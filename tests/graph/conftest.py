@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 import ray
-from launcher.plan import free_port
+from launcher.ports import free_port
 from ray import serve
 from support.collector import Collector, collecting
 from support.graph import ADMIN_TOKEN, Graph

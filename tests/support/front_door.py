@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from launcher.plan import free_port
+from launcher.ports import free_port
 from ray.serve._private.haproxy import BackendConfig, HAProxyConfig, ServerConfig
 from ray.serve.config import HTTPOptions
 

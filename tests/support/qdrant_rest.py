@@ -14,7 +14,7 @@ from typing import Any
 
 import qdrant_edge as qe
 from aiohttp import web
-from launcher.plan import free_port
+from launcher.ports import free_port
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

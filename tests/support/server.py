@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from launcher.plan import free_port
+from launcher.ports import free_port
 
 from serve_app.request.admin_token import TOKEN_VARIABLE
 from support.graph import ADMIN_TOKEN, AS_ADMIN

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from launcher import plan
+from launcher import ports
 
 from serve_app.request.admin_token import TOKEN_VARIABLE, make_token
 
@@ -40,7 +40,7 @@ class Endpoint:
 
 
 def local_url(port: int) -> str:
-    return f"http://{plan.LOOPBACK}:{port}"
+    return f"http://{ports.LOOPBACK}:{port}"
 
 
 def environment(**extra: str) -> dict[str, str]:

@@ -9,32 +9,38 @@ from __future__ import annotations
 
 import sys
 
-import launch
+from launcher.deployment_watch import DeploymentWatch
+from launcher.errors import StartError
+from launcher.options import parse_options
+from launcher.run import Run
+from launcher.signals import StopSignals
+from launcher.start import Start
+from launcher.supervise import supervise
 
 RUNNING = "RUNNING"
 
 
-class PeerLaunch(launch.Launch):
-    """Promptly answers on ``/ready``; no other application need have such a page."""
+class PeerStart(Start):
+    """Asks Serve for readiness, because only Promptly has ``/ready``."""
 
     def wait_until_ready(self) -> None:
-        watch = launch.DeploymentWatch(self.dashboard)
+        watch = DeploymentWatch(self.run.dashboard)
 
         def runs() -> bool:
             watch.look()
-            return any(application.status == RUNNING for application in self.dashboard.applications())
+            return any(application.status == RUNNING for application in self.run.dashboard.applications())
 
-        self.wait_for(runs, self.options.timeout_s, "the application")
+        self.run.wait_for(runs, self.run.options.timeout_s, "the application")
 
 
 def main() -> int:
-    options, signals = launch.parse_options(None), launch.StopSignals()
+    options, signals = parse_options(__doc__, None), StopSignals()
     try:
-        peer = PeerLaunch(options, signals)
-    except launch.StartError as error:
+        run = Run.prepare(options, signals)
+    except StartError as error:
         print(error, file=sys.stderr)
         return 1
-    return launch.supervise(peer)
+    return supervise(PeerStart(run))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from launcher import plan
+from launcher import ports
 
 from benchmarks.peers.endpoint import ROOT, Endpoint, PeerError, local_url
 from benchmarks.peers.processes import scratch_folder, server
@@ -39,11 +39,11 @@ def litellm(upstream_url: str, model: str, *, workers: int = 1) -> Iterator[Endp
     ``workers`` processes share the port; 1 is LiteLLM's own default.
     """
     program = install()
-    port = plan.free_port()
+    port = ports.free_port()
     with scratch_folder() as folder:
         config = folder / "config.yaml"
         config.write_text(yaml.safe_dump(proxy_config(upstream_url, model)), encoding="utf-8")
-        command = [str(program), "--config", str(config), "--host", plan.LOOPBACK, "--port", str(port)]
+        command = [str(program), "--config", str(config), "--host", ports.LOOPBACK, "--port", str(port)]
         command += ["--num_workers", str(workers), "--telemetry", "False"]
         with server("LiteLLM", command, QUIET, local_url(port), model) as endpoint:
             yield endpoint

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from launcher.plan import free_port
+from launcher.ports import free_port
 
 from benchmarks.peers.endpoint import Endpoint, environment, local_url
 from benchmarks.peers.processes import scratch_folder

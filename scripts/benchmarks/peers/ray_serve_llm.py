@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.plan import free_port
+from launcher.ports import free_port
 
 from benchmarks.peers.endpoint import Endpoint, answers_chat, environment, local_url, wait_for
 from benchmarks.peers.supervised import PEER_LAUNCHER, serve_config, supervised

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import yaml
-from launcher import plan
+from launcher import ports
 
 from benchmarks.peers.endpoint import SCRIPTS
 from benchmarks.peers.processes import running, scratch_folder
@@ -27,7 +27,7 @@ def serve_config(name: str, import_path: str, args: Mapping[str, Any], port: int
     application = {"name": name, "route_prefix": "/", "import_path": import_path, "args": dict(args)}
     return {
         "proxy_location": "HeadOnly",
-        "http_options": {"host": plan.LOOPBACK, "port": port},
+        "http_options": {"host": ports.LOOPBACK, "port": port},
         "applications": [application],
     }
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from launcher import plan
+from launcher import ports
 
 from benchmarks.peers.endpoint import Endpoint, local_url
 from benchmarks.peers.processes import server
@@ -32,7 +32,7 @@ ENGINE_ENVIRONMENT: Mapping[str, str] = {
 @contextmanager
 def bare_vllm(model: str, model_folder: Path) -> Iterator[Endpoint]:
     """vLLM's OpenAI server with nothing in front of it."""
-    port = plan.free_port()
+    port = ports.free_port()
     command = server_command(model, model_folder, port)
     with server("vLLM", command, ENGINE_ENVIRONMENT, local_url(port), model) as endpoint:
         yield endpoint
@@ -44,7 +44,7 @@ def server_command(
     """The module and not the command ``vllm``: the CPU build has no distribution of that name."""
     return [
         *[sys.executable, "-m", "vllm.entrypoints.openai.api_server"],
-        *["--host", plan.LOOPBACK, "--port", str(port)],
+        *["--host", ports.LOOPBACK, "--port", str(port)],
         *["--model", str(model_folder), "--served-model-name", model],
         *(argument for name, value in arguments.items() for argument in option(name, value)),
     ]

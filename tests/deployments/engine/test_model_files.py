@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launcher.plan import free_port
+from launcher.ports import free_port
 from support import model_configs as configs
 
 from deployments.engine.model_files import ModelLibrary, SourceError

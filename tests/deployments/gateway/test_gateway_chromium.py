@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from launcher.plan import free_port
+from launcher.ports import free_port
 from local_cache import LocalCache, local_cache
 from support.gateway import Running, SimSettings, chat, gateway
 from support.graph import AS_ADMIN, CHAT

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import uvloop
-from launcher.plan import free_port
+from launcher.ports import free_port
 
 from deployments.wire.http1 import (
     BrokenConnection,

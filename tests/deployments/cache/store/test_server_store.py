@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import pytest
-from launcher.plan import free_port
+from launcher.ports import free_port
 from qdrant_grpc import grpc_front
 from store_samples import DIMENSION, EMBEDDER, entry, unit
 from support.qdrant_rest import Fault, QdrantRest

@@ -7,7 +7,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from launcher import haproxy, plan
+from launcher import haproxy
+from launcher.config import ServeConfig
+from launcher.folder import StartFolder
+from launcher.ports import pick_ports
 
 STATS = """\
 # pxname,svname,qcur,qmax,scur,smax,
@@ -20,18 +23,18 @@ stats,FRONTEND,,,0,0,
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> plan.StartFolder:
-    folder = plan.StartFolder(tmp_path)
+def folder(tmp_path: Path) -> StartFolder:
+    folder = StartFolder(tmp_path)
     folder.haproxy.mkdir()
     return folder
 
 
 def test_the_proxy_reads_its_settings_from_the_file_that_is_served(
-    folder: plan.StartFolder, tmp_path: Path
+    folder: StartFolder, tmp_path: Path
 ) -> None:
-    config = plan.ServeConfig(tmp_path / "config.yaml", "127.0.0.1", 8000, "/", None, ())
+    config = ServeConfig(tmp_path / "config.yaml", "127.0.0.1", 8000, "/", None, ())
 
-    env = haproxy.environment(plan.pick_ports(), folder, config)
+    env = haproxy.environment(pick_ports(), folder, config)
 
     assert env["PROMPTLY_CONFIG_FILE"] == str(tmp_path / "config.yaml")
 
@@ -41,7 +44,7 @@ def test_requests_are_counted_per_application_and_not_per_connection() -> None:
     assert haproxy.count_requests("") == 0
 
 
-def test_without_a_proxy_nothing_is_in_flight(folder: plan.StartFolder) -> None:
+def test_without_a_proxy_nothing_is_in_flight(folder: StartFolder) -> None:
     admin = haproxy.Admin(folder)
 
     admin.stop_accepting()
@@ -49,7 +52,7 @@ def test_without_a_proxy_nothing_is_in_flight(folder: plan.StartFolder) -> None:
     assert admin.requests_in_flight() == 0
 
 
-def test_the_admin_socket_below_the_nodes_folder_is_asked(folder: plan.StartFolder) -> None:
+def test_the_admin_socket_below_the_nodes_folder_is_asked(folder: StartFolder) -> None:
     path = folder.haproxy / "node" / haproxy.ADMIN_SOCKET
     path.parent.mkdir()
     asked: list[bytes] = []

@@ -24,7 +24,7 @@ from benchmarks.load import (
     poisson,
     summarise,
 )
-from launcher.plan import free_port
+from launcher.ports import free_port
 from sim_engine import NO_FAULTS, Faults, SimEngine, SimSettings, Stats
 
 LIMIT_S = 10.0

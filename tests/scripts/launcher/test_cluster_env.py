@@ -7,9 +7,13 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from launcher import haproxy, plan
+from launcher import haproxy
+from launcher.config import ServeConfig
+from launcher.folder import StartFolder
+from launcher.plan import ray_environment
+from launcher.ports import pick_ports
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 THIS_START_ALONE = {"RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S", "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT"}
 """What a start on one machine needs, and a cluster does not: its proxies hear of changes later, and have
 ports to themselves."""
@@ -28,13 +32,13 @@ def cluster() -> dict[str, str]:
 
 
 def test_every_variable_of_serves_that_a_start_sets_is_there(cluster: dict[str, str], tmp_path: Path) -> None:
-    folder = plan.StartFolder(tmp_path)
-    config = plan.ServeConfig(tmp_path / "config.yaml", "127.0.0.1", 8000, "/", None, ())
-    start = plan.ray_environment({}, folder, config)
+    folder = StartFolder(tmp_path)
+    config = ServeConfig(tmp_path / "config.yaml", "127.0.0.1", 8000, "/", None, ())
+    start = ray_environment({}, folder, config)
     named = {name for name in start if name.startswith(("RAY_SERVE_", "RAY_worker"))}
     files = {
         name
-        for name in haproxy.environment(plan.pick_ports(), folder, config)
+        for name in haproxy.environment(pick_ports(), folder, config)
         if name.startswith("RAY_SERVE_") and not name.endswith("_PORT")
     }
     assert (named | files) - THIS_START_ALONE <= cluster.keys()

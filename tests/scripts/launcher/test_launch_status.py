@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import launch
 import pytest
 from launcher import status
+from launcher.deployment_watch import DeploymentWatch
+from launcher.errors import StartError
 
 TOKEN = "secret"
 
@@ -160,7 +161,7 @@ def test_the_gist_of_a_message_is_what_happened() -> None:
 
 
 def test_the_watch_says_each_change_once(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    watch = launch.DeploymentWatch(server.dashboard)
+    watch = DeploymentWatch(server.dashboard)
     for running, message in ((0, ""), (0, ""), (0, "trace\nOSError: first try"), (1, "")):
         server.body = details("DEPLOYING", "HEALTHY" if running else "UPDATING", running, message)
         watch.look(at_once=True)
@@ -173,7 +174,7 @@ def test_the_watch_says_each_change_once(server: Server, capsys: pytest.CaptureF
 
 
 def test_the_watch_asks_at_most_once_a_second(server: Server) -> None:
-    watch = launch.DeploymentWatch(server.dashboard)
+    watch = DeploymentWatch(server.dashboard)
     for _ in range(20):
         watch.look()
 
@@ -183,5 +184,5 @@ def test_the_watch_asks_at_most_once_a_second(server: Server) -> None:
 def test_the_watch_ends_the_start_when_the_application_has_failed(server: Server) -> None:
     server.body = details("DEPLOY_FAILED", "DEPLOY_FAILED", running=0, message="ValueError: no such model")
 
-    with pytest.raises(launch.StartError, match="no such model"):
-        launch.DeploymentWatch(server.dashboard).look()
+    with pytest.raises(StartError, match="no such model"):
+        DeploymentWatch(server.dashboard).look()

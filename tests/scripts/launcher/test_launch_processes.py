@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from launcher import processes
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
+SCRIPTS = Path(__file__).parents[3] / "scripts"
 LIMIT_S = 10.0
 
 SUPERVISOR = f"""
@@ -69,14 +70,14 @@ def is_alive(pid: int) -> bool:
 
 def test_descendants_are_listed_from_the_top_without_zombies_and_strangers() -> None:
     table = {
-        pid: processes.ProcessInfo(pid, parent, state)
-        for pid, parent, state in [
-            (1, 0, "S"),
-            (10, 1, "S"),
-            (11, 10, "S"),
-            (12, 11, "R"),
-            (13, 10, "Z"),
-            (20, 1, "S"),
+        pid: processes.ProcessInfo(pid, parent, status)
+        for pid, parent, status in [
+            (1, 0, psutil.STATUS_SLEEPING),
+            (10, 1, psutil.STATUS_SLEEPING),
+            (11, 10, psutil.STATUS_SLEEPING),
+            (12, 11, psutil.STATUS_RUNNING),
+            (13, 10, psutil.STATUS_ZOMBIE),
+            (20, 1, psutil.STATUS_SLEEPING),
         ]
     }
 

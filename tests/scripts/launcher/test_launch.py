@@ -14,10 +14,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import launch
 import pytest
+from launcher.announcement import write_atomically
+from launcher.options import DRAIN_S, READY_TIMEOUT_S, parse_options
+from launcher.signals import StopSignals
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CONFIG = """\
 http_options: {{host: 127.0.0.1, port: {port}}}
 applications:
@@ -78,7 +80,7 @@ def test_a_taken_port_is_refused_with_who_has_it(tmp_path: Path) -> None:
 
 
 def test_the_first_signal_asks_to_stop_and_the_second_to_hurry(signal_handlers: None) -> None:
-    signals = launch.StopSignals()
+    signals = StopSignals()
     assert not signals.requested
 
     signal.raise_signal(signal.SIGTERM)
@@ -93,15 +95,15 @@ def test_the_ready_file_appears_whole(tmp_path: Path) -> None:
     ready = tmp_path / "ready.json"
     ready.write_text("of an earlier start", encoding="utf-8")
 
-    launch.write_atomically(ready, json.dumps({"url": "http://127.0.0.1:8000"}))
+    write_atomically(ready, json.dumps({"url": "http://127.0.0.1:8000"}))
 
     assert json.loads(ready.read_text(encoding="utf-8")) == {"url": "http://127.0.0.1:8000"}
     assert list(tmp_path.iterdir()) == [ready]
 
 
 def test_options_have_bounds_by_default(tmp_path: Path) -> None:
-    options = launch.parse_options([str(tmp_path / "app.yaml")])
+    options = parse_options("", [str(tmp_path / "app.yaml")])
 
-    assert (options.timeout_s, options.drain_s) == (launch.READY_TIMEOUT_S, launch.DRAIN_S)
+    assert (options.timeout_s, options.drain_s) == (READY_TIMEOUT_S, DRAIN_S)
     assert options.check
     assert options.ready_file is None

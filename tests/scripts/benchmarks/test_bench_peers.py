@@ -17,7 +17,9 @@ from benchmarks.peers.promptly import with_private_store
 from benchmarks.peers.ray_serve_llm import SCRIPTED_ENGINE, real_llm_config, scripted_llm_config
 from benchmarks.peers.supervised import serve_config
 from benchmarks.peers.vllm_server import ENGINE_ARGUMENTS, ENGINE_ENVIRONMENT, server_command
-from launcher import plan, processes
+from launcher import processes
+from launcher.config import read_config
+from launcher.ports import LOOPBACK, free_port, port_is_free
 
 PARENT = """
 import subprocess, sys, time
@@ -81,7 +83,7 @@ def test_batching_is_ray_s_own_unless_it_is_given() -> None:
 def test_serve_config_can_be_read_by_the_supervisor(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump(serve_config("peer", "some.module:build", {"models": []}, 20_001)))
-    config = plan.read_config(file)
+    config = read_config(file)
     assert config.url == "http://127.0.0.1:20001"
 
 
@@ -107,7 +109,7 @@ def test_promptly_without_a_cache_stays_without(tmp_path: Path) -> None:
 
 
 def test_free_port_can_be_bound() -> None:
-    assert plan.port_is_free(plan.LOOPBACK, plan.free_port())
+    assert port_is_free(LOOPBACK, free_port())
 
 
 def test_waiting_is_bounded() -> None:

@@ -1,0 +1,60 @@
+"""Checks before any process is started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from launcher import processes
+from launcher.config import ConfigError, ServeConfig, read_config
+from launcher.errors import StartError
+from launcher.options import Options
+from launcher.ports import port_is_free
+from launcher.terminal import say_step
+
+CHECK_TIMEOUT_S = 60.0
+
+
+def read_checked_config(options: Options) -> ServeConfig:
+    """The config, after every check that needs no running process.
+
+    Raises:
+        StartError: the settings or the port cannot be used.
+    """
+    started = time.monotonic()
+    if options.check:
+        check_settings(options.config)
+        say_step("settings checked", started)
+    try:
+        config = read_config(options.config, options.port)
+    except ConfigError as error:
+        raise StartError(str(error)) from error
+    if not port_is_free(config.host, config.port):
+        raise StartError(f"{port_taken(config)}: end that process, or choose another port with --port")
+    return config
+
+
+def check_settings(config: Path) -> None:
+    """Run the application's check in a process of its own, because it imports for seconds.
+
+    Raises:
+        StartError: wrong settings; the message names file, key, value and expectation.
+    """
+    command = [sys.executable, "-m", "deployments.cli", "check", str(config)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=CHECK_TIMEOUT_S,
+        start_new_session=True,  # only the supervisor gets the terminal's Ctrl-C
+    )
+    if done.returncode != 0:
+        raise StartError(done.stderr.strip())
+
+
+def port_taken(config: ServeConfig) -> str:
+    holder = processes.listener_on(config.port)
+    return f"port {config.port} is taken" + (f" by {holder}" if holder else "")

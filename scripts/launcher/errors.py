@@ -1,0 +1,11 @@
+"""Why a start ends."""
+
+from __future__ import annotations
+
+
+class StartError(RuntimeError):
+    """The start failed; the message is written for the user."""
+
+
+class StopRequestedError(Exception):
+    """Ctrl-C, SIGTERM or SIGHUP arrived."""

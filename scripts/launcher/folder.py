@@ -1,0 +1,67 @@
+"""The folder that one start writes to."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from serve_app.request.admin_token import TOKEN_VARIABLE, make_token, write_secret
+
+
+@dataclass(frozen=True)
+class StartFolder:
+    """The files of this start; only this user can read them.
+
+    Names are short: a unix socket's path holds at most 107 bytes, and Ray and Serve put folders of 40 to 60
+    characters between this folder and their sockets.
+    """
+
+    root: Path
+
+    @classmethod
+    def create(cls) -> StartFolder:
+        folder = cls(Path(tempfile.mkdtemp(prefix="promptly-", dir="/tmp")))
+        for child in (folder.ray, folder.haproxy, folder.temp, folder.logs):
+            child.mkdir()
+        write_secret(folder.token, secrets.token_hex(32))
+        write_secret(folder.admin_token, os.environ.get(TOKEN_VARIABLE) or make_token())
+        return folder
+
+    @property
+    def token(self) -> Path:
+        """The secret that every request to this start's Ray carries."""
+        return self.root / "token"
+
+    @property
+    def secrets(self) -> Path:
+        """Keys from the variables that the settings name; see deployments/platform/secret_environment.py."""
+        return self.root / "secrets.json"
+
+    @property
+    def admin_token(self) -> Path:
+        """The token for ``/admin`` where no key is required."""
+        return self.root / "admin-token"
+
+    @property
+    def settings(self) -> Path:
+        """A shell file; after ``source`` the commands ``ray`` and ``serve`` use this start."""
+        return self.root / "env"
+
+    @property
+    def ray(self) -> Path:
+        return self.root / "ray"
+
+    @property
+    def haproxy(self) -> Path:
+        return self.root / "h"
+
+    @property
+    def temp(self) -> Path:
+        return self.root / "t"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"

@@ -1,0 +1,72 @@
+"""The ports of one start."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Collection
+from dataclasses import dataclass
+
+LOOPBACK = "127.0.0.1"
+ANY_INTERFACE = "0.0.0.0"
+METRICS_PORT = 9102
+"""Usual port for Prometheus: the metrics of Ray, Serve and vLLM."""
+
+# Below the ports that Linux gives to outgoing connections (32768 and up) and that Serve gives its replicas
+# (30000 to 31000), so that nothing takes a port between choice and use.
+FREE_PORT_RANGE = range(20_000, 30_000)
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The ports of this start besides the HTTP port."""
+
+    gcs: int
+    dashboard: int
+    dashboard_agent: int
+    ray_client: int
+    ray_metrics: int
+    haproxy_metrics: int
+    haproxy_stats: int
+    fallback_proxy: int
+
+
+def port_is_free(host: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        # As servers do: connections of an earlier start in TIME_WAIT do not block the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port(*usual: int, taken: Collection[int] = ()) -> int:
+    """A port that is free on all interfaces and not in ``taken``: a ``usual`` one, else a random one outside
+    the ranges that the system and Serve use."""
+    others = random.sample(FREE_PORT_RANGE, len(FREE_PORT_RANGE))
+    candidates = (port for port in [*usual, *others] if port not in taken)
+    return next(port for port in candidates if port_is_free(ANY_INTERFACE, port))
+
+
+def pick_ports(taken: frozenset[int] = frozenset()) -> Ports:
+    """The usual ports where they are free (bookmarks and scrapers name them), else random ones."""
+    picked = set(taken)
+
+    def pick(*usual: int) -> int:
+        port = free_port(*usual, taken=picked)
+        picked.add(port)
+        return port
+
+    return Ports(
+        gcs=pick(),
+        dashboard=pick(8265),
+        dashboard_agent=pick(),
+        ray_client=pick(),
+        ray_metrics=pick(METRICS_PORT),
+        haproxy_metrics=pick(9101),
+        haproxy_stats=pick(8404),
+        fallback_proxy=pick(),
+    )

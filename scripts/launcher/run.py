@@ -1,0 +1,92 @@
+"""One start of the application: its parts, and waiting while its processes run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from launcher import processes
+from launcher.checks import read_checked_config
+from launcher.config import ServeConfig
+from launcher.errors import StartError, StopRequestedError
+from launcher.folder import StartFolder
+from launcher.options import Options
+from launcher.ports import LOOPBACK, Ports, pick_ports
+from launcher.processes import Child
+from launcher.signals import StopSignals
+from launcher.status import Dashboard
+
+POLL_S = 0.25
+POLLS_BETWEEN_REAPS = 20
+"""While the application runs: reaping orphans reads every process of the machine, which costs CPU time."""
+
+
+@dataclass
+class Run:
+    """``start`` fills in the processes; ``stop`` ends them."""
+
+    options: Options
+    signals: StopSignals
+    config: ServeConfig
+    ports: Ports
+    folder: StartFolder
+    dashboard: Dashboard
+    began: float
+    ray: Child | None = None
+    serve: Child | None = None
+
+    @classmethod
+    def prepare(cls, options: Options, signals: StopSignals) -> Run:
+        """Raises: StartError: the settings or the port cannot be used."""
+        config = read_checked_config(options)
+        ports = pick_ports(taken=frozenset({config.port}))
+        folder = StartFolder.create()
+        dashboard = Dashboard(LOOPBACK, ports.dashboard, folder.token.read_text(encoding="ascii"))
+        return cls(options, signals, config, ports, folder, dashboard, began=time.monotonic())
+
+    @property
+    def children(self) -> list[Child]:
+        return [child for child in (self.ray, self.serve) if child is not None]
+
+    def until_stopped(self) -> None:
+        """Wait.
+
+        Raises:
+            StopRequestedError: a signal asks to stop.
+            StartError: a child has ended.
+        """
+        while True:
+            for _ in range(POLLS_BETWEEN_REAPS):
+                self.pause_for_signals()
+                self.check_children()
+            processes.reap_orphans(self.children)
+
+    def wait_for(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
+        """Poll ``done``, children and signals.
+
+        Raises:
+            StopRequestedError: a signal asks to stop.
+            StartError: a child has ended, or ``limit_s`` is over.
+        """
+        deadline = time.monotonic() + limit_s
+        while not done():
+            self.pause()
+            if time.monotonic() > deadline:
+                raise StartError(f"{what}: not there after {limit_s:.0f} s")
+
+    def pause(self) -> None:
+        self.pause_for_signals()
+        processes.reap_orphans(self.children)
+        self.check_children()
+
+    def pause_for_signals(self) -> None:
+        time.sleep(POLL_S)
+        if self.signals.requested:
+            raise StopRequestedError
+
+    def check_children(self) -> None:
+        for child in self.children:
+            code = child.process.poll()
+            if code is not None:
+                raise StartError(f"{child.name} ended by itself (exit code {code}):\n{child.log_tail()}")

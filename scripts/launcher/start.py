@@ -1,0 +1,67 @@
+"""The way up: Ray, then the application, until it is ready."""
+
+from __future__ import annotations
+
+import os
+import time
+from urllib.parse import urlsplit
+
+from launcher import haproxy, plan, processes, status
+from launcher.announcement import announce
+from launcher.config import ServeConfig, config_to_run
+from launcher.deployment_watch import DeploymentWatch
+from launcher.errors import StartError
+from launcher.run import Run
+from launcher.terminal import say, say_step
+from serve_app.errors import SettingsError
+
+RAY_START_TIMEOUT_S = 120.0
+
+
+class Start:
+    """Starts the processes of a run. ``wait_until_ready`` is for subclasses that start another
+    application."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def start(self) -> None:
+        say(f"Promptly: starting {self.run.options.config} (logs: {self.run.folder.logs})")
+        processes.become_subreaper()
+        plan.write_client_settings(self.run.ports, self.run.folder)
+        config = config_to_run(self.run.config, self.run.folder)
+        try:
+            plan.write_secrets(os.environ, self.run.folder, self.run.config)
+        except SettingsError as error:
+            raise StartError(str(error)) from error
+        env = plan.ray_environment(os.environ, self.run.folder, self.run.config)
+        env |= haproxy.environment(self.run.ports, self.run.folder, config)
+        self.start_ray(env)
+        self.deploy(config, env | plan.client_settings(self.run.ports, self.run.folder))
+        self.wait_until_ready()
+        announce(self.run)
+
+    def start_ray(self, env: dict[str, str]) -> None:
+        started = time.monotonic()
+        command = plan.ray_command(self.run.ports, self.run.folder, plan.logical_cores())
+        self.run.ray = processes.spawn("Ray", command, env, self.run.folder.logs / "ray.log")
+        self.run.wait_for(self.run.dashboard.is_up, RAY_START_TIMEOUT_S, "Ray")
+        say_step("Ray started", started)
+
+    def deploy(self, config: ServeConfig, env: dict[str, str]) -> None:
+        log = self.run.folder.logs / "serve.log"
+        self.run.serve = processes.spawn("serve run", plan.serve_command(config), env, log)
+
+    def wait_until_ready(self) -> None:
+        watch = DeploymentWatch(self.run.dashboard)
+        url = f"{self.run.config.url}/ready"
+
+        def ready() -> bool:
+            watch.look()
+            if not self.run.config.tls:
+                return status.answers(url)
+            door = haproxy.owners_door(self.run.folder)
+            return door is not None and status.answers_at(door, urlsplit(url).path)
+
+        self.run.wait_for(ready, self.run.options.timeout_s, url)
+        watch.look(at_once=True)

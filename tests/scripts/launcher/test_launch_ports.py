@@ -1,0 +1,37 @@
+"""The ports of a start."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import astuple
+
+from launcher.plan import metrics_url
+from launcher.ports import FREE_PORT_RANGE, METRICS_PORT, pick_ports, port_is_free
+
+UNIX_SOCKET_PATH_BYTES = 107
+
+
+def test_a_port_is_free_until_someone_listens_on_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not port_is_free("127.0.0.1", port)
+        assert not port_is_free("0.0.0.0", port)
+    assert port_is_free("127.0.0.1", port)
+
+
+def test_picked_ports_are_distinct_free_and_not_those_taken() -> None:
+    taken = frozenset({8265, 9101, 8404})
+
+    ports = astuple(pick_ports(taken))
+
+    assert len(set(ports)) == len(ports)
+    assert not taken & set(ports)
+    assert all(port_is_free("0.0.0.0", port) for port in ports)
+
+
+def test_the_port_of_the_metrics_is_the_usual_one_where_it_is_free() -> None:
+    ports = pick_ports(frozenset(range(9_103, 9_110)))
+    if port_is_free("0.0.0.0", METRICS_PORT):
+        assert metrics_url(ports) == "http://127.0.0.1:9102/metrics"
+    else:
+        assert ports.ray_metrics in FREE_PORT_RANGE
