@@ -1,1 +1,1 @@
-"""Benchmarks: a load generator, figures and their tables, and one module per question."""
+"""Benchmarks: a load generator, figures and tables, and one module per benchmark."""

@@ -1,7 +1,6 @@
-"""Every benchmark: `make bench`, or from `scripts/`: `python -m benchmarks --only layer --quick`.
+"""Run the benchmarks: `make bench`, or from `scripts/`: `python -m benchmarks --only layer --quick`.
 
-Writes a Markdown table, JSON and plots of each into `bench/`, and all targets into `bench/README.md`.
-"""
+Each writes a Markdown table, JSON and plots into `bench/`; all targets go into `bench/README.md`."""
 
 from __future__ import annotations
 
@@ -81,7 +80,7 @@ def main() -> None:
         print(f"{name} ...", flush=True)
         try:
             figures += [figure for figure in BENCHMARKS[name](options) if figure.target is not None]
-        except Exception:  # an hour's other figures must not be lost with this one
+        except Exception:  # one failed benchmark must not lose the figures of the others
             traceback.print_exc()
             failed.append(name)
         about = {

@@ -1,11 +1,10 @@
-"""Whether scaling by what users feel beats Serve's default policy: Azure's traces in virtual time.
+"""Autoscaling by TTFT against Serve's default policy: Azure's traces in virtual time.
 
-The share of requests whose first token is later than the objective, over that of Serve's default (the best
-of its targets at the same replica-hours); ``scripts/simulate_autoscaling.py`` has the tables and pictures.
-Nothing here depends on the machine: one run says it all. The target is for the code trace, whose traffic
-comes in bursts, and on which the policy's constants were tuned. Cases follow that they were not tuned on (all
-but the last three, which were looked at meanwhile).
-"""
+The figure is the share of requests whose first token is later than the objective, divided by that of Serve's
+default (the best of its targets at the same replica-hours); ``scripts/simulate_autoscaling.py`` gives tables
+and plots. The result does not depend on the machine, so one run is enough. The target is for the code trace,
+whose traffic comes in bursts and on which the policy's constants were tuned. The other cases were not used
+for tuning, but the last three were looked at meanwhile."""
 
 from __future__ import annotations
 
@@ -29,12 +28,12 @@ RULES = ScalingRules(min_replicas=1, max_replicas=16, ttft_objective_s=1.0)
 REPLICA = ReplicaModel()
 FAST_REPLICA = replace(REPLICA, slots=32, prefill_tokens_per_s=16_000.0, decode_tokens_per_s=60.0)
 QUICK_S = 300.0
-"""So much of each trace."""
+"""Seconds of each trace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A trace on a fleet of such replicas."""
+    """A trace, and the replicas that serve it."""
 
     name: str
     trace: Sequence[Request]
@@ -42,7 +41,7 @@ class Case:
     objective_s: float = 1.0
 
     def compared(self) -> Comparison:
-        """Ours against Serve's default at our replica-hours."""
+        """Promptly's policy against Serve's default at the same replica-hours."""
         start_s = self.model.start_s
         bench = Bench(self.trace, self.model, RULES)
         ours = bench.ours(start_s, self.objective_s)
@@ -72,7 +71,7 @@ def run(options: Options, traces: Path = TRACES) -> list[Figure]:
 
 
 def cases(code: Sequence[Request], conversation: Sequence[Request]) -> list[Case]:
-    """The one with the target first."""
+    """The case with the target first."""
     middle_s = code[-1].at_s / 2
     return [
         Case("code", code),
@@ -87,13 +86,13 @@ def cases(code: Sequence[Request], conversation: Sequence[Request]) -> list[Case
 
 
 def backwards(trace: Sequence[Request]) -> list[Request]:
-    """The last request first."""
+    """The trace backwards: the last request first."""
     end_s = trace[-1].at_s
     return [replace(request, at_s=end_s - request.at_s) for request in reversed(trace)]
 
 
 def _between(trace: Sequence[Request], begin_s: float, end_s: float) -> list[Request]:
-    """Counted from ``begin_s``."""
+    """The requests between two times; times count from ``begin_s``."""
     return [
         replace(request, at_s=request.at_s - begin_s) for request in trace if begin_s <= request.at_s <= end_s
     ]

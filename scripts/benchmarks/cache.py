@@ -1,4 +1,4 @@
-"""What a hit costs over HTTP, and what many entries cost the embedded store."""
+"""The time of a hit over HTTP, and an embedded store with many entries."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from benchmarks.options import Options
 from benchmarks.peers import Endpoint, promptly
 from benchmarks.table import Figure, at_least, at_most, write_report
 
-# Without a memory of recent texts, so that every semantic hit pays for its embedding.
+# No recent texts are kept, so that every semantic hit is embedded.
 EMBEDDER_SETTINGS = {"id": "embedder", "source": EMBEDDER, "dtype": SHIPPED_DTYPE, "recent_texts": 0}
 MODEL = "scripted"
 TOKENS, ITL_MS = 20, 1.0
 ONE_CLIENT, CROWD, CROWD_REQUESTS = 500, 64, 6000
 SEMANTIC_ROUNDS = 8
-"""Times that every text which hits is asked again."""
+"""Times that each text with a hit is asked again."""
 
 ENTRIES, DIMENSION, SEARCHES = 200_000, 384, 300
 PARTITIONS = 100
 WARM_SEARCHES = 20
 
 MISSES = 200
-"""Requests that find a store which is gone, and as many without a cache, in each repeat."""
+"""Requests to a store that is gone, and as many without a cache, in each repeat."""
 
 UNTIL_OPEN = 20
 """Requests after which the breaker is open: it takes five failures."""
@@ -49,7 +49,7 @@ UNTIL_OPEN = 20
 
 @dataclass(frozen=True)
 class Hits:
-    """Milliseconds from sending to the last byte; one client but for ``exact_per_s``."""
+    """Milliseconds from sending to the last byte, with one client except for ``exact_per_s``."""
 
     exact_p50_ms: float
     exact_per_s: float
@@ -112,8 +112,8 @@ def _hits(options: Options) -> Hits:
 
 
 def _broken_store(options: Options) -> list[float]:
-    """What requests wait for a store that refuses connections, once the breaker is open: TTFT beside that of
-    the same gateway without a cache, both up at once and asked in turns."""
+    """The delay that a refusing store adds once the breaker is open: TTFT against the same gateway without a
+    cache. Both run at once and are asked in turns."""
     nobody = {"url": f"http://127.0.0.1:{free_port()}"}
     cache = {"race": False, "store": "qdrant", "qdrant": nobody, "breaker_cooldown_s": 3600.0}
     count = MISSES // (10 if options.quick else 1)
@@ -134,7 +134,7 @@ def _broken_store(options: Options) -> list[float]:
 
 
 def _ttft_ms(endpoint: Endpoint, asked: Iterator[int], count: int) -> float:
-    """The median of streams one after the other, each with a question of its own."""
+    """The median TTFT of streams one after the other, each with another question."""
     requests = [
         chat_request(endpoint.model, f"question number {next(asked)}", 2 * TOKENS) for _ in range(count)
     ]
@@ -170,7 +170,7 @@ async def _measure(endpoint: Endpoint, options: Options) -> Hits:
 
 
 async def _near_requests(endpoint: Endpoint) -> list[Request]:
-    """Questions that hit an entry of another text: a decision's own choice among paraphrases."""
+    """Questions that hit an entry of another text: the paraphrases that the decision accepts."""
     pairs = [pair for pair in read_pairs(OWN_PAIRS) if pair.same]
     stored = [_ask(endpoint, pair.candidate) for pair in pairs]
     await closed_loop(endpoint.url, stored, 8)
@@ -178,7 +178,7 @@ async def _near_requests(endpoint: Endpoint) -> list[Request]:
         await _until_cached(endpoint, request)
     asked = [_ask(endpoint, pair.query) for pair in pairs]
     found = await closed_loop(endpoint.url, asked, 1)
-    # What missed is stored by now, and is no near text any more.
+    # Misses are stored by now, so they are exact hits and no longer near texts.
     return [
         request
         for request, sample in zip(asked, found, strict=True)
@@ -196,7 +196,7 @@ async def _until_cached(endpoint: Endpoint, request: Request) -> None:
 
 
 def _ask(endpoint: Endpoint, text: str) -> Request:
-    # More than it says: an answer that was cut off by a limit is not stored.
+    # More tokens than the answer has: a truncated answer is not stored.
     return chat_request(endpoint.model, text, 2 * TOKENS, stream=False)
 
 
@@ -205,9 +205,7 @@ def _times_ms(samples: Sequence[Sample]) -> list[float]:
 
 
 def _checked(samples: Sequence[Sample], tier: str) -> Sequence[Sample]:
-    """Raises:
-    RuntimeError: something else than this tier has answered.
-    """
+    """Raises: RuntimeError: another tier has answered."""
     others = [sample for sample in samples if not sample.ok or sample.headers.get("x-cache") != tier]
     if others or not samples:
         raise RuntimeError(f"{len(others)} of {len(samples)} requests were no {tier} hits")
@@ -218,7 +216,7 @@ def _checked(samples: Sequence[Sample], tier: str) -> Sequence[Sample]:
 
 
 def _filled(entries: int, repeats: int) -> list[Filled]:
-    """Filled once, opened anew in a process of its own for each repeat."""
+    """Fill a store once, then open it in a new process for each repeat."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir="/tmp") as folder:
         _child("fill", folder, entries)
         return [Filled(**_child("measure", folder, entries)) for _ in range(repeats)]
@@ -294,7 +292,7 @@ def _entry(random: np.random.Generator, partition: str, number: int) -> Any:
 
 
 def _vector(random: np.random.Generator) -> bytes:
-    """A unit vector in one of many clusters, as texts' vectors are."""
+    """A unit vector in one of many clusters, as embeddings of texts are."""
     centre = np.random.default_rng(int(random.integers(2000))).standard_normal(DIMENSION)
     vector = (centre + 0.5 * random.standard_normal(DIMENSION)).astype(np.float32)
     return (vector / np.linalg.norm(vector)).tobytes()

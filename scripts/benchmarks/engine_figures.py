@@ -1,19 +1,18 @@
-"""What the engine's own settings give: prefix cache, chunked prefill, INT8 weights; and whether
-``promptly plan`` knows what a started engine holds.
+"""Effects of engine settings (prefix cache, chunked prefill, INT8 weights), and ``promptly plan`` against
+started engines.
 
 SmolLM2 135M on this machine's CPUs, vLLM's server with the arguments that Promptly passes it. Every repeat
 starts three kinds, the next repeat in the opposite order:
 
-- *chunked*: prompts go in ``CHUNK_TOKENS`` at a time. Here the prefix cache is measured, and four streams
-  meet a long prompt;
+- *chunked*: prompts are prefilled ``CHUNK_TOKENS`` at a time. The prefix cache is measured here, and four
+  streams run beside a long prompt;
 - *whole*: without chunked prefill, the same streams and the same prompt;
-- *INT8*: the folder that ``scripts/quantize.py`` makes, and beside it the same model in bf16: both run, and
-  are asked in turns, so that a machine that changes its pace changes it for both. Where there is no such
-  folder, it is left out, and said.
+- *INT8*: the folder that ``scripts/quantize.py`` makes, and the same model in bf16. Both run and are asked in
+  turns, so that changes of the machine's speed affect both. Without such a folder this part is skipped with a
+  message.
 
-The time between tokens is taken over the gaps that the long prompt's prefill touches: a whole prefill is one
-gap of each stream, which no percentile of a long stream would show.
-"""
+The time between tokens is measured over the gaps that overlap the long prompt's prefill: a whole prefill is
+one gap of each stream, which no percentile of a long stream would show."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import Settings
 
 VOCABULARY = range(100, 49_000)
-"""Ids of SmolLM2's tokens that are no special ones."""
+"""Ids of SmolLM2's ordinary tokens."""
 
 PREFIX_TOKENS, QUESTION_TOKENS = 1000, 16
 PREFIX_PAIRS = 3
@@ -62,15 +61,15 @@ PREFIX_PAIRS = 3
 STREAMS = 4
 CHUNK_TOKENS = 256
 LONG_TOKENS = 8000
-"""Of the long prompt; its answer must fit ``max_model_len`` as well."""
+"""Length of the long prompt; it must fit ``max_model_len`` with its answer."""
 
 STREAM_TOKENS = 256
-"""Of each stream's answer: it must outlive a prefill of ``LONG_TOKENS / CHUNK_TOKENS`` steps."""
+"""Length of each stream's answer; it must outlast a prefill of ``LONG_TOKENS / CHUNK_TOKENS`` steps."""
 
 QUICK_LONG_TOKENS = 1000
 LONG_AFTER_S = 1.0
 ROUNDS, QUICK_ROUNDS = 4, 1
-"""In which both models of a pair answer all prompts."""
+"""Rounds in which both models of a pair answer all prompts."""
 
 LONG_ANSWER_TOKENS = 4
 
@@ -97,29 +96,29 @@ ABOUT = {
 
 @dataclass(frozen=True)
 class Meeting:
-    """Streams that meet a long prompt. ``gaps_s``: those of the streams that its prefill touches."""
+    """Streams beside a long prompt. ``gaps_s`` are their gaps during its prefill."""
 
     gaps_s: tuple[float, ...]
     ttft_s: float
-    """Of the long prompt."""
+    """TTFT of the long prompt."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one server gave; what was not asked of it is empty or ``None``."""
+    """The results of one server; parts that it does not measure are empty or ``None``."""
 
     memory: EngineMemory
     planned: EngineMemory
     prefix_shares: tuple[float, ...] = ()
-    """TTFT of a second request with the prefix of a first one, over the first one's."""
+    """TTFT of a second request with the prefix of a first one, divided by the first one's."""
     meeting: Meeting | None = None
     answers: tuple[Answer, ...] = ()
     bf16_answers: tuple[Answer, ...] = ()
-    """To the same prompts, from the model that was quantised."""
+    """Answers to the same prompts from the model before quantization."""
 
 
 Repeat = Mapping[str, Measured]
-"""By server."""
+"""The results of one repeat, by server."""
 
 
 def run(options: Options) -> list[Figure]:
@@ -133,7 +132,7 @@ def run(options: Options) -> list[Figure]:
 
 
 def quantised_folder() -> Path | None:
-    """Where ``scripts/quantize.py`` puts SmolLM2 in INT8 unless it is told otherwise."""
+    """The default folder of ``scripts/quantize.py`` for SmolLM2 in INT8."""
     folder = ModelStore(default_cache_dir()).folder(quantized_source(SOURCE, INT8))
     return folder if folder.is_dir() else None
 
@@ -184,7 +183,8 @@ def _quantised(folder: Path, quantised: Path, rounds: int) -> Measured:
 
 
 def in_turns(one: Endpoint, other: Endpoint, rounds: int) -> tuple[tuple[Answer, ...], tuple[Answer, ...]]:
-    """What each answered to the same prompts, one stream at a time, after a warm-up; who begins changes."""
+    """The answers of both to the same prompts, one stream at a time, after a warm-up; the order
+    alternates."""
     found: dict[str, list[Answer]] = {one.url: [], other.url: []}
     for endpoint in (one, other):
         ask(endpoint, PROMPTS[:1], WARM_TOKENS)
@@ -200,7 +200,7 @@ def tpot_s(answers: Sequence[Answer]) -> float:
 
 
 def prefix_shares(endpoint: Endpoint, seed: int, pairs: int) -> tuple[float, ...]:
-    """Two requests after each other with one prefix; no pair shares anything with another."""
+    """Pairs of requests with one prefix; pairs share nothing with each other."""
     chance = random.Random(seed)
     shares = []
     for _ in range(pairs):
@@ -212,7 +212,7 @@ def prefix_shares(endpoint: Endpoint, seed: int, pairs: int) -> tuple[float, ...
 
 
 def meeting(endpoint: Endpoint, seed: int, *, quick: bool) -> Meeting:
-    """Streams that decode, and after ``LONG_AFTER_S`` a long prompt beside them.
+    """Run streams, and after ``LONG_AFTER_S`` a long prompt beside them.
 
     Raises:
         PeerError: a request failed, or no stream was running while the prompt was read.
@@ -241,7 +241,7 @@ def touched_gaps(streams: Sequence[Answer], begin_s: float, end_s: float) -> tup
 
 
 def planned_memory(folder: Path, arguments: Mapping[str, Any], *, kv_cache_gib: int = 1) -> EngineMemory:
-    """What ``promptly plan`` says of a CPU engine with these arguments."""
+    """The memory that ``promptly plan`` gives for a CPU engine with these arguments."""
     engine = {"accelerator": "cpu", "cpu_kv_cache_gib": kv_cache_gib, **arguments}
     settings = Settings.model_validate({"models": [{"id": MODEL, "source": str(folder), "engine": engine}]})
     library = ModelLibrary(ModelStore(default_cache_dir()), offline=True)
@@ -253,7 +253,7 @@ def planned_memory(folder: Path, arguments: Mapping[str, Any], *, kv_cache_gib: 
 
 
 def all_figures(repeats: Sequence[Repeat]) -> list[Figure]:
-    """The targets first, then what they were computed from."""
+    """The targets first, then the figures that they come from."""
     return [
         *prefix_figures([repeat[CHUNKED].prefix_shares for repeat in repeats]),
         *meeting_figures([(_met(repeat[CHUNKED]), _met(repeat[WHOLE])) for repeat in repeats]),
@@ -274,7 +274,7 @@ def prefix_figures(shares: Sequence[Sequence[float]]) -> list[Figure]:
 
 
 def meeting_figures(pairs: Sequence[tuple[Meeting, Meeting]]) -> list[Figure]:
-    """Of meetings with chunks, and with the whole prompt at once."""
+    """Figures of the streams beside a long prompt, chunked and whole."""
     name = f"ITL p99 of {STREAMS} streams beside a prompt of {LONG_TOKENS:,} tokens"
     chunked = tuple(itl_p99_ms(chunked) for chunked, _ in pairs)
     whole = tuple(itl_p99_ms(whole) for _, whole in pairs)
@@ -293,7 +293,7 @@ def itl_p99_ms(meeting: Meeting) -> float:
 
 
 def quantised_figures(repeats: Sequence[Repeat]) -> list[Figure]:
-    """Empty where nothing was quantised."""
+    """Figures of INT8 against bf16; empty where no model was quantised."""
     if not repeats:
         return []
     pairs = [(repeat[QUANTISED].bf16_answers, repeat[QUANTISED].answers) for repeat in repeats]
@@ -311,7 +311,7 @@ def quantised_figures(repeats: Sequence[Repeat]) -> list[Figure]:
 
 
 def plan_figures(repeats: Sequence[Repeat]) -> list[Figure]:
-    """How far the plan is off, relative to what each engine says."""
+    """The error of the plan, relative to what each engine reports."""
     figures = []
     for name in dict.fromkeys(name for repeat in repeats for name in repeat):
         servers = [repeat[name] for repeat in repeats if name in repeat]
@@ -327,5 +327,5 @@ def plan_figures(repeats: Sequence[Repeat]) -> list[Figure]:
 
 
 def off(planned: float, found: float) -> float:
-    """Percent of what was found."""
+    """The error in percent of the true value."""
     return abs(planned - found) / found * 100

@@ -1,12 +1,11 @@
-"""A vLLM server with engine arguments of one's own: what its answers take, and what it says of its memory.
+"""A vLLM server with given engine arguments: the times of its answers, and its memory.
 
     with engine_server(folder, {**ENGINE_ARGUMENTS, "max_model_len": 8192}) as endpoint:
         answers = ask(endpoint, ["Once upon a time"], tokens=32)
         memory = engine_memory(endpoint)
 
-``vllm serve`` with the arguments that Promptly would pass, in one process as in Promptly (``deployments.
-one_process_engine``), and nothing in front of it.
-"""
+This is ``vllm serve`` with the arguments that Promptly would pass, in one process as in Promptly
+(``deployments. one_process_engine``), without a proxy in front."""
 
 from __future__ import annotations
 
@@ -29,21 +28,21 @@ from benchmarks.peers.processes import READY_TIMEOUT_S, running, scratch_folder
 from benchmarks.peers.vllm_server import ENGINE_ENVIRONMENT, server_command
 
 MODEL = "model"
-"""What the server calls whatever model it has."""
+"""The served name of every model."""
 
 LOAD_LIMIT_S = 600.0
 ANSWER_TIMEOUT_S = 60.0
 REST_S = 0.2
-"""Between servers that are asked in turns: the last one's threads wait for their next step a while."""
+"""Pause between servers that are asked in turns: threads of the last one still spin for a while."""
 
 WEIGHT_REPORT = "benchmarks.weight_report.WeightReport"
 
 ONE_PROCESS: Mapping[str, Any] = {
     "distributed_executor_backend": "vllm.v1.executor.uniproc_executor.UniProcExecutor",
 }
-"""The name alone, ``uni``, is one that vLLM replaces on CPUs."""
+"""vLLM replaces the short name ``uni`` on CPUs."""
 
-# Only our own calls reach it: the address is the loopback's.
+# Only our own calls reach the server, because it listens on the loopback address.
 DEVELOPER_MODE: Mapping[str, str] = {"VLLM_SERVER_DEV_MODE": "1"}
 
 Prompt = str | Sequence[int]
@@ -52,7 +51,8 @@ Prompt = str | Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One greedy answer. ``chunks_s``: when each chunk of text came, in seconds after the run began."""
+    """One greedy answer. ``chunks_s``: arrival of each chunk of text, in seconds after the start of the
+    run."""
 
     sent_s: float
     ttft_s: float
@@ -64,8 +64,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class EngineMemory:
-    """What a started engine holds. ``weights``: bytes of the model's tensors; ``copies``: bytes of a second
-    form of some of them that its kernels keep (on a CPU, packed embeddings)."""
+    """Memory of a started engine. ``weights``: bytes of the model's tensors; ``copies``: bytes of packed
+    copies that its kernels keep beside tensors (on a CPU, embeddings)."""
 
     kv_tokens: int
     weights: int
@@ -80,7 +80,7 @@ def engine_server(
     *,
     name: str = "vLLM",
 ) -> Iterator[Endpoint]:
-    """vLLM's OpenAI server, ready when it has completed a text.
+    """vLLM's OpenAI server; it is ready when it has completed a text.
 
     Raises:
         PeerError: it did not start, with the end of its log.
@@ -102,13 +102,13 @@ def engine_server(
 
 
 def engine_command(folder: Path, arguments: Mapping[str, Any], port: int) -> list[str]:
-    """That of a server which also reports its weights."""
+    """The command of a server that can also report its weights."""
     more = {**ONE_PROCESS, "worker_extension_cls": WEIGHT_REPORT}
     return server_command(MODEL, folder, port, {**arguments, **more})
 
 
 def completes(url: str) -> bool:
-    """Whether one token comes back; a model without a chat template can do that too."""
+    """Whether the server completes a text. That works without a chat template, too."""
     try:
         status, _ = post(url, "/v1/completions", {"model": MODEL, "prompt": "Ready?", "max_tokens": 1})
     except (OSError, http.client.HTTPException):
@@ -166,7 +166,7 @@ def token_ids_of(body: bytes) -> tuple[int, ...]:
 
 
 def engine_memory(endpoint: Endpoint) -> EngineMemory:
-    """What the engine says after its start.
+    """The memory that the engine reports after its start.
 
     Raises:
         PeerError: it does not say.

@@ -1,4 +1,4 @@
-"""Scripted engines as processes of their own."""
+"""Scripted engines, each in its own process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STOP_LIMIT_S = 5.0
 
 
 class ScriptedProcess:
-    """One engine: started, killed and started again on the port it had."""
+    """One engine that can be killed and started again on the same port."""
 
     def __init__(self, folder: Path, model: str, flags: tuple[str, ...]) -> None:
         self._ready = folder / "ready.json"
@@ -36,7 +36,7 @@ class ScriptedProcess:
         return Endpoint("scripted engine", self.url, self._model, (self._process.pid,))
 
     def start(self) -> None:
-        """Raises: RuntimeError: it does not listen in time."""
+        """Raises: RuntimeError: the engine does not listen in time."""
         self._ready.unlink(missing_ok=True)
         listen = ["--port", str(self._port), "--ready-file", str(self._ready)]
         self._process = subprocess.Popen([*self._command, *listen], stdin=subprocess.DEVNULL, cwd=SCRIPTS)
@@ -49,7 +49,7 @@ class ScriptedProcess:
         self._port = int(self.url.rpartition(":")[2])
 
     def kill(self) -> None:
-        """As a machine dies: at once, every connection reset."""
+        """Kill the process: every connection is reset at once."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
@@ -83,6 +83,6 @@ def scripted_process(model: str, **settings: object) -> Iterator[ScriptedProcess
 
 @contextmanager
 def scripted_engine(model: str, tokens: int, itl_ms: float, slots: int = 512) -> Iterator[Endpoint]:
-    """A plain engine: so many tokens, each of which takes ``itl_ms``, the first one too."""
+    """An engine whose answers have ``tokens`` tokens, each of which takes ``itl_ms``, also the first."""
     with scripted_process(model, tokens=tokens, itl_ms=itl_ms, first_token_ms=itl_ms, slots=slots) as process:
         yield process.endpoint

@@ -1,9 +1,8 @@
-"""100,000 wrong requests over every route: how many of our own 5xx, hangs and dead processes they cause.
+"""100,000 wrong requests over every route: how many 5xx of our own, hangs and dead processes follow.
 
-Behind HAProxy with the scripted engine, embedder and cache: requests with something wrong in them, requests
-whose bytes are broken, and what schemathesis makes of `/openapi.json`. A smaller part goes to a real vLLM
-engine, in the words of OpenAI and of Anthropic.
-"""
+The requests go through HAProxy to a gateway with the scripted engine, embedder and cache: requests with a
+wrong part, requests with broken bytes, and requests that schemathesis makes from `/openapi.json`. A smaller
+part goes to a real vLLM engine, in the formats of OpenAI and Anthropic."""
 
 from __future__ import annotations
 
@@ -33,14 +32,15 @@ QUICK_SHARE = 50
 CONCURRENCY = 32
 ANSWER_TIMEOUT_S = 30.0
 CUT_TIMEOUT_S = 0.2
-"""How long a request that may not be whole waits: the server may rightly wait for the rest."""
+"""How long to wait for an answer to a request that may be incomplete: the server may wait for the rest."""
 
 READ = 65_536
 
 
 @dataclass
 class Report:
-    """``statuses`` has 0 for a connection that was closed without an answer, which broken bytes deserve."""
+    """``statuses`` has 0 for a connection that was closed without an answer, which is right for broken
+    bytes."""
 
     sent: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
@@ -57,7 +57,7 @@ class Report:
 
 
 async def fuzz(url: str, requests: Iterable[Fuzzed], concurrency: int = CONCURRENCY) -> Report:
-    """Send them all, each on a connection of its own."""
+    """Send all requests, each on a new connection."""
     report, waiting = Report(), iter(requests)
 
     async def client() -> None:
@@ -87,7 +87,7 @@ async def _send(url: str, request: Fuzzed, report: Report) -> None:
 
 
 async def _answer(url: str, data: bytes) -> bytes:
-    """All that comes back before the server closes, or until the answer is whole."""
+    """All bytes until the server closes or the answer is whole."""
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     received = b""
@@ -105,7 +105,7 @@ async def _answer(url: str, data: bytes) -> bytes:
 
 
 def is_whole(answer: bytes) -> bool:
-    """As far as an answer says its length itself."""
+    """Whether the answer is whole, if it gives its length."""
     head, end, body = answer.partition(b"\r\n\r\n")
     if not end:
         return False
@@ -114,14 +114,15 @@ def is_whole(answer: bytes) -> bool:
 
 
 def status_of(answer: bytes) -> int:
-    """0 for no HTTP answer."""
+    """The status; 0 for an answer that is not HTTP."""
     answer = answer.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
     words = answer.partition(b"\r\n")[0].split()
     return int(words[1]) if len(words) > 1 and answer.startswith(b"HTTP/") else 0
 
 
 def is_own_5xx(status: int, answer: bytes) -> bool:
-    """Not a deadline that the request itself named, and not a capacity that is used up and said to be."""
+    """Whether a 5xx is our own error: not a deadline that the request set, nor missing capacity that the
+    error names."""
     return status >= 500 and b'"deadline_exceeded"' not in answer and b'"code":"no_replica"' not in answer
 
 
@@ -133,7 +134,8 @@ def shown(request: bytes, answer: bytes) -> str:
 
 
 def schema_requests(document: dict[str, Any], host: str, models: list[str], each: int) -> Iterator[Fuzzed]:
-    """What schemathesis makes of the document: ``each`` valid and ``each`` invalid requests an operation."""
+    """Requests that schemathesis makes from the document: ``each`` valid and ``each`` invalid ones per
+    operation."""
     import schemathesis
     from hypothesis import HealthCheck, Phase, given, settings
     from schemathesis import GenerationMode
@@ -153,13 +155,13 @@ def schema_requests(document: dict[str, Any], host: str, models: list[str], each
             def make(case: Any) -> None:
                 made.append(as_bytes(case, host))
 
-            with suppress(Exception):  # nothing of this operation can be wrong
+            with suppress(Exception):  # no part of this operation can be invalid
                 make()
     return (Fuzzed("schema", data, whole=True) for data in made)
 
 
 def with_models(document: dict[str, Any], models: list[str]) -> dict[str, Any]:
-    """The document with the names of ``models`` as the only ones that `model` may be."""
+    """The document with ``models`` as the only values of `model`."""
     changed: dict[str, Any] = json.loads(json.dumps(document))
     for item in changed["paths"].values():
         item.pop("head", None)  # GET without a body
@@ -171,7 +173,7 @@ def with_models(document: dict[str, Any], models: list[str]) -> dict[str, Any]:
 
 
 def as_bytes(case: Any, host: str) -> bytes:
-    """A case of schemathesis as it goes over the wire."""
+    """The bytes of a schemathesis case."""
     import requests
 
     arguments = case.as_transport_kwargs(base_url=f"http://{host}")
@@ -193,7 +195,7 @@ def _text(value: Any) -> str:
 
 
 def is_alive(endpoint: Endpoint) -> bool:
-    """A good request is answered, and no place at a member is still taken."""
+    """Whether a valid request is answered and no member has a request left."""
     body = json.dumps(
         {"model": endpoint.model, "messages": [{"role": "user", "content": "?"}], "max_tokens": 1}
     )
@@ -237,7 +239,7 @@ def scripted(count: int, from_schema: int, seed: int) -> tuple[Report, bool]:
             "models": [{"id": MODEL, "upstreams": [upstream]}],
             "embedder": EMBEDDER,
             "cache": {"race": False},
-            # Some ask for an answer without end, and get one until this is over.
+            # Some requests ask for endless answers, which run until this time is over.
             "limits": {"request_timeout_s": ANSWER_TIMEOUT_S / 2},
         }
         with promptly(settings) as endpoint:
@@ -254,7 +256,7 @@ def real(count: int, from_schema: int, seed: int) -> tuple[Report, bool]:
 
 
 def run(options: Options) -> list[Figure]:
-    """One pass: a repeat of the same seed would find the same."""
+    """One pass is enough: a repeat with the same seed would find the same."""
     share = QUICK_SHARE if options.quick else 1
     figures: list[Figure] = []
     findings: list[str] = []

@@ -1,7 +1,6 @@
-"""Requests that no client should send: valid ones of every route with something wrong in them.
+"""Requests with errors, made from valid ones of every route.
 
-Bodies, headers and bytes are changed at random from a seed; what came out of one seed comes out again.
-"""
+Bodies, headers and bytes are changed at random; the same seed gives the same requests."""
 
 from __future__ import annotations
 
@@ -149,7 +148,7 @@ QUERIES = (
 
 @dataclass(frozen=True)
 class Fuzzed:
-    """``whole``: nothing is missing at its end, so it must be answered."""
+    """``whole``: the request is complete, so it must be answered."""
 
     kind: str
     data: bytes
@@ -157,7 +156,7 @@ class Fuzzed:
 
 
 class Fuzzer:
-    """An endless stream of requests from a seed. ``models`` are names that the endpoint serves."""
+    """An endless stream of requests from a seed; ``models`` are served names."""
 
     def __init__(self, seed: int, host: str, models: Sequence[str], admin_token: str) -> None:
         self._random = Random(seed)
@@ -173,11 +172,11 @@ class Fuzzer:
             yield self.broken() if self._random.random() < 0.4 else self.request()
 
     def request(self) -> Fuzzed:
-        """Well-formed HTTP; anything may be wrong in what it says."""
+        """Well-formed HTTP whose content may be wrong."""
         return Fuzzed("request", self._request(), whole=True)
 
     def broken(self) -> Fuzzed:
-        """HTTP with a few bytes changed, left out, doubled or cut off."""
+        """HTTP with some bytes changed, removed, doubled or cut off."""
         data = bytearray(self._request())
         for _ in range(self._random.randint(1, 6)):
             self._break(data)
@@ -231,7 +230,7 @@ class Fuzzer:
             holder[key] = deepcopy(random.choice(ODD))
 
     def _place(self, body: dict[str, Any]) -> tuple[Any, Any]:
-        """Any value in the tree, as what holds it and where."""
+        """A random value of the tree: its container and its key."""
         holder: Any = body
         while True:
             key: Any = self._random.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
@@ -257,7 +256,7 @@ class Fuzzer:
 
 
 def nested(levels: int) -> Any:
-    """Lists and objects in each other."""
+    """Deeply nested lists and objects."""
     value: Any = 1
     for level in range(levels):
         value = [value] if level % 2 else {"type": "object", "properties": {"a": value}}

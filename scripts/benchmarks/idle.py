@@ -1,4 +1,4 @@
-"""A thousand streams that hardly say anything, open for a minute: what does each one hold?"""
+"""The memory of a thousand nearly idle streams that stay open for a minute."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MODEL = "scripted"
 STREAMS = 1000
 TOKENS, ITL_MS = 13, 5000.0  # the first at once: sixty seconds
 SETTLED_S = 30.0
-"""After the streams began; what their start had allocated is given back or kept by then."""
+"""Seconds after the streams began; memory of their start has settled by then."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """One repeat: bytes per stream beyond what the serving side held before, and streams that were cut."""
+    """One repeat: bytes per stream above the serving side's memory before, and streams that were cut."""
 
     bytes_per_stream: float
     dropped: int
@@ -67,13 +67,13 @@ async def hold(endpoint: Endpoint, streams: int) -> Held:
 
 
 def data_plane(roots: Sequence[int]) -> list[int]:
-    """The processes that a stream passes through: the gateway's replicas and the proxy."""
+    """The processes that a stream passes through: the gateway replicas and the proxy."""
     tree = [pid for root in roots for pid in (root, *descendants(root))]
     return [pid for pid in tree if any(word in name_of(pid) for word in ("Gateway", "haproxy"))]
 
 
 def name_of(pid: int) -> str:
-    """Its command line; empty if it has ended meanwhile."""
+    """The command line of a process; empty if it has just ended."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -82,7 +82,7 @@ def name_of(pid: int) -> str:
 
 
 def memory(pids: Sequence[int]) -> int:
-    """Bytes that belong to these processes; what they share is counted in parts."""
+    """Memory of these processes in bytes (PSS: shared pages count in parts)."""
     return sum(1024 * _pss_kib(Path(f"/proc/{pid}/smaps_rollup")) for pid in pids)
 
 

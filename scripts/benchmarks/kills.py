@@ -1,7 +1,7 @@
 """HAProxy, a gateway, Serve's controller and the cache are killed in turn under 64 streams (SIGKILL).
 
-How long is nobody served who comes anew, and how does each stream end: whole, with an error event, or cut?
-"""
+Measured are the time in which new requests are not served, and how each stream ends: whole, with an error
+event, or cut."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ MODEL = "scripted"
 STREAMS = 64
 TOKENS, ITL_MS = 100, 100.0  # ten seconds an answer
 BEFORE_S = 2.0
-"""Streams run for so long before the kill."""
+"""Seconds that streams run before the kill."""
 
 PROBE_PERIOD_S, PROBE_LIMIT_S = 0.05, 30.0
 WATCHED_S, SETTLED_S = 20.0, 60.0
-"""After a kill: how long new requests are watched, and how long the part may take to be back for the next."""
+"""Seconds after a kill that new requests are watched, and the limit until the part must be back."""
 
 WHOLE, TOLD, CUT = "whole", "ended by an error event", "cut"
 GATEWAY_LIMIT_S, LIMIT_S = 5.0, 3.0
@@ -41,7 +41,7 @@ GATEWAY_LIMIT_S, LIMIT_S = 5.0, 3.0
 
 @dataclass(frozen=True)
 class Part:
-    """``process``: what stands in the command line of those that are killed, or the program's name."""
+    """``process``: a part of the command line of the processes that are killed, or the program's name."""
 
     name: str
     process: str
@@ -60,7 +60,8 @@ ALONE = (Part("the only gateway", "Gateway", GATEWAY_LIMIT_S),)
 
 @dataclass(frozen=True)
 class Kill:
-    """``outage_s``: the longest time in which no new request was answered, less the usual pace of answers."""
+    """``outage_s``: the longest time in which no new request was answered, minus the usual time between
+    answers."""
 
     part: Part
     outage_s: float
@@ -133,7 +134,7 @@ async def under_streams(endpoint: Endpoint, part: Part) -> Kill:
 
 
 def outage_s(answered: Sequence[float], killed_at: float, until: float) -> float:
-    """The longest time between two answers around and after the kill, less what it was before."""
+    """The longest time between two answers around and after the kill, minus the longest one before."""
     times = sorted(answered)
     before = [at for at in times if at < killed_at]
     after = [at for at in times if at >= killed_at]
@@ -146,7 +147,7 @@ def longest_gap(times: Sequence[float]) -> float:
 
 
 async def probe(endpoint: Endpoint, part: Part, answered: list[float], failed: list[float]) -> None:
-    """New clients, each with a connection of its own; one that waits does not keep the next from coming."""
+    """New clients, each with a new connection; a waiting client does not delay the next."""
     asking: set[asyncio.Task[None]] = set()
     number = 0
     try:
@@ -179,7 +180,7 @@ def post(http: aiohttp.ClientSession, request: Request) -> aiohttp.client._Reque
 
 
 async def ending(http: aiohttp.ClientSession, request: Request) -> str:
-    """How a stream ended, for its client."""
+    """How a stream ended for its client."""
     body = b""
     try:
         async with post(http, request) as response:
@@ -202,7 +203,7 @@ def kill(endpoint: Endpoint, part: Part) -> None:
 
 def processes(endpoint: Endpoint, part: Part) -> list[int]:
     tree = [pid for root in endpoint.pids for pid in descendants(root)]
-    if part.process == "haproxy":  # not Ray's actor that looks after it
+    if part.process == "haproxy":  # not the Ray actor that supervises it
         return [pid for pid in tree if program_of(pid) == "haproxy"]
     return [pid for pid in tree if part.process in name_of(pid)]
 

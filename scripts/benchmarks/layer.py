@@ -1,8 +1,7 @@
-"""What a serving layer costs: the same scripted engine bare, behind Promptly and behind its peers.
+"""The cost of a serving layer: the same scripted engine bare, behind Promptly and behind its peers.
 
-The engine takes 20 ms for each of 50 tokens. A closed loop of 1, 16, 64 and 256 streams; all streams begin
-at the same moment, and so do their next requests: the worst case for a time to first token.
-"""
+The engine takes 20 ms for each of 50 tokens. A closed loop runs 1, 16, 64 and 256 streams. All streams begin
+at the same moment, and so do their next requests, which is the worst case for TTFT."""
 
 from __future__ import annotations
 
@@ -22,10 +21,10 @@ TOKENS = 50
 ITL_MS = 20.0
 STREAMS = (1, 16, 64, 256)
 WAVES = {1: 10, 16: 8, 64: 6, 256: 3}
-"""Requests per stream; at 256 streams two cores are far beyond what they can do."""
+"""Requests per stream; at 256 streams two cores are overloaded."""
 
 CROWD = 64
-"""Streams at which the targets of a loaded gateway are read."""
+"""The number of streams of the targets for a loaded gateway."""
 
 BARE, PROMPTLY = "bare engine", "Promptly"
 ABOUT = {
@@ -58,7 +57,7 @@ UNITS = {
 }
 
 Peer = Callable[[str], AbstractContextManager[Endpoint]]
-"""Starts a peer; the scripted engine's URL is for those that stand in front of one."""
+"""Starts a peer. The argument is the URL of the scripted engine, for peers in front of it."""
 
 
 def settings_for(url: str, max_requests: int = 512, **args: Any) -> dict[str, Any]:
@@ -86,7 +85,7 @@ def peers(options: Options) -> dict[str, Peer]:
 
 
 def measure(endpoint: Endpoint, streams: int, waves: int) -> Level:
-    """One closed loop; the CPU time is that of the serving side alone."""
+    """Run one closed loop; the CPU time is that of the serving side only."""
     requests = [
         chat_request(endpoint.model, f"Question {number}.", TOKENS) for number in range(streams * waves)
     ]
@@ -105,7 +104,7 @@ def measure(endpoint: Endpoint, streams: int, waves: int) -> Level:
 
 
 Pair = tuple[Level, Level]
-"""The bare engine and what stands in front of it, measured one beside the other."""
+"""The bare engine and the server in front of it, measured one after the other."""
 
 Pairs = dict[tuple[str, int], list[Pair]]
 """By peer and number of streams, one pair per repeat."""
@@ -117,7 +116,7 @@ def run(options: Options) -> list[Figure]:
         for name, peer in list(peers(options).items())[:: options.order(repeat)]:
             with scripted_engine(MODEL, TOKENS, ITL_MS) as engine, peer(engine.url) as endpoint:
                 for warm in (engine, endpoint):
-                    measure(warm, 8, 1)  # connections and code paths
+                    measure(warm, 8, 1)  # opens connections and runs all code once
                 for streams in STREAMS:
                     pair = _pair(engine, endpoint, streams, options, repeat)
                     pairs.setdefault((name, streams), []).append(pair)
@@ -198,7 +197,7 @@ def _figures(series: str, streams: int, levels: Sequence[Level]) -> list[Figure]
 
 
 def layout(figures: Sequence[Figure]) -> str:
-    """The targets as a list, everything else side by side."""
+    """The targets as a list, all other figures side by side."""
     aimed = [figure for figure in figures if figure.target is not None]
     others = [figure for figure in figures if figure.target is None]
     return f"{table(aimed)}\n\n{comparison(others)}"

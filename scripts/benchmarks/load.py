@@ -1,11 +1,11 @@
-"""A load generator that is cheap per chunk: timestamps while bytes arrive, everything else afterwards.
+"""A load generator that is cheap per chunk: it takes timestamps while bytes arrive and does all else
+afterwards.
 
     cd scripts; python -m benchmarks.load --url http://127.0.0.1:8000 --streams 64 --requests 256 --tokens 50
 
-A *chunk* is what arrives in one read and holds at least one token's event; events that a proxy glued together
-are one chunk, and the wait for it shows in its gap. *Tokens* are the events with text: a role event, a finish
-reason of its own, the usage event and ``[DONE]`` hold none, whichever of them a server sends.
-"""
+A *chunk* is one read that holds at least one token's event; events that a proxy joins are one chunk, and the
+wait for it shows in its gap. *Tokens* are the events with text: a role event, a separate finish reason, the
+usage event and ``[DONE]`` have none."""
 
 from __future__ import annotations
 
@@ -47,38 +47,38 @@ WANTED_HEADERS = ("x-cache", "x-served-by", "retry-after")
 
 @dataclass(frozen=True)
 class Request:
-    """One HTTP request: POST if it has a body."""
+    """One HTTP request; POST if it has a body."""
 
     path: str
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     keep_body: bool = False
-    """Whether the sample is to hold the response's body."""
+    """Whether the sample keeps the response's body."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One request's outcome. Times are seconds after the start of the run, or between two events."""
+    """The outcome of one request. Times are seconds after the start of the run, or between two events."""
 
     status: int
-    """0: no response."""
+    """0 without a response."""
     sent_at: float
     ended_at: float
     late_s: float = 0.0
-    """How long after its due time an open loop sent it: the generator's own lateness."""
+    """Delay of an open loop after the due time: the lateness of the generator itself."""
     ttft_s: float | None = None
-    """From sending, connecting included, to the first bytes of a body."""
+    """From sending (including connecting) to the first bytes of a body."""
     gaps_s: tuple[float, ...] = ()
-    """Between chunks."""
+    """Times between chunks."""
     tokens: int = 0
     error: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Those of ``WANTED_HEADERS`` that the response had."""
+    """The ``WANTED_HEADERS`` that the response had."""
     body: bytes | None = None
 
     @property
     def refused(self) -> bool:
-        """Turned away by a limit, not failed."""
+        """Refused by a limit, which is not a failure."""
         return self.status in (429, 503)
 
     @property
@@ -91,14 +91,14 @@ class Sample:
 
 
 def chat_request(model: str, text: str, max_tokens: int, *, stream: bool = True, **more: Any) -> Request:
-    """A chat with one user message; ``more`` are fields of the body."""
+    """A chat with one user message; ``more`` holds more fields of the body."""
     messages = [{"role": "user", "content": text}]
     values = {"model": model, "messages": messages, "max_tokens": max_tokens, "stream": stream, **more}
     return Request("/v1/chat/completions", json.dumps(values).encode())
 
 
 def poisson(requests: Iterable[Request], rate_per_s: float, seed: int = 0) -> list[tuple[float, Request]]:
-    """Arrivals (seconds after the start) that are independent of each other."""
+    """Arrival times (seconds after the start) of a Poisson process."""
     gaps, at = random.Random(seed), 0.0
     arrivals = []
     for request in requests:
@@ -118,7 +118,7 @@ class _Chunked:
         self._rest = b""
 
     def feed(self, data: bytes) -> bytes:
-        """The payload of the HTTP chunks that are whole now.
+        """The payload of the complete HTTP chunks.
 
         Raises:
             ValueError: this is no chunked body.
@@ -140,7 +140,7 @@ class _Chunked:
 
 
 class _Sized:
-    """A body of known length."""
+    """A body with a ``content-length``."""
 
     def __init__(self, length: int) -> None:
         self._left = length
@@ -177,10 +177,8 @@ class _Response:
         return self.headers.get("content-type", "").startswith("text/event-stream")
 
     def feed(self, data: bytes, now: float) -> None:
-        """Raises:
-        ValueError: this is no HTTP.
-        KeyError: a body without a length, which nothing here sends.
-        """
+        """Raises: ValueError: this is not HTTP. KeyError: a body without a length; no server here sends
+        one."""
         if self._body is None:
             data = self._take_head(data)
             if self._body is None:
@@ -193,7 +191,7 @@ class _Response:
             self.pieces.append(payload)
 
     def _take_head(self, data: bytes) -> bytes:
-        """What follows the head, if that is whole."""
+        """The bytes after the head, if the head is complete."""
         self._head += data
         if not self._head.startswith(b"HTTP/1.1 "[: len(self._head)]) or len(self._head) > HEAD_LIMIT:
             raise ValueError("no HTTP")
@@ -220,7 +218,7 @@ class _Connection(asyncio.Protocol):
         self._ended: asyncio.Future[None] | None = None
 
     async def exchange(self, request: bytes, response: _Response) -> None:
-        """Send, and receive until the response is whole, is no HTTP, or the connection ends."""
+        """Send, and receive until the response is whole, is not HTTP, or the connection ends."""
         self._response = response
         self._ended = asyncio.get_running_loop().create_future()
         self._transport.write(request)
@@ -230,7 +228,7 @@ class _Connection(asyncio.Protocol):
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class does not derive from it
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -256,7 +254,7 @@ class _Connection(asyncio.Protocol):
 
 
 class Client:
-    """Connections to one server, for one run of at most ``limit_s``."""
+    """Connections to one server for one run of at most ``limit_s`` seconds."""
 
     def __init__(self, url: str, limit_s: float = LIMIT_S) -> None:
         parts = urlsplit(url)
@@ -284,13 +282,13 @@ class Client:
         return time.perf_counter() - self._started
 
     async def send(self, request: Request, due_at: float | None = None) -> Sample:
-        """One request, now. Whatever goes wrong is in the sample, the end of the time too."""
+        """Send one request now. Every failure is recorded in the sample, also the end of the time limit."""
         response, sent_at = _Response(), self.now()
         error = await self._attempt(request, response) if sent_at < self._limit_s else TIME_LIMIT
         return self._sample(request, response, sent_at, sent_at if due_at is None else due_at, error)
 
     async def _attempt(self, request: Request, response: _Response) -> str | None:
-        """What went wrong."""
+        """The error, empty without one."""
         try:
             async with asyncio.timeout_at(self._deadline):
                 await self._fetch(request, response)
@@ -365,7 +363,7 @@ def _count_tokens(response: _Response, body: bytes) -> int:
 
 
 def _judge(response: _Response) -> str | None:
-    """What is wrong with a response that has ended, whole or not."""
+    """The error of a response that has ended, whole or not."""
     if not response.complete:
         return "cut"
     if response.status != 200:
@@ -382,7 +380,7 @@ def _judge(response: _Response) -> str | None:
 async def closed_loop(
     url: str, requests: Sequence[Request], streams: int, *, limit_s: float = LIMIT_S
 ) -> list[Sample]:
-    """Always ``streams`` requests at once: each stream sends the next one when its last is answered.
+    """Keep ``streams`` requests in flight: each stream sends its next request when the last one is answered.
 
     One sample per request, in order; those that the time limit left unsent are errors as well.
     """
@@ -401,7 +399,7 @@ async def closed_loop(
 async def open_loop(
     url: str, arrivals: Sequence[tuple[float, Request]], *, limit_s: float = LIMIT_S
 ) -> list[Sample]:
-    """Each request at its own time (seconds after the start), however slow the answers are."""
+    """Send each request at its own time (seconds after the start), however slow the answers are."""
 
     async def one(client: Client, at: float, request: Request) -> Sample:
         await asyncio.sleep(min(at, limit_s) - client.now())
@@ -416,7 +414,7 @@ async def open_loop(
 
 
 def percentile(values: Iterable[float], percent: float) -> float:
-    """The nearest-rank percentile; NaN of nothing."""
+    """The nearest-rank percentile; NaN without values."""
     ordered = sorted(values)
     if not ordered:
         return math.nan
@@ -430,21 +428,21 @@ class Summary:
     requests: int
     errors: int
     refused: int
-    """429 and 503: no errors."""
+    """Statuses 429 and 503, which are not errors."""
     tokens: int
     tokens_per_s: float
     """From the first request sent to the last answer's end."""
     ttft_p50_ms: float
     ttft_p99_ms: float
     chunk_delay_p50_ms: float
-    """A gap between chunks less the nominal one, at least 0."""
+    """A gap between chunks minus the nominal one, at least 0."""
     chunk_delay_p99_ms: float
     late_p99_ms: float
-    """Of an open loop: if this is not small, the generator could not keep up."""
+    """For an open loop: if this is not small, the generator could not keep up."""
 
 
 def summarise(samples: Sequence[Sample], itl_s: float = 0.0) -> Summary:
-    """``itl_s`` is the engine's own time between tokens, in seconds."""
+    """``itl_s`` is the engine's nominal time between tokens, in seconds."""
     good = [sample for sample in samples if sample.ok]
     delays = [max(0.0, gap - itl_s) * 1000 for sample in good for gap in sample.gaps_s]
     ttfts = [sample.ttft_s * 1000 for sample in good if sample.ttft_s is not None]
@@ -467,7 +465,8 @@ def summarise(samples: Sequence[Sample], itl_s: float = 0.0) -> Summary:
 
 
 def cpu_seconds(pids: Iterable[int]) -> dict[int, float]:
-    """User and system time that each process and everything below it has used so far, from ``/proc``.
+    """User and system time of each process and its descendants so far, from ``/proc``. Ended children count
+    once their parent has waited for them. Resolution: 10 ms.
 
     Ended children count once their parent has waited for them. Resolution: 10 ms.
     """
@@ -516,7 +515,7 @@ async def measure(options: argparse.Namespace) -> list[Sample]:
 
 
 def run_fast(main: Awaitable[T]) -> T:
-    """On uvloop where it is installed."""
+    """Run on uvloop where it is installed."""
 
     async def awaited() -> T:
         return await main

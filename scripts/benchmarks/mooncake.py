@@ -1,9 +1,8 @@
-"""Mooncake's conversation trace as requests that can be sent: arrival times, prompts that share beginnings
-where the trace's do, and answer lengths.
+"""Mooncake's conversation trace as requests: arrival times, prompts that share prefixes as in the trace, and
+answer lengths.
 
-The trace (kvcache-ai/Mooncake, FAST'25) names each 512-token block of a prompt by an id and holds no text.
-Here every id becomes one fixed text of a block's length: prompts share exactly what they shared there.
-"""
+The trace (kvcache-ai/Mooncake, FAST'25) names each 512-token block of a prompt by an id and has no text. Here
+each id becomes one fixed text of a block's length, so prompts share exactly what they share in the trace."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ from benchmarks.load import Request, chat_request
 TRACE = Path(__file__).parents[3] / "shared" / "data" / "traces" / "mooncake_conversation.jsonl"
 TRACE_BLOCK = 512
 TICK_S = 3.0
-"""The trace's times are rounded to this; what happened within is lost and is drawn evenly here."""
+"""The trace's times are rounded to this; times within a tick are drawn evenly here."""
 CHARS_PER_TOKEN = 4
 SESSION_HEADER = "x-session-id"
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """How the trace is cut down: every length (prompts, blocks, answers) is divided by ``length_scale``, and
+    """How the trace is scaled: every length (prompts, blocks, answers) is divided by ``length_scale``, and
     time runs ``speed`` times as fast. ``seed`` draws the jitter within a tick."""
 
     length_scale: int = 16
@@ -42,7 +41,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One request. ``blocks`` are the ids and scaled lengths of its prompt's blocks; lengths are tokens."""
+    """One request. ``blocks`` are the ids and scaled lengths of its prompt's blocks, in tokens."""
 
     at_s: float
     blocks: tuple[tuple[int, int], ...]
@@ -54,8 +53,8 @@ class Arrival:
 
     @property
     def session(self) -> str:
-        """The trace names no sessions. The first block opens every prompt, so the second one says which
-        conversation this is; a prompt of one block belongs with all others of one block."""
+        """The trace has no sessions. The first block starts every prompt, so the second block identifies the
+        conversation; all prompts of one block are one conversation."""
         return str(self.blocks[min(1, len(self.blocks) - 1)][0])
 
     def request(self, model: str) -> Request:
@@ -66,7 +65,7 @@ class Arrival:
 
 
 def block_text(block: int, tokens: int) -> str:
-    """A text of its own for every block, without spaces: four characters are about a token."""
+    """A fixed text for each block, without spaces: four characters are about a token."""
     return shake_128(str(block).encode()).hexdigest(tokens * CHARS_PER_TOKEN // 2)
 
 
@@ -78,7 +77,7 @@ def arrivals(replay: Replay, path: Path = TRACE) -> list[Arrival]:
 
 
 def tokens_per_s(requests: Sequence[Arrival]) -> float:
-    """Prompt tokens that arrive per second, on the whole."""
+    """Prompt tokens that arrive per second, on average."""
     return sum(request.prompt_tokens for request in requests) / requests[-1].at_s
 
 
@@ -93,6 +92,6 @@ def _read(replay: Replay, path: Path, rng: random.Random) -> Iterator[Arrival]:
 
 
 def _block_lengths(input_length: int, blocks: int, scale: int) -> list[int]:
-    """Full blocks, and what is left for the last."""
+    """The sizes of the blocks: full ones, and the rest in the last."""
     last = input_length - TRACE_BLOCK * (blocks - 1)
     return [TRACE_BLOCK // scale] * (blocks - 1) + [max(1, round(last / scale))]

@@ -1,11 +1,10 @@
-"""A quiet tenant beside one that does all it can to be in the way: what the quiet one notices.
+"""How much a quiet tenant notices of a noisy one.
 
-One scripted engine with 16 slots; two tenants, so a fair share is 8. The quiet one asks for 3 answers a
-second (Poisson, fixed seed). The noisy one has ten times its share under way at any time: plain streams,
-requests for several answers (``n``), long and deep schemas; and beside those connections whose head never
-ends, and bodies that come a byte a second. Both phases last the same time; the quiet one is measured alone
-first, at the same endpoint.
-"""
+One scripted engine with 16 slots serves two tenants, so a fair share is 8. The quiet tenant sends 3 requests
+a second (Poisson, fixed seed). The noisy one keeps ten times its share in flight: plain streams, requests for
+several answers (``n``), long and deep schemas; it also opens connections whose head never ends and sends
+bodies at a byte a second. Both phases last equally long; the quiet tenant is first measured alone at the same
+endpoint."""
 
 from __future__ import annotations
 
@@ -48,7 +47,8 @@ DRIP_S = 1.0
 
 @dataclass(frozen=True)
 class Run:
-    """What the quiet tenant saw, alone and in company, and what became of the noisy one's requests."""
+    """The quiet tenant's times alone and beside the noisy one, and the outcomes of the noisy one's
+    requests."""
 
     alone: Sequence[Sample]
     beside: Sequence[Sample]
@@ -77,11 +77,11 @@ def run(options: Options) -> list[Figure]:
 
 
 async def both(url: str, duration_s: float, seed: int) -> Run:
-    """The two phases; the first request of each is not counted."""
+    """The two phases; the first request of each does not count."""
     await closed_loop(url, [quiet_request(number) for number in range(8)], 2)
     alone = await open_loop(url, quiet_arrivals(duration_s, seed))
     noise = asyncio.ensure_future(make_noise(url, duration_s + 4, seed))
-    await asyncio.sleep(2)  # until the noise is there
+    await asyncio.sleep(2)  # until the load has built up
     beside = await open_loop(url, quiet_arrivals(duration_s, seed))
     return Run(alone, beside, await noise)
 
@@ -113,7 +113,8 @@ async def make_noise(url: str, duration_s: float, seed: int) -> list[Sample]:
 
 
 async def noisy_stream(url: str, duration_s: float, chance: random.Random) -> list[Sample]:
-    """One request after the other; after a refusal as soon as a second later, whatever it was told."""
+    """Send one request after the other; after a refusal after at most a second, whatever `Retry-After`
+    says."""
     samples: list[Sample] = []
     loop = asyncio.get_running_loop()
     end = loop.time() + duration_s
@@ -155,7 +156,7 @@ def deep_schema(levels: int) -> dict[str, Any]:
 
 
 async def half_open(url: str) -> None:
-    """A head that never ends; again when the connection is closed."""
+    """Send a head that never ends; start again when the connection is closed."""
     await _hold(url, b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nx-padding: ", b"x")
 
 
@@ -203,5 +204,5 @@ def ttft_p95_ms(samples: Sequence[Sample]) -> float:
 
 
 def errors(samples: Sequence[Sample]) -> int:
-    """Refusals count: the quiet tenant asks for less than its share."""
+    """Failures of the quiet tenant. Refusals count, because it asks for less than its share."""
     return sum(not sample.ok for sample in samples)

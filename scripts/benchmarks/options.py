@@ -1,4 +1,4 @@
-"""What every benchmark is told."""
+"""The options of all benchmarks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Options:
-    """``quick``: one repeat and shorter runs, to see that everything works; its figures mean nothing."""
+    """``quick``: one repeat and shorter runs, to see that everything works; the figures mean nothing."""
 
     out: Path
     repeats: int = 3
@@ -16,5 +16,5 @@ class Options:
     litellm: bool = False
 
     def order(self, repeat: int) -> int:
-        """1 or -1: every other repeat goes through what is compared backwards."""
+        """1 or -1: every second repeat runs in reverse order."""
         return -1 if repeat % 2 else 1

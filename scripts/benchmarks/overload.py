@@ -1,4 +1,4 @@
-"""Five times what the engine can do, for a minute: the admitted stay fast, the others hear no at once.
+"""Five times the engine's capacity for a minute: admitted requests stay fast, the others are refused at once.
 
 One scripted engine with 8 slots and answers of one second serves 8 requests a second; 40 a second arrive
 (Poisson, fixed seed). A request is admitted if it would wait at most ``MAX_QUEUE_WAIT_S``.
@@ -33,7 +33,7 @@ def run(options: Options) -> list[Figure]:
             promptly(settings_for(engine.url, limits=limits, max_requests=SLOTS)) as endpoint,
         ):
             question = [chat_request(MODEL, f"Question {number}.", TOKENS) for number in range(4 * SLOTS)]
-            run_fast(closed_loop(endpoint.url, question, SLOTS))  # the pace of the engine becomes known
+            run_fast(closed_loop(endpoint.url, question, SLOTS))  # the gateway learns the pace of the engine
             rate = OVERLOAD * CAPACITY_PER_S
             count = round(rate * duration_s)
             requests = [chat_request(MODEL, f"Overload {number}.", TOKENS) for number in range(count)]

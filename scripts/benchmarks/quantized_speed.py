@@ -1,4 +1,4 @@
-"""The time per output token of two folders in vLLM, on this machine: one server at a time, in turn."""
+"""The time per output token of two model folders in vLLM on this machine, one server at a time, in turn."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REASON_CHARACTERS = 300
 
 
 def measure_speed(before: Path, after: Path, rounds: int) -> tuple[Speed | None, str]:
-    """The speed, or ``None`` and why there is none: vLLM has not every scheme on every machine."""
+    """The speed, or ``None`` and the reason: vLLM does not support every scheme on every machine."""
     if not rounds:
         return None, NOT_ASKED
     times: dict[Path, list[float]] = {before: [], after: []}
@@ -54,7 +54,7 @@ def _answers(folder: Path) -> list[Answer]:
 
 
 def last_reason(log: str) -> str:
-    """The last line of a log that names an error: Python's last line is the reason, not the way to it."""
+    """The last line of a log that names an error; in a Python traceback that line is the reason."""
     lines = [line.strip() for line in log.splitlines() if "Error: " in line or "error: " in line]
     reason = lines[-1] if lines else log.strip().splitlines()[-1] if log.strip() else "no reason given"
     return reason[-REASON_CHARACTERS:]

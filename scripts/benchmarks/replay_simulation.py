@@ -1,8 +1,7 @@
 """A replay in virtual time: simulated engines behind the gateway's own router and fleet table.
 
 An engine has slots, prefills one prompt at a time in order of arrival, keeps the blocks used last and gives
-tokens at a fixed rhythm: the timing of ``sim_engine`` without its HTTP, a hundred times as fast.
-"""
+tokens at a fixed pace. This is the timing of ``sim_engine`` without its HTTP, a hundred times as fast."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ from serve_app.routing import POLICIES, Router
 
 MODEL = "m"
 POLL_S = 0.25
-"""How often a gateway asks for the engines' load, as the settings have it."""
+"""Period in which a gateway reads the load of the engines; the default of the settings."""
 
 Action = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """``step_s`` is what any prefill costs beside its uncached tokens."""
+    """``step_s`` is the time of any prefill besides its uncached tokens."""
 
     prefill_s_per_token: float
     cache_tokens: int
@@ -37,7 +36,7 @@ class EngineSettings:
 
 @dataclass(slots=True)
 class Outcome:
-    """``ttft_s`` by order of arrival; tokens, prefill time and requests over all engines."""
+    """``ttft_s`` is in order of arrival; tokens, prefill time and requests are sums over all engines."""
 
     ttft_s: list[float]
     prompt_tokens: int = 0
@@ -51,7 +50,7 @@ class Outcome:
 
 
 class Clock:
-    """Actions by their time; those of one time in the order in which they were given."""
+    """Actions by time; those of one time run in the order in which they were added."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -69,7 +68,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One request at an engine, and what to do when its answer begins and ends."""
+    """One request at an engine, with callbacks for the start and the end of its answer."""
 
     arrival: Arrival
     first_byte: Action
@@ -77,7 +76,7 @@ class Job:
 
 
 class SimulatedEngine:
-    """One engine; it adds what it does to ``outcome``."""
+    """One engine, which adds its counts to ``outcome``."""
 
     def __init__(self, name: str, settings: EngineSettings, clock: Clock, outcome: Outcome) -> None:
         self.name = name
@@ -91,7 +90,7 @@ class SimulatedEngine:
         self._is_prefilling = False
 
     def report(self) -> EngineReport:
-        """As vLLM counts: a request waits until its prefill begins."""
+        """Waiting as vLLM counts it: until the prefill begins."""
         return EngineReport(
             replica_id=self.name,
             model=MODEL,
@@ -140,14 +139,14 @@ class SimulatedEngine:
 
 
 class BlockCache:
-    """The trace's blocks that were used last; a prompt's end is forgotten before its beginning."""
+    """The blocks used last; the end of a prompt is evicted before its beginning."""
 
     def __init__(self, tokens: int) -> None:
         self._room = tokens
         self._blocks: OrderedDict[int, int] = OrderedDict()
 
     def cached_tokens(self, arrival: Arrival) -> int:
-        """Tokens of the prompt's beginning; its last token is always computed."""
+        """Cached tokens at the prompt's beginning; its last token is always computed."""
         cached = 0
         for block, tokens in arrival.blocks:
             if block not in self._blocks:
@@ -166,7 +165,7 @@ class BlockCache:
 
 
 class Gateway:
-    """Routes as a gateway does: describe, order, send."""
+    """Routes as a gateway does: describe the request, order the members, send."""
 
     def __init__(self, policy: str, engines: Sequence[SimulatedEngine], clock: Clock) -> None:
         self._table = FleetTable({MODEL: None})

@@ -11,15 +11,15 @@ PERMUTATIONS = 10_000
 
 
 def median_difference(pairs: Sequence[tuple[float, float]]) -> float:
-    """The median of the first ones less that of the second ones."""
+    """The median of the first series minus that of the second."""
     first, second = np.median(np.asarray(pairs), axis=0)
     return float(first - second)
 
 
 def paired_p(pairs: Sequence[tuple[float, float]], permutations: int = PERMUTATIONS, seed: int = 0) -> float:
-    """The probability of so large a difference, either way, if within each pair it were chance which one is
-    which: Wilcoxon's signed ranks (1945), by random signs. The two of a pair are measured one after the
-    other, so what drifts in the machine is in both; ranks let no single slow request decide."""
+    """The two-sided probability of so large a difference if the order within each pair were chance:
+    Wilcoxon's signed ranks (1945), by random signs. The two of a pair are measured one after the other, so
+    drift of the machine is in both; ranks keep single slow requests from deciding."""
     differences = np.subtract(*np.asarray(pairs, dtype=float).T)
     ranks = _ranks(np.abs(differences))
     observed = abs(float(np.sign(differences) @ ranks))
@@ -30,14 +30,14 @@ def paired_p(pairs: Sequence[tuple[float, float]], permutations: int = PERMUTATI
 
 
 def _ranks(values: Any) -> Any:
-    """From 1; equal values share the mean of theirs, and what is no difference has none."""
+    """Ranks from 1; equal values share the mean of their ranks, and zero differences have none."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return np.where(values == 0, 0.0, (ends - (counts - 1) / 2)[inverse])
 
 
 def holm(ps: Mapping[str, float]) -> dict[str, float]:
-    """Each p as it is among so many tests: the chance that any of them would be as small without a cause
+    """Each p corrected for the number of tests: the chance that any of them would be as small without a cause
     (Holm 1979)."""
     adjusted: dict[str, float] = {}
     least = 0.0

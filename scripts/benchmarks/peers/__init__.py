@@ -1,10 +1,10 @@
-"""What Promptly is compared with, and Promptly itself: each a context manager that yields an `Endpoint`.
+"""The servers that Promptly is compared with, and Promptly itself. Each is a context manager that yields an
+`Endpoint`.
 
     with ray_serve_llm_default("scripted") as endpoint:
         measure(endpoint.url, endpoint.model)
 
-Enter them in the main thread, one at a time: a peer is ended when the thread that started it is gone.
-"""
+Enter them in the main thread, one at a time: a peer ends when the thread that started it ends."""
 
 from benchmarks.peers.endpoint import Endpoint, PeerError
 from benchmarks.peers.litellm_proxy import litellm

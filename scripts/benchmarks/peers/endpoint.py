@@ -29,9 +29,8 @@ class PeerError(RuntimeError):
 class Endpoint:
     """A running OpenAI-compatible server.
 
-    ``url`` has no path (``http://127.0.0.1:20001``). ``pids`` are the roots of its process trees: every
-    process of the serving side is one of them or below one, and nothing else is.
-    """
+    ``url`` has no path (``http://127.0.0.1:20001``). ``pids`` are the roots of its process trees, which hold
+    every process of the serving side and no other."""
 
     name: str
     url: str
@@ -44,14 +43,14 @@ def local_url(port: int) -> str:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """This process's environment for a peer, which imports this package and reports no usage."""
+    """The environment of a peer: it can import this package and reports no usage."""
     path = os.pathsep.join(filter(None, [str(SCRIPTS), os.environ.get("PYTHONPATH", "")]))
     quiet = {"RAY_USAGE_STATS_ENABLED": "0", "VLLM_NO_USAGE_STATS": "1"}
     return {**os.environ, **quiet, TOKEN_VARIABLE: admin_token(), "PYTHONPATH": path, **extra}
 
 
 def admin_token() -> str:
-    """The one of this run, for every Promptly that it starts."""
+    """The admin token of this run, for every Promptly that it starts."""
     return os.environ.setdefault(TOKEN_VARIABLE, make_token())
 
 
@@ -73,7 +72,7 @@ def wait_for(done: Callable[[], bool], limit_s: float, what: str) -> None:
 
 
 def answers_chat(url: str, model: str) -> bool:
-    """Whether a streamed answer of one token comes back whole."""
+    """Whether the server streams a complete answer of one token."""
     question = [{"role": "user", "content": "Ready?"}]
     body = json.dumps({"model": model, "messages": question, "stream": True, "max_tokens": 1})
     try:
@@ -86,7 +85,7 @@ def answers_chat(url: str, model: str) -> bool:
 def exchange(
     url: str, method: str, path: str, body: str | None = None, timeout_s: float = ANSWER_TIMEOUT_S
 ) -> tuple[int, bytes]:
-    """Status and body of one request. Asked directly, whatever proxy is set.
+    """Status and body of one request. Proxies of the environment are ignored.
 
     Raises:
         OSError, http.client.HTTPException: there was no answer.

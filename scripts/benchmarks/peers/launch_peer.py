@@ -2,8 +2,7 @@
 
     python -m benchmarks.peers.launch_peer CONFIG --no-check --ready-file PATH
 
-The settings check of ``launch.py`` is Promptly's: leave it out.
-"""
+The settings check of ``launch.py`` is only for Promptly, so it is skipped."""
 
 from __future__ import annotations
 

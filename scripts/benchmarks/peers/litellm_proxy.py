@@ -1,8 +1,7 @@
-"""LiteLLM's proxy in front of an engine, from a virtual environment of its own.
+"""LiteLLM's proxy in front of an engine, in its own virtual environment.
 
-Its packages do not go together with Promptly's, and nobody who does not measure it needs them: they are
-installed at the first use.
-"""
+Its packages conflict with Promptly's, and only its own benchmark needs them, so they are installed at the
+first use."""
 
 from __future__ import annotations
 
@@ -34,7 +33,8 @@ QUIET = {
 
 @contextmanager
 def litellm(upstream_url: str, model: str, *, workers: int = 1) -> Iterator[Endpoint]:
-    """LiteLLM in front of ``upstream_url`` (no path), which serves ``model``. The engine is not part of it.
+    """LiteLLM in front of ``upstream_url`` (no path), which serves ``model``. The endpoint's processes do not
+    include the engine. ``workers`` processes share the port; LiteLLM's default is 1.
 
     ``workers`` processes share the port; 1 is LiteLLM's own default.
     """
@@ -50,7 +50,7 @@ def litellm(upstream_url: str, model: str, *, workers: int = 1) -> Iterator[Endp
 
 
 def proxy_config(upstream_url: str, model: str) -> dict[str, Any]:
-    """One model, no database, no keys."""
+    """A config of one model, without database and keys."""
     upstream = {"model": f"hosted_vllm/{model}", "api_base": f"{upstream_url}/v1", "api_key": "none"}
     return {
         "model_list": [{"model_name": model, "litellm_params": upstream}],
@@ -59,7 +59,7 @@ def proxy_config(upstream_url: str, model: str) -> dict[str, Any]:
 
 
 def install(folder: Path = FOLDER) -> Path:
-    """The program ``litellm``; minutes at the first call, at once after that.
+    """The program ``litellm``. The first call installs it, which takes minutes.
 
     Raises:
         PeerError: pip could not install it; the message is pip's own.
@@ -68,7 +68,7 @@ def install(folder: Path = FOLDER) -> Path:
     if program.exists():
         return program
     print(f"installing {REQUIREMENT} into {folder} ...", file=sys.stderr, flush=True)
-    shutil.rmtree(folder, ignore_errors=True)  # what an interrupted installation left
+    shutil.rmtree(folder, ignore_errors=True)  # the rest of an interrupted installation
     venv.create(folder, with_pip=True)
     (folder.parent / ".gitignore").write_text("*\n", encoding="utf-8")
     command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", REQUIREMENT]

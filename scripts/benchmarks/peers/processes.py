@@ -1,4 +1,4 @@
-"""A peer's process: started in a session of its own, watched while it starts, and ended by its id."""
+"""The process of a peer: started in its own session, watched while it starts, and ended by its id."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ LOG_TAIL_CHARS = 4000
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """For a peer's config and log; gone with the peer. Short: Ray puts sockets below such paths."""
+    """A folder for a peer's config and log, removed with the peer. Its name is short, because Ray puts
+    sockets below it."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir="/tmp") as folder:
         yield Path(folder)
 
@@ -40,7 +41,7 @@ def running(
     ready: Callable[[], bool],
     limit_s: float,
 ) -> Iterator[int]:
-    """The id of the process, once ``ready``; on the way out it and everything below it are ended.
+    """The id of the process, once ``ready``. At the end, the process and all its descendants are ended.
 
     Raises:
         PeerError: it ended by itself, or was not ready within ``limit_s`` seconds; with the log's end.
@@ -66,7 +67,7 @@ def running(
 def server(
     name: str, command: Sequence[str], env: Mapping[str, str], url: str, model: str
 ) -> Iterator[Endpoint]:
-    """A server that is one process with its children, ready when it has answered a chat request."""
+    """A server in one process with its children; it is ready when it has answered a chat request."""
     with (
         scratch_folder() as folder,
         running(
@@ -82,7 +83,7 @@ def server(
 
 
 def spawn(command: Sequence[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
-    """It gets SIGTERM when the thread that calls this is gone, however that went."""
+    """Start a process that gets SIGTERM when the calling thread ends for any reason."""
     setpriv = shutil.which("setpriv")
     follow = [setpriv, "--pdeathsig", "TERM"] if setpriv else []
     with log.open("wb") as output:
@@ -92,12 +93,12 @@ def spawn(command: Sequence[str], env: Mapping[str, str], log: Path) -> subproce
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # the terminal's Ctrl-C reaches the benchmark alone
+            start_new_session=True,  # only the benchmark gets the terminal's Ctrl-C
         )
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, and SIGKILL to what is left of it after that."""
+    """Send SIGTERM, and SIGKILL to the processes that are left afterwards."""
     below = processes.descendants(process.pid)
     process.terminate()
     try:
@@ -109,13 +110,13 @@ def end(process: subprocess.Popen[bytes]) -> None:
     if not processes.wait_until(lambda: not living(below), LEFTOVERS_EXIT_S):
         for pid in living(below):
             processes.send_signal(pid, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError):  # as it should be: nobody is left of its group
+    with contextlib.suppress(ProcessLookupError):  # the usual case: the group is empty
         os.killpg(process.pid, signal.SIGKILL)  # children of a process that ended by itself
     processes.wait_until(lambda: not living(below) and group_is_gone(process.pid), KILL_TIMEOUT_S)
 
 
 def group_is_gone(group: int) -> bool:
-    """Orphans of a process that ended by itself are known by their group alone."""
+    """Whether the process group is empty. The orphans of an ended process are known only by their group."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

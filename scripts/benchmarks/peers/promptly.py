@@ -20,7 +20,8 @@ IMPORT_PATH = "serve_app.app:build"
 def promptly(
     settings: Mapping[str, Any], *, name: str = "Promptly", env: Mapping[str, str] | None = None
 ) -> Iterator[Endpoint]:
-    """``settings`` are the application's ``args``; the endpoint's model is the first of them.
+    """``settings`` are the application's ``args``; the endpoint's model is the first one. A cache without a
+    ``path`` gets an empty store, which is removed when Promptly stops.
 
     A cache without a ``path`` gets an empty store of its own, which goes when Promptly stops.
     """

@@ -1,8 +1,7 @@
 """``ray.serve.llm``'s own application (``build_openai_app``), with a scripted engine or a real one.
 
-Watch, in Ray 2.60: the variable ``RAYLLM_VLLM_ENGINE_CLS`` (the engine's class, meant for tests), and
-``RAY_SERVE_LLM_ENABLE_DIRECT_STREAMING`` (experimental; one model per application, needs HAProxy).
-"""
+In Ray 2.60 see the variables ``RAYLLM_VLLM_ENGINE_CLS`` (the engine's class, meant for tests) and
+``RAY_SERVE_LLM_ENABLE_DIRECT_STREAMING`` (experimental; one model per application, needs HAProxy)."""
 
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ SCRIPTED_ENGINE = "benchmarks.peers.scripted_engine.ScriptedEngine"
 SCRIPT_KEY = "script"  # in ``LLMConfig.experimental_configs``, where it reaches the engine
 ANSWER_LIMIT_S = 60.0
 
-# The supervisor's own choices that Ray would not make. (It also runs replicas at niceness 0 where Ray says
-# 15; that stays: beside a busy load generator the peer would starve.)
+# Settings of the supervisor that differ from Ray's defaults are undone for peers. Only the niceness of
+# replicas stays 0 instead of 15: beside a busy load generator the peer would starve.
 PLAIN_RAY = {
     "RAY_SERVE_ENABLE_HA_PROXY": "0",
     "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "",
@@ -36,7 +35,7 @@ DIRECT_STREAMING = {**HAPROXY, "RAY_SERVE_LLM_ENABLE_DIRECT_STREAMING": "1"}
 
 @dataclass(frozen=True)
 class Script:
-    """What a scripted engine answers: ``tokens`` tokens (or the request's ``max_tokens``), each of which
+    """The answers of a scripted engine: ``tokens`` tokens (or the request's ``max_tokens``), each of which
     takes ``itl_ms`` milliseconds."""
 
     tokens: int = 50
@@ -47,7 +46,8 @@ class Script:
 def ray_serve_llm_default(
     model: str, script: Script | None = None, *, haproxy: bool = False, batching_ms: float | None = None
 ) -> Iterator[Endpoint]:
-    """As Ray does it when nothing is said: its Python proxy, and tokens sent in batches of 50 ms.
+    """Ray's defaults: its Python proxy, and tokens in batches of 50 ms. ``haproxy`` uses HAProxy instead of
+    the Python proxy; ``batching_ms`` replaces the 50 ms, and 0 sends every token alone.
 
     ``haproxy`` puts HAProxy in the proxy's place; ``batching_ms`` replaces the 50 ms, and 0 sends every
     token by itself.
@@ -60,7 +60,7 @@ def ray_serve_llm_default(
 
 @contextmanager
 def ray_serve_llm_direct(model: str, script: Script | None = None) -> Iterator[Endpoint]:
-    """Direct streaming: HAProxy asks a router which replica to use, and passes the engine's own bytes."""
+    """Direct streaming: HAProxy asks a router for a replica, and passes the engine's bytes on."""
     config = scripted_llm_config(model, script or Script(), None)
     with _application("ray.serve.llm, direct streaming", config, DIRECT_STREAMING) as endpoint:
         yield endpoint
@@ -105,8 +105,8 @@ def real_llm_config(model: str, model_folder: Path) -> dict[str, Any]:
         "accelerator_config": {"kind": "cpu"},
         "engine_kwargs": dict(ENGINE_ARGUMENTS),
         "runtime_env": {"env_vars": dict(ENGINE_ENVIRONMENT)},
-        # Bookkeeping, but Ray derives OMP_NUM_THREADS from it: as in config/local.yaml.
+        # For Ray's bookkeeping, from which it also derives OMP_NUM_THREADS; the value of config/local.yaml.
         "deployment_config": {"ray_actor_options": {"num_cpus": 0}},
-        # There is nothing to download.
+        # no model is downloaded
         "callback_config": {"callback_class": "deployments.engine.start.local_model.LocalModel"},
     }

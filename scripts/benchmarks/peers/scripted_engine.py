@@ -1,5 +1,5 @@
-"""An engine for ``ray.serve.llm`` that computes nothing: tokens come at fixed times, so that what is
-measured is everything around the engine.
+"""An engine for ``ray.serve.llm`` that computes nothing: tokens come at fixed times, so that only the layers
+around the engine are measured.
 
 ``LLMServer`` takes its class from the variable ``RAYLLM_VLLM_ENGINE_CLS``. It follows the protocol
 ``LLMEngine`` of Ray 2.60, as ``VLLMEngine`` does: a stream is made of finished SSE events.
@@ -24,14 +24,14 @@ WORD = " token"
 
 
 class ScriptedEngine(LLMEngine):
-    """Streams chat answers; serves nothing else."""
+    """Streams chat answers and serves nothing else."""
 
     def __init__(self, llm_config: Any) -> None:
         self._model = llm_config.model_id
         self._script = Script(**llm_config.experimental_configs[SCRIPT_KEY])
 
     async def start(self) -> None:
-        """There is nothing to load."""
+        """Nothing is loaded."""
 
     def routing_stats(self) -> dict[str, Any]:
         return {}
@@ -44,7 +44,8 @@ class ScriptedEngine(LLMEngine):
             yield event
 
     async def build_asgi_app(self) -> FastAPI:
-        """For direct streaming. It reads the body and no more: validation is an engine's own work."""
+        """The ASGI app for direct streaming. It only reads the body: validation is the work of a real
+        engine."""
         app = FastAPI()
 
         @app.post("/v1/chat/completions")
@@ -56,8 +57,8 @@ class ScriptedEngine(LLMEngine):
         return app
 
     async def _answer(self, tokens: int | None) -> AsyncIterator[str]:
-        """Every token takes its time, the first one too; lateness is not made up for by a burst. Both as
-        in ``sim_engine`` as ``benchmarks.engines.scripted_engine`` starts it."""
+        """Every token takes its time, also the first one, and no burst catches up on lateness, as in
+        ``benchmarks.engines.scripted_engine``."""
         answer = Answer(self._model)
         due_s = time.monotonic()
         for position in range(count := tokens or self._script.tokens):
@@ -81,11 +82,12 @@ class ScriptedEngine(LLMEngine):
         raise NotImplementedError
 
     async def reset_prefix_cache(self) -> None:
-        """There is none."""
+        """The engine has no prefix cache."""
 
 
 class Answer:
-    """The events of one answer, as vLLM writes them; made once, since making them is an engine's work."""
+    """The events of one answer, as vLLM writes them. They are built once, because building them is the work
+    of an engine."""
 
     def __init__(self, model: str) -> None:
         self._shared = {

@@ -1,8 +1,7 @@
-"""An application on a Ray of its own, run by the supervisor of ``make serve``.
+"""An application on its own Ray cluster, run by the supervisor of ``make serve``.
 
-The supervisor gives every start its own ports, folder and token, keeps it on the loopback interface, and
-ends all of its processes, HAProxy included. Promptly and the peers on Ray are started in the same way.
-"""
+The supervisor gives every start its own ports, folder and token, keeps it on the loopback interface, and ends
+all its processes, HAProxy included. Promptly and the peers on Ray start in the same way."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ def serve_config(name: str, import_path: str, args: Mapping[str, Any], port: int
 def supervised(
     name: str, launcher: Sequence[str], config: Mapping[str, Any], env: Mapping[str, str]
 ) -> Iterator[int]:
-    """The supervisor's process id, once the application is ready; Ray and all the rest are below it."""
+    """The supervisor's process id, once the application is ready. All processes of the start are below it."""
     with scratch_folder() as folder:
         file, ready = folder / "config.yaml", folder / "ready.json"
         file.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")

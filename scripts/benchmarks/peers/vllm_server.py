@@ -31,7 +31,7 @@ ENGINE_ENVIRONMENT: Mapping[str, str] = {
 
 @contextmanager
 def bare_vllm(model: str, model_folder: Path) -> Iterator[Endpoint]:
-    """vLLM's OpenAI server with nothing in front of it."""
+    """vLLM's OpenAI server without a proxy."""
     port = ports.free_port()
     command = server_command(model, model_folder, port)
     with server("vLLM", command, ENGINE_ENVIRONMENT, local_url(port), model) as endpoint:
@@ -41,7 +41,7 @@ def bare_vllm(model: str, model_folder: Path) -> Iterator[Endpoint]:
 def server_command(
     model: str, model_folder: Path, port: int, arguments: Mapping[str, Any] = ENGINE_ARGUMENTS
 ) -> list[str]:
-    """The module and not the command ``vllm``: the CPU build has no distribution of that name."""
+    """The command of a server. It starts the module, because the CPU build has no command ``vllm``."""
     return [
         *[sys.executable, "-m", "vllm.entrypoints.openai.api_server"],
         *["--host", ports.LOOPBACK, "--port", str(port)],
@@ -51,7 +51,7 @@ def server_command(
 
 
 def option(name: str, value: Any) -> list[str]:
-    """``max_num_seqs=16`` as vLLM's command line has it; ``True`` is a flag without a value, ``False`` is
+    """An argument in the form of vLLM's command line: ``True`` is a flag without a value, ``False`` is
     ``--no-...``, and a mapping is JSON."""
     words = name.replace("_", "-")
     if isinstance(value, bool):
