@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from serve_app.cache.bound.evidence import EntryEvidence
@@ -45,6 +45,11 @@ class CacheEntry:
 
     def age_s(self, now: float) -> float:
         return max(0.0, now - self.created_at)
+
+
+def without_evidence(entry: CacheEntry) -> CacheEntry:
+    """The entry as gateways get it."""
+    return replace(entry, evidence=EntryEvidence())
 
 
 @dataclass(frozen=True, slots=True)
