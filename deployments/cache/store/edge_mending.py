@@ -21,15 +21,15 @@ class Mending:
     """Walks all ids in order, one page per step; other calls run between the steps, and update the sketch
     themselves when they write or remove."""
 
-    def __init__(self, engine: qe.EdgeShard, sketch: KeptSketch) -> None:
-        self._engine = engine
+    def __init__(self, points: qe.EdgeShard, sketch: KeptSketch) -> None:
+        self._points = points
         self._sketch = sketch
         self._after: Any = None
         self._unseen = sketch.ids()
 
     def step(self) -> bool:
         """Repair one page; returns whether it was the last one."""
-        records, self._after = self._engine.scroll(
+        records, self._after = self._points.scroll(
             qe.ScrollRequest(offset=self._after, limit=PAGE, with_payload=False)
         )
         ids = {_uuid(record.id) for record in records} - {NOTE_ID}
@@ -43,7 +43,7 @@ class Mending:
         if not missing:
             return
         fields = qe.PayloadSelector.Include(FIELDS)
-        for record in self._engine.retrieve(list(missing), with_payload=fields, with_vector=True):
+        for record in self._points.retrieve(list(missing), with_payload=fields, with_vector=True):
             partition, *times = ((record.payload or {}).get(name) for name in FIELDS)
             created, expires = (float(time or 0.0) for time in times)
             self._sketch.put(_uuid(record.id), str(partition), created, expires, _vector(record.vector))
@@ -53,7 +53,7 @@ class Mending:
         walk were not seen either, so Qdrant is asked for each id."""
         for begin in range(0, len(unseen), PAGE):
             asked = unseen[begin : begin + PAGE]
-            there = self._engine.retrieve(list(asked), with_payload=False, with_vector=False)
+            there = self._points.retrieve(list(asked), with_payload=False, with_vector=False)
             self._sketch.drop(set(asked) - {_uuid(record.id) for record in there})
 
 

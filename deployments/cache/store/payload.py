@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -34,6 +34,10 @@ NOTE_ID = UUID("6e6f7465-0000-4000-8000-000000000001")
 NOTE = "note"
 
 VOLUME_FIELDS = ["tenant", "size", "value"]
+"""The fields that counting and eviction read."""
+
+BATCH = 1000
+"""Points per page of a walk over many."""
 
 MAX_COSINE = 1.001
 """Rounding can exceed 1 slightly; a score above this, or NaN, comes from a damaged vector."""
@@ -105,10 +109,20 @@ def entry_of(entry_id: Any, payload: Any) -> CacheEntry | None:
         return None
 
 
+def only_entry(entry_id: UUID, records: Sequence[Any]) -> CacheEntry | None:
+    """The entry of a retrieval by id, which returns one record or none."""
+    return entry_of(entry_id, records[0].payload) if records else None
+
+
 def entries_of(points: Iterable[Any]) -> list[CacheEntry]:
     """The complete entries among Qdrant's records (``id`` and ``payload``)."""
     entries = (entry_of(point.id, point.payload) for point in points)
     return [entry for entry in entries if entry is not None]
+
+
+def page_of(records: Iterable[Any], following: Any) -> tuple[list[CacheEntry], UUID | None]:
+    """One page of a walk, and the id at which the next page begins, ``None`` after the last."""
+    return entries_of(records), None if following is None else UUID(str(following))
 
 
 def matches_of(points: Iterable[Any]) -> list[Match]:
@@ -153,10 +167,16 @@ class EvictionTally:
         return ids
 
 
-def note_of(payload: Any) -> str | None:
-    """The note in this payload; ``None`` if the payload holds something else."""
+def note_of(records: Sequence[Any]) -> str | None:
+    """The note among the records retrieved by its id; ``None`` if there is none."""
+    payload = records[0].payload if records else None
     note = payload.get(NOTE) if isinstance(payload, dict) else None
     return note if isinstance(note, str) else None
+
+
+def vector_of(entry: CacheEntry) -> Any:
+    """The entry's vector as both of Qdrant's clients take it."""
+    return {} if entry.vector is None else floats(entry.vector)
 
 
 def floats(vector: bytes) -> list[float]:

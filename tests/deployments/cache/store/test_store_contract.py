@@ -12,7 +12,7 @@ from store_samples import BackEnd, entry, unit
 
 from deployments.cache.store import CacheStore, StoreError
 from deployments.cache.store.base import Evicted
-from deployments.cache.store.edge import BATCH
+from deployments.cache.store.payload import BATCH
 from serve_app.cache.bound import EntryEvidence, Observation
 from serve_app.cache.entry import Annotation, Selection
 from serve_app.cache.eviction import Volume
