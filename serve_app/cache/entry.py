@@ -1,4 +1,4 @@
-"""What crosses the boundary to the cache: small values, no request and no socket."""
+"""The values that gateways and the cache exchange."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from serve_app.cache.bound.evidence import EntryEvidence
 from serve_app.openai.answers import Answer
 
 ENTRY_OVERHEAD = 2048
-"""Bytes of an entry beside its texts: a vector of 384 dimensions, the ids, the indexes; roughly."""
+"""Approximate bytes of an entry besides its texts: a vector of 384 dimensions, the ids, the indexes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """One stored answer. Times are Unix seconds; ``vector`` is float32 bytes;
-    without one only the very same text finds the entry. ``evidence`` is how it did so far (see
-    ``serve_app/cache/bound``); it stays with the cache and is not sent to gateways. ``uses`` are answers
-    given, ``value`` says what is evicted first (see ``serve_app/cache/eviction.py``)."""
+    """One stored answer. Times are Unix seconds; ``vector`` is float32 bytes. An entry without a vector is
+    found only by the same text. ``evidence`` is how often it was right (see ``serve_app/cache/bound``); it is
+    not sent to gateways. ``uses`` counts the answers given; entries of the least ``value`` are evicted
+    first (see ``serve_app/cache/eviction.py``)."""
 
     entry_id: UUID
     tenant: str
@@ -36,7 +36,7 @@ class CacheEntry:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes, roughly."""
+        """Its approximate size in bytes."""
         return ENTRY_OVERHEAD + len(self.text.encode()) + len(self.answer.text.encode())
 
     def is_fresh(self, now: float, max_age_s: float | None = None) -> bool:
@@ -54,7 +54,7 @@ def without_evidence(entry: CacheEntry) -> CacheEntry:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What is known of an entry beside what it is; ``None`` leaves a part as it was."""
+    """The changeable part of an entry; ``None`` leaves a field as it is."""
 
     evidence: EntryEvidence | None = None
     uses: int | None = None
@@ -63,9 +63,9 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An entry that answers a request; ``similarity`` is the cosine on a semantic hit, ``score`` the
-    verifier's probability that the answer serves (where one was asked), ``epoch`` the store's when it was
-    found. ``stale``: it has outlived its time, and a fresh answer should be fetched."""
+    """An entry that answers a request. ``similarity`` is the cosine of a semantic hit, ``score`` the
+    verifier's probability that the answer serves (if there is a verifier), ``epoch`` the cache's epoch when
+    the entry was found. ``stale``: the entry has expired, and a fresh answer should be fetched."""
 
     entry: CacheEntry
     similarity: float | None = None
@@ -81,9 +81,9 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A near entry that was not given, and is to be compared with the engine's fresh answer: so the cache
-    learns how often it is right. ``score`` is what the bound goes by; ``audited`` is the error that the bound
-    foretold, if the entry would have answered but for the audit."""
+    """A near entry that did not answer and will be compared with the engine's fresh answer, so that the cache
+    learns how often it is right. ``score`` is the input of the learned bound; ``audited`` is the error that
+    the bound predicted, if only the audit kept the entry from answering."""
 
     entry_id: UUID
     made_at: float
@@ -93,8 +93,8 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A near entry of which the verifier is not sure: the served model may be asked. ``epoch`` as in a
-    hit."""
+    """A near entry of which the verifier is not sure: the served model may be asked. ``epoch``: as in
+    ``Hit``."""
 
     entry: CacheEntry
     similarity: float
@@ -104,7 +104,7 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """Nothing answers. ``reason``: why the nearest entry was not given, ``None`` if there was none near."""
+    """No entry answers. ``reason``: why the nearest entry was refused, ``None`` if there was none near."""
 
     reason: str | None = None
     probe: Probe | None = None
@@ -116,7 +116,7 @@ LookUp = Hit | Miss
 
 @dataclass(frozen=True, slots=True)
 class CacheQuery:
-    """What a look-up needs. ``vector`` is float32 bytes, or ``None`` for the very same text only;
+    """The input of a look-up. ``vector`` is float32 bytes, or ``None`` to find only the same text;
     ``threshold`` and ``max_age_s`` (seconds) are the request's own, if it has any."""
 
     entry_id: UUID
@@ -129,7 +129,7 @@ class CacheQuery:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which entries an administrator means; ``None`` is "any". At least one must be given."""
+    """The entries that an administrator selects; ``None`` matches any value. At least one field is set."""
 
     entry_id: UUID | None = None
     tenant: str | None = None
@@ -137,7 +137,7 @@ class Selection:
     tag: str | None = None
 
     def fits(self, entry: CacheEntry) -> bool:
-        """Whether every given part fits."""
+        """Whether every field that is set matches."""
         return (
             self.entry_id in (None, entry.entry_id)
             and self.tenant in (None, entry.tenant)
@@ -149,8 +149,8 @@ class Selection:
 @dataclass(frozen=True, slots=True)
 class CacheStats:
     """``epoch`` rises with every purge: a gateway that sees a new one drops what it holds in memory.
-    ``refused`` counts near entries that were not given, by the reason (see ``serve_app/cache/decision``);
-    ``bound`` is what was learned of errors, empty without ``max_error_rate``."""
+    ``refused`` counts refused near entries by reason (see ``serve_app/cache/decision``); ``bound`` is what
+    was learned about errors, empty without ``max_error_rate``."""
 
     entries: int
     epoch: int

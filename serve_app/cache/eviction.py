@@ -1,4 +1,4 @@
-"""What leaves a full cache: which tenants' entries, how many, and which of them first."""
+"""Eviction from a full cache: which tenants' entries, how many, and which of them first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 SLACK = 0.05
-"""Evict this share below a bound at once, so that not every insert evicts."""
+"""Eviction goes this share below a bound, so that not every insert evicts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """``None``: no bound. ``tenant_entries`` holds for each tenant by itself."""
+    """The most entries and bytes; ``None``: no bound. ``tenant_entries`` applies to each tenant."""
 
     entries: int
     size: int | None = None
@@ -36,21 +36,21 @@ class Bounds:
 
 
 def worth(floor: float, uses: int, cost: float, size: int) -> float:
-    """An entry's value: what leaves first has the least.
+    """An entry's value: the entry with the least value is evicted first.
 
     GreedyDual-Size-Frequency (Cherkasova, "Improving WWW proxies performance with
-    Greedy-Dual-Size-Frequency caching policy", HP Labs 1998): what the answers saved so far, per byte, above
-    ``floor``, the value of what was evicted last. The floor rises, so that what is not used any more ages.
-    ``cost`` is that of the answer again, in generated tokens: decoding is what a hit saves.
+    Greedy-Dual-Size-Frequency caching policy", HP Labs 1998): the cost that its answers saved so far, per
+    byte, added to ``floor``, the value of the last evicted entry. The floor rises, so unused entries age.
+    ``cost`` is the cost of generating the answer once more, in tokens: a hit saves the decoding.
     """
     return floor + uses * max(1.0, cost) / max(1, size)
 
 
 def surplus(held: Mapping[str, Volume], bounds: Bounds) -> dict[str, Volume]:
-    """What each tenant has to give up, so that every bound holds with some slack; empty if all hold.
+    """The volume to evict from each tenant so that every bound holds with some slack; empty if all hold.
 
-    Who has most gives first (max-min fairness): a tenant that fills the cache pushes out its own entries, and
-    never those of one that holds less than an equal share.
+    The largest tenants lose entries first (max-min fairness): a tenant that fills the cache evicts its own
+    entries, and never those of a tenant that holds less than an equal share.
     """
     given: dict[str, Volume] = {}
     if bounds.tenant_entries is not None:
@@ -68,7 +68,7 @@ def surplus(held: Mapping[str, Volume], bounds: Bounds) -> dict[str, Volume]:
 
 
 def _above_level(held: Mapping[str, int], bound: int | None) -> dict[str, int]:
-    """How much each holds above the level at which all together are below the bound."""
+    """How much each tenant holds above the level at which their sum is below the bound."""
     if bound is None or sum(held.values()) <= bound:
         return {}
     level = _level(held.values(), _below(bound))

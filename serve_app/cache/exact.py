@@ -38,7 +38,7 @@ class ExactTier:
         self._entries.clear()
 
     def remove(self, selection: Selection) -> int:
-        """Drop what is selected; returns how many."""
+        """Drop the selected entries; returns how many."""
         doomed = [key for key, entry in self._entries.items() if selection.fits(entry)]
         for key in doomed:
             del self._entries[key]

@@ -1,4 +1,4 @@
-"""How long an answer may be given again: by rules, else by the default."""
+"""How long an answer may be reused: by rules, else by the default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from serve_app.settings import CacheSettings
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRule:
-    """It fits where every part that is given fits. ``ttl_s`` in seconds; 0: such an answer is not stored.
+    """Applies to requests that match every given part. ``ttl_s`` is in seconds; 0: the answer is not stored.
 
     ``prompt`` is searched in the text that is looked up, ``headers`` in the request's headers of those names.
     """
@@ -36,11 +36,10 @@ class ExpiryRule:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """The first rule that fits decides. A request may ask for less, never for more: what is never to be
-    stored is not stored for anybody.
+    """The first rule that applies decides. A request may ask for a shorter time, never for a longer one.
 
-    After ``ttl_s`` an answer is *stale* for ``stale_s`` seconds: it is still given to the very same request,
-    while a fresh one is fetched.
+    After ``ttl_s`` an answer is *stale* for ``stale_s`` seconds: it still answers the same request while a
+    fresh answer is fetched.
     """
 
     default_ttl_s: float
@@ -50,17 +49,17 @@ class Expiry:
     def ttl_s(
         self, key: CacheKey, tags: Sequence[str], headers: Mapping[str, str], asked_s: float | None = None
     ) -> float:
-        """Seconds; 0: not to be stored."""
+        """The answer's lifetime in seconds; 0: it is not stored."""
         rule = next((rule for rule in self.rules if rule.fits(key, tags, headers)), None)
         allowed_s = self.default_ttl_s if rule is None else rule.ttl_s
         return allowed_s if asked_s is None else min(asked_s, allowed_s)
 
     def ends_at(self, now: float, ttl_s: float) -> float:
-        """When an entry is gone for good; Unix seconds, as ``now``."""
+        """When an entry no longer answers; Unix seconds, as ``now``."""
         return now + ttl_s + self.stale_s
 
     def is_stale(self, expires_at: float, now: float) -> bool:
-        """Whether an entry that is there yet has outlived its time."""
+        """Whether an entry that still answers is stale."""
         return now >= expires_at - self.stale_s
 
 
@@ -69,7 +68,7 @@ def _found(pattern: re.Pattern[str], value: str | None) -> bool:
 
 
 def expiry_of(settings: CacheSettings) -> Expiry:
-    """The rules that the settings name, ready to be asked."""
+    """The rules of the settings, with their patterns compiled."""
     rules = tuple(
         ExpiryRule(
             ttl_s=rule.ttl_s,

@@ -1,4 +1,4 @@
-"""The grey zone: pairs of which the verifier is not sure, put to the served model as a yes or no question."""
+"""The grey zone: the served model judges pairs of which the verifier is not sure, by a yes or no question."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ INSTRUCTION = (
     "full and correct answer to the second one. Say no if the two ask for different things, in a number, a "
     "name, a direction, a time, a negation or anything else. Reply with one word: yes or no."
 )
-"""The same for every pair: engines that cache prefixes compute it once."""
+"""The same for every pair, so that an engine with a prefix cache computes it once."""
 
 YES, NO = "yes", "no"
 TOP_LOGPROBS = 20
-"""The most that OpenAI's format allows; the two words are among the likeliest tokens or the model is lost."""
+"""The most that OpenAI's format allows; a model that can judge has both words among them."""
 
 
 def judging_request(model: str, first: str, second: str) -> dict[str, Any]:

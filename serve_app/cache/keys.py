@@ -4,7 +4,7 @@ A partition is tenant + model + everything in the request that shapes the answer
 text. Two requests may share an answer only inside one partition; the exact key adds the text itself.
 
 A field that is not known to be harmless makes the request bypass the cache. Streamed and whole answers share
-entries. Text completions are exact only: a near text has another continuation.
+entries. Text completions have exact hits only: a near text has another continuation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 from serve_app.openai.requests import ChatRequest, Endpoint, ParsedRequest
 
 KEY_VERSION = 1
-"""Raise when the rules below change: old entries must not answer under new rules."""
+"""Raise it when the rules below change: old entries must not answer under new rules."""
 
 SHAPING_FIELDS = frozenset(
     {
@@ -63,7 +63,7 @@ SHAPING_FIELDS = frozenset(
 IGNORED_FIELDS = frozenset(
     {"model", "stream", "stream_options", "user", "safety_identifier", "n", "logprobs"}
 )
-"""Judged elsewhere, or without influence on the text."""
+"""Fields that are checked elsewhere, or that do not influence the text."""
 
 
 TEXT_MESSAGE_FIELDS = frozenset({"role", "content", "name"})
@@ -71,10 +71,10 @@ TEXT_MESSAGE_FIELDS = frozenset({"role", "content", "name"})
 
 @dataclass(frozen=True, slots=True)
 class CacheKey:
-    """What a request is looked up by.
+    """The key by which a request is looked up.
 
-    ``semantic`` is false where only the very same text may share an answer: a text to be continued
-    is no question, and a near text has another continuation.
+    ``semantic`` is false if only the same text may share an answer: a near text to be continued has another
+    continuation.
     """
 
     tenant: str
@@ -90,8 +90,8 @@ def cache_key(
 ) -> CacheKey | None:
     """The key of a request, or ``None`` if its answer could not be replayed faithfully (bypass).
 
-    ``model_fingerprint`` names the weights and the engine settings behind ``request.model``;
-    ``partition_by`` are fields that say for whom a tenant asks, where that is to part the answers.
+    ``model_fingerprint`` identifies the weights and the engine settings behind ``request.model``;
+    ``partition_by`` names fields that identify a tenant's own users, whose answers are then kept apart.
     """
     fields = {name: value for name, value in request.fields.items() if value not in (None, [])}
     if fields.keys() - SHAPING_FIELDS - IGNORED_FIELDS or not _is_single_plain_answer(fields):
@@ -116,7 +116,7 @@ def cache_key(
 
 
 def _is_text_message(message: Mapping[str, Any]) -> bool:
-    """Text and nothing else: what stands behind an image's address can change, a tool call is no text."""
+    """Whether it has only text: the content at an image's address can change, and a tool call is no text."""
     content = message.get("content")
     parts = content if isinstance(content, list) else []
     return (
@@ -141,7 +141,7 @@ def _is_single_plain_answer(fields: Mapping[str, Any]) -> bool:
 
 
 def _split_text(request: ParsedRequest, fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """The text that is looked up, and everything else that shapes the answer."""
+    """The text that is looked up, and all other fields that shape the answer."""
     rest = {name: value for name, value in fields.items() if name not in IGNORED_FIELDS}
     if isinstance(request.generation, ChatRequest):
         *earlier, last = rest.pop("messages")
@@ -154,7 +154,7 @@ def _split_text(request: ParsedRequest, fields: Mapping[str, Any]) -> tuple[str,
 
 
 def _user_text(message: Mapping[str, Any]) -> str | None:
-    """The text of a user message that is text and nothing else."""
+    """The text of a user message that has only text."""
     if message.get("role") != "user":
         return None
     content = message.get("content")

@@ -1,4 +1,4 @@
-"""What was said of pairs of texts: remembered, so that nothing is asked twice."""
+"""The served model's verdicts on pairs of texts, kept so that no pair is judged twice."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from uuid import UUID
 from serve_app.cache.bound.blocked import text_hash
 
 MOST_VERDICTS = 20_000
-"""Some 4 MB; the ones not used for longest go first."""
+"""About 4 MB; the least recently used ones are evicted first."""
 
 
 class Verdicts:
-    """Whether an entry's answer serves a text. Bounded; holds hashes, no text."""
+    """Whether an entry's answer serves a text. A bounded LRU cache of hashes; it holds no text."""
 
     def __init__(self, capacity: int = MOST_VERDICTS) -> None:
         self._capacity = capacity
@@ -22,7 +22,7 @@ class Verdicts:
         return len(self._verdicts)
 
     def get(self, entry_id: UUID, text: str) -> bool | None:
-        """``None``: nobody has said anything."""
+        """The verdict; ``None`` if there is none."""
         pair = entry_id, text_hash(text)
         verdict = self._verdicts.get(pair)
         if verdict is not None:

@@ -1,4 +1,4 @@
-"""The learned bound: an entry answers only where it has been seen to be right often enough."""
+"""The learned bound: an entry answers only at scores at which entries proved right often enough."""
 
 from serve_app.cache.bound.blocked import BlockedPairs, text_hash
 from serve_app.cache.bound.budget import ErrorBudget

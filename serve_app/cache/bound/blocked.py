@@ -1,4 +1,4 @@
-"""Pairs of an entry and a text that an operator reported as wrong: never again."""
+"""Pairs of an entry and a text that an operator reported as wrong; they are never reused."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from uuid import UUID
 from serve_app.cache.bound.compare import normalised
 
 MOST_PAIRS = 4096
-"""Some 300 KiB of JSON at most; the oldest go first."""
+"""At most about 300 KiB of JSON; the oldest pairs are evicted first."""
 
 
 def text_hash(text: str) -> str:
-    """32 hex digits of what stays of a text without case, space and punctuation, or of the text itself where
-    nothing stays."""
+    """32 hex digits of the text without case, space and punctuation, or of the text itself if nothing else is
+    left of it."""
     return hashlib.sha256((normalised(text) or text).encode()).hexdigest()[:32]
 
 
@@ -36,7 +36,7 @@ class BlockedPairs:
         self._add((entry_id, text_hash(text)))
 
     def unblock(self, entry_id: UUID, text: str) -> bool:
-        """Whether the pair was blocked."""
+        """Unblock a pair; returns whether it was blocked."""
         pair = entry_id, text_hash(text)
         found = pair in self._pairs
         self._pairs.pop(pair, None)
@@ -60,7 +60,7 @@ class BlockedPairs:
     def from_list(cls, pairs: Iterable[Iterable[str]], capacity: int = MOST_PAIRS) -> BlockedPairs:
         """
         Raises:
-            ValueError: not what ``to_list`` makes.
+            ValueError: ``pairs`` was not made by ``to_list``.
         """
         blocked = cls(capacity)
         try:

@@ -1,4 +1,4 @@
-"""Whether a fresh answer says the same as a cached one."""
+"""Compares a fresh answer with a cached one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from enum import Enum
 
 SAME_COSINE = 0.92
 DIFFERENT_COSINE = 0.60
-"""For all-MiniLM-L6-v2. Of 514 pairs of statements (two thirds different, most of those made to look alike)
-0.60 called 2 % of the same different. 0.92 called 55 % of the same the same, and 11 % of the different; 0.95
-would 33 % and 7 %, 0.85 84 % and 15 %: other names in one sentence, which no cosine shows.
+"""For all-MiniLM-L6-v2, on 514 pairs of statements (two thirds different, most of those made to look alike).
+0.60 called 2 % of the equal pairs different. 0.92 called 55 % of the equal pairs and 11 % of the different
+ones equal; 0.95: 33 % and 7 %; 0.85: 84 % and 15 %. The errors are other names in the same sentence, which no
+cosine shows.
 """
 
 MARKS = re.compile(r"^[ \t]*(?:[-*+>#]+|\d{1,2}[.)])[ \t]+", re.MULTILINE)
@@ -20,7 +21,7 @@ MARKS = re.compile(r"^[ \t]*(?:[-*+>#]+|\d{1,2}[.)])[ \t]+", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.:/]\d+)*")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 TOKEN = re.compile(r"(?<!\w)-?\d+(?:[.:/]\d+)*|[^\W_]+(?:['’][^\W_]+)*|[%$€£+/=<^°]")
-"""A number with its sign, a word, or a symbol that changes what stands beside it."""
+"""A number with its sign, a word, or a symbol that changes the meaning of its neighbour."""
 
 CODE = "```"
 YES = frozenset({"yes", "yeah", "yep", "true", "correct", "certainly", "absolutely", "definitely"})
@@ -41,13 +42,13 @@ def same_answer(
     same_from: float = SAME_COSINE,
     different_below: float = DIFFERENT_COSINE,
 ) -> bool | None:
-    """Whether both answers say the same; ``None`` if that cannot be told.
+    """Whether both answers say the same; ``None`` if that is not clear.
 
-    ``cosine`` is that of the two answers' embeddings, or ``None`` where there are none. In order: equal
-    but for case, space, punctuation and markdown is the same (with code in it, only space may differ);
-    another polarity ("yes", "no") or another number is not; then the cosine decides, and between its two
-    limits nobody does. One answer that has all the other's numbers and more may only be longer: that stays
-    open, too.
+    ``cosine`` is that of the two answers' embeddings, or ``None`` if there are none. In this order: answers
+    that differ only in case, space, punctuation and markdown are the same (answers with code: only in space);
+    answers of different polarity ("yes", "no") or with different numbers are not; else the cosine decides,
+    and between its two limits the result is ``None``. If one answer has all the other's numbers and more, it
+    may just be longer: then only the lower limit decides.
     """
     left, right = normalised(fresh), normalised(cached)
     if not left or not right:
@@ -70,12 +71,12 @@ def _by_cosine(cosine: float | None, same_from: float, different_below: float) -
 
 
 def normalised(text: str) -> str:
-    """The words, numbers and telling symbols of a text, in lower case, one space between them."""
+    """The words, numbers and significant symbols of a text, in lower case, separated by one space."""
     return " ".join(TOKEN.findall(_plain(text).casefold()))
 
 
 def numbers_of(text: str) -> frozenset[str]:
-    """The numbers in a text, without separators of thousands, zeros that end a fraction, and list marks."""
+    """The numbers in a text, without thousands separators, trailing zeros of fractions, and list marks."""
     return frozenset(_shortest(found) for found in NUMBER.findall(_plain(text)))
 
 
@@ -86,7 +87,8 @@ def polarity(text: str) -> bool | None:
 
 
 def _plain(text: str) -> str:
-    """Without markdown at the beginnings of lines, with one kind of minus and no separators of thousands."""
+    """The text without markdown at the beginnings of lines, with one kind of minus and no thousands
+    separators."""
     return THOUSANDS.sub("", MARKS.sub("", unicodedata.normalize("NFKC", text).replace("−", "-")))
 
 

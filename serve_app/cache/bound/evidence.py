@@ -1,4 +1,4 @@
-"""What is known of one entry: the scores at which it was tried, and whether its answer was right there."""
+"""The evidence on one entry: the scores at which it was tried, and whether its answer was right."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 KEPT_OBSERVATIONS = 32
-"""Per entry; some 600 bytes of JSON in the entry's payload."""
+"""Per entry; about 600 bytes of JSON in the entry's payload."""
 
 REPORT_WEIGHT = 5.0
-"""An operator's report counts as so many comparisons of answers."""
+"""An operator's report counts as this many comparisons of answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
     """One try: the verifier's score (or the cosine) of a request and the entry, and whether the entry's
-    answer was right for it. ``weight`` is above 1 for a person's report, which has no comparison's noise."""
+    answer was right for it. ``weight`` is above 1 for a person's report, which is free of the comparison's
+    noise."""
 
     score: float
     right: bool
@@ -29,14 +30,14 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class EntryEvidence:
-    """The newest observations of one entry, oldest first, and how many there ever were."""
+    """The newest observations of one entry, oldest first, and the total number of observations."""
 
     observations: tuple[Observation, ...] = ()
     right: int = 0
     wrong: int = 0
 
     def __bool__(self) -> bool:
-        """Whether anything is known."""
+        """Whether there are observations."""
         return bool(self.observations)
 
     def with_observation(self, observation: Observation) -> EntryEvidence:
@@ -44,8 +45,8 @@ class EntryEvidence:
         return EntryEvidence(kept, self.right + observation.right, self.wrong + (not observation.right))
 
     def merged(self, other: EntryEvidence) -> EntryEvidence:
-        """Both together, where they were gathered apart: what both hold would count twice. Each side keeps
-        its newest half, or more where the other has less."""
+        """The union of two sets of evidence, which must not have observations in common. Each side keeps its
+        newest half, or more if the other has less."""
         theirs = min(len(other.observations), KEPT_OBSERVATIONS // 2)
         ours = min(len(self.observations), KEPT_OBSERVATIONS - theirs)
         theirs = min(len(other.observations), KEPT_OBSERVATIONS - ours)
@@ -61,7 +62,7 @@ class EntryEvidence:
     def from_dict(cls, data: Mapping[str, Any]) -> EntryEvidence:
         """
         Raises:
-            ValueError: not what ``to_dict`` makes.
+            ValueError: ``data`` was not made by ``to_dict``.
         """
         try:
             seen = tuple(Observation(float(s), bool(r), float(w)) for s, r, w in data["seen"])
@@ -71,7 +72,7 @@ class EntryEvidence:
 
 
 def feedback(evidence: EntryEvidence, score: float, right: bool) -> EntryEvidence:
-    """An operator says that the entry's answer was right or wrong for a request with this score."""
+    """The evidence after an operator reported the entry's answer as right or wrong at this score."""
     return evidence.with_observation(Observation(score, right, REPORT_WEIGHT))
 
 

@@ -1,11 +1,11 @@
-"""Whether an entry may answer at a score, so that few of all answers given from the cache are wrong.
+"""Whether an entry may answer at a score, so that few of the cache's answers are wrong.
 
 After vCache (Schroeder et al., "vCache: Verified Semantic Prompt Caching", arXiv 2502.03771): an operator
-states the largest share of wrong answers, the cache learns from comparing fresh answers with cached ones, and
-explores where it does not know enough. There each entry fits a logistic curve to its own observations alone,
-which takes many of them before it may answer once. Here all entries share one curve of the error by score,
-and each has one factor on it (in effect a threshold of its own) that starts at 1 and moves with the entry's
-own observations: empirical Bayes with a gamma prior (Robbins, 1956; Efron & Morris, 1973).
+sets the largest share of wrong answers, the cache learns from comparing fresh answers with cached ones, and
+explores where it does not know enough. In vCache each entry fits a logistic curve to its own observations,
+and needs many of them before it may answer once. Here all entries share one curve of the error by score, and
+each entry has a factor on it (in effect its own threshold) that starts at 1 and moves with the entry's own
+observations: empirical Bayes with a gamma prior (Robbins, 1956; Efron & Morris, 1973).
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from serve_app.cache.bound.evidence import EntryEvidence, Observation, feedback
 from serve_app.cache.bound.population import PopulationEvidence
 
 HOPELESS = 0.5
-"""Where more than half of the answers are wrong, there is little left to learn."""
+"""At scores where more than half of the answers are wrong, there is little left to learn ..."""
 
 ENOUGH = 64.0
 SAMPLED = 0.2
-"""... and this share of the requests is enough to notice a change."""
+"""... after this many observations, and exploring this share of the requests notices a change."""
 
 REPORT_PRIOR = 4.0
-"""Right answers that are taken for granted against an operator's report, which counts as five wrong ones."""
+"""Right answers assumed beforehand, against an operator's report, which counts as five wrong answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """``reuse``: answer from the entry. ``explore``: ask the engine and compare its answer with the entry's,
     to learn. ``bound`` is the upper bound of the share of wrong answers; ``reason`` is ``reuse``, ``audit``
-    (explored in place of a reuse: only those say how often reuses are wrong), ``bound`` or ``blocked``."""
+    (a reuse that is explored instead: only audits show how often reuses are wrong), ``bound`` or
+    ``blocked``."""
 
     reuse: bool
     explore: bool
@@ -45,7 +46,7 @@ class Decision:
 
 @dataclass(slots=True)
 class LearnedBound:
-    """The policy and what it has learned. One writer holds it; ``to_dict`` is what survives that one.
+    """The policy and what it has learned. It has one writer; ``to_dict`` is what survives a restart.
 
     ``max_error_rate`` is the largest share of wrong answers among all reuses, in (0, 1).
     """
@@ -63,8 +64,8 @@ class LearnedBound:
     def decide(
         self, evidence: EntryEvidence, score: float, draw: float, pair: tuple[UUID, str] | None = None
     ) -> Decision:
-        """``draw`` is a random number from [0, 1); ``pair`` is the entry's id and the request's text. Changes
-        nothing: the caller says with ``reused`` and ``learn`` what came of it."""
+        """``draw`` is a random number from [0, 1); ``pair`` is the entry's id and the request's text.
+        Changes nothing: the caller reports the outcome with ``reused`` and ``learn``."""
         if pair is not None and self.blocked.is_blocked(*pair):
             return Decision(False, False, 1.0, "blocked")
         bound = upper_bound(evidence, self.population, score)
@@ -80,14 +81,14 @@ class LearnedBound:
         return True
 
     def reused(self, decision: Decision) -> None:
-        """The entry answered."""
+        """Record that the entry answered."""
         self.budget.reused(decision.bound)
 
     def learn(
         self, evidence: EntryEvidence, score: float, right: bool, audited: float | None = None
     ) -> EntryEvidence:
-        """A fresh answer was compared with the entry's; returns the entry's new evidence. ``audited`` is the
-        decision's bound if its reason was ``audit``."""
+        """Record the comparison of a fresh answer with the entry's; returns the entry's new evidence.
+        ``audited`` is the decision's bound if its reason was ``audit``."""
         if audited is None:
             self.budget.idle()
         else:
@@ -96,14 +97,14 @@ class LearnedBound:
         return evidence.with_observation(Observation(score, right))
 
     def learn_repeat(self, right: bool) -> None:
-        """The very same text was answered anew, and compared: what that calls wrong is its noise."""
+        """Record the comparison of two answers to the same text: a "wrong" there is noise."""
         self.population.observe_repeat(right)
 
     def report(
         self, evidence: EntryEvidence, score: float, right: bool, pair: tuple[UUID, str]
     ) -> EntryEvidence:
-        """An operator's word on one reuse. It changes the entry, the pair and the budget, not the curve:
-        people report what is wrong, and a share of reports is not a share of answers."""
+        """Record an operator's report on one reuse. It changes the entry, the pair and the budget, not the
+        curve: people report mostly wrong answers, so shares of reports are not shares of answers."""
         if right:
             self.blocked.unblock(*pair)
         else:
@@ -112,12 +113,13 @@ class LearnedBound:
         return feedback(evidence, score, right)
 
     def reported_wrong(self) -> None:
-        """An operator's word on an entry that is gone with it: only the budget learns."""
+        """Record an operator's report on an entry that is dropped: only the budget learns."""
         self.budget.reported_wrong()
 
     def summary(self) -> dict[str, float]:
-        """``limit``: the highest bound with which an entry answers now; ``calibration``: errors that audits
-        found over those foretold; ``false_alarm``: share of right answers that the comparison calls wrong."""
+        """``limit``: the highest bound with which an entry answers now; ``calibration``: errors found by
+        audits, divided by those predicted; ``false_alarm``: share of right answers that the comparison calls
+        wrong."""
         seen = sum(self.population.right) + sum(self.population.wrong)
         return {
             "max_error_rate": self.max_error_rate,
@@ -131,7 +133,7 @@ class LearnedBound:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-compatible, without the rate, which is the operator's."""
+        """JSON-compatible, without the rate, which is a setting."""
         return {
             "population": self.population.to_dict(),
             "budget": self.budget.to_dict(),
@@ -142,7 +144,7 @@ class LearnedBound:
     def from_dict(cls, max_error_rate: float, data: Mapping[str, Any]) -> LearnedBound:
         """
         Raises:
-            ValueError: not what ``to_dict`` makes.
+            ValueError: ``data`` was not made by ``to_dict``.
         """
         try:
             population, budget, blocked = (data[name] for name in ("population", "budget", "blocked"))
@@ -155,13 +157,15 @@ class LearnedBound:
 
 
 def upper_bound(evidence: EntryEvidence, population: PopulationEvidence, score: float) -> float:
-    """Upper bound of the probability that this entry's answer is wrong at this score; never rising with it.
+    """Upper bound of the probability that this entry's answer is wrong at this score; it never rises with the
+    score.
 
     The population's bound times the entry's factor. The factor's prior is Gamma(k, k), and with ``wrong``
     observations where the population expected ``expected`` its posterior mean is ``(k + wrong) / (k +
-    expected)`` (the gamma-Poisson model). It is the mean and not an upper end, because errors of single
-    entries average out over all reuses and the population's do not. ``k`` is learned: where entries do not
-    differ, none earns trust by luck. Against an entry ``k = 1`` counts if that says worse.
+    expected)`` (the gamma-Poisson model). The mean is used, not an upper end, because errors of single
+    entries average out over all reuses, and the population's do not. ``k`` is learned: if entries do not
+    differ, none earns trust by luck. If ``k = 1`` gives a higher factor for an entry with errors, that one
+    counts.
     """
     error = population.error(score)
     if not evidence.observations:
@@ -177,8 +181,8 @@ def upper_bound(evidence: EntryEvidence, population: PopulationEvidence, score: 
 
 
 def _reported(evidence: EntryEvidence, score: float) -> float:
-    """What reports of wrong answers at this score and above say, against right answers here and below (both
-    hold here all the more). It fades as the entry proves right."""
+    """The share of wrong answers by reports at this score and above, against right answers at this score and
+    below (both apply here all the more). It fades as the entry proves right."""
     reports = sum(o.weight for o in evidence.observations if o.is_report and not o.right and o.score >= score)
     if not reports:
         return 0.0

@@ -1,4 +1,4 @@
-"""What the cache asks before it gives a near entry: with a learned bound, or with none."""
+"""The last check before a near entry answers: with a learned bound, or without."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Pair = tuple[UUID, str]
 
 
 class ReusePolicy(Protocol):
-    """Whether a near entry that the decision lets through may answer, and what is learned of it. Pure but for
-    its own state; one writer."""
+    """Decides whether a near entry that the decision accepted may answer, and learns from the outcome. It has
+    no effects except on its own state, and one writer."""
 
     @property
     def learns(self) -> bool:
-        """Whether fresh answers are compared with cached ones at all."""
+        """Whether fresh answers are to be compared with cached ones."""
 
     def decide(
         self, evidence: EntryEvidence, score: float, draw: float, pair: Pair | None = None
@@ -35,23 +35,23 @@ class ReusePolicy(Protocol):
     ) -> EntryEvidence: ...
 
     def learn_repeat(self, right: bool) -> None:
-        """The very same text was answered anew: does the comparison find the answers the same?"""
+        """Record whether the comparison finds two answers to the same text equal."""
 
     def report(self, evidence: EntryEvidence, score: float, right: bool, pair: Pair) -> EntryEvidence: ...
 
     def reported_wrong(self) -> None:
-        """A person says that a reuse was wrong, and its entry is gone."""
+        """Record that a reuse was reported as wrong and its entry dropped."""
 
     def summary(self) -> dict[str, float]:
-        """For people: what was learned, in numbers."""
+        """What was learned, in numbers for people."""
 
     def to_dict(self) -> dict[str, Any]: ...
 
 
 @dataclass(slots=True)
 class Unbounded:
-    """Every near entry that the decision lets through answers, but for pairs that were reported as wrong.
-    ``kept`` is what a bound had learned before it was switched off."""
+    """Every near entry that the decision accepts answers, except pairs that were reported as wrong. ``kept``
+    is what a bound had learned before it was switched off."""
 
     blocked: BlockedPairs = field(default_factory=BlockedPairs)
     kept: Mapping[str, Any] = field(default_factory=dict)
@@ -100,11 +100,11 @@ def reuse_policy(
     saved: Mapping[str, Any] | None = None,
     record: Sequence[tuple[float, float, float]] = (),
 ) -> ReusePolicy:
-    """The policy for a rate (``None``: no bound), with what an earlier one saved by ``to_dict``, else with
-    what the verifier's ``record`` lets expect.
+    """The policy for a rate (``None``: no bound). It starts from what an earlier policy saved with
+    ``to_dict``, else from the verifier's ``record``.
 
     Raises:
-        ValueError: ``saved`` is not what a policy saves.
+        ValueError: ``saved`` was not made by ``to_dict``.
     """
     expected = PopulationEvidence.expecting(record)
     if saved is None:

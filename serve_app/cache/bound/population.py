@@ -12,33 +12,33 @@ from serve_app.cache.bound.evidence import EntryEvidence, Observation
 
 BUCKETS = 32
 LOW_LOGIT, HIGH_LOGIT = -4.0, 8.0
-"""Scores from 0.018 to 0.9997; what is outside counts as the nearest of them."""
+"""Scores from 0.018 to 0.9997; a score outside counts as the nearest of them."""
 
 EDGES = tuple(
     1 / (1 + math.exp(-LOW_LOGIT - (HIGH_LOGIT - LOW_LOGIT) * step / BUCKETS)) for step in range(1, BUCKETS)
 )
-"""The lowest score of every bucket but the first, at equal steps of ln(s / (1 - s)): cosines crowd below 1
-and a verifier's probabilities at both ends, and on this scale equal steps mean about as much for either."""
+"""The lowest score of every bucket but the first, at equal steps of ln(s / (1 - s)): cosines are dense below
+1 and a verifier's probabilities at both ends, and on this scale equal steps mean about the same for both."""
 
 BUCKET_MEMORY = 256.0
-"""Observations that one bucket remembers: older ones fade, so that the curve follows a change."""
+"""Observations that one bucket remembers; older ones fade, so that the curve follows changes."""
 
 MEMORY = 4000.0
-"""Observations, wherever they fall, in which a bucket forgets what it is not told again."""
+"""Observations at any score in which a bucket forgets what is not observed again."""
 
 TRUST_IN_RECORD = 0.5
-"""Of what was seen on labelled pairs: traffic is another thing."""
+"""Weight of the verifier's record on labelled pairs, because traffic differs from them."""
 
 REPEAT_MEMORY = 1024.0
 SPREAD_MEMORY = 2000.0
 
 PRIOR_K, PRIOR_PAIRS = 10.0, 20.0
-"""Until they are seen to differ, entries are taken to differ by a factor of 1 ± 0.3."""
+"""Before the first observation, entries are assumed to differ by a factor of 1 ± 0.3."""
 
 SUMS = ("repeats", "alarms", "spread", "expected_pairs")
 
 Z = 1.2816
-"""One-sided 90 %. The bound of the mean over all reuses is what must hold, and the budget corrects it."""
+"""One-sided 90 %. What must hold is the mean of the bounds over all reuses, which the budget corrects."""
 
 
 def wilson_upper(wrong: float, count: float, z: float = Z) -> float:
@@ -59,14 +59,14 @@ def wilson_lower(wrong: float, count: float, z: float = Z) -> float:
 
 
 def bucket_of(score: float) -> int:
-    """A score that is no number counts as the lowest."""
+    """The bucket of a score; NaN counts as the lowest score."""
     return bisect_right(EDGES, score) if score >= EDGES[0] else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Two numbers per bucket, neither rising with the score: the mean share of wrong answers as compared, and
-    the upper bound of the true one. 1 where nothing is known."""
+    """Two numbers per bucket, neither of which rises with the score: the mean share of answers that
+    comparisons called wrong, and the upper bound of the true share. Both are 1 without observations."""
 
     means: tuple[float, ...]
     bounds: tuple[float, ...]
@@ -74,10 +74,10 @@ class Curve:
 
 @dataclass(slots=True)
 class PopulationEvidence:
-    """Faded counts of right and wrong by score, of a comparison's false alarms, and of how entries differ.
+    """Faded counts of right and wrong answers by score, of false alarms, and of how entries differ.
 
-    A *repeat* is the very same text asked again with a fresh answer: the cached answer is right for it by
-    definition, so the share of repeats that the comparison calls wrong is its noise.
+    A *repeat* is a fresh answer to the same text: the cached answer is right for it by definition, so the
+    share of repeats that the comparison calls wrong is its noise.
     """
 
     right: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
@@ -90,8 +90,9 @@ class PopulationEvidence:
 
     @classmethod
     def expecting(cls, record: Sequence[tuple[float, float, float]]) -> PopulationEvidence:
-        """What a verifier's record lets expect before anything is seen: (lowest score, hits, wrong ones), in
-        order. A range's counts are spread over its buckets, at half their weight: those were other texts."""
+        """The expectation before any observation, from a verifier's record: (lowest score, hits, wrong hits),
+        in order. A range's counts are spread over its buckets, at half their weight, because the record is
+        from other texts."""
         expected = cls()
         starts = [bucket_of(least) for least, _, _ in record] + [BUCKETS]
         for (_, hits, wrong), start, end in zip(record, starts, starts[1:], strict=False):
@@ -102,7 +103,7 @@ class PopulationEvidence:
         return expected
 
     def observe(self, score: float, right: bool, entry: EntryEvidence) -> None:
-        """``entry`` is what was known of the entry before."""
+        """Record a comparison; ``entry`` is the entry's evidence before it."""
         self._compare_entries(score, right, entry)
         self._fade()
         bucket = bucket_of(score)
@@ -119,8 +120,8 @@ class PopulationEvidence:
 
     @property
     def false_alarm(self) -> float:
-        """Share of right answers that the comparison calls wrong: the lower end of what the repeats allow, so
-        that too little is put down to noise rather than too much."""
+        """Share of right answers that the comparison calls wrong: the lower end of the repeats' interval, so
+        that noise is rather under- than overestimated."""
         return wilson_lower(self.alarms, self.repeats)
 
     def count(self, score: float) -> float:
@@ -130,14 +131,14 @@ class PopulationEvidence:
     @property
     def concentration(self) -> float:
         """``k`` of the entries' factors, Gamma(k, k): the higher, the less entries differ. 1 / k is the
-        factors' variance, estimated by moments: what two observations of one entry are off the curve by,
-        multiplied, over the product of what the curve expects."""
+        factors' variance, estimated by moments: the product of two observations' deviations from the curve,
+        for one entry, over the product of what the curve expects."""
         variance = (max(0.0, self.spread) + PRIOR_PAIRS / PRIOR_K) / (self.expected_pairs + PRIOR_PAIRS)
         return 1.0 / variance
 
     def account(self, observations: Iterable[Observation], truth: float = 1.0) -> tuple[float, float]:
         """(wrong answers, wrong answers that the curve expects) among an entry's observations; ``truth`` is
-        the probability that one called wrong is wrong. A report needs no such discount."""
+        the probability that an answer called wrong is wrong. Reports are not discounted."""
         means = self.curve.means
         wrong = expected = 0.0
         for seen in observations:
@@ -148,13 +149,13 @@ class PopulationEvidence:
 
     @property
     def curve(self) -> Curve:
-        """Made anew after an observation: some 40 µs."""
+        """The current curve; fitting one takes about 40 µs."""
         if self._curve is None:
             self._curve = self._fit()
         return self._curve
 
     def error(self, score: float) -> float:
-        """Upper bound of the share of wrong answers at this score; 1 where nothing is known."""
+        """Upper bound of the share of wrong answers at this score; 1 without observations."""
         return self.curve.bounds[bucket_of(score)]
 
     def score_limit(self, error: float) -> float | None:
@@ -162,7 +163,7 @@ class PopulationEvidence:
         return next((score for score in (0.0, *EDGES) if self.error(score) <= error), None)
 
     def merged(self, other: PopulationEvidence) -> PopulationEvidence:
-        """Both together, where they were gathered apart: what both hold would count twice."""
+        """The sum of two counts, which must not have observations in common."""
         return PopulationEvidence(
             [ours + theirs for ours, theirs in zip(self.right, other.right, strict=True)],
             [ours + theirs for ours, theirs in zip(self.wrong, other.wrong, strict=True)],
@@ -181,7 +182,7 @@ class PopulationEvidence:
     def from_dict(cls, data: Mapping[str, Any]) -> PopulationEvidence:
         """
         Raises:
-            ValueError: not what ``to_dict`` makes.
+            ValueError: ``data`` was not made by ``to_dict``.
         """
         try:
             right, wrong = ([max(0.0, float(n)) for n in data[name]] for name in ("right", "wrong"))
@@ -193,7 +194,7 @@ class PopulationEvidence:
             raise ValueError(f"not a population's evidence: {error!r}") from error
 
     def _fade(self) -> None:
-        """All buckets a little: one that traffic no longer reaches must not be believed for ever."""
+        """Fade all buckets a little, so that one without traffic is not trusted forever."""
         kept = 1.0 - 1.0 / MEMORY
         self.right = [count * kept for count in self.right]
         self.wrong = [count * kept for count in self.wrong]
@@ -237,5 +238,5 @@ def without_noise(share: float, false_alarm: float) -> float:
 
 
 def _violates(lower: tuple[int, float, float], higher: tuple[int, float, float]) -> bool:
-    """Whether the higher scores are wrong as often or more; what was never seen violates nothing."""
+    """Whether the higher scores are wrong as often or more; blocks without observations violate nothing."""
     return lower[2] > 0 and higher[2] > 0 and higher[1] * lower[2] >= lower[1] * higher[2]

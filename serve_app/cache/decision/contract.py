@@ -1,4 +1,4 @@
-"""What a step of the decision sees, and what it may say."""
+"""The input and output of a step of the decision."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from serve_app.cache.verifier.words import WordReader, Words
 
 
 class Reading:
-    """One text, analysed when a step first asks and only once: a question meets several candidates.
+    """One text, analysed on first use and only once: a question is compared with several candidates.
 
-    ``words`` is ``None`` where no verifier knows the embedder.
+    ``words`` is ``None`` if no verifier was trained for the embedder.
     """
 
     def __init__(self, text: str, reader: WordReader | None = None) -> None:
@@ -34,8 +34,8 @@ class Reading:
 @dataclass(frozen=True)
 class Pair:
     """A new question and a stored one; ``similarity`` is the cosine of their embeddings, ``threshold`` the
-    least that the request or the settings accept. ``guards`` are asked at most once for a pair, and no
-    further than the first that objects unless somebody wants to know of all."""
+    least that the request or the settings accept. The guards run at most once for a pair, and only up to the
+    first that objects unless ``evidence`` is read."""
 
     question: Reading
     candidate: Reading
@@ -52,7 +52,7 @@ class Pair:
 
     @cached_property
     def evidence(self) -> Mapping[str, bool]:
-        """What each guard says, in their order; ``True``: it objects."""
+        """The result of each guard, in their order; ``True``: it objects."""
         if self.guards is None:
             return {}
         if self.objection is None:
@@ -62,8 +62,8 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``objection``: why the stored answer must not be given, or ``None``. ``score``: how sure the step is
-    that it may be given, 0 to 1, for a step that measures it."""
+    """``objection``: why the stored answer must not be reused, or ``None``. ``score``: the probability
+    (0 to 1) that it may be reused, from a step that estimates it."""
 
     objection: str | None = None
     score: float | None = None

@@ -1,7 +1,6 @@
 """Whether a near entry answers a request: small pure steps, each with a reason.
 
-The steps run in order; the first that objects ends the decision. A new step is an object in the list: the
-request path does not change.
+The steps run in order; the first that objects ends the decision. A new step is one more object in the list.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from serve_app.cache.verifier.verifier import Verifier
 from serve_app.cache.verifier.words import WordReader
 
 COSINE_ALONE = 0.90
-"""The usual threshold where nothing but guards stands behind it."""
+"""The usual threshold if only guards follow it."""
 
 COSINE_BEFORE_VERIFIER = 0.75
-"""Only a first sieve, so that the verifier has little to read; the verifier is the one that decides."""
+"""A first filter, so that the verifier runs rarely; the verifier decides."""
 
 
 class Decision:
-    """The steps, and the threshold of the first one where neither request nor settings name one."""
+    """The steps, and the first step's threshold if neither the request nor the settings name one."""
 
     def __init__(
         self,
@@ -38,26 +37,26 @@ class Decision:
 
     @property
     def scale(self) -> str:
-        """What a hit's score is measured by: scores of two scales are not compared."""
+        """The name of the step that gives a hit its score; scores of two scales are not compared."""
         judges = (step.name for step in self._steps if isinstance(step, VerifierStep | CrossEncoderStep))
         return next(judges, SimilarEnough.name)
 
     @property
     def record(self) -> tuple[tuple[float, float, float], ...]:
-        """How the verifier did on other pairs; empty without one."""
+        """The verifier's results on other pairs; empty without a verifier."""
         return next((step.record for step in self._steps if isinstance(step, VerifierStep)), ())
 
     @property
     def is_slow(self) -> bool:
-        """It takes milliseconds: not in an event loop's own thread."""
+        """It takes milliseconds, too long for an event loop's thread."""
         return any(isinstance(step, CrossEncoderStep) for step in self._steps)
 
     def with_threshold(self, threshold: float) -> Decision:
-        """The same steps behind another least similarity."""
+        """The same steps with another least similarity."""
         return Decision(self._steps, threshold, self._guards, self._reader)
 
     def read(self, text: str) -> Reading:
-        """A text to be judged with others, analysed once."""
+        """Prepare a text for ``judge``."""
         return Reading(text, self._reader)
 
     def judge(
@@ -77,7 +76,7 @@ class Decision:
 
 
 def similarity_only(threshold: float = COSINE_ALONE) -> Decision:
-    """What most caches do: one cosine threshold. For comparison, and for who insists."""
+    """One cosine threshold, as in most caches."""
     return Decision((SimilarEnough(), HasWords()), threshold)
 
 
@@ -87,12 +86,12 @@ def guarded(guards: Guards) -> Decision:
 
 
 def verified(guards: Guards, verifier: Verifier, reader: WordReader, least: float) -> Decision:
-    """``least``: the verifier's probability that a hit needs."""
+    """``least``: the probability that a hit needs at least."""
     steps = (SimilarEnough(), HasWords(), GuardStep(), VerifierStep(verifier, least))
     return Decision(steps, COSINE_BEFORE_VERIFIER, guards, reader)
 
 
 def cross_encoded(guards: Guards, score: Callable[[str, str], float], least: float) -> Decision:
-    """``score``: a cross-encoder's, of a stored and a new text; ``least``: what a hit needs."""
+    """``score``: a cross-encoder's score of a stored and a new text; ``least``: what a hit needs at least."""
     steps = (SimilarEnough(), HasWords(), GuardStep(), CrossEncoderStep(score, least))
     return Decision(steps, COSINE_BEFORE_VERIFIER, guards)

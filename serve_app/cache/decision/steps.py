@@ -18,7 +18,7 @@ class SimilarEnough:
 
 
 class HasWords:
-    """A text without a letter or digit has an embedding, but no meaning to compare."""
+    """Both texts have a letter or digit: otherwise there is an embedding, but no meaning to compare."""
 
     name = "no_words"
 
@@ -30,7 +30,7 @@ class HasWords:
 
 
 class GuardStep:
-    """The first guard that objects, by its name."""
+    """No guard objects; the objection is the first guard's name."""
 
     name = "guards"
 
@@ -65,7 +65,7 @@ class VerifierStep:
 
 class CrossEncoderStep:
     """A cross-encoder's probability that one answer serves both texts reaches ``least``. It reads both texts
-    together, stored one first: some milliseconds on a CPU."""
+    together, the stored one first, which takes some milliseconds on a CPU."""
 
     name = "cross_encoder"
 
