@@ -5,8 +5,7 @@ Typed and frozen; read once at the edge and passed on as values. An unknown key 
 
 from serve_app.settings.autoscaling import AutoscalingSettings
 from serve_app.settings.cache import CacheSettings
-from serve_app.settings.disaggregation import DisaggregationSettings
-from serve_app.settings.engine import EngineSettings, SpeculationSettings
+from serve_app.settings.engine import DisaggregationSettings, EngineSettings, SpeculationSettings
 from serve_app.settings.load import check_exposure, load_file, parse_args
 from serve_app.settings.model import HedgeSettings, ModelSettings
 from serve_app.settings.qdrant import QdrantSettings

@@ -10,8 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from serve_app.settings.auto_model import AutoModelSettings, wrong_names
 from serve_app.settings.base import Frozen
 from serve_app.settings.cache import CacheRule, CacheSettings
-from serve_app.settings.disaggregation import shared_side_channels
-from serve_app.settings.engine import FORMER_ANSWERS
+from serve_app.settings.engine import FORMER_ANSWERS, shared_side_channels
 from serve_app.settings.model import ModelSettings
 from serve_app.settings.policies import known_policy
 from serve_app.settings.proxy import ProxySettings

@@ -37,7 +37,7 @@ from serve_app.model_store import ModelStore
 from serve_app.openai.prefill import KV_TRANSFER_PARAMS
 from serve_app.openai.requests import Endpoint
 from serve_app.settings import DisaggregationSettings, ModelSettings
-from serve_app.settings.disaggregation import SIDE_CHANNEL_STRIDE
+from serve_app.settings.engine import SIDE_CHANNEL_STRIDE
 
 SIDE_CHANNEL = "NIXL_SIDE_CHANNEL_PORT_BASE"
 COOLDOWN_S = 5.0

@@ -21,8 +21,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnno
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore
 from serve_app.settings import EngineSettings, ModelSettings, SpeculationSettings
-from serve_app.settings.disaggregation import KV_TRANSFER
-from serve_app.settings.engine import DEPTH_CAN_CHANGE, READS_THE_TEXT, DepthStep, LoraSettings
+from serve_app.settings.engine import DEPTH_CAN_CHANGE, KV_TRANSFER, READS_THE_TEXT, DepthStep, LoraSettings
 
 MOST_REQUESTS = 1 << 20
 """The end of the last range of a depth schedule; above any ``max_num_seqs``."""

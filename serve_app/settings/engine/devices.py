@@ -1,0 +1,47 @@
+"""Settings of the devices of an engine: which, how many, and how the model is split over them."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from serve_app.settings.base import Frozen
+
+
+class DeviceSettings(Frozen):
+    """The part of an engine's settings that says what it runs on."""
+
+    accelerator: Literal["cpu", "gpu"] = "gpu"
+    accelerator_type: str | None = Field(default=None, description="Ray's accelerator type, such as H100.")
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    pipeline_parallel_size: int = Field(default=1, ge=1)
+    data_parallel_size: int = Field(
+        default=1,
+        ge=1,
+        description="Ranks of data-parallel attention, for models with experts; others scale by `replicas`.",
+    )
+    enable_expert_parallel: bool = Field(
+        default=False,
+        description="Whole experts on each device (`tensor_parallel_size` × `data_parallel_size` of them).",
+    )
+    placement: Literal["pack", "strict_pack", "spread", "strict_spread"] = Field(
+        default="pack",
+        description="An engine's devices: `pack` on few nodes, `strict_pack` on one, `spread` over many, "
+        "`strict_spread` one on each.",
+    )
+
+    @model_validator(mode="after")
+    def _experts_have_devices(self) -> Self:
+        ranks = self.tensor_parallel_size * self.data_parallel_size
+        if self.enable_expert_parallel and ranks == 1:
+            raise ValueError(
+                "`enable_expert_parallel` spreads experts over `tensor_parallel_size` × `data_parallel_size` "
+                "devices, which is 1: set one of them to 2 or more, or leave it out"
+            )
+        return self
+
+    @property
+    def num_devices(self) -> int:
+        """Of one data-parallel rank."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size
