@@ -14,7 +14,7 @@ from typing import Any
 
 from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
 
-from deployments.engine.sleep.sleepers import Announce, announce
+from deployments.engine.sleep.announcements import Announce, announce
 from serve_app.autoscaling import (
     Autoscaler,
     Decision,

@@ -18,8 +18,8 @@ from starlette.types import ASGIApp
 
 from deployments.engine.checks import check_on_node
 from deployments.engine.cpu.threads import bind_threads, runs_in_one_process
-from deployments.engine.sleep.engine_sleep import EngineSleep
-from deployments.engine.sleep.sleepers import announced
+from deployments.engine.sleep.announcements import announced
+from deployments.engine.sleep.transitions import EngineSleep
 from deployments.engine.start.environment import engine_environment
 from deployments.engine.start.phases import EngineStart
 from deployments.engine.start.warm_up import Shapes, warm_up
@@ -186,7 +186,7 @@ def _engine_class(model: ModelSettings) -> Any:
     replica."""
     if not runs_in_one_process(model):
         return None
-    from deployments.engine.vllm.one_process_engine import OneProcessEngine
+    from deployments.engine.vllm.one_process import OneProcessEngine
 
     return OneProcessEngine
 

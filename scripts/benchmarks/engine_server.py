@@ -5,7 +5,7 @@
         memory = engine_memory(endpoint)
 
 This is ``vllm serve`` with the arguments that Promptly would pass, in one process as in Promptly
-(``deployments. one_process_engine``), without a proxy in front."""
+(``deployments.engine.vllm.one_process``), without a proxy in front."""
 
 from __future__ import annotations
 

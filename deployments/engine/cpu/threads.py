@@ -2,7 +2,7 @@
 
 vLLM reserves one CPU for its scheduler's process, which waits by polling (``VLLM_CPU_OMP_THREADS_BIND=auto``,
 ``vllm.utils.ompmultiprocessing``). An engine of one rank has no such process here (see
-``one_process_engine.py``), and on a machine with few CPUs the reserved one is a large share. On two CPUs, one
+``vllm/one_process.py``), and on a machine with few CPUs the reserved one is a large share. On two CPUs, one
 process and both CPUs bound give SmolLM2-135M 0.6 × the TTFT and 0.8 × the TPOT (docs/benchmarks.md).
 
 vLLM also assumes that it owns the machine: replicas that share one would all bind their threads to the same

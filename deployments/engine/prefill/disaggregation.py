@@ -6,7 +6,7 @@ prefill engine does it in time, the decode engine prefills the prompt itself; so
 costs time, but no answers.
 
 ``PDDecodeServer.chat`` does the same for requests that arrive through Serve; ours arrive at vLLM's own app
-(see ``remote_prefill.py``). Checked against Ray 2.60. When it moves, look at
+(see ``middleware.py``). Checked against Ray 2.60. When it moves, look at
 ``LLMConfig.kv_connector_backend``, which knows how a connector's requests look, and at the port that
 ``NixlConnectorBackend`` takes from ``experimental_configs``.
 """
@@ -29,7 +29,7 @@ from ray.serve.llm.openai_api_models import ChatCompletionRequest, CompletionReq
 from starlette.types import ASGIApp
 
 from deployments.engine.deployment import Engine, llm_config
-from deployments.engine.prefill.remote_prefill import RemotePrefill
+from deployments.engine.prefill.middleware import RemotePrefill
 from deployments.platform.serve import CALL_ERRORS
 from serve_app.breaker import Breaker
 from serve_app.fleet import EngineReport, PrefillCounts

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from support.graph import eventually
 
-from deployments.engine.sleep.engine_sleep import EngineSleep
+from deployments.engine.sleep.transitions import EngineSleep
 
 
 class Engine:

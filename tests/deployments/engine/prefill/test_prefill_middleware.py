@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from deployments.engine.prefill.remote_prefill import RemotePrefill
+from deployments.engine.prefill.middleware import RemotePrefill
 from serve_app.openai.requests import Endpoint
 
 CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ray
 
-from deployments.engine.sleep.sleepers import announce, announced
+from deployments.engine.sleep.announcements import announce, announced
 
 
 @ray.remote(num_cpus=0)
