@@ -45,7 +45,23 @@ def said(file: Path) -> str:
 
 def test_what_would_start_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(config(tmp_path, proxy=certificate(tmp_path, "own")))]) == 0
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_wrong_setting_fails_with_the_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = config(tmp_path, UPSTREAM | {"url": "abacus"})
+    assert main(["check", str(file)]) == 1
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert written.err.startswith(f"{file}: models[0].upstreams[0].url = 'abacus'")
+
+
+@pytest.mark.parametrize("files", [[], ["a", "b"]])
+def test_anything_but_one_file_is_wrong_usage(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["check", *files])
+    assert ended.value.code == 2
+    assert "usage:" in capsys.readouterr().err
 
 
 def test_a_keys_file_that_is_not_there_is_named(tmp_path: Path) -> None:

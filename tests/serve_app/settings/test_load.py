@@ -184,6 +184,18 @@ def test_a_section_at_the_top_level_that_serve_would_pass_over_is_refused(
         load_file(file)
 
 
+def test_a_file_is_read_without_the_key_of_an_upstream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VENDOR_KEY", raising=False)
+    vendor = {"name": "vendor", "url": "https://vendor.example/v1", "key_env": "VENDOR_KEY"}
+    args = {"models": [{"id": "m", "upstreams": [vendor]}]}
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump({"http_options": {"host": "127.0.0.1"}, "applications": [{"args": args}]}))
+    (settings,) = load_file(file)
+    assert settings.models[0].upstreams[0].key_env == "VENDOR_KEY"
+
+
 def test_a_section_beside_args_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     application = {"name": "p", "args": VALID, "limits": {"max_n": 1}}
