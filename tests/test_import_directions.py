@@ -43,6 +43,16 @@ SCRIPTS = (
 IMPORTED_BY_NAME = {"benchmarks.peers.scripted_engine", "benchmarks.weight_report"}
 """Modules of ``scripts/`` that an engine imports because a setting names them."""
 
+LOADED_BY_NAME: Mapping[str, str] = {
+    "serve_app.app": "config files: `import_path: serve_app.app:build`",
+    "deployments.cli.__main__": "`python -m deployments.cli`",
+    "deployments.engine.start.local_model": "Ray's `callback_config` (engine/deployment.py)",
+    "deployments.engine.vllm.guarded_scheduler": "vLLM's `scheduler_cls` (engine/vllm/arguments.py)",
+    "deployments.platform.front_door": "Serve's controller callback (scripts/launcher/plan.py)",
+    "deployments.platform.ingress_middleware": "Serve's proxy callback (scripts/launcher/plan.py)",
+}
+"""Modules that no other module imports, with what loads them."""
+
 SETTINGS_STAND_ON = {"errors", "settings"}
 """All of ``serve_app`` may read settings, so settings may read next to nothing of it."""
 
@@ -168,3 +178,10 @@ def test_no_module_reads_bytes_that_can_run_code(package: str) -> None:
 def test_nothing_imports_tests_or_scripts(package: str) -> None:
     for path in modules(package).values():
         assert not {"tests", "scripts"} & {name.split(".")[0] for name in imported(path)}, path
+
+
+def test_every_module_is_imported_or_loaded_by_name() -> None:
+    known = {**modules("serve_app"), **modules("deployments")}
+    used = {name for importer, path in known.items() for name in imported(path) - {importer}}
+    unused = {name for name, path in known.items() if path.name != "__init__.py" and name not in used}
+    assert unused == LOADED_BY_NAME.keys()
