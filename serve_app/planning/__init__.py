@@ -1,7 +1,7 @@
 """Sizing an engine before anything is loaded: memory, limits, speed, replicas and cost, as pure functions.
 
-Numbers follow vLLM 0.29; each formula and constant says where it is from. Reading models and traces, and
-printing, is done by ``deployments.cli``.
+Numbers follow vLLM 0.29; each formula and constant names its source. ``deployments.cli`` reads models and
+traces, and prints.
 """
 
 from serve_app.planning.architecture import Architecture, read_architecture

@@ -24,7 +24,7 @@ CONTEXT_KEYS = (
     "max_seq_length",
     "seq_len",
 )
-"""The smallest of those that a config has is the context (``derive_max_model_len_and_key``)."""
+"""The smallest value among these keys is the context (``derive_max_model_len_and_key``)."""
 
 UNSCALED_ROPE = frozenset({"su", "longrope", "llama3", "default", "mrope", "dynamic_default"})
 """RoPE types whose ``max_position_embeddings`` is already the whole context."""
@@ -49,8 +49,7 @@ LINEAR_LAYERS = frozenset({"linear_attention", "mamba", "mamba2", "conv", "recur
 
 @dataclass(frozen=True, slots=True)
 class Latent:
-    """Multi-head latent attention: what is cached is one vector of ``rank + rope_dim`` per token and
-    layer."""
+    """Multi-head latent attention caches one vector of ``rank + rope_dim`` values per token and layer."""
 
     rank: int
     rope_dim: int
@@ -72,8 +71,8 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointQuantization:
-    """What ``quantization_config`` says. ``block`` is the width of a scaled block of weights, ``group`` that
-    of a group; 0: none."""
+    """The contents of ``quantization_config``. ``block`` and ``group`` are the widths of a block or a group
+    of weights with one scale; 0: none."""
 
     method: str
     bits: int
@@ -83,7 +82,7 @@ class CheckpointQuantization:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """Sizes are in values, not bytes. 0 where the config does not say (see :attr:`is_known`)."""
+    """Sizes are in values, not bytes. 0: the config does not give it (see :attr:`is_known`)."""
 
     name: str
     hidden: int
@@ -108,12 +107,12 @@ class Architecture:
 
     @property
     def is_known(self) -> bool:
-        """Whether the KV cache and the speed can be told from the config."""
+        """Whether the config has what is needed to compute the KV cache and the speed."""
         return min(self.hidden, self.layers, self.heads, self.vocab, self.head_dim) > 0
 
 
 def read_architecture(config: Config) -> Architecture:
-    """The shape that a ``config.json`` describes; what it does not name stays 0 or ``None``."""
+    """The shape that a ``config.json`` describes; fields that it does not have stay 0 or ``None``."""
     text = _text_config(config)
     heads = _first(text, ("num_attention_heads", "n_head", "num_heads"))
     hidden = _first(text, ("hidden_size", "n_embd", "d_model"))
@@ -146,9 +145,9 @@ def read_architecture(config: Config) -> Architecture:
 def context_length(config: Config) -> int | None:
     """The longest context in tokens, RoPE scaling included, as vLLM's ``_get_and_verify_max_len`` derives it.
 
-    YaRN multiplies ``original_max_position_embeddings``, other scaled types multiply the config's own
-    length, and ``longrope``, ``llama3`` and Gemma 3 state the scaled length already. ``None``: the config
-    names no length.
+    YaRN multiplies ``original_max_position_embeddings``, and other scaled types multiply the length in the
+    config; ``longrope``, ``llama3`` and Gemma 3 already give the scaled length. ``None``: the config has no
+    length.
     """
     lengths = [found for key in CONTEXT_KEYS if (found := _whole(config.get(key)))]
     if not lengths:
@@ -192,8 +191,8 @@ def _name(config: Config) -> str:
 
 
 def _first(config: Config, keys: tuple[str, ...]) -> int:
-    """The first of these keys with a number; the largest of a list (some configs give one per layer). What is
-    no whole number, or negative, counts as not given."""
+    """The first of these keys with a number; of a list, the largest (some configs give one per layer). A
+    value that is negative or not an integer counts as missing."""
     for key in keys:
         value = config.get(key)
         largest = max(map(_whole, value), default=0) if isinstance(value, list) else _whole(value)
@@ -203,7 +202,7 @@ def _first(config: Config, keys: tuple[str, ...]) -> int:
 
 
 def _whole(value: object) -> int:
-    """``value`` where it is a whole number above 0; else 0."""
+    """``value`` if it is an integer above 0; otherwise 0."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
@@ -212,7 +211,7 @@ def _head_dim(config: Config, hidden: int, heads: int) -> int:
 
 
 def _cached_layers(config: Config, layers: int) -> int:
-    """Layers whose KV cache grows with the text: not those of linear attention or state-space models."""
+    """Layers whose KV cache grows with the text. Linear attention and state-space layers have none."""
     kinds = config.get("layer_types")
     if not isinstance(kinds, list) or len(kinds) != layers:
         return layers

@@ -1,7 +1,8 @@
-"""What vLLM would refuse only when it loads, found from the shape alone. Each check yields :class:`Problem`.
+"""Finds, from the shape alone, what vLLM would refuse only while loading. Each check yields :class:`Problem`.
 
 The rules are those of vLLM 0.29: ``ModelConfig.verify_with_parallel_config``, ``_verify_quantization``,
-``_get_and_verify_max_len``, ``SpeculativeConfig``, and the linear layers' own (a dimension is divided whole).
+``_get_and_verify_max_len``, ``SpeculativeConfig``, and those of the linear layers (a dimension must divide
+without a remainder).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ MAX_PARALLEL = 64
 def check_shape(
     where: str, architecture: Architecture, request: EngineRequest, device: Device | None
 ) -> Iterator[Problem]:
-    """Everything that needs no memory arithmetic. ``where`` is the engine's path (``models[0].engine``)."""
+    """All checks that need no memory estimate. ``where`` is the engine's path (``models[0].engine``)."""
     yield from check_parallel(where, architecture, request)
     yield from check_context(where, architecture, request)
     yield from check_quantization(where, architecture, request)
@@ -38,8 +39,8 @@ def check_shape(
 
 
 def check_parallel(where: str, architecture: Architecture, request: EngineRequest) -> Iterator[Problem]:
-    """Heads, KV heads, MLP widths and quantised blocks by tensor parallelism; layers by pipeline stages;
-    experts."""
+    """Tensor parallelism must divide heads, KV heads, MLP widths and quantised blocks; each pipeline stage
+    needs a layer; expert parallelism needs experts."""
     if not architecture.is_known:
         return
     ranks = request.tensor_parallel
@@ -69,8 +70,8 @@ def check_parallel(where: str, architecture: Architecture, request: EngineReques
 def tensor_parallel_fault(
     architecture: Architecture, ranks: int, *, whole_experts: bool = False
 ) -> str | None:
-    """Why the model cannot be spread over ``ranks`` devices; ``None`` if it can. ``whole_experts``: expert
-    parallelism cuts no expert."""
+    """Why the model cannot be split over ``ranks`` devices; ``None`` if it can. ``whole_experts``: expert
+    parallelism does not split experts."""
     shape = architecture
     if shape.heads % ranks:
         return f"it does not divide the {shape.heads} attention heads of {shape.name}"
@@ -80,8 +81,8 @@ def tensor_parallel_fault(
 
 
 def _width_fault(shape: Architecture, ranks: int, whole_experts: bool) -> str | None:
-    """The MLP's width has to divide, and so do the blocks or groups that its quantised weights are scaled
-    by."""
+    """The MLP's width must divide, and so must the blocks or groups of quantised weights that share a
+    scale."""
     experts = shape.experts
     widths = {"MLP": shape.mlp} if experts is None or experts.dense_layers else {}
     if experts is not None and not whole_experts:
@@ -89,15 +90,14 @@ def _width_fault(shape: Architecture, ranks: int, whole_experts: bool) -> str | 
     quantization = shape.quantization
     block, group = (0, 0) if quantization is None else (quantization.block, quantization.group)
     for name, width in widths.items():
-        # Kernels for experts in groups pad what does not divide.
+        # Grouped kernels for experts pad a remainder.
         unit = block or (group if name == "MLP" else 0)
         if width % ranks:
             return f"it does not divide the width {width} of the {name}"
         if unit and (width // ranks) % unit:
             return (
                 f"it cuts the {name} (width {width}) into parts of {width // ranks}, which the quantised "
-                f"blocks of "
-                f"{unit} do not divide"
+                f"blocks of {unit} do not divide"
             )
     return None
 
@@ -121,7 +121,7 @@ def check_context(where: str, architecture: Architecture, request: EngineRequest
             f"{where}.max_model_len",
             asked,
             f"the context of {architecture.name} is {longest} tokens (max_position_embeddings and RoPE "
-            f"scaling)",
+            "scaling)",
             f"use at most {longest}",
         )
 
@@ -162,7 +162,7 @@ def _check_checkpoint(setting: str, method: str, architecture: Architecture) -> 
                 setting,
                 method,
                 f"the checkpoint of {architecture.name} is not quantised, and {method} needs one that is",
-                "name a checkpoint of that kind in `source`, or use 'fp8', which is made while loading",
+                "name a checkpoint of that kind in `source`, or use 'fp8', which quantises while loading",
             )
         return
     fits = FAMILY_ONLY.get(method)
@@ -181,7 +181,7 @@ def _check_checkpoint(setting: str, method: str, architecture: Architecture) -> 
 def check_types(
     where: str, architecture: Architecture, request: EngineRequest, device: Device | None
 ) -> Iterator[Problem]:
-    """Element types: the KV cache's must exist, and the device must have bfloat16 where that is asked for."""
+    """The KV cache's element type must exist, and ``dtype: bfloat16`` needs a device that has it."""
     if request.kv_cache_dtype not in {"auto", *KV_BYTES}:
         known = ", ".join(["auto", *KV_BYTES])
         yield Problem(
@@ -200,7 +200,8 @@ def check_draft(
     request: EngineRequest,
     same_tokenizer: bool | None,
 ) -> Iterator[Problem]:
-    """What speculation needs of its draft. ``same_tokenizer`` is ``None`` where that was not compared."""
+    """Whether the draft fits the target. ``same_tokenizer`` is ``None`` if the tokenizers were not
+    compared."""
     asked = request.draft
     if asked is None:
         return
@@ -243,8 +244,8 @@ def _check_draft_model(
 def _check_vocabulary(
     where: str, asked: Draft, target: Architecture, draft: Architecture, same_tokenizer: bool | None
 ) -> Iterator[Problem]:
-    """A draft model must have the target's vocabulary (``verify_equal_vocab_size_if_draft_model``); a head
-    that reads the target's states has one of its own (``draft_vocab_size``)."""
+    """A draft model must have the target's vocabulary (``verify_equal_vocab_size_if_draft_model``); a head on
+    the target's hidden states may have its own (``draft_vocab_size``)."""
     if asked.method != "draft_model" or asked.maps_vocabulary:
         return
     works = (
@@ -255,5 +256,5 @@ def _check_vocabulary(
         yield Problem(f"{where}.model", asked.model, reason, works)
     elif same_tokenizer is False:
         yield Problem(
-            f"{where}.model", asked.model, "its tokenizer gives other numbers to the same words", works
+            f"{where}.model", asked.model, "its tokenizer gives other ids to the same tokens", works
         )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of all replicas, in the currency of the price given. Per million tokens: of the answers alone, and of
-    prompts and answers together."""
+    """The cost of all replicas, in the currency of the given price: per hour, per million answer tokens, and
+    per million tokens of prompts and answers together."""
 
     per_hour: float
     per_million_output: float

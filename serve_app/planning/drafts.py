@@ -1,4 +1,4 @@
-"""What speculation takes on a device beside the target: bytes of weights, and KV cache per token."""
+"""Memory that speculation adds to the target's on a device: bytes of weights, and KV cache per token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from serve_app.planning.memory import kv_bytes_per_token
 from serve_app.planning.weights import Groups, StoredWeights, element_bytes, loaded, on_device, parameters
 
 HEAD_METHODS = frozenset({"eagle", "eagle3", "medusa"})
-"""A head on the target's hidden states, which shares the target's embedding."""
+"""Methods whose draft is a head on the target's hidden states; it shares the target's embedding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ def draft_cost(
     stored: StoredWeights | None,
     request: EngineRequest,
 ) -> DraftCost:
-    """``groups`` are the target's loaded bytes, ``draft`` and ``stored`` the draft's own files, if it has
-    some."""
+    """``groups`` are the target's loaded bytes; ``draft`` and ``stored`` describe the draft's own files, if
+    it has any."""
     asked = request.draft
     if asked is None:
         return NO_DRAFT
@@ -49,7 +49,7 @@ def draft_cost(
 
 
 def _own_layers(target: Architecture, groups: Groups, request: EngineRequest) -> DraftCost:
-    """The target's own layers that predict further tokens: each is as large as one of its others."""
+    """The target's own layers that predict further tokens; each is as large as one of its other layers."""
     if not target.layers:
         return NO_DRAFT
     share = target.mtp_layers / target.layers
@@ -60,8 +60,8 @@ def _own_layers(target: Architecture, groups: Groups, request: EngineRequest) ->
 
 
 def _head_bytes(draft: Architecture, stored: StoredWeights | None, request: EngineRequest) -> float:
-    """The file's own size; from the shape: its layers, the join of three hidden states, and its output
-    layer."""
+    """The file's size; without a file, from the shape: layers, the projection of three hidden states, and
+    the output layer."""
     if stored is not None:
         return float(stored.total_bytes)
     values = parameters(draft).layers + 3 * draft.hidden**2

@@ -1,4 +1,4 @@
-"""What a settings file asks of one engine, as plain values."""
+"""One engine's settings as plain values."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ DEFAULT_UTILIZATION = 0.92
 
 BLOCK_TOKENS = 16
 CPU_BLOCK_TOKENS = 128
-"""Tokens of a KV block: ``CacheConfig.DEFAULT_BLOCK_SIZE``, and what ``CpuPlatform`` takes in its place."""
+"""Tokens of a KV block: ``CacheConfig.DEFAULT_BLOCK_SIZE``, and ``CpuPlatform``'s own default."""
 
 V2_METHODS = frozenset({"eagle", "eagle3", "mtp"})
-"""Speculation that vLLM 0.29's second model runner has; any other goes back to the first
+"""Speculation methods of vLLM 0.29's second model runner; all others use the first one
 (``VllmConfig._get_v2_model_runner_unsupported_features``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Speculation as asked for. ``tensor_parallel`` 0: that of the target."""
+    """Speculation as configured. ``tensor_parallel`` 0: the same as the target's."""
 
     method: str
     tokens: int
@@ -35,9 +35,9 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """Sizes of one engine; tokens, devices and shares. ``None`` is vLLM's own choice. ``adapters``: how many
-    LoRA adapters a batch may hold, and their highest rank. ``prefill_replicas``: how many only prefill,
-    beside those that decode."""
+    """Sizes of one engine, in tokens, devices and shares. ``None``: vLLM chooses. ``adapters``: how many LoRA
+    adapters a batch may hold, and their highest rank. ``prefill_replicas``: replicas that only prefill, in
+    addition to those that decode."""
 
     tensor_parallel: int
     pipeline_parallel: int
@@ -68,7 +68,7 @@ class EngineRequest:
 
     @property
     def first_runner(self) -> bool:
-        """Whether vLLM takes its first model runner, whose sampler needs more memory."""
+        """Whether vLLM uses its first model runner, whose sampler needs more memory."""
         return self.draft is not None and self.draft.method not in V2_METHODS
 
     def sequences(self, device: Device | None) -> int:
@@ -100,7 +100,7 @@ def _device_defaults(request: EngineRequest, device: Device | None) -> tuple[int
 
 
 def engine_request(model: ModelSettings) -> EngineRequest:
-    """What ``model`` asks for. The model must have managed replicas."""
+    """The sizes of ``model``'s engine. The model must have managed replicas."""
     engine = model.managed_engine
     on_cpu = engine.accelerator == "cpu"
     default_block = CPU_BLOCK_TOKENS if on_cpu else BLOCK_TOKENS
@@ -130,7 +130,7 @@ def engine_request(model: ModelSettings) -> EngineRequest:
 
 
 def configured(config: Config, model: ModelSettings) -> Config:
-    """A model's ``config.json`` with what ``engine.options.hf_overrides`` changes in it, as vLLM reads it."""
+    """A model's ``config.json`` after ``engine.options.hf_overrides``, as vLLM reads it."""
     overrides = model.managed_engine.options.get("hf_overrides")
     return _merged(config, overrides) if isinstance(overrides, Mapping) else config
 

@@ -1,7 +1,7 @@
 """The devices that a plan knows: memory, bandwidth, arithmetic and links, each with its source.
 
 ``memory_gib`` is what PyTorch reports as the device's total capacity (drivers and ECC keep a part of the
-nominal size), as it stands in out-of-memory messages that people have published. Bandwidth and TFLOP/s are
+nominal size), taken from published out-of-memory messages. Bandwidth and TFLOP/s are
 the vendor's peak figures, *without* sparsity (data sheets that print only the sparse figure are halved).
 ``link_gb_s`` is one direction of the link between two devices of one machine: half of NVLink's total, or
 PCIe.
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One accelerator. ``tflops`` is dense 16-bit, ``fp8_tflops`` is 0 where FP8 has no units of its own.
-    ``has_vnni`` and ``has_bf16_units``: of a CPU, whether it multiplies 8-bit integers and bfloat16 by
-    instructions of their own; ``None`` where nobody looked."""
+    """One accelerator. ``tflops`` is dense 16-bit; ``fp8_tflops`` is 0 without FP8 units. ``has_vnni`` and
+    ``has_bf16_units``: whether a CPU has instructions to multiply 8-bit integers and bfloat16; ``None``:
+    unknown."""
 
     name: str
     memory_gib: float
@@ -200,7 +200,7 @@ DEVICES: tuple[Device, ...] = (
 
 
 def find_device(name: str) -> Device | None:
-    """The device of this name or alias, whatever its case, spaces or underscores; ``None`` if not known."""
+    """The device of this name or alias; case, spaces and underscores do not matter. ``None`` if unknown."""
     wanted = _plain(name)
     return next((each for each in DEVICES if wanted in map(_plain, (each.name, *each.aliases))), None)
 

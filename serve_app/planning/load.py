@@ -1,8 +1,9 @@
 """TTFT and time per output token at a load: by formula for a rate, by replay for a trace.
 
-A replica is two stations in series. A request first takes one of its *slots* (``max_num_seqs``, or as many
-as the KV cache holds) and keeps it until its answer ends; then its prompt is computed, one after the other;
-decode steps go on between the parts of a prompt and are stretched by the share of time that prompts take.
+A replica is modelled as two stations in series. A request first takes one of the replica's *slots*
+(``max_num_seqs``, or as many as the KV cache holds) and keeps it until its answer ends. Then its prompt is
+prefilled; prompts run one after the other. Decode steps run between the chunks of a prompt, and slow down by
+the share of time that prompts take.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ MAX_REPLICAS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Traffic: requests per second in all, mean tokens, and squared coefficients of variation (1:
-    Poisson)."""
+    """Traffic: requests per second over all replicas, mean tokens, and squared coefficients of variation
+    (1: Poisson)."""
 
     rate: float
     prompt_tokens: float
@@ -32,8 +33,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What users should feel: ``share`` of the requests have a TTFT, and all a time per token, of at most
-    this."""
+    """The latency target: ``share`` of the requests stay within ``ttft_s`` and within ``tpot_s``. Against a
+    rate instead of a trace, the means must."""
 
     ttft_s: float = 1.0
     tpot_s: float = 0.1
@@ -46,7 +47,7 @@ USUAL_TARGET = Target()
 @dataclass(frozen=True, slots=True)
 class Latency:
     """Times at a load. ``ttft_s`` is the mean (by formula) or the quantile of the target (by replay);
-    infinite where the line grows without end."""
+    infinite if the queue grows without bound."""
 
     replicas: int
     ttft_s: float
@@ -57,7 +58,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One replica for queueing: its speed, its slots, and the tokens of a step
+    """One replica for the queueing model: speed, limits of its slots, and tokens per step
     (``max_num_batched_tokens``)."""
 
     speed: Speed
@@ -70,17 +71,17 @@ class Engine:
         return max(min(self.max_num_seqs, int(self.kv_tokens // max(tokens, 1.0))), 0)
 
     def prefill_s(self, tokens: float, batch: float, context: float) -> float:
-        """A prompt beside ``batch`` decoding requests: each part of it shares a step with them."""
+        """A prompt while ``batch`` requests decode: each chunk of the prompt shares a step with them."""
         parts = math.ceil(tokens / self.step_tokens)
         beside = self.speed.decode_step_s(batch, context) if batch >= 1.0 else 0.0
         return self.speed.prefill_s(tokens) + parts * beside
 
 
 def latency_at(engine: Engine, load: Load, replicas: int) -> Latency:
-    """Means by formula: Allen-Cunneen at both stations (Erlang C where both spreads are 1), the batch by
+    """Means by formula: Allen-Cunneen at both stations (Erlang C if both variances are 1), the batch by
     Little's law.
 
-    The batch is the smallest one at which requests end as fast as they come.
+    The batch is the smallest one at which requests end as fast as they arrive.
     """
     rate = load.rate / replicas
     context = load.prompt_tokens + load.output_tokens / 2.0
@@ -91,7 +92,7 @@ def latency_at(engine: Engine, load: Load, replicas: int) -> Latency:
         return Latency(replicas, math.inf, math.inf, float(slots), max(busy, 1.0))
     prefill = engine.prefill_s(load.prompt_tokens, batch, context)
     hold = prefill + load.output_tokens * tpot
-    # A slot is held for a time that spreads like the answers; exponential is assumed.
+    # The time that a slot is held is assumed to be exponential.
     for_slot = mean_wait_s(load.rate, hold, slots * replicas, load.arrival_scv, 1.0)
     for_prompt = mean_wait_s(load.rate, prefill, replicas, load.arrival_scv, load.prompt_scv)
     utilization = max(rate * prefill, rate * hold / slots)
@@ -99,9 +100,10 @@ def latency_at(engine: Engine, load: Load, replicas: int) -> Latency:
 
 
 def _settled(engine: Engine, load: Load, rate: float) -> tuple[float, float]:
-    """Batch and time per token at which arrivals and ends are equal; infinite time where there is none.
+    """The batch and time per token at which requests end as fast as they arrive; an infinite time if there
+    is no such batch.
 
-    ``rate`` is one replica's.
+    ``rate`` is that of one replica.
     """
     context = load.prompt_tokens + load.output_tokens / 2.0
     slots = engine.slots(load.prompt_tokens + load.output_tokens)
@@ -121,14 +123,15 @@ def _settled(engine: Engine, load: Load, rate: float) -> tuple[float, float]:
 
 
 def replicas_for(engine: Engine, load: Load, target: Target) -> Latency | None:
-    """The fewest replicas whose mean times meet the target; ``None`` if even many do not (one request is too
-    slow)."""
+    """The fewest replicas whose mean times meet the target; ``None`` if no number does (one request alone is
+    too slow)."""
     return _fewest(lambda count: latency_at(engine, load, count), target)
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Requests in order of arrival: seconds, prompt tokens, output tokens; all of one length."""
+    """Requests in order of arrival: seconds, prompt tokens, output tokens. All tuples have the same
+    length."""
 
     arrivals: tuple[float, ...]
     prompts: tuple[int, ...]
@@ -140,7 +143,7 @@ class Trace:
 
 
 def trace_load(trace: Trace) -> Load:
-    """Rate, means and spreads of a trace of at least two requests."""
+    """Rate, means and variances of a trace of at least two requests."""
     gaps = [later - earlier for earlier, later in zip(trace.arrivals, trace.arrivals[1:], strict=False)]
     count = len(trace.arrivals)
     return Load(
@@ -160,11 +163,11 @@ def _scv(values: Sequence[float]) -> float:
 
 
 def replay(engine: Engine, trace: Trace, replicas: int, target: Target) -> Latency:
-    """Each request of the trace through both stations, first come, first served, with the exact times of the
-    recursion of Kiefer and Wolfowitz (1955) for G/G/c: no formula of averages, so bursts count as they came.
+    """Replay each request of the trace through both stations, first come, first served, with the exact
+    recursion of Kiefer and Wolfowitz (1955) for G/G/c. It uses no averages, so bursts have their full effect.
 
-    The replicas are one pool, as a router that knows their load makes them. A request's time per token is
-    that of the batch when it comes; how prompts that follow stretch it is left out.
+    The replicas count as one pool, because the router knows their load. A request's time per token is that
+    of the batch at its arrival; later prompts, which slow it down, are left out.
     """
     load = trace_load(trace)
     slots = engine.slots(load.prompt_tokens + load.output_tokens) * replicas
@@ -199,12 +202,12 @@ def replay(engine: Engine, trace: Trace, replicas: int, target: Target) -> Laten
 
 
 def replicas_for_trace(engine: Engine, trace: Trace, target: Target) -> Latency | None:
-    """The fewest replicas that meet the target over the whole trace; ``None`` if even many do not."""
+    """The fewest replicas that meet the target over the whole trace; ``None`` if no number does."""
     return _fewest(lambda count: replay(engine, trace, count, target), target)
 
 
 def _fewest(latency: Callable[[int], Latency], target: Target) -> Latency | None:
-    """Doubling, then halving: times fall as replicas are added."""
+    """Search by doubling, then by halving: more replicas mean shorter times."""
 
     def is_met(found: Latency) -> bool:
         return found.ttft_s <= target.ttft_s and found.tpot_s <= target.tpot_s

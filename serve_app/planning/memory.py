@@ -1,10 +1,9 @@
-"""Memory of one device: weights, draft, activations, CUDA graphs, what is not PyTorch's, and the KV cache.
+"""Memory of one device: weights, draft, activations, CUDA graphs, memory outside PyTorch, and the KV cache.
 
-It follows vLLM 0.29. A worker may use ``gpu_memory_utilization`` of the device; it loads the weights, runs
-one profile step with ``max_num_batched_tokens`` tokens and ``max_num_seqs`` logits, and gives what is left
-to the KV cache (``Worker.determine_available_memory``). A CPU engine gives the KV cache what
-``VLLM_CPU_KVCACHE_SPACE`` says, or what is left of its share of the machine
-(``CPUWorker.determine_available_memory``).
+It follows vLLM 0.29. A worker may use ``gpu_memory_utilization`` of the device. It loads the weights, runs
+one profile step with ``max_num_batched_tokens`` tokens and ``max_num_seqs`` logits, and gives the rest to the
+KV cache (``Worker.determine_available_memory``). On a CPU the KV cache gets ``VLLM_CPU_KVCACHE_SPACE``, or
+the rest of the engine's share of the machine (``CPUWorker.determine_available_memory``).
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from serve_app.planning.quantization import KV_BYTES, KV_SCALE_BYTES
 from serve_app.planning.weights import adapter_bytes, element_bytes, stage_layers
 
 SAMPLER_BYTES = 38.3
-"""Per logit (``max_num_seqs`` x vocabulary) at the first runner's profile step, which warms up top-k and
-top-p: the sorted copy, its int64 indices, probabilities and their sums. Fitted to the activation peaks that
-llm-d published for vLLM 0.11 on an H100 (Llama-3.1-8B 4.76 GiB, Qwen3-0.6B 5.56, Qwen3-32B 5.64, gpt-oss-20b
-7.38, and Llama-3.3-70B-FP8 over two 4.84, all with 1,024 sequences): each within 1 %."""
+"""Bytes per logit (``max_num_seqs`` x vocabulary) in the first runner's profile step, which warms up top-k
+and top-p: the sorted copy, its int64 indices, probabilities and their sums. Fitted to the activation peaks
+that llm-d published for vLLM 0.11 on an H100 (Llama-3.1-8B 4.76 GiB, Qwen3-0.6B 5.56, Qwen3-32B 5.64,
+gpt-oss-20b 7.38, and Llama-3.3-70B-FP8 on two GPUs 4.84, all with 1,024 sequences), each within 1 %."""
 
 SECOND_RUNNER_SAMPLER_BYTES = 6.0
 """The second runner's profile step samples without top-k and top-p: 16-bit logits and one float32 copy."""
 
 NON_TORCH_GIB = 0.13
 NON_TORCH_TP_GIB = 0.55
-"""One device, and each of several (NCCL, custom all-reduce): the same measurements."""
+"""With one device, and on each of several (NCCL, custom all-reduce); from the same measurements."""
 
 GRAPH_BASE_GIB = 0.3
 GRAPH_GIB = 0.005
@@ -43,10 +42,10 @@ CPU_PROCESS_GIB = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes on the fullest device; ``kv_bytes`` is what is left for the KV cache (negative: it does not fit).
+    """Bytes on the fullest device; ``kv_bytes`` is left for the KV cache (negative: the model does not fit).
 
-    ``usable`` is ``None`` where the device is not known; the KV cache is then ``None`` too, unless its size
-    is set.
+    ``usable`` is ``None`` if the device is unknown; ``kv_bytes`` is then ``None`` too, unless its size is
+    set.
     """
 
     usable: float | None
@@ -67,7 +66,7 @@ class Memory:
 
     @property
     def blocks(self) -> int | None:
-        """Whole KV blocks; ``None`` where that cannot be told."""
+        """KV blocks; ``None`` if unknown."""
         if self.kv_bytes is None or not self.kv_per_token:
             return None
         return max(int(self.kv_bytes // (self.block_tokens * self.kv_per_token)), 0)
@@ -88,8 +87,8 @@ def kv_bytes_per_token(architecture: Architecture, request: EngineRequest, ranks
     """Bytes of K and V of one token in all layers of the fullest stage of one rank.
 
     ``2 x layers x max(1, kv_heads / ranks) x head_dim x bytes`` (vLLM's ``AttentionSpec.page_size_bytes``
-    over its block size); with latent attention one vector per layer that every rank holds. Sliding windows
-    are not taken off: it is the most that a token can need.
+    over its block size); with latent attention, one vector per layer that every rank holds. Sliding windows
+    are not subtracted, so this is an upper bound.
     """
     ranks = request.tensor_parallel if ranks is None else ranks
     name = request.kv_cache_dtype
@@ -125,8 +124,8 @@ def activation_bytes(architecture: Architecture, request: EngineRequest, device:
 
 
 def graph_count(sequences: int, draft_tokens: int = 0) -> int:
-    """CUDA graphs that vLLM captures: piecewise ones for 1, 2, 4, each 8 to 256 and each 16 beyond
-    (``VllmConfig._set_cudagraph_sizes``), and whole ones of the sizes that a pure decode step can have."""
+    """CUDA graphs that vLLM captures: piecewise ones for 1, 2, 4, every 8 up to 256 and every 16 beyond
+    (``VllmConfig._set_cudagraph_sizes``), and full ones for the sizes of a pure decode step."""
     largest = min(2 * sequences * (1 + draft_tokens), MAX_GRAPH_TOKENS)
     sizes: list[int] = [1, 2, 4, *range(8, 256, 8), *range(256, MAX_GRAPH_TOKENS + 1, 16)]
     decode = sequences * (1 + draft_tokens)
@@ -179,7 +178,7 @@ def _usable(request: EngineRequest, device: Device | None) -> float | None:
         return None
     whole = device.memory_gib * GIB
     if request.kv_cache_bytes is not None:
-        # The share is not asked for where the KV cache's size is set: only the device is the limit.
+        # If the KV cache's size is set, vLLM ignores the share: only the device is the limit.
         return whole / (request.devices if request.on_cpu else 1)
     return whole * request.utilization / (request.devices if request.on_cpu else 1)
 

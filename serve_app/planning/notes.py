@@ -1,4 +1,4 @@
-"""What a reader of a plan should know beside the numbers."""
+"""Notes on a plan's numbers."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def notes(
     without_files: bool,
     draft: Architecture | None,
 ) -> Iterator[str]:
-    """Sentences: how the model is divided, and what the estimate leaves out."""
+    """How the model is divided, and what the estimate leaves out; one sentence each."""
     yield from _division(architecture, request)
     yield from _precision(architecture, request, device)
     if without_files:
         yield "No safetensors files: their size is computed from the shape."
     if not architecture.is_known:
         yield (
-            f"{architecture.name}: the config does not tell heads, layers and sizes; KV cache, speed and "
-            "division are not known, and the weights are taken to divide evenly."
+            f"{architecture.name}: the config does not give heads, layers and sizes; KV cache, speed and "
+            "division are unknown, and the plan assumes that the weights divide evenly."
         )
     if architecture.sliding_window and architecture.is_known:
         yield (
-            f"Sliding windows of {architecture.sliding_window} tokens are not taken off: the KV cache may "
+            f"Sliding windows of {architecture.sliding_window} tokens are not subtracted: the KV cache may "
             "hold more than this plan says."
         )
     if architecture.cached_layers < architecture.layers:
@@ -44,11 +44,11 @@ def notes(
         yield "The vision encoder's activations and cache are not counted."
     if request.prefill_replicas:
         yield (
-            f"Prompts are prefilled by {request.prefill_replicas} more replicas: times and replicas are told "
-            "as if each replica did both."
+            f"Prompts are prefilled by {request.prefill_replicas} more replicas: times and replicas are "
+            "computed as if each replica did both."
         )
     if draft is not None and request.draft is not None and request.draft.maps_vocabulary:
-        yield "The draft's vocabulary is mapped to the target's: only words that both know can be proposed."
+        yield "The draft's vocabulary is mapped to the target's: only tokens of both can be proposed."
 
 
 def _division(architecture: Architecture, request: EngineRequest) -> Iterator[str]:
@@ -60,10 +60,10 @@ def _division(architecture: Architecture, request: EngineRequest) -> Iterator[st
     elif ranks > heads:
         yield f"{heads} KV heads over {ranks} ranks: each is held {ranks // heads} times."
     if ranks > GPUS_PER_NODE:
-        yield f"{ranks} ranks reach over nodes: the network between them is not in the times."
+        yield f"{ranks} ranks span several nodes: the times do not include the network between them."
     if request.pipeline_parallel > 1:
         parts = ", ".join(map(str, stage_layers(architecture.layers, request.pipeline_parallel)))
-        yield f"Pipeline stages of {parts} layers: they add throughput, and no stage makes a token faster."
+        yield f"Pipeline stages of {parts} layers: they add throughput, but make no token faster."
     experts = architecture.experts
     if experts is not None:
         spread = request.tensor_parallel * request.data_parallel
@@ -87,4 +87,4 @@ def _precision(architecture: Architecture, request: EngineRequest, device: Devic
     if is_int8 and device is not None and device.has_vnni is False:
         yield "This CPU has no VNNI instructions: INT8 weights are much slower here than 16-bit ones."
     if architecture.dtype == "bfloat16" and request.dtype == "auto" and device and not device.has_bfloat16:
-        yield f"{device.name} has no bfloat16: vLLM takes float16 in its place."
+        yield f"{device.name} has no bfloat16: vLLM uses float16 instead."

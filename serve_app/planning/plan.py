@@ -19,13 +19,13 @@ from serve_app.planning.weights import Groups, StoredWeights, loaded
 from serve_app.settings import ModelSettings
 
 UNKNOWN_CONTEXT = 2048
-"""vLLM's own assumption for a config that names no length."""
+"""What vLLM assumes if a config has no length."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """What is known of a model without loading it: ``config.json``, the weights' headers or index (``None``:
-    there are no weight files), and the tokenizer's vocabulary, token to number (empty: not read)."""
+    """What is known about a model without loading it: ``config.json``, the weights' headers or index
+    (``None``: there are no weight files), and the tokenizer's vocabulary, token to id (empty: not read)."""
 
     config: Config
     weights: StoredWeights | None = None
@@ -35,7 +35,7 @@ class ModelFiles:
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
     """One model on one kind of device. ``where`` is its path in the settings, ``context`` the longest
-    request in tokens; ``speed`` is ``None`` where the device or the shape is not known."""
+    request in tokens. ``speed`` is ``None`` if the device or the shape is unknown."""
 
     where: str
     id: str
@@ -54,7 +54,7 @@ class ModelPlan:
 
     @property
     def engine(self) -> Engine | None:
-        """One replica for queueing; ``None`` where memory or speed cannot be told."""
+        """One replica for the queueing model; ``None`` if memory or speed is unknown."""
         tokens = self.memory.tokens
         if self.speed is None or not tokens:
             return None
@@ -72,9 +72,9 @@ def plan_model(
     same_tokenizer: bool | None = None,
     efficiency: Efficiency = USUAL,
 ) -> ModelPlan:
-    """``index`` is the model's place in the settings, ``draft`` what ``speculation.model`` names,
-    ``same_tokenizer`` whether both have one vocabulary (``None``: not compared). The model must have
-    managed replicas."""
+    """Plan one model. ``index`` is its position in the settings, ``draft`` the files of
+    ``speculation.model``; ``same_tokenizer``: whether both have the same vocabulary (``None``: not compared).
+    The model must have managed replicas."""
     where = f"models[{index}]"
     request = engine_request(model)
     architecture = read_architecture(configured(files.config, model))
@@ -109,13 +109,13 @@ def plan_model(
 
 
 def check_cluster(plans: Sequence[ModelPlan], gpus: int) -> Iterator[Problem]:
-    """All replicas together must find devices: ``gpus`` in all. Models on CPUs take none."""
+    """All replicas together must fit into ``gpus`` devices. Models on CPUs take none."""
     on_gpus = [plan for plan in plans if not plan.request.on_cpu]
     left = gpus
     for position, plan in enumerate(on_gpus):
         devices = plan.request.devices
         left -= plan.request.prefill_replicas * devices
-        # What later models need at least is theirs.
+        # Reserve the minimum of the models that follow.
         others = sum(_fewest_devices(later) for later in on_gpus[position + 1 :])
         room = max(left - others, 0) // devices
         if plan.max_replicas > room:
@@ -127,9 +127,9 @@ def _fewest_devices(plan: ModelPlan) -> int:
     return (plan.min_replicas + plan.request.prefill_replicas) * plan.request.devices
 
 
-def _beside(plan: ModelPlan) -> str:
+def _for_prefill(plan: ModelPlan) -> str:
     more = plan.request.prefill_replicas * plan.request.devices
-    return f", those that prefill {more} more" if more else ""
+    return f", and the prefill replicas {more} more" if more else ""
 
 
 def _no_room(plan: ModelPlan, gpus: int, room: int) -> Problem:
@@ -138,7 +138,8 @@ def _no_room(plan: ModelPlan, gpus: int, room: int) -> Problem:
     return Problem(
         f"{plan.where}.replicas.max" if scaled else f"{plan.where}.replicas",
         plan.max_replicas,
-        f"{plan.max_replicas} replicas of {devices} GPUs need {plan.max_replicas * devices}{_beside(plan)}, "
+        f"{plan.max_replicas} replicas of {devices} GPUs need {plan.max_replicas * devices}"
+        f"{_for_prefill(plan)}, "
         f"and the cluster has {gpus} for all models",
         f"use at most {room}" if room else f"use fewer GPUs per replica, or a cluster of {gpus + devices}",
     )

@@ -1,4 +1,4 @@
-"""What is wrong with a plan: one setting, why it cannot work, and a value that would."""
+"""A problem of a plan: a setting, the reason why it cannot work, and a value that would."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Problem:
     """An error that an engine would raise only after it has started to load.
 
-    ``setting`` is the path in the file (``models[0].engine.tensor_parallel_size``), ``works`` says which
-    value (or which other setting) would do.
+    ``setting`` is the path in the file (``models[0].engine.tensor_parallel_size``); ``works`` names a value
+    or another setting that would work.
     """
 
     setting: str

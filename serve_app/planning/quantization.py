@@ -63,14 +63,14 @@ FROM_CHECKPOINT = {
     "gpt_oss_mxfp4": "mxfp4",
     "deepseek_v4_fp8": "fp8",
 }
-"""Methods that need a checkpoint quantised before, and the family that one's ``quant_method`` must be of."""
+"""Methods that need a quantised checkpoint, and the family that its ``quant_method`` must belong to."""
 
 FAMILY_ONLY = {"moe_wna16": ("gptq", "awq"), "humming": ()}
-"""Kernels for several families; ``()``: whatever the checkpoint is."""
+"""Kernels for several families; ``()``: for any checkpoint."""
 
 ANY_CHECKPOINT = frozenset({"online"})
 PLUG_INS = frozenset({"gguf"})
-"""Methods that vLLM takes from a plug-in; nothing is known of their checkpoints here."""
+"""Methods that vLLM loads from a plug-in; their checkpoints are not checked."""
 
 METHODS = frozenset(
     {*AT_LOAD, *AT_LOAD_EXPERTS_ONLY, *FROM_CHECKPOINT, *FAMILY_ONLY, *ANY_CHECKPOINT, *PLUG_INS}
@@ -102,8 +102,7 @@ KV_SCALE_BYTES = {"int8_per_token_head": 4.0, "fp8_per_token_head": 4.0, "int4_p
 
 
 def family(method: str) -> str:
-    """The checkpoint family of a ``quant_method`` or ``quantization``: all kinds of AWQ are one, and so
-    on."""
+    """The checkpoint family of a ``quant_method`` or ``quantization``, such as one for all kinds of AWQ."""
     name = method.lower().replace("_", "-")
     plain = {key.replace("_", "-"): value for key, value in FROM_CHECKPOINT.items()}
     return plain.get(name, name)

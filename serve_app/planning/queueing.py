@@ -1,4 +1,4 @@
-"""Waiting times by formula: Erlang C for M/M/c, and Allen and Cunneen's correction for any other spread.
+"""Waiting times by formula: Erlang C for M/M/c, with Allen and Cunneen's correction for other variances.
 
 Sources: A. K. Erlang (1917); the recursion over Erlang B as in L. Kleinrock, "Queueing Systems" I (1975),
 3.6; A. O. Allen, "Probability, Statistics and Queueing Theory" (1978), for the Allen-Cunneen approximation
@@ -13,7 +13,7 @@ import math
 def erlang_c(servers: int, offered: float) -> float:
     """The probability that a request waits, with ``offered`` = arrival rate x service time, in Erlang.
 
-    1.0 where the load is as large as the servers or larger: the line grows without end.
+    1.0 if the load is at least the number of servers: the queue grows without bound.
     """
     if offered >= servers:
         return 1.0
@@ -26,8 +26,8 @@ def erlang_c(servers: int, offered: float) -> float:
 def mean_wait_s(
     rate: float, service_s: float, servers: int, arrival_scv: float = 1.0, service_scv: float = 1.0
 ) -> float:
-    """Mean time in line (Allen-Cunneen); infinite where the load is too large. 1.0 and 1.0 is M/M/c
-    itself."""
+    """Mean time in the queue (Allen-Cunneen); infinite if the load is too large. With 1.0 and 1.0 it is
+    M/M/c."""
     offered = rate * service_s
     if offered >= servers:
         return math.inf

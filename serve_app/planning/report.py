@@ -1,4 +1,4 @@
-"""A plan in words and numbers, for a terminal."""
+"""A plan as text for a terminal."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from serve_app.planning.plan import ModelPlan
 from serve_app.planning.weights import element_bytes
 
 SHOWN_PROMPT_TOKENS = 1000
-"""The prompt whose prefill the report shows, and the context of its decode step."""
+"""Length of the prompt whose prefill time the report shows, and context of the decode step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What the plan is asked for: a load, a trace, a target, and a price per device and hour; each may be
-    absent."""
+    """The question to the plan: a load or a trace (each optional), a target, and a price per device and
+    hour."""
 
     load: Load | None = None
     trace: Trace | None = None
@@ -40,8 +40,8 @@ class Demand:
 
 
 def report(plan: ModelPlan, demand: Demand) -> Iterator[str]:
-    """Lines about one model. Its problems are not among them: whoever prints them says which file they are
-    in."""
+    """The report on one model, line by line, without its problems: the caller prints those with the file's
+    name."""
     yield from _head(plan)
     yield from _memory(plan)
     yield from _capacity(plan)
@@ -128,7 +128,7 @@ def _trace(plan: ModelPlan, engine: Engine, demand: Demand) -> Iterator[str]:
         f"{load.prompt_tokens:,.0f} + {load.output_tokens:,.0f} tokens; replayed (Kiefer-Wolfowitz)"
     )
     if skipped:
-        yield f"    {skipped:,} requests are longer than the context and left out"
+        yield f"    {skipped:,} requests are longer than the context and are left out"
     share = f"p{100 * demand.target.share:g}"
     found = replay(engine, trace, plan.max_replicas, demand.target)
     yield f"    {plan.max_replicas} replicas: {_latency(found, share)}"
@@ -163,7 +163,7 @@ def _that_fits(trace: Trace, context: int) -> tuple[Trace, int]:
 
 def _latency(found: Latency, share: str) -> str:
     if not math.isfinite(found.ttft_s):
-        return "overloaded: the line grows without end"
+        return "overloaded: the queue grows without bound"
     busy = f", {100 * found.utilization:.0f} % busy"
     return f"{share} TTFT {_ms(found.ttft_s)}, {share} per token {_ms(found.tpot_s)}{busy}"
 

@@ -1,4 +1,4 @@
-"""Whether a model, its draft and one request of full length find room, and what would make room."""
+"""Whether a model, its draft and one request of full length fit into memory, and what would make them fit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from serve_app.planning.weights import Groups, StoredWeights, on_device, packs_e
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """All that the memory of one device depends on. ``groups`` are the loaded bytes of the whole model."""
+    """The inputs to the memory of one device. ``groups`` are the loaded bytes of the whole model."""
 
     target: Architecture
     groups: Groups
@@ -45,12 +45,12 @@ class Sizing:
         )
 
     def over(self, ranks: int) -> Sizing:
-        """The same with another tensor parallel size."""
+        """A copy with another tensor parallel size."""
         return replace(self, request=replace(self.request, tensor_parallel=ranks))
 
 
 def check_memory(where: str, sizing: Sizing, context: int) -> Iterator[Problem]:
-    """Weights and the rest must fit, and the KV cache must hold one request of ``context`` tokens."""
+    """Weights and buffers must fit, and the KV cache must hold one request of ``context`` tokens."""
     taken = sizing.memory()
     if taken.usable is None:
         return
@@ -61,8 +61,7 @@ def check_memory(where: str, sizing: Sizing, context: int) -> Iterator[Problem]:
             f"{where}.max_model_len",
             sizing.request.max_model_len,
             f"a request of {context} tokens needs {_gib(context * taken.kv_per_token)} of KV cache per "
-            f"device, and "
-            f"{_gib(taken.kv_bytes or 0.0)} are left ({taken.tokens} tokens)",
+            f"device, and {_gib(taken.kv_bytes or 0.0)} are left ({taken.tokens} tokens)",
             _shorter_or_larger(sizing, taken, taken.tokens, context),
         )
 
@@ -87,7 +86,7 @@ def _too_large(where: str, sizing: Sizing, taken: Memory, context: int) -> Probl
 
 
 def _large_cache(where: str, request: EngineRequest, needs: str, left_gib: int) -> Problem:
-    """The KV cache has a size of its own, and that is too much."""
+    """The KV cache's size is set, and is too large."""
     works = f"use at most {left_gib} GiB" if left_gib else "use a smaller model"
     size = request.kv_cache_bytes or 0
     if request.on_cpu:
@@ -103,8 +102,8 @@ def _shorter_or_larger(sizing: Sizing, taken: Memory, tokens: int, context: int)
 
 
 def _more_room(sizing: Sizing, tokens: int) -> str:
-    """The smallest tensor parallel size that leaves a KV cache of ``tokens``, or else what remains to be
-    done."""
+    """The smallest tensor parallel size that leaves a KV cache of ``tokens``; if there is none, other
+    remedies."""
     if sizing.request.on_cpu:
         return "a smaller model, or a machine with more memory"
     whole = sizing.request.expert_parallel

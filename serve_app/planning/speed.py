@@ -1,8 +1,8 @@
-"""Expected times of one engine, by a roofline: whichever of memory and arithmetic takes longer.
+"""Expected times of one engine by a roofline model: the slower of memory and arithmetic decides.
 
 Williams, Waterman, Patterson: "Roofline: an insightful visual performance model" (CACM 52(4), 2009), applied
-to transformers as in Pope et al., "Efficiently scaling transformer inference" (MLSys 2023): a decode step
-reads the weights once and each request's KV cache; a token costs two operations per active weight, and
+to transformers as in Pope et al., "Efficiently scaling transformer inference" (MLSys 2023). A decode step
+reads the weights once, and the KV cache of each request. A token costs two operations per active weight, and
 ``4 x layers x heads x head_dim`` per token of its context.
 """
 
@@ -18,20 +18,20 @@ from serve_app.planning.quantization import family
 from serve_app.planning.weights import Groups, active_parameters, element_bytes
 
 LINK_LATENCY_S = {True: 30e-6, False: 10e-6}
-"""One all-reduce of a few kilobytes, over PCIe (``True``) or NVLink: an assumption of that order."""
+"""One all-reduce of a few kilobytes over PCIe (``True``) or NVLink; an order of magnitude, not measured."""
 
 PCIE_GB_S = 64.0
 
 LAYER_S = 20e-6
-"""What a layer costs a GPU whatever its size, some eight kernels from a CUDA graph: an assumption of that
-order."""
+"""Fixed time of a layer on a GPU: about eight kernels of a CUDA graph. An order of magnitude, not
+measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """Share of the vendor's peak that real kernels reach. Assumptions, to be replaced by a measurement: a
-    2,083-token prompt of a 70B model over four H100 took 0.189 s, 0.4 of the arithmetic (a published one);
-    for the bandwidth it is what large copies reach."""
+    """Share of the vendor's peak that real kernels reach. These are assumptions; replace them by your own
+    measurement. Compute: a published measurement (a 2,083-token prompt of a 70B model on four H100 took
+    0.189 s) reached 0.4 of the peak. Bandwidth: what large copies reach."""
 
     bandwidth: float = 0.75
     compute: float = 0.45
@@ -42,9 +42,9 @@ USUAL = Efficiency()
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What times are made of; per device, seconds and bytes at the *reached* rates.
+    """The terms of the times, per device. Rates are those reached, not the peaks.
 
-    ``expert_bytes`` is what all experts take; of it a step reads those that its tokens chose.
+    ``expert_bytes`` are the weights of all experts; a step reads only the experts that its tokens chose.
     """
 
     dense_bytes: float
@@ -59,13 +59,13 @@ class Speed:
     link_s_per_token: float
 
     def decode_step_s(self, batch: float, context: float) -> float:
-        """One step that gives each of ``batch`` requests a token, at ``context`` tokens each."""
+        """One step that generates a token for each of ``batch`` requests with ``context`` tokens each."""
         read = self.dense_bytes + self._expert_bytes(batch) + batch * context * self.kv_per_token
         work = batch * (self.flops_per_token + context * self.flops_per_context)
         return max(read / self.bytes_per_s, work / self.flops_per_s) + self._other_s(batch)
 
     def prefill_s(self, tokens: float) -> float:
-        """A prompt of ``tokens``, alone; its attention is causal, so a token sees half the prompt on
+        """A prompt of ``tokens`` that runs alone. Attention is causal, so a token sees half the prompt on
         average."""
         if tokens <= 0:
             return 0.0
@@ -74,9 +74,9 @@ class Speed:
         return max(read / self.bytes_per_s, work / self.flops_per_s) + self._other_s(tokens)
 
     def _expert_bytes(self, tokens: float) -> float:
-        """Of the experts that this many tokens choose, each on its own."""
-        asleep: float = (1.0 - self.expert_share) ** tokens
-        return self.expert_bytes * (1.0 - asleep)
+        """Bytes of the experts that this many tokens choose independently."""
+        unused: float = (1.0 - self.expert_share) ** tokens
+        return self.expert_bytes * (1.0 - unused)
 
     def _other_s(self, tokens: float) -> float:
         return self.fixed_s + self.link_s_per_token * tokens
@@ -89,9 +89,9 @@ def speed(
     device: Device,
     efficiency: Efficiency = USUAL,
 ) -> Speed | None:
-    """Times of one replica; ``None`` where the config does not tell the shape. ``groups`` are loaded bytes.
+    """Times of one replica; ``None`` if the config does not give the shape. ``groups`` are loaded bytes.
 
-    Pipeline stages run one after the other for a token, so only tensor parallelism divides its time.
+    A token passes the pipeline stages one after the other, so only tensor parallelism divides its time.
     """
     if not architecture.is_known:
         return None
@@ -99,7 +99,7 @@ def speed(
     experts = architecture.experts
     shape = architecture
     share = experts.active / experts.count if experts else 0.0
-    # An embedding is looked up, not read whole; as the head of a tied model it is.
+    # A step reads single rows of an embedding, but all of it if it is also the head (tied).
     dense = groups.total - groups.experts - (groups.embedding if groups.head else 0.0)
     link_s, link_per_token = _links(shape, request, device)
     return Speed(
@@ -117,7 +117,7 @@ def speed(
 
 
 def _peak(shape: Architecture, request: EngineRequest, device: Device) -> float:
-    """TFLOP/s of the arithmetic that the weights are multiplied in."""
+    """TFLOP/s in the number format of the multiplication."""
     method = request.quantization or (shape.quantization.method if shape.quantization else "")
     eight_bit = "fp8" in family(method) or (method == "compressed-tensors" and _bits(shape) == 8)
     return device.fp8_tflops if eight_bit and device.fp8_tflops else device.tflops
@@ -128,7 +128,7 @@ def _bits(shape: Architecture) -> int:
 
 
 def _links(shape: Architecture, request: EngineRequest, device: Device) -> tuple[float, float]:
-    """Two all-reduces per layer: seconds that each costs whatever its size, and seconds per token.
+    """Two all-reduces per layer: seconds that do not depend on the size, and seconds per token.
 
     A ring moves ``2 (n - 1) / n`` of the data over each link.
     """

@@ -16,12 +16,12 @@ from serve_app.planning.quantization import (
 )
 
 VOCAB_PADDING = 64
-"""vLLM pads a vocabulary so that it divides (``DEFAULT_VOCAB_PADDING_SIZE``)."""
+"""vLLM pads a vocabulary to a multiple of this (``DEFAULT_VOCAB_PADDING_SIZE``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredWeights:
-    """What the files hold: all tensors' bytes and, where the headers were read, the values per stored
+    """The contents of the files: bytes of all tensors and, if the headers were read, values per stored
     type."""
 
     total_bytes: int
@@ -30,9 +30,9 @@ class StoredWeights:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Amounts (values or bytes) by how they are spread: ``embedding`` and ``head`` lie on the first and the
-    last stage, ``kv`` (K and V projections) is repeated where there are fewer KV heads than ranks,
-    ``replicated`` (norms, routers) lies on each rank, and ``experts`` is spread by tensor or by expert
+    """Amounts (values or bytes) by how they are distributed: ``embedding`` and ``head`` are on the first and
+    the last stage; ``kv`` (K and V projections) is repeated if there are fewer KV heads than ranks;
+    ``replicated`` (norms, routers) is on every rank; ``experts`` are divided by tensor or by expert
     parallelism."""
 
     embedding: float
@@ -55,7 +55,7 @@ class Groups:
 def parameters(architecture: Architecture, layers: int | None = None) -> Groups:
     """Values of the model's weights, from its shape alone: gated MLPs, no biases.
 
-    ``layers`` other than the model's own counts that many of its last kind (for heads that predict tokens).
+    ``layers``, if given, counts that many layers of the model's last kind (for heads that predict tokens).
     """
     shape, count = architecture, architecture.layers if layers is None else layers
     head = 0.0 if shape.is_tied else float(shape.vocab * shape.hidden)
@@ -93,7 +93,7 @@ def _attention(shape: Architecture) -> tuple[int, int]:
 
 
 def _mlp_layers(shape: Architecture, count: int, is_part: bool) -> tuple[int, int]:
-    """Layers with a dense MLP, and with experts."""
+    """The number of layers with a dense MLP, and of layers with experts."""
     if shape.experts is None:
         return count, 0
     dense = 0 if is_part else min(shape.experts.dense_layers, count)
@@ -101,7 +101,8 @@ def _mlp_layers(shape: Architecture, count: int, is_part: bool) -> tuple[int, in
 
 
 def active_parameters(architecture: Architecture) -> float:
-    """Values that one token multiplies with: everything but the embedding and the experts that sleep."""
+    """Values that one token is multiplied with: all but the embedding and the experts that it does not
+    choose."""
     groups = parameters(architecture)
     experts = architecture.experts
     share = experts.active / experts.count if experts else 1.0
@@ -110,8 +111,8 @@ def active_parameters(architecture: Architecture) -> float:
 
 
 def element_bytes(architecture: Architecture, request: EngineRequest) -> float:
-    """Bytes of one value in the engine's ``dtype``; ``auto`` is the checkpoint's, and float32 becomes
-    bfloat16 (``_resolve_auto_dtype``)."""
+    """Bytes of one value in the engine's ``dtype``. ``auto`` is the checkpoint's type, with bfloat16 instead
+    of float32 (``_resolve_auto_dtype``)."""
     name = architecture.dtype if request.dtype == "auto" else request.dtype
     if request.dtype == "auto" and name == "float32":
         name = "bfloat16"
@@ -121,8 +122,8 @@ def element_bytes(architecture: Architecture, request: EngineRequest) -> float:
 def loaded(architecture: Architecture, stored: StoredWeights | None, request: EngineRequest) -> Groups:
     """Bytes of the whole model as the engine holds them.
 
-    The files' total is taken at its word; the shape only says how it divides into groups. Without files
-    (``stored`` is ``None``) the shape says everything.
+    The total comes from the files, and its division into groups from the shape. Without files (``stored`` is
+    ``None``) both come from the shape.
     """
     values = parameters(architecture)
     size = element_bytes(architecture, request)
@@ -155,7 +156,7 @@ def _body_bytes(
     quantization = architecture.quantization
     if stored is None:
         return values.layers * (size if quantization is None else quantization.bits / 8)
-    # Layers that predict further tokens stand in the files, and are loaded for speculation only.
+    # The files also hold layers that predict further tokens; only speculation loads them.
     own = (
         architecture.layers / (architecture.layers + architecture.mtp_layers) if architecture.layers else 1.0
     )
@@ -165,7 +166,7 @@ def _body_bytes(
 
 
 def _value_count(stored: StoredWeights, architecture: Architecture) -> float:
-    """How many values the files hold; from their bytes where no header was read."""
+    """How many values the files hold; computed from their bytes if no header was read."""
     if not stored.values:
         return stored.total_bytes / ELEMENT_BYTES.get(architecture.dtype, 2.0)
     floats = sum(count for kind, count in stored.values if kind in FLOATS)
@@ -174,7 +175,7 @@ def _value_count(stored: StoredWeights, architecture: Architecture) -> float:
 
 
 def _quantised(groups: Groups, architecture: Architecture, request: EngineRequest, size: float) -> Groups:
-    """After quantization while loading; a checkpoint that is quantised already stays as it is."""
+    """The bytes after quantization while loading; an already quantised checkpoint stays as it is."""
     method = request.quantization
     if method is None or architecture.quantization is not None:
         return groups
@@ -192,7 +193,7 @@ def _quantised(groups: Groups, architecture: Architecture, request: EngineReques
 
 
 def stage_layers(layers: int, stages: int) -> tuple[int, ...]:
-    """Layers of each pipeline stage, as vLLM's ``get_pp_indices`` divides them: what is left over goes to the
+    """Layers of each pipeline stage, as vLLM's ``get_pp_indices`` divides them: a remainder goes to the
     stages before the last, from the back."""
     parts = [layers // stages] * stages
     for position in range(2, layers % stages + 2):
@@ -203,8 +204,8 @@ def stage_layers(layers: int, stages: int) -> tuple[int, ...]:
 def on_device(
     groups: Groups, architecture: Architecture, request: EngineRequest, *, packs_embeddings: bool = False
 ) -> float:
-    """Bytes on the device that holds most: a rank of the stage with most layers, embedding and head
-    included, with a packed copy of each if ``packs_embeddings``."""
+    """Bytes on the fullest device: a rank of the stage with most layers, embedding and head included, with a
+    packed copy of each if ``packs_embeddings``."""
     ranks, copies = request.tensor_parallel, 2 if packs_embeddings else 1
     expert_ranks = ranks * request.data_parallel if request.expert_parallel else ranks
     kv_ranks = 1 if architecture.latent else min(ranks, max(architecture.kv_heads, 1))
@@ -217,25 +218,27 @@ def on_device(
     stages = stage_layers(architecture.layers, request.pipeline_parallel) if architecture.layers else (1,)
     share = [layer * count / max(sum(stages), 1) for count in stages]
     share[0] += copies * groups.embedding / ranks
-    # The last stage needs the embedding's values as its head when both are one tensor.
+    # If embedding and head are one tensor, the last stage holds it as well.
     if groups.head or len(share) > 1:
         share[-1] += copies * (groups.head or groups.embedding) / ranks
-    elif packs_embeddings:  # embedding and head share the tensor, and pack it both
+    elif packs_embeddings:  # embedding and head share the tensor, and each packs a copy
         share[-1] += groups.embedding / ranks
     return max(share)
 
 
 def packs_embeddings(architecture: Architecture, request: EngineRequest, device: Device | None) -> bool:
-    """On a CPU vLLM packs each matrix for oneDNN, where that can multiply its type, and of embedding and head
-    it keeps the tensor as well (``dispatch_cpu_unquantized_gemm``). 32 bits it always can, 16 with
-    instructions for bfloat16."""
+    """Whether the engine keeps packed copies of embedding and head.
+
+    On a CPU vLLM packs each matrix for oneDNN if oneDNN can multiply its type: 32 bits always, 16 bits with
+    bfloat16 instructions. Of embedding and head it also keeps the tensor
+    (``dispatch_cpu_unquantized_gemm``)."""
     has_units = device is not None and device.has_bf16_units is True
     return request.on_cpu and (element_bytes(architecture, request) == 4 or has_units)
 
 
 def adapter_bytes(architecture: Architecture, request: EngineRequest) -> float:
-    """Room for LoRA adapters on one device: two thin matrices beside each linear layer of attention and MLP,
-    of the highest rank, for as many adapters as a batch may hold. The inner one is whole on each rank."""
+    """Bytes for LoRA adapters on one device: two thin matrices of the highest rank for each linear layer of
+    attention and MLP, times the adapters that a batch may hold. The inner matrix is whole on each rank."""
     if request.adapters is None:
         return 0.0
     slots, rank = request.adapters

@@ -163,7 +163,7 @@ def test_a_draft_with_another_vocabulary_names_the_size_that_fits() -> None:
 
 def test_equal_sizes_with_another_tokenizer_are_no_match() -> None:
     (problem,) = draft_problems(configs.LLAMA_70B, configs.LLAMA_1B, same=False)
-    assert "other numbers to the same words" in problem.reason
+    assert "other ids to the same tokens" in problem.reason
 
 
 def test_a_head_has_a_vocabulary_of_its_own() -> None:
