@@ -1,9 +1,9 @@
-"""Which pages may send requests, judged by what browsers send: `Host`, `Origin` and `Sec-Fetch-Site`.
+"""Checks which web pages may send requests, by the headers `Host`, `Origin` and `Sec-Fetch-Site`.
 
-A browser lets any page send requests to the user's own machine. Without keys, two checks keep such pages out.
-A name that an attacker's DNS points at this machine is not one of our names (`Host`, DNS rebinding). A page
-of another origin is marked as such by the browser (`Origin`, `Sec-Fetch-Site`; no script can change either).
-With keys a page has nothing to send: browsers never add `Authorization` by themselves.
+A browser lets any page send requests to the user's own machine. Without keys, two checks refuse such pages.
+`Host` must be one of our names, which stops an attacker's DNS name that points at this machine (DNS
+rebinding). `Origin` and `Sec-Fetch-Site`, which no script can change, must not name another origin. With keys
+such a page can do nothing: browsers never add `Authorization` by themselves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CORS_METHODS = "GET, HEAD, POST, DELETE"
 
 
 class Door:
-    """The checks, made once from the settings. Header names are lower case."""
+    """The checks, built once from the settings. Header names are in lower case."""
 
     def __init__(self, settings: Settings) -> None:
         gateway = settings.gateway
@@ -37,8 +37,8 @@ class Door:
 
     def admit(self, method: str, headers: Mapping[str, str]) -> None:
         """Raises:
-        UnknownHost: the request was sent to a name that is not ours.
-        OriginNotAllowed: no key is asked for, and a page of another origin sent it.
+        UnknownHost: `Host` is not one of our names.
+        OriginNotAllowed: keys are off, and a page of another origin sent the request.
         """
         host = headers.get("host")
         if host is not None and not self._any_host and not self._is_ours(host):
@@ -98,8 +98,8 @@ class Door:
         )
 
     def preflight_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Allows whatever headers the page asks for: its origin is trusted, and every header is checked where
-        it is read. ``*`` would not include `authorization`."""
+        """Allows all headers that the page asks for: its origin is trusted, and the code that reads a header
+        checks it. ``*`` would not include `authorization`."""
         asked = headers.get("access-control-request-headers", "")
         allowed = {
             "access-control-allow-methods": CORS_METHODS,
@@ -125,7 +125,8 @@ def require_media_type(content_type: str | None, accepted: tuple[str, ...]) -> N
 
 
 def is_loopback(name: str) -> bool:
-    """`localhost`, names below it (browsers never ask DNS for them), and the loopback addresses."""
+    """Whether it is `localhost`, a name below it (browsers never resolve those by DNS), or a loopback
+    address."""
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
@@ -140,6 +141,6 @@ def _fits(name: str, allowed: str) -> bool:
 
 
 def _is_own(origin: str, host: str) -> bool:
-    """Our own page: it was loaded from the address that the request goes to."""
+    """Whether the page was loaded from the address that the request goes to."""
     _, separator, address = origin.partition("://")
     return bool(separator) and address.lower() == host.lower()

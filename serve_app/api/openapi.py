@@ -1,4 +1,4 @@
-"""``/openapi.json``: the table of routes as an OpenAPI 3.1 document, and ``/docs``, the same to read."""
+"""``/openapi.json``: the table of routes as an OpenAPI 3.1 document; ``/docs``: the same as a web page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATH_PARAMETER = re.compile(r"\{(\w+)(?::path)?\}")
 SECURITY = "key"
 ACCESS = {
     Access.OPEN: "No key.",
-    Access.KEY: "A key, where keys are asked for.",
+    Access.KEY: "A key, if `auth` requires keys.",
     Access.ADMIN: "An admin key; with `auth: loopback` the admin token of the start.",
 }
 
@@ -41,7 +41,7 @@ def document(version: str, root_path: str, models: Sequence[str]) -> dict[str, A
 
 
 def openapi_path(route: Route) -> str:
-    """OpenAPI has one notation for every parameter; the description says that it may hold slashes."""
+    """OpenAPI has one notation for all parameters; the description says that slashes are allowed."""
     return PATH_PARAMETER.sub(r"{\1}", route.path)
 
 
@@ -84,10 +84,10 @@ def _path_parameters(route: Route) -> Iterator[dict[str, Any]]:
         }
 
 
-def _parameter(parameter: Parameter, place: str) -> dict[str, Any]:
+def _parameter(parameter: Parameter, location: str) -> dict[str, Any]:
     return {
         "name": parameter.name,
-        "in": place,
+        "in": location,
         "required": False,
         "description": parameter.description,
         "schema": dict(parameter.schema),
@@ -111,7 +111,7 @@ def _responses(method: str, operation: Operation) -> dict[str, Any]:
 def _errors(
     errors: Sequence[type[PromptlyError]] | None, has_body: bool, *, may_stream: bool
 ) -> dict[str, Any]:
-    """One response a status. An engine's own refusals (4xx) keep their status."""
+    """One response for each status. An engine's own refusals (4xx) keep their status."""
     known = list(all_errors()) if errors is None else list(errors)
     names: dict[int, list[str]] = {}
     for error in known:
@@ -127,7 +127,7 @@ def _errors(
 
 
 def all_errors() -> Iterator[type[PromptlyError]]:
-    """The whole tree."""
+    """All classes of the error tree."""
     waiting: list[type[PromptlyError]] = [PromptlyError]
     while waiting:
         error = waiting.pop()
@@ -138,7 +138,7 @@ def all_errors() -> Iterator[type[PromptlyError]]:
 # ---- the page ----------------------------------------------------------------------------------------------
 
 PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
-"""Nothing from anywhere, and no script at all."""
+"""The page loads nothing and runs no script."""
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
@@ -150,7 +150,7 @@ pre { overflow: auto; border: 1px solid #8886; padding: .5rem; } :root { color-s
 
 
 def page(described: Mapping[str, Any]) -> str:
-    """The document as one HTML page that loads nothing."""
+    """The document as one self-contained HTML page."""
     info = described["info"]
     operations = "\n".join(
         _page_operation(method, path, operation)

@@ -1,4 +1,4 @@
-"""The table of the gateway's routes: what answers, and all that ``/openapi.json`` says, comes from it."""
+"""The table of the gateway's routes: the source of its handlers and of ``/openapi.json``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HTML = "text/html"
 Errors = tuple[type[PromptlyError], ...]
 
 ANYWHERE: Errors = (BadRequest, Forbidden, MethodNotAllowed, OverCapacity, PromptlyError)
-"""What surrounds every handler may refuse, or fail."""
+"""Errors of the code around every handler."""
 
 BODY = (BodyTimeout, BodyTooLarge, UnsupportedMediaType)
 ADMIN_ERRORS = (*ANYWHERE, Unauthorized)
@@ -39,7 +39,7 @@ CACHE_ERRORS = (*ADMIN_ERRORS, NotFound, CacheUnavailable)
 
 
 class Access(Enum):
-    """Whom a route answers. ``KEY``: whoever has a key, where keys are asked for."""
+    """Who may use a route. ``KEY``: clients with a key, if ``auth`` requires keys."""
 
     OPEN = "open"
     KEY = "key"
@@ -48,7 +48,7 @@ class Access(Enum):
 
 @dataclass(frozen=True)
 class Parameter:
-    """One of the query or of the headers."""
+    """A query parameter or a header."""
 
     name: str
     description: str
@@ -58,7 +58,7 @@ class Parameter:
 @dataclass(frozen=True)
 class Operation:
     """One method of a route. ``takes``: media types of the body with their schemas; ``gives``: those of a
-    good answer. ``errors`` is ``None`` where an engine stands behind the route: any error may come."""
+    successful response. ``errors`` is ``None`` if an engine answers: then any error is possible."""
 
     summary: str
     gives: Mapping[str, Any]
@@ -72,8 +72,8 @@ class Operation:
 
 @dataclass(frozen=True)
 class Route:
-    """``path`` in Starlette's notation. ``handler`` is the name under which the gateway knows what answers.
-    ``unknown``: methods that are answered as if there were no such path."""
+    """``path`` in Starlette's notation. ``handler`` is the name of the handler in the gateway. ``unknown``:
+    methods that get a 404, as if the path did not exist."""
 
     path: str
     handler: str
@@ -83,12 +83,12 @@ class Route:
 
     @property
     def methods(self) -> frozenset[str]:
-        """HEAD is GET without a body."""
+        """All methods; HEAD is added to GET."""
         head = {"HEAD"} if "GET" in self.operations else set()
         return frozenset({*self.operations, *self.unknown, *head})
 
     def media_types(self, method: str) -> tuple[str, ...]:
-        """What a request's body may be; empty for a method without one."""
+        """Accepted media types of a request's body; empty for a method without a body."""
         operation = self.operations.get(method)
         return () if operation is None else tuple(operation.takes)
 
@@ -98,13 +98,13 @@ def _header(name: str, description: str, **schema: Any) -> Parameter:
 
 
 DEADLINE = _header("x-request-timeout-ms", "This request's deadline, milliseconds.", type="string")
-PRIORITY = _header("x-priority", "0 (first) to 9 (last) in the line; 5 if unsaid.", type="string")
-REQUEST_ID = _header("x-request-id", "Names the request in traces; a new one if unsaid.")
+PRIORITY = _header("x-priority", "0 (first) to 9 (last) in the queue; default: 5.", type="string")
+REQUEST_ID = _header("x-request-id", "Names the request in traces; default: a new id.")
 TRACE = _header("traceparent", "Joins a trace (W3C).")
 RELAYED = (DEADLINE, PRIORITY, REQUEST_ID, TRACE)
 GENERATING = (
     *RELAYED,
-    _header("cache-control", "`no-cache` (do not read, do write), `no-store` (neither), `max-age=N`."),
+    _header("cache-control", "`no-cache` (write only), `no-store` (neither read nor write), `max-age=N`."),
     _header("x-cache-threshold", "Least similarity of a semantic hit, 0 to 1."),
     _header("x-cache-ttl", "Seconds that the answer may be kept."),
     _header("x-cache-tags", "Tags of the answer's entry, separated by commas."),
@@ -120,13 +120,13 @@ ANSWERED = (
     CACHE_STATUS,
     SERVED_BY,
     TIMING,
-    _header("x-model", "The model that answers, where the request named an alias or an auto model."),
+    _header("x-model", "The model that answers, if the request named an alias or an auto model."),
     _header("x-cache-age", "Of a hit: seconds since the answer was made."),
     _header("x-cache-similarity", "Of a semantic hit."),
-    _header("x-cache-score", "Of a semantic hit: the verifier's probability that the answer serves."),
+    _header("x-cache-score", "Of a semantic hit: the verifier's probability that the answer fits."),
     _header("x-cache-entry", "Of a semantic hit: for reports to `/admin/cache/feedback`."),
     _header("x-cache-stale", "`true`: the answer is being refreshed."),
-    _header("x-cache-refused", "Why a near entry was not given."),
+    _header("x-cache-refused", "Why a near entry was not used."),
 )
 
 SELECTORS = (
@@ -172,7 +172,7 @@ READ_HERE = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embedding
 
 
 def _relayed(path: str) -> Route:
-    """To the model that the body names, where its engines or upstreams offer the path."""
+    """A path that is relayed to the model that the body names, if its members offer it."""
     return Route(path, "relay", Access.KEY, _relays("Relayed unchanged."), unknown=NOT_FOUND_TOO)
 
 
@@ -187,7 +187,9 @@ ROUTES: tuple[Route, ...] = (
         "/v1/completions",
         "completions",
         Access.KEY,
-        _generates("The rest of a text, streamed or not.", schemas.COMPLETION_REQUEST, schemas.TEXT_ANSWER),
+        _generates(
+            "A continuation of a text, streamed or not.", schemas.COMPLETION_REQUEST, schemas.TEXT_ANSWER
+        ),
     ),
     Route(
         "/v1/embeddings",
@@ -208,13 +210,13 @@ ROUTES: tuple[Route, ...] = (
         "/v1/models",
         "models",
         Access.KEY,
-        _get("Every name that a request may use.", schemas.MODELS, errors=ADMIN_ERRORS),
+        _get("All model names that a request may use.", schemas.MODELS, errors=ADMIN_ERRORS),
     ),
     Route(
         "/v1/models/{model:path}",
         "model",
         Access.KEY,
-        _get("One of them.", schemas.MODEL, errors=(*ADMIN_ERRORS, NotFound)),
+        _get("One model.", schemas.MODEL, errors=(*ADMIN_ERRORS, NotFound)),
     ),
     Route("/health", "health", Access.OPEN, _get("The process is up.", schemas.STATUS)),
     Route(
@@ -234,7 +236,12 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("/version", "version", Access.OPEN, _get("The version of Promptly.", schemas.VERSION)),
     Route("/openapi.json", "openapi", Access.OPEN, _get("This description.", schemas.OBJECT)),
-    Route("/docs", "docs", Access.OPEN, {"GET": Operation("The same, to read.", {HTML: schemas.TEXT})}),
+    Route(
+        "/docs",
+        "docs",
+        Access.OPEN,
+        {"GET": Operation("This description as a web page.", {HTML: schemas.TEXT})},
+    ),
     Route(
         "/admin/cache",
         "admin_cache",
@@ -267,7 +274,7 @@ ROUTES: tuple[Route, ...] = (
                 answer_headers=(NEXT,),
             ),
             "POST": Operation(
-                "Store entries, one a line.",
+                "Store entries, one per line.",
                 {JSON: schemas.OBJECT},
                 {JSON_LINES: schemas.TEXT, JSON: schemas.OBJECT},
                 errors=(*CACHE_ERRORS, *BODY),
@@ -280,23 +287,28 @@ ROUTES: tuple[Route, ...] = (
         Access.ADMIN,
         {
             "POST": Operation(
-                "What a person says of a semantic hit.",
+                "A person's verdict on a semantic hit.",
                 {JSON: schemas.OBJECT},
                 {JSON: schemas.FEEDBACK},
                 errors=(*CACHE_ERRORS, *BODY),
             )
         },
     ),
-    Route("/admin/engines", "admin_engines", Access.ADMIN, _admin("How Serve sees each model's replicas.")),
+    Route(
+        "/admin/engines",
+        "admin_engines",
+        Access.ADMIN,
+        _admin("Each model's replicas as Serve reports them."),
+    ),
     Route("/admin/fleet", "admin_fleet", Access.ADMIN, _admin("Members, their state and load.")),
     Route("/admin/latency", "admin_latency", Access.ADMIN, _admin("p50, p95 and p99 of each step, ms.")),
-    Route("/admin/traffic", "admin_traffic", Access.ADMIN, _admin("What became of requests, counted.")),
+    Route("/admin/traffic", "admin_traffic", Access.ADMIN, _admin("Counts of requests by outcome.")),
     *(_relayed(path) for path in ENGINE_PATHS if path not in READ_HERE),
     Route(
         "/v1/{rest:path}",
         "relay",
         Access.KEY,
-        _relays("A path that the settings add (`models[].paths`), relayed."),
+        _relays("A path that the settings add (`models[].paths`); relayed."),
         unknown=NOT_FOUND_TOO,
     ),
 )

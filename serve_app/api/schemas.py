@@ -1,5 +1,5 @@
-"""What bodies look like, as JSON schemas. Of requests only what the gateway reads itself is said: every other
-field is the engine's."""
+"""JSON schemas of bodies. For requests they describe only the fields that the gateway reads; engines judge
+all others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _list(of: Schema, least: int = 0) -> Schema:
 
 EVENTS: Schema = {
     "type": "string",
-    "description": "Server-sent events, one chunk each. An error after the first byte is the last event.",
+    "description": "Server-sent events, one chunk each. After the first byte, an error is the last event.",
 }
 ERROR: Schema = _object(
     {

@@ -1,9 +1,9 @@
-"""Errors in the words of the client's API: the contract, its implementations, and which path speaks which.
+"""Errors in the format of the client's API: the contract, its implementations, and the dialect of each path.
 
 | dialect | paths | a stream that fails ends with |
 |---|---|---|
 | ``openai`` | all others | ``data: {"error": …}`` |
-| ``responses`` | ``/v1/responses`` | ``event: error``, numbered as the stream's own events |
+| ``responses`` | ``/v1/responses`` | ``event: error``, numbered like the stream's other events |
 | ``anthropic`` | ``/v1/messages`` | ``event: error`` with the outer ``"type": "error"`` |
 """
 

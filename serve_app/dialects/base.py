@@ -9,25 +9,25 @@ from typing import Protocol
 from serve_app.errors import PromptlyError
 
 OVERLAP = 64
-"""Bytes of a stream that are looked at again with the next ones: longer than any mark that is looked for."""
+"""Bytes of a stream that are searched again with the next ones; longer than any mark searched for."""
 
 
 class StreamErrors(Protocol):
-    """One stream on its way to a client, and the event that ends it when it fails."""
+    """One stream to a client, and the event that ends it if it fails."""
 
     passed: Callable[[bytes], None] | None
-    """Told all bytes that the client is sent, in order. ``None``: nothing needs to be known of them, so that
-    the loop that every token goes through is not slowed down."""
+    """Called with all bytes sent to the client, in order. ``None`` if the dialect does not need them: then
+    the loop that relays every token makes no extra call."""
 
     has_ended: bool | None
-    """Whether the stream has said itself how it ended; ``None`` where that is seen elsewhere."""
+    """Whether the stream's last event was sent; ``None`` if other code notices that."""
 
     def event(self, error: PromptlyError, request_id: str) -> bytes:
-        """The last event, its blank line included."""
+        """The event that ends the stream, blank line included."""
 
 
 class Dialect(Protocol):
-    """An API's errors. The status of an error is the same in all."""
+    """The error format of an API. The HTTP status of an error is the same in all of them."""
 
     def headers(self, request_id: str) -> Mapping[str, str]:
         """Response headers that the API's clients look for, with or without an error."""
@@ -36,23 +36,23 @@ class Dialect(Protocol):
         """An error response's body, JSON."""
 
     def stream(self) -> StreamErrors:
-        """For one stream that begins."""
+        """The state for one new stream."""
 
 
 class NamedEvents:
-    """What is common to streams whose events have names (``event: NAME``), one of which is the last.
+    """Base of streams with named events (``event: NAME``); a known name ends the stream.
 
-    A line break inside JSON is escaped, so a line that begins with ``event:`` is never a part of a text.
+    A line break inside JSON is escaped, so a line that begins with ``event:`` is never part of a text.
     """
 
     def __init__(self, last: str) -> None:
-        """``last``: the names of last events, as alternatives of a regular expression."""
+        """``last``: the names of events that end a stream, as alternatives of a regular expression."""
         self._last = re.compile(rf"\nevent: ?(?:{last})\r?\n".encode())
         self._tail = b"\n"
-        self.passed: Callable[[bytes], None] | None = self._look
+        self.passed: Callable[[bytes], None] | None = self._search
         self.has_ended: bool | None = False
 
-    def _look(self, data: bytes) -> None:
+    def _search(self, data: bytes) -> None:
         seen = self._tail + data
         if self._last.search(seen) is not None:
             self.has_ended = True
@@ -60,4 +60,4 @@ class NamedEvents:
         self._tail = seen[-OVERLAP:]
 
     def seen(self, data: bytes) -> None:
-        """New bytes, with some of the ones before them."""
+        """Called with new bytes, preceded by up to ``OVERLAP`` earlier ones."""

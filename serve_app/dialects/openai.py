@@ -1,4 +1,4 @@
-"""OpenAI's chat and text completions, and every path of our own."""
+"""OpenAI's chat and text completions, and Promptly's own paths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from serve_app.openai import sse
 
 
 class OpenAIStream:
-    """Whether it was complete is seen by its ``[DONE]``, where the answer is read."""
+    """The code that reads the answer notices ``[DONE]``, so the stream needs no state here."""
 
     passed: Callable[[bytes], None] | None = None
     has_ended: bool | None = None

@@ -1,4 +1,4 @@
-"""Which path speaks which dialect."""
+"""The dialect of each path."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from serve_app.dialects.responses import ResponsesDialect
 DEFAULT: Dialect = OpenAIDialect()
 
 DIALECTS: dict[str, Dialect] = {"/v1/messages": AnthropicDialect(), "/v1/responses": ResponsesDialect()}
-"""By the path that speaks it; the paths below speak it too."""
+"""By path; it also holds for the paths below."""
 
 
 def dialect_of(path: str) -> Dialect:
-    """The dialect of a path below the route prefix; OpenAI's for a path that is not known."""
+    """The dialect of a path below the route prefix; OpenAI's for an unknown path."""
     first_two = "/".join(path.split("/", 3)[:3])
     return DIALECTS.get(first_two, DEFAULT)

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API: whole errors as in all of OpenAI's, streams with named and numbered events."""
+"""OpenAI's Responses API: error bodies as in OpenAI's other APIs, streams with named and numbered events."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ NUMBER = re.compile(rb'"sequence_number"\s*:\s*([0-9]+)(?=[^0-9])')
 
 
 class ResponsesStream(NamedEvents):
-    """An event's number is one more than that of the event before it."""
+    """Counts the events: each has the number of the one before plus one."""
 
     def __init__(self) -> None:
         super().__init__(LAST)
         self._next = 0
 
     def seen(self, data: bytes) -> None:
-        """A quote inside a text is escaped, so the mark is never a part of one. The last number may be here
-        in part."""
+        """A quote inside a text is escaped, so the mark is never part of a text. The last number may be
+        incomplete."""
         last = data.rfind(MARK)
         while last >= 0:
             number = NUMBER.match(data, last)
@@ -34,8 +34,8 @@ class ResponsesStream(NamedEvents):
             last = data.rfind(MARK, 0, last)
 
     def event(self, error: PromptlyError, request_id: str) -> bytes:
-        """The event as it is documented, and beside it ``error``: OpenAI's Python client raises for that one
-        only, and hands anything else on as one more event of an answer that is going well."""
+        """The documented event plus the key ``error``: OpenAI's Python client raises only for that key, and
+        treats any other event as part of a good answer."""
         details = error.details
         event = {
             "type": "error",

@@ -1,4 +1,4 @@
-"""What the proxy in front of the gateways is told: Serve's HAProxy config made fit for strangers."""
+"""The configuration of HAProxy in front of the gateways: Serve's own config, hardened for public clients."""
 
 from serve_app.front_door.binary import with_json_errors
 from serve_app.front_door.config import ProxyFiles, TemplateChangedError, harden

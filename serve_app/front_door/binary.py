@@ -1,10 +1,9 @@
-"""The error texts inside HAProxy's program file, in OpenAI's shape.
+"""Replaces the error texts inside HAProxy's program file by errors in OpenAI's format.
 
-What breaks a request before HAProxy has read it whole (no HTTP, headers that are too long or too late)
-is answered by its HTTP/1 parser, which has these texts built in and asks no ``errorfile`` (2.8:
-``h1_send_error`` in mux_h1.c). So the proxy runs a copy of the program in which they are replaced, each
-by one that is no longer. A program without them (another version, another build) is left as it is: its
-clients read HTML in these cases.
+If a request breaks before HAProxy has read it completely (invalid HTTP, headers that are too long or too
+late), its HTTP/1 parser answers with built-in texts and ignores ``errorfile`` (2.8: ``h1_send_error`` in
+mux_h1.c). So the proxy runs a copy of the program with other texts, none longer than the original. A program
+without these texts (another version or build) stays unchanged: its clients get HTML in these cases.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ FITTING = {
     b"500 Internal Server Error": ("The proxy failed.", "internal_error", None),
     b"501 Not Implemented": ("The proxy does not know this encoding.", "invalid_request_error", None),
 }
-"""By status line: message, type and code. There is room for few words: the first text has 207 bytes."""
+"""Message, type and code by status line. Messages must be short: the first original text has 207 bytes."""
 
 
 def with_json_errors(program: bytes) -> bytes | None:
-    """The program with its own texts replaced; ``None`` where one is not there, or too short."""
-    for reason, said in FITTING.items():
+    """The program with its texts replaced; ``None`` if one is missing or too short."""
+    for reason, error in FITTING.items():
         found = list(re.finditer(rb"HTTP/1\.1 " + reason + rb"\r\n[^\0]*<html>[^\0]*\0", program))
-        new = _text(reason, *said)
+        new = _text(reason, *error)
         if len(found) != 1 or len(found[0].group()) <= len(new):
             return None
         start, end = found[0].span()

@@ -1,18 +1,18 @@
 """Ray Serve's HAProxy config, changed line by line.
 
-Serve 2.60 renders the config from a template of its own and has no settings for what follows. Each change
-names the line that it changes; one that is not there any more is an error, not a hole (watch this file when
-Ray moves).
+Serve 2.60 renders the config from its own template and has no settings for the changes below. Each change
+names the line that it replaces, and a missing line is an error, so that no protection is lost silently
+(check this file when Ray moves).
 
-- ``option splice-request`` goes: with it HAProxy 2.8 does not notice that the client of a non-streamed
-  request left, where head and body came in two writes (as httpx sends them). The engine generated to the end,
-  and HAProxy spun on such connections (a third of a core for 14 of them; none without the option).
-- ``timeout http-request``: half-sent headers hold a connection no longer. It ends with the headers; bodies
-  are the gateway's to time, which knows their tenant.
-- A bound of connections per address.
-- Statistics and metrics listen on loopback, and the admin socket is the owner's alone.
-- Errors of HAProxy's own are JSON in OpenAI's shape, each with its own status.
-- TLS towards clients, if there is a certificate.
+- ``option splice-request`` is removed: with it HAProxy 2.8 does not notice that the client of a non-streamed
+  request has disconnected, if head and body came in two writes (as httpx sends them). The engine generated to
+  the end, and HAProxy spun on such connections (a third of a core for 14 of them; none without the option).
+- ``timeout http-request`` closes connections with half-sent headers. It covers the headers only; the gateway
+  times bodies, because it knows their tenant.
+- Connections per client address are limited.
+- Statistics and metrics listen on loopback, and only the owner may use the admin socket.
+- HAProxy's own errors are JSON in OpenAI's format, each with its own status.
+- TLS for clients, if there is a certificate.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from serve_app.settings.proxy import ProxySettings
 LOOPBACK = "127.0.0.1"
 TLS_OPTIONS = "ssl-min-ver TLSv1.2 no-tls-tickets"
 SOURCE_TABLE = "type ipv6 size 100k expire 60s store conn_cur"
-"""HAProxy keeps IPv4 addresses in it too. 100,000 addresses take about 10 MB, when they come."""
+"""The table also holds IPv4 addresses. 100,000 addresses take about 10 MB; memory is used as they arrive."""
 
 CHUNKED_UPGRADE = "{ req.hdr(upgrade) -m found } { req.hdr(transfer-encoding) -m found }"
 NO_CHUNKED_UPGRADE = f"\n    http-request deny deny_status 400 if {CHUNKED_UPGRADE}"
-"""The server behind takes such a request for a WebSocket whose body never ends, and does not answer."""
+"""The gateway's HTTP server takes such a request for a WebSocket whose body never ends, and never answers."""
 
 
 class TemplateChangedError(RuntimeError):
-    """Serve's config has no line that this module knows how to change."""
+    """Serve's config lacks a line that this module changes."""
 
 
 @dataclass(frozen=True)
 class ProxyFiles:
-    """Where the proxy finds what the config names: error pages by status, the certificate with its key.
+    """Files that the config names: error pages by status, the certificate with its key.
 
-    ``owners_door``: a unix socket without TLS, for the proxy's own user; made where others need TLS.
+    ``owners_door``: a Unix socket without TLS for the proxy's own user; created if clients need TLS.
     """
 
     errors: Mapping[int, Path]
@@ -52,10 +52,10 @@ class ProxyFiles:
 
 
 def harden(text: str, settings: ProxySettings, files: ProxyFiles) -> str:
-    """The config that HAProxy runs with, from the one that Serve has rendered.
+    """The config that HAProxy runs with, made from the one that Serve has rendered.
 
     Raises:
-        TemplateChangedError: a line that has to change is not there.
+        TemplateChangedError: a line that must change is missing.
     """
     text = _replace(text, r"^( *)option splice-request\n", "")
     text = _replace(text, r"^( *stats socket .*) mode 666 ", r"\1 mode 600 ")

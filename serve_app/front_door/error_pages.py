@@ -1,4 +1,4 @@
-"""HAProxy's own errors in OpenAI's shape: it answers these where no gateway sees the request."""
+"""HAProxy's own errors in OpenAI's format, for requests that no gateway receives."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ REASONS = {
 
 
 def error_pages(settings: ProxySettings) -> dict[int, PromptlyError]:
-    """Each status that HAProxy answers by itself, and the error that stands for it."""
+    """The error for each status that HAProxy answers itself."""
     return {
         400: BadRequest(
-            "The request is no valid HTTP, or its line and headers are larger than 15 kB together.",
+            "The request is not valid HTTP, or its request line and headers together exceed 15 kB.",
             code="malformed_http",
         ),
         403: Forbidden("The proxy refuses this request.", code="refused"),
-        404: NotFound("No application is there.", code="not_found"),
+        404: NotFound("There is no application at this path.", code="not_found"),
         408: HeaderTimeout(settings.header_timeout_s),
         500: PromptlyError("The proxy failed.", code="internal_error"),
-        502: UpstreamFailed("The gateway broke before it had answered.", code="gateway_failed"),
-        503: NoReplica("No gateway is there now.", code="no_gateway"),
+        502: UpstreamFailed("The gateway failed before it answered.", code="gateway_failed"),
+        503: NoReplica("No gateway is available now.", code="no_gateway"),
         504: UpstreamFailed("The gateway did not answer in time.", code="gateway_timeout"),
     }
 
 
 def http_text(status: int, error: PromptlyError) -> bytes:
-    """A whole HTTP response as HAProxy's ``errorfile`` wants it."""
+    """A complete HTTP response in the format of HAProxy's ``errorfile``."""
     body = error.body()
     headers = {
         "content-type": "application/json",

@@ -19,10 +19,10 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceRequest:
-    """What a rule knows of a request.
+    """What a rule knows about a request.
 
     ``prompt_tokens`` is an estimate from the text's length, because nothing has been tokenized.
-    ``answer_tokens`` is the request's own limit, or the settings' default where it names none. ``headers``
+    ``answer_tokens`` is the request's own limit, or the default from the settings if it has none. ``headers``
     are the client's, in lower case and without its key.
     """
 
@@ -37,7 +37,7 @@ class Candidate:
     """One model that may be chosen.
 
     ``context`` is the most tokens of prompt and answer together, as reported by its engines (``None``: not
-    known). ``can_serve``: a member can take requests; ``has_room``: one could take this request at once.
+    known). ``can_serve``: a member can take requests; ``has_room``: one can take this request at once.
     ``can_start``: there is no member, and a request starts one (the model is scaled to zero).
     """
 
@@ -57,7 +57,7 @@ class Candidate:
 
 
 class ModelRule(Protocol):
-    """Returns the name of one of the candidates (never empty), which come in the order of the settings. It is
-    called in the gateway's event loop for every request: a pure function that must not block."""
+    """Returns the name of one of the candidates (never empty; in the order of the settings). The gateway
+    calls it in its event loop for every request, so it must be a pure function that does not block."""
 
     def __call__(self, request: ChoiceRequest, candidates: Sequence[Candidate], /) -> str: ...

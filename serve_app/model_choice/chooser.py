@@ -1,4 +1,4 @@
-"""Which model answers a request: the one that is named, or the one that a rule chooses."""
+"""Chooses the model that answers a request: the one that the request names, or the one that a rule picks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET_HEADERS = frozenset({"authorization", "cookie"})
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One model of a choice, as far as settings tell. ``listed`` is its name there."""
+    """One model of an auto model, from the settings. ``listed`` is its name there."""
 
     listed: str
     served: Served
@@ -38,10 +38,10 @@ class Choice:
     options: tuple[Option, ...]
 
     def options_for(self, headers: Mapping[str, str]) -> tuple[Option, ...]:
-        """Those of the tier that the request asks for.
+        """The options of the tier that the request asks for.
 
         Raises:
-            BadRequest: there is no such tier.
+            BadRequest: the tier does not exist.
         """
         tier = headers.get(TIER_HEADER)
         if tier is None:
@@ -55,10 +55,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The request under the own name of what answers it; its fields and body stay the client's.
+    """The request with the real name of the model that answers it; fields and body are unchanged.
 
-    ``to_start``: a model scaled to zero that would have answered if it had a replica. Another one answers
-    meanwhile, and nobody else would ever start it.
+    ``to_start``: a model scaled to zero that would have been chosen if it had a replica. Another model
+    answers; the caller starts this one, because otherwise no request ever would.
     """
 
     request: ParsedRequest
@@ -66,9 +66,9 @@ class Chosen:
 
 
 class ModelChooser:
-    """Gives every request the own name of the model that answers it.
+    """Replaces the model name of every request by that of the model that answers.
 
-    Making one imports the rules that are a user's own. Raises: SettingsError: one cannot be imported.
+    The constructor imports the rules that users wrote. Raises: SettingsError: a rule cannot be imported.
     """
 
     def __init__(self, settings: Settings, fleet: FleetTable) -> None:
@@ -78,12 +78,12 @@ class ModelChooser:
         self._choices = {auto.id: _choice(auto, self.names, models) for auto in settings.auto_models}
 
     def choose(self, parsed: ParsedRequest, headers: Mapping[str, str], now: float) -> Chosen:
-        """What answers a request.
+        """Choose the model for a request.
 
         Raises:
-            UnknownModel: nothing has the name that it asks for.
-            EmbedderOnly: the embedder has.
-            BadRequest: it asks for a tier that there is not.
+            UnknownModel: no model has the requested name.
+            EmbedderOnly: only the embedder has this name.
+            BadRequest: the requested tier does not exist.
         """
         choice = self._choices.get(parsed.model)
         if choice is None:
@@ -93,7 +93,7 @@ class ModelChooser:
         request = _choice_request(choice, parsed, headers)
         name = _decide(choice, request, candidates)
         startable = {candidate.name for candidate in candidates if candidate.can_start}
-        if not startable or name in startable:  # nobody is left out, or the request itself starts one
+        if not startable or name in startable:  # in the latter case the request starts it
             return Chosen(under(parsed, name))
         as_if = [replace(each, can_serve=each.can_serve or each.can_start) for each in candidates]
         wanted = _decide(choice, request, as_if)
@@ -127,13 +127,13 @@ def _choice_request(choice: Choice, parsed: ParsedRequest, headers: Mapping[str,
 def _decide(choice: Choice, request: ChoiceRequest, candidates: Sequence[Candidate]) -> str:
     name = choice.rule(request, candidates)
     if all(name != candidate.name for candidate in candidates):
-        # A user's rule is wrong: the log says so, the client is told that the gateway failed.
+        # A user's rule is wrong: the log names it, and the client gets a gateway error.
         raise ValueError(f"rule {choice.settings.rule!r} returned {name!r}, which is no candidate")
     return name
 
 
 def reported_context(members: Iterable[Member]) -> int | None:
-    """The context length, in tokens, that every one of ``members`` that says has at least."""
+    """The shortest context length, in tokens, among the ``members`` that report one."""
     contexts = (member.report.token_limits.context for member in members)
     return min((context for context in contexts if context is not None), default=None)
 

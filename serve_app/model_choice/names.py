@@ -1,4 +1,4 @@
-"""What each name that clients may use stands for."""
+"""The meaning of each model name that clients may use."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from serve_app.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """``name`` is the model's or the adapter's own one: engines, cache and metrics go by it. ``model`` is the
-    model whose members answer, ``adapter`` where an adapter's weights are."""
+    """``name`` is the real name of the model or adapter, which engines, cache and metrics use. ``model`` is
+    the model whose members answer; ``adapter`` is the location of an adapter's weights."""
 
     name: str
     model: str
     adapter: str | None = None
 
     def fingerprint(self, of_model: str) -> str:
-        """An adapter's weights are part of its own; those of two adapters of one model differ."""
+        """The cache's fingerprint. An adapter's includes its weights, so two adapters of a model differ."""
         if self.adapter is None:
             return of_model
         return hashlib.sha256(f"{of_model}\0{self.name}\0{self.adapter}".encode()).hexdigest()[:16]
@@ -32,8 +32,8 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class ModelNames:
-    """Every name of a model: ids, adapters and aliases. ``autos`` are names that stand for a choice;
-    ``others`` are known, but no engine answers to them (the embedder)."""
+    """All model names: ids, adapters and aliases. ``autos`` are the names of auto models; ``others`` are
+    known names that no engine serves (the embedder)."""
 
     served: Mapping[str, Served]
     autos: tuple[str, ...] = ()
@@ -53,15 +53,15 @@ class ModelNames:
         return iter((*self.served, *self.autos, *self.others))
 
     def own(self, name: str) -> str:
-        """The name that an engine knows. Only asked for names of models."""
+        """The name that engines know. ``name`` must be that of a model."""
         return self.served[name].name
 
     def model_of(self, name: str) -> str:
-        """The model whose members answer to ``name``. Only asked for names of models."""
+        """The model whose members serve ``name``, which must be the name of a model."""
         return self.served[name].model
 
     def under_own_name(self, parsed: ParsedRequest) -> ParsedRequest:
-        """The request as its model knows it. Raises: UnknownModel, EmbedderOnly."""
+        """The request with the model's real name. Raises: UnknownModel, EmbedderOnly."""
         if parsed.model in self.others:
             raise EmbedderOnly(parsed.model)
         if parsed.model not in self.served:
@@ -69,16 +69,16 @@ class ModelNames:
         return under(parsed, self.own(parsed.model))
 
     def unknown(self, name: str) -> UnknownModel:
-        """The error that lists what there is."""
+        """The error, which lists the known names."""
         return UnknownModel(name, tuple(self))
 
     def fingerprints(self, of_models: Mapping[str, str]) -> dict[str, str]:
-        """Of every name of a model."""
+        """The fingerprints of all names, from those of the models."""
         return {name: served.fingerprint(of_models[served.model]) for name, served in self.served.items()}
 
 
 def under(parsed: ParsedRequest, name: str) -> ParsedRequest:
-    """The same request to the model of another name; its fields and body stay the client's."""
+    """The same request to the model ``name``; fields and body are unchanged."""
     if name == parsed.model:
         return parsed
     return replace(parsed, generation=msgspec.structs.replace(parsed.generation, model=name))

@@ -1,4 +1,4 @@
-"""The rules by their name in settings, and rules that a user wrote."""
+"""The rules by their names in the settings, and rules that users wrote."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def load_rule(name: str) -> ModelRule:
     module, _, function = name.partition(":")
     try:
         rule = getattr(importlib.import_module(module), function)
-    except Exception as error:  # whatever a user's module raises while it is imported
+    except Exception as error:  # a user's module can raise any error
         raise SettingsError(
             f"auto_models: rule = {name!r}: {type(error).__name__}: {error}; expected a function that can be "
             "imported where the gateway runs, as `module:function`"
         ) from error
     if not callable(rule):
-        raise SettingsError(f"auto_models: rule = {name!r}: it is no function but {type(rule).__name__}")
+        raise SettingsError(f"auto_models: rule = {name!r}: it is not a function but {type(rule).__name__}")
     return cast("ModelRule", rule)

@@ -125,7 +125,7 @@ def test_what_is_neither_a_rule_nor_a_function_is_refused_with_what_would_be(nam
     [
         ("no_such_module:f", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("json:no_such_function", "AttributeError: module 'json' has no attribute"),
-        ("sys:path", "it is no function but list"),
+        ("sys:path", "it is not a function but list"),
     ],
 )
 def test_a_function_that_is_not_there_is_named(name: str, reason: str) -> None:
