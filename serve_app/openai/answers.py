@@ -1,7 +1,7 @@
 """One finished answer, independent of whether it was streamed.
 
-It is read from an engine's bytes when the answer is complete, and written as JSON or as a stream in
-``serve_app.openai.replay``. An answer with anything that this value cannot hold is not storable.
+It is read from an engine's bytes when the answer is complete; ``serve_app.openai.replay`` writes it as JSON
+or as a stream. An answer with content that this value cannot hold is not stored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from serve_app.openai.requests import Endpoint
 from serve_app.openai.sse import DONE, iter_data
 
 UNREADABLE = (msgspec.DecodeError, AttributeError, KeyError, RecursionError, TypeError, ValueError)
-"""Errors from reading a response of an unexpected form; such a response is just not stored."""
+"""Errors from reading a response of an unexpected form; such a response is not stored."""
 
 TEXT_ONLY_MESSAGE = frozenset({"role", "content"})
 """The parts of a chat message that a replay can reproduce."""
@@ -28,7 +28,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Text, usage (tokens) and the answering model. ``stop_reason`` is vLLM's (a stop text or token)."""
+    """Text, usage (tokens) and the model that answered. ``stop_reason`` is vLLM's (a stop text or token)."""
 
     model: str
     text: str
@@ -46,7 +46,7 @@ def decode_answer(data: bytes | str) -> Answer:
 
 
 def answer_from_json(endpoint: Endpoint, body: bytes) -> Answer | None:
-    """The answer in a complete JSON response; ``None`` if it is not one that can be replayed."""
+    """The answer in a complete JSON response; ``None`` if it cannot be replayed."""
     try:
         response = msgspec.json.decode(body)
         (choice,) = response["choices"]
@@ -88,7 +88,7 @@ def _read_stream(endpoint: Endpoint, events: list[bytes]) -> Answer | None:
 
 
 def _text_of(endpoint: Endpoint, choice: Mapping[str, Any], part: str) -> str | None:
-    """The choice's text; ``None`` when it says more than text (tool calls, reasoning, logprobs, …)."""
+    """The choice's text; ``None`` if it holds more than text (tool calls, reasoning, logprobs, …)."""
     if choice.get("index", 0) != 0 or choice.get("logprobs") is not None:
         return None
     if endpoint is Endpoint.COMPLETIONS:

@@ -1,5 +1,5 @@
-"""Bounds of one request, checked before an engine sees it: nesting, sequences, texts. A request that costs
-too much is refused with the names of the field and the setting.
+"""Limits of one request (nesting, sequences, texts), checked before an engine gets it. The error names the
+field and the setting.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ TEXTS = ("input", "documents", "queries", "items", "text_1", "text_2", "data_1",
 
 
 BATCHED = TEXTS[1:]
-"""The same without ``input``, which on other paths than ``/v1/embeddings`` is one conversation."""
+"""The same without ``input``, which is one conversation on paths other than ``/v1/embeddings``."""
 
 
 def refuse_excess(fields: Mapping[str, Any], limits: LimitSettings) -> int:
-    """What holds for every JSON body, whichever path it was sent to. Returns how many sequences it asks for.
+    """Check the limits of every JSON body, on any path. Returns how many sequences it asks for.
 
     Raises:
-        BadRequest: ``param`` is the field that is too deep, too large or too many.
+        BadRequest: ``param`` is the field that is too deep, too large or too long.
     """
     refuse_deep(fields, limits.max_json_depth)
     refuse_deep_arguments(fields, limits.max_json_depth)
@@ -34,8 +34,8 @@ def refuse_excess(fields: Mapping[str, Any], limits: LimitSettings) -> int:
 
 
 def weigh(fields: Mapping[str, Any], limits: LimitSettings) -> int:
-    """How many sequences an engine generates for the request at once: answers (``n``; with beam search that
-    is the width of the beam; ``best_of`` of older engines) times prompts.
+    """How many sequences an engine generates for the request at once: answers (``n``, which with beam search
+    is the width of the beam; or ``best_of`` on older engines) times prompts.
 
     Raises:
         BadRequest: more than ``limits`` allow.
@@ -66,14 +66,15 @@ def _most_prompts(fields: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def count_prompts(prompt: Any) -> int:
-    """A list of numbers is one prompt, as is a text; any other list holds as many as it is long."""
+    """A text is one prompt, and so is a list of numbers; any other list has one prompt per item."""
     if not isinstance(prompt, list) or not prompt or isinstance(prompt[0], int | float):
         return 1
     return len(prompt)
 
 
 def _count(value: Any) -> int:
-    """As engines read it (``2``, ``2.0``, ``"2"``); what they refuse counts as one, for them to refuse."""
+    """The number as engines read it (``2``, ``2.0``, ``"2"``). Values that they refuse count as 1, so that
+    the engine reports the error."""
     try:
         return max(1, int(value)) if isinstance(value, int | float | str) else 1
     except (ValueError, OverflowError):
@@ -81,8 +82,8 @@ def _count(value: Any) -> int:
 
 
 def refuse_many_texts(fields: Mapping[str, Any], limits: LimitSettings) -> None:
-    """What is to be embedded or scored: how many texts, and how long they are together. A list of numbers is
-    one text; of a token id's length nothing is known, so it counts as one character.
+    """Check how many texts are embedded or scored, and their total length. A list of numbers is one text; a
+    token id counts as one character, because its length is unknown.
 
     Raises:
         BadRequest: beyond ``limits``; ``param`` is the field.

@@ -1,4 +1,4 @@
-"""How deep JSON is nested. Engines walk a body by recursion, some of it in the cube of its depth."""
+"""Limits the nesting of JSON. Engines process bodies recursively; some steps take the cube of the depth."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ CONTAINERS = frozenset({dict, list})
 
 
 def refuse_deep(fields: Mapping[str, Any], most: int) -> None:
-    """``most`` levels of objects and arrays, ``fields`` itself being the first.
+    """Allow ``most`` levels of objects and arrays; ``fields`` itself is the first.
 
     Raises:
-        BadRequest: there are more; ``param`` is the outermost field that holds them.
+        BadRequest: there are more levels; ``param`` is the outermost field with them.
     """
     if not is_deeper(fields, most):
         return
@@ -36,7 +36,7 @@ def too_deep(param: str | None, most: int) -> BadRequest:
 
 
 def is_deeper(value: Any, most: int) -> bool:
-    """Level by level: the cost is that of looking at every value once, however deep they lie."""
+    """Goes level by level, so that it visits every value once, at any depth."""
     level = [value]
     for _ in range(most):
         level = [
@@ -51,10 +51,11 @@ def is_deeper(value: Any, most: int) -> bool:
 
 
 def refuse_deep_arguments(fields: Mapping[str, Any], most: int) -> None:
-    """The arguments of tool calls in a conversation are JSON as text, which an engine reads by recursion.
+    """Check the arguments of tool calls in a conversation: they are JSON as text, which engines parse
+    recursively.
 
     Raises:
-        BadRequest: one is nested deeper than ``most``; ``param`` names it.
+        BadRequest: an argument is nested deeper than ``most``; ``param`` names it.
     """
     for name, text in _arguments(fields):
         if text.count("{") + text.count("[") > most and _text_is_deeper(text, most):
@@ -62,7 +63,7 @@ def refuse_deep_arguments(fields: Mapping[str, Any], most: int) -> None:
 
 
 def _arguments(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """By name: of chats' messages, and of the Responses API's items."""
+    """The arguments by name, from a chat's messages and from the Responses API's items."""
     for field in ("messages", "input"):
         items = fields.get(field)
         for number, item in enumerate(items if isinstance(items, list) else ()):
@@ -70,10 +71,10 @@ def _arguments(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 continue
             yield from _text(f"{field}[{number}].arguments", item.get("arguments"))
             calls = item.get("tool_calls")
-            for place, call in enumerate(calls if isinstance(calls, list) else ()):
+            for position, call in enumerate(calls if isinstance(calls, list) else ()):
                 function = call.get("function") if isinstance(call, dict) else None
                 if isinstance(function, dict):
-                    name = f"{field}[{number}].tool_calls[{place}].function.arguments"
+                    name = f"{field}[{number}].tool_calls[{position}].function.arguments"
                     yield from _text(name, function.get("arguments"))
 
 
@@ -88,5 +89,5 @@ def _text_is_deeper(text: str, most: int) -> bool:
     except RecursionError:
         return True
     except msgspec.DecodeError:
-        return False  # the engine says what is wrong with it
+        return False  # the engine reports the error
     return type(value) in CONTAINERS and is_deeper(value, most)

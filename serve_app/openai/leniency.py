@@ -1,9 +1,9 @@
-"""Numbers and truths as vLLM takes them: ``max_tokens: 5.0``, ``"5"``, ``stream: "true"``.
+"""Accepts numbers and booleans in vLLM's forms: ``max_tokens: 5.0``, ``"5"``, ``stream: "true"``.
 
-vLLM reads requests with pydantic's lax mode; clients that were written against it, and languages whose
-numbers are all floats, rely on it. What is written in another type is rewritten into the field's own, before
-anything else looks at it: the cache takes 5.0 and 5 for the same request, and an engine sees what was judged.
-What vLLM would not take is left as it is, and refused by the typed reading that follows.
+vLLM reads requests with pydantic's lax mode. Clients that were written for it, and languages whose numbers
+are all floats, rely on that. Such values are converted to the field's own type before any other code reads
+them, so 5.0 and 5 are the same request to the cache, and engines get the values that were checked. Values
+that vLLM would refuse stay unchanged; the typed parsing that follows refuses them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 INTEGER = re.compile(r"\s*([+-]?[0-9]+(?:_[0-9]+)*)(?:\.0+)?\s*", re.ASCII)
 LONGEST_NUMBER = 40
-"""Characters of a number in a text: reading a longer one would take time for nothing."""
+"""Most characters of a number in a text; converting longer ones would only cost time."""
 
 INT64 = 1 << 63
 TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
@@ -23,7 +23,7 @@ FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
 
 
 def _integer(value: Any) -> Any:
-    """A value as an integer, or as it is if it stands for none."""
+    """The value as an integer; unchanged if it does not represent one."""
     if isinstance(value, str):
         match = INTEGER.fullmatch(value) if len(value) <= LONGEST_NUMBER else None
         return int(match[1]) if match else value
@@ -63,11 +63,11 @@ PLAIN: Mapping[str, tuple[type, Callable[[Any], Any]]] = {
     "top_p": (float, _number),
     "min_p": (float, _number),
 }
-"""The fields that the gateway itself reads: their type, and how another one becomes it."""
+"""The fields that the gateway reads: their types, and the conversion from other types."""
 
 
 def plainly(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields with every value in its own type; the very same object where nothing had to change."""
+    """The fields with every value in its own type; the same object if nothing had to change."""
     changed: dict[str, Any] = {}
     for name, (kind, convert) in PLAIN.items():
         value = fields.get(name)

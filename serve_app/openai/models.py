@@ -1,4 +1,4 @@
-"""Lists of models: what an engine's says, and the cards of our own."""
+"""Lists of models: reads an engine's list, and writes our own entries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ModelList(msgspec.Struct):
 
 
 def context_tokens(body: bytes, model: str) -> int | None:
-    """The context length of ``model`` in tokens, if the list says so: vLLM's does."""
+    """The context length of ``model`` in tokens, if the list has it, as vLLM's does."""
     try:
         cards = msgspec.json.decode(body, type=ModelList).data
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -26,8 +26,8 @@ def context_tokens(body: bytes, model: str) -> int | None:
 class ModelCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One entry of ``/v1/models``; ``created`` is Unix time in seconds.
 
-    Beyond OpenAI's fields it has those of vLLM where they say something: ``root`` is the model that an alias
-    stands for, ``parent`` the model that an adapter changes, ``max_model_len`` the context length in tokens.
+    In addition to OpenAI's fields it may have vLLM's: ``root`` is the model that an alias stands for,
+    ``parent`` the base model of an adapter, ``max_model_len`` the context length in tokens.
     """
 
     id: str

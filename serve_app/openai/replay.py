@@ -1,7 +1,7 @@
-"""A stored answer in the shape that the engine would have sent it.
+"""Writes a stored answer in the format in which the engine would have sent it.
 
-The chunks and their keys, nulls included, are those of vLLM 0.29; an end-to-end test compares a live
-stream with a replayed one, so a vLLM that changes them is noticed.
+The chunks and their keys, nulls included, are those of vLLM 0.29. An end-to-end test compares a live stream
+with a replayed one, and so notices a vLLM that changes them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from serve_app.openai.answers import Answer, Usage
 from serve_app.openai.requests import Endpoint
 
 WORD = re.compile(r"\s*\S+\s*$|\s*\S+|\s+")
-"""Pieces of a replayed stream: a word with the space before it, about a token each."""
+"""One piece of a replayed stream: a word with the space before it, about one token."""
 
 UNSET_IN_RESPONSE = {
     Endpoint.CHAT: (
@@ -77,7 +77,7 @@ def as_stream(
 
 
 def pieces(text: str) -> list[str]:
-    """``text`` cut into words; joined they are ``text`` again."""
+    """``text`` split into words; joined they give ``text`` again."""
     return WORD.findall(text)
 
 

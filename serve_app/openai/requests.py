@@ -1,6 +1,6 @@
-"""Parsing a request body once, and refusing what is wrong with a message that names the field.
+"""Parses a request body once, and refuses wrong fields with a message that names them.
 
-Only the fields that Promptly itself reads are typed here; every other field is the engine's to judge.
+Only the fields that Promptly reads have types here; the engine checks all others.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from serve_app.openai.leniency import plainly
 
 T = TypeVar("T")
 CACHE_SALT = "cache_salt"
-"""vLLM's field: requests of different salts share no prefix."""
+"""vLLM's field: requests with different salts share no cached prefixes."""
 
 MAX_CACHE_SALT = 1024
 PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 
 
 TOKENS_AS_INPUT = (
-    "`input` holds token ids, of a tokenizer that this model does not have: send texts. LangChain's "
+    "`input` holds token ids, which belong to another tokenizer than this model's: send texts. LangChain's "
     "OpenAIEmbeddings sends texts with check_embedding_ctx_length=False."
 )
 
@@ -47,7 +47,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: PositiveInt | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None  # 0 with `echo` is a use of its own
+    max_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None  # 0 is valid with `echo`
     max_completion_tokens: PositiveInt | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
@@ -59,7 +59,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wants_usage(self) -> bool:
-        """Whether a stream is to end with a usage chunk."""
+        """Whether the client wants a usage chunk at the end of a stream."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
 
@@ -108,7 +108,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
     """The body as a JSON object.
 
     Raises:
-        BadRequest: it is no JSON, or no object.
+        BadRequest: it is not JSON, or not an object.
     """
     try:
         fields = msgspec.json.decode(body)
@@ -122,7 +122,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
 
 
 def parse_generation(endpoint: Endpoint, body: bytes) -> ParsedRequest:
-    """A chat or text completion request, each field in its own type (:mod:`serve_app.openai.leniency`).
+    """A chat or text completion request, with lenient values converted (:mod:`serve_app.openai.leniency`).
 
     Raises:
         BadRequest: not JSON, or a field of the wrong type or range; ``param`` is the field.
@@ -140,8 +140,8 @@ def parse_generation(endpoint: Endpoint, body: bytes) -> ParsedRequest:
 
 
 def embedding_request(fields: Mapping[str, Any]) -> EmbeddingRequest:
-    """An embedding request from a decoded body. Token ids as input are refused: nothing says which tokenizer
-    they belong to, and those that clients make by themselves are OpenAI's.
+    """An embedding request from a decoded body. Token ids as input are refused: the request does not name
+    their tokenizer, and clients usually use OpenAI's.
 
     Raises:
         BadRequest: as :func:`parse_generation`.
@@ -160,13 +160,13 @@ def embedding_request(fields: Mapping[str, Any]) -> EmbeddingRequest:
 
 
 def _holds_tokens(given: Any) -> bool:
-    """The ids of one text, or of several."""
+    """Whether it is a list of token ids, or a list of such lists."""
     first = given[0] if isinstance(given, list) and given else None
     return isinstance(first, int) or (isinstance(first, list) and bool(first) and isinstance(first[0], int))
 
 
 def required_string(fields: Mapping[str, Any], name: str) -> str:
-    """Raises: BadRequest: the field is missing or no string."""
+    """Raises: BadRequest: the field is missing, empty or not a string."""
     value = fields.get(name)
     if not isinstance(value, str) or not value:
         raise BadRequest(f"Missing required field `{name}`.", param=name, code="missing_field")
@@ -174,10 +174,10 @@ def required_string(fields: Mapping[str, Any], name: str) -> str:
 
 
 def own_cache_salt(fields: Mapping[str, Any]) -> str | None:
-    """The salt that a client asks for its prefixes to be kept apart with, bounded as vLLM bounds it.
+    """The client's own ``cache_salt``, with vLLM's limit on its length.
 
     Raises:
-        BadRequest: it is no text, or none of 1 to 1,024 characters.
+        BadRequest: it is not a text of 1 to 1,024 characters.
     """
     salt = fields.get(CACHE_SALT)
     if salt is None or (isinstance(salt, str) and 1 <= len(salt) <= MAX_CACHE_SALT):
@@ -190,11 +190,11 @@ def own_cache_salt(fields: Mapping[str, Any]) -> str | None:
 
 
 def refuse_named_media(fields: Mapping[str, Any]) -> None:
-    """vLLM remembers media under the ``uuid`` that a content part gives them, and takes the ``uuid`` alone
-    for media that anybody sent before.
+    """Refuse media with a ``uuid``: vLLM caches media under it, and a ``uuid`` alone then stands for media
+    that another tenant may have sent.
 
     Raises:
-        BadRequest: a part of a message has one.
+        BadRequest: a content part of a message has a ``uuid``.
     """
     messages = fields.get("messages")
     for message in messages if isinstance(messages, list) else ():
@@ -209,7 +209,7 @@ def refuse_named_media(fields: Mapping[str, Any]) -> None:
 
 
 def convert(fields: Mapping[str, Any], kind: type[T]) -> T:
-    """``fields`` as ``kind``; msgspec's message and path become our message and ``param``."""
+    """Convert ``fields`` to ``kind``. Raises: BadRequest: msgspec's message, with its path as ``param``."""
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
@@ -217,7 +217,8 @@ def convert(fields: Mapping[str, Any], kind: type[T]) -> T:
 
 
 def _bad_field(message: str) -> BadRequest:
-    """``Expected `int`, got `str` - at `$.max_tokens``` names its path; a missing field is named first."""
+    """Reads msgspec's message, such as ``Expected `int`, got `str` - at `$.max_tokens```. If a field is
+    missing, its name comes before the path."""
     what, _, path = message.partition(" - at `$")
     param = path.rstrip("`").lstrip(".") or None
     if what.startswith("Object missing required field"):

@@ -1,9 +1,9 @@
-"""Bounds on schemas, grammars and regular expressions: an engine builds a grammar of each, on the event loop
-that relays everybody's tokens.
+"""Limits on schemas, grammars and regular expressions: an engine builds a grammar from each, on the event
+loop that relays all tokens.
 
-What it costs there (vLLM 0.29, xgrammar, one core): the cube of the depth; for a regular expression in a
-schema the square of its repetitions (19 s for ``[a-z]{10000,20000}``, which is 18 bytes); for an object that
-counts its properties their number times that count. Building the grammar takes threads of its own there,
+The cost there (vLLM 0.29, xgrammar, one core) grows with the cube of the depth; for a regular expression in a
+schema with the square of its repetitions (19 s for ``[a-z]{10000,20000}``, which is 18 bytes); for an object
+that counts its properties with their number times that count. The grammar is compiled on separate threads,
 whose work grows with the square of an object's properties.
 """
 
@@ -22,11 +22,11 @@ from serve_app.openai.depth import is_deeper, too_deep
 from serve_app.settings import LimitSettings
 
 COSTLY = (b'"pattern', b'"minProperties"', b'"maxProperties"')
-"""Only a schema that says one of these is looked into, or one that is large enough to be wide."""
+"""Only schemas with one of these words, and schemas large enough to be wide, are examined in full."""
 
 REGEXES = ("regex", "whitespace_pattern")
 GUIDED = "guided_"
-"""Older engines take ``guided_json`` and the like beside ``structured_outputs.json``."""
+"""Older engines accept ``guided_json`` and similar fields instead of ``structured_outputs.json``."""
 
 KINDS = ("json", "structural_tag", "grammar", "choice", *REGEXES)
 
@@ -38,7 +38,7 @@ MANY = 10**9
 
 
 def refuse_large_schemas(fields: Mapping[str, Any], limits: LimitSettings) -> None:
-    """Every schema, grammar and regular expression in a request of any API that engines speak.
+    """Check every schema, grammar and regular expression in a request, for all APIs of engines.
 
     Raises:
         BadRequest: one is too large, or would cost too much; ``param`` is the field.
@@ -52,8 +52,8 @@ def refuse_large_schemas(fields: Mapping[str, Any], limits: LimitSettings) -> No
 
 
 def _constraints(fields: Mapping[str, Any], limits: LimitSettings) -> Iterator[tuple[str, Any]]:
-    """Each by the path of its field. Tools that a request only offers are no constraint of its answer, yet
-    an engine may make one of each that is called."""
+    """Every constraint with the path of its field. Tools that a request only offers do not constrain its
+    answer, but an engine may build a grammar for each tool that is called."""
     for name in ("response_format", "output_config", "text"):
         if isinstance(fields.get(name), dict):
             yield name, fields[name]
@@ -69,13 +69,14 @@ def _tools(fields: Mapping[str, Any], limits: LimitSettings) -> Iterator[tuple[s
     if not isinstance(tools, list) or not tools:
         return
     if fields.get("tool_choice") not in (None, "auto", "none", {"type": "auto"}, {"type": "none"}):
-        yield "tools", tools  # one grammar holds them all
-    elif not _is_harmless(msgspec.json.encode(tools), limits):  # most are, all together
+        yield "tools", tools  # one grammar for all of them
+    elif not _is_harmless(msgspec.json.encode(tools), limits):  # most lists of tools are harmless as a whole
         yield from ((f"tools[{number}]", tool) for number, tool in enumerate(tools))
 
 
 def _is_harmless(encoded: bytes, limits: LimitSettings) -> bool:
-    """Neither long, nor wide (each property has a colon), nor costly: seen without looking into it."""
+    """Whether it is neither long, nor wide (each property has a colon), nor costly, by a scan of its
+    bytes."""
     if len(encoded) > limits.max_schema_bytes or encoded.count(b":") > limits.max_schema_properties:
         return False
     return not any(word in encoded for word in COSTLY)
@@ -94,16 +95,16 @@ def _refuse_schema(name: str, kind: str, value: Any, limits: LimitSettings) -> N
         return
     if isinstance(value, str):
         value = _decoded(name, encoded, limits)
-        encoded = msgspec.json.encode(value)  # text may spell a name with escapes
+        encoded = msgspec.json.encode(value)  # a text may write a name with escapes
     if not _is_harmless(encoded, limits):
         _refuse_costly(name, value, limits)
 
 
 def _decoded(name: str, encoded: bytes, limits: LimitSettings) -> Any:
-    """A schema that came as text.
+    """A schema that was sent as text.
 
     Raises:
-        BadRequest: it is no JSON, or nested too deeply.
+        BadRequest: it is not JSON, or nested too deeply.
     """
     try:
         value = msgspec.json.decode(encoded)
@@ -118,7 +119,7 @@ def _decoded(name: str, encoded: bytes, limits: LimitSettings) -> Any:
 
 def _refuse_costly(name: str, schema: Any, limits: LimitSettings) -> None:
     found = Costly([])
-    found.look_into(schema)
+    found.examine(schema)
     if found.most_properties > limits.max_schema_properties:
         raise BadRequest(
             f"`{name}` has an object with {found.most_properties} properties; at most "
@@ -138,14 +139,14 @@ def _refuse_costly(name: str, schema: Any, limits: LimitSettings) -> None:
 
 @dataclass(slots=True)
 class Costly:
-    """What a schema holds that costs more than its length: its regular expressions, the properties of its
-    widest object, and those of objects that count theirs."""
+    """The parts of a schema that cost more than their length: regular expressions, the properties of the
+    widest object, and the properties of objects that count them."""
 
     patterns: list[str]
     most_properties: int = 0
     counted_properties: int = 0
 
-    def look_into(self, schema: Any) -> None:
+    def examine(self, schema: Any) -> None:
         left = [schema]
         while left:
             value = left.pop()
@@ -167,7 +168,7 @@ class Costly:
 
 
 def _refuse_patterns(name: str, patterns: list[str], limits: LimitSettings) -> None:
-    """Their cost adds up; that of repetitions does so as squares."""
+    """Check all patterns together: their sizes add up, and the squares of their repetitions do."""
     size = sum(len(pattern.encode()) for pattern in patterns)
     if size > limits.max_pattern_bytes:
         raise BadRequest(
@@ -187,8 +188,8 @@ def _refuse_patterns(name: str, patterns: list[str], limits: LimitSettings) -> N
 
 
 def multiplied_out(pattern: str) -> int:
-    """How many characters or classes are left when counted repetitions are written out: 60 for
-    ``(ab{2,9}){6}``; 0 without any. Groups are followed as far as they are closed."""
+    """How many characters or classes the pattern has when counted repetitions are written out: 60 for
+    ``(ab{2,9}){6}``; 0 without repetitions. Groups that are not closed are ignored."""
     if "{" not in pattern:
         return 0
     sizes, last, repeats = [0], 0, False
@@ -211,5 +212,5 @@ def multiplied_out(pattern: str) -> int:
 
 
 def _times(digits: str | None) -> int:
-    """What is beyond all bounds need not be known exactly (nor converted: Python refuses long numbers)."""
+    """Large numbers are cut off: they exceed every limit, and Python refuses to convert very long ones."""
     return min(MANY, int(digits[:10])) if digits else 1

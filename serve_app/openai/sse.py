@@ -1,4 +1,4 @@
-"""Server-sent events, as far as OpenAI's streams use them: ``data:`` lines, each ended by a blank line."""
+"""The part of server-sent events that OpenAI's streams use: ``data:`` lines, each ended by a blank line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ END = b"\n\n"
 ENDS = (END, b"\r\n\r\n")
 EVENT_END = re.compile(rb"\r?\n\r?\n")
 NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
-"""Only the usage chunk has no choices. vLLM writes compact JSON and plain line ends; others need not."""
+"""Only the usage chunk has no choices. Servers other than vLLM may add spaces or use CRLF."""
 
 
 def event(data: bytes) -> bytes:
@@ -32,7 +32,8 @@ def iter_data(stream: bytes) -> Iterator[bytes]:
 
 
 class EventMeter:
-    """How much of an event has come that has not ended yet, in bytes. Told every piece of a stream."""
+    """Measures the size, in bytes, of the event that has begun but not ended. ``feed`` it all bytes of a
+    stream."""
 
     def __init__(self) -> None:
         self._size = 0
@@ -42,7 +43,7 @@ class EventMeter:
         if piece.endswith(ENDS):
             self._size, self._tail = 0, b""
             return 0
-        joint = self._tail + piece[:3]  # an end may be cut anywhere
+        joint = self._tail + piece[:3]  # an event's end may be split anywhere
         end = max(piece.rfind(END), piece.rfind(ENDS[1]))
         if end >= 0 or END in joint or ENDS[1] in joint:
             self._size = 0
@@ -52,11 +53,11 @@ class EventMeter:
 
 
 class UsageFilter:
-    """Takes the usage chunk out of a stream whose client did not ask for one.
+    """Removes the usage chunk from a stream whose client did not ask for it.
 
-    The gateway asks the engine for usage on every stream that may be stored (an entry without usage
-    could not answer a later request that wants it). Bytes pass untouched; only a chunk that holds
-    the mark, or that ends inside an event, is looked at more closely.
+    The gateway asks the engine for usage on every stream that may be stored (an entry without usage could not
+    answer a later request that wants it). Most bytes pass unchanged; only a chunk with the mark, or one that
+    ends inside an event, is split into events.
     """
 
     def __init__(self) -> None:
@@ -65,7 +66,7 @@ class UsageFilter:
     def feed(self, chunk: bytes) -> bytes:
         if not self._partial and chunk.endswith(ENDS) and NO_CHOICES.search(chunk) is None:
             return chunk
-        if self._partial and b"\n" not in chunk:  # a long event is not looked through again for every piece
+        if self._partial and b"\n" not in chunk:  # do not search a long event again for every piece
             self._partial += chunk
             return b""
         data = self._partial + chunk
@@ -80,6 +81,6 @@ class UsageFilter:
         return b"".join(kept)
 
     def rest(self) -> bytes:
-        """What is left of an event that never ended."""
+        """The bytes of an event that never ended."""
         partial, self._partial = self._partial, b""
         return partial

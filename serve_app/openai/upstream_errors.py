@@ -1,4 +1,4 @@
-"""An engine's errors, in OpenAI's shape whatever shape they came in."""
+"""Converts the errors of engines and upstreams to OpenAI's format."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ NOTHING_SECRET = Redactor()
 
 
 def normalise_error(status: int, body: bytes, redactor: Redactor = NOTHING_SECRET) -> ErrorDetails:
-    """What an engine's error response says, without secrets.
+    """An engine's error response in OpenAI's format, without secrets.
 
-    vLLM reports a wrong field as ``body.messages``; clients know it as ``messages``. Its ``code`` is the
-    status once more, a number; OpenAI's is a name.
+    vLLM reports a wrong field as ``body.messages``; clients know it as ``messages``. vLLM's ``code`` repeats
+    the status as a number; OpenAI's is a name.
     """
     error = _error_object(body)
     param, code = error.get("param"), error.get("code")
     message = redactor.text(str(error.get("message") or f"The engine answered {status}."))
     return ErrorDetails(
-        message=message[:MAX_MESSAGE_CHARS],  # cut now: a secret that is cut is not known for one
+        message=message[:MAX_MESSAGE_CHARS],  # after redaction: half a secret is not recognised
         type=TYPES.get(status, DEFAULT_TYPE),
         param=redactor.text(param.removeprefix("body.")) if isinstance(param, str) else None,
         code=redactor.text(code) if isinstance(code, str) and code else _default_code(status),
@@ -35,7 +35,7 @@ def normalise_error(status: int, body: bytes, redactor: Redactor = NOTHING_SECRE
 
 
 def stream_error(first_event: bytes, redactor: Redactor = NOTHING_SECRET) -> tuple[int, ErrorDetails]:
-    """Status and error of a stream that begins with one: the client's (4xx) stays the client's."""
+    """Status and error of a stream whose first event is an error. A 4xx status is kept; others become 502."""
     data = next(iter_data(first_event), b"")
     code = _error_object(data).get("code")
     status = code if isinstance(code, int) and 400 <= code < 500 else BAD_GATEWAY

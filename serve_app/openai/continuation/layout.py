@@ -1,4 +1,4 @@
-"""The events of vLLM 0.29's streams as bytes: matched by their exact layout, and written in the same.
+"""The events of vLLM 0.29's streams as bytes: matched by their exact layout, and written in the same layout.
 
 vLLM writes compact JSON with a fixed order of keys. So one regular expression per kind recognises a plain
 chunk and extracts its parts without decoding them: a text keeps the exact bytes that the engine wrote. An
@@ -47,7 +47,7 @@ TOKENS = {
         rf'"finish_reason":(?:null|{_FINISH}),{_STOP},{_PROMPT_IDS},{_TOKEN_IDS}\}}\]{_FINGERPRINT}\}}\n\n'
     ),
 }
-"""A chunk of one plain answer. ``text`` is missing where a parser of the engine held it back, ``finish``
+"""A chunk of one plain answer. ``text`` is missing if a parser of the engine held it back, ``finish``
 before the end; ``tail`` is what follows the choice."""
 
 ROLE = _compiled(

@@ -1,4 +1,4 @@
-"""How a stream continues after an upstream that ended too early, as values."""
+"""Values that say how a stream continues after its upstream ended too early."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from serve_app.openai.requests import Endpoint, ParsedRequest
 
 DEFAULT_MAX_TOKENS = 16
-"""The limit of a text completion that names none, or null: OpenAI's and vLLM's default."""
+"""The limit of a text completion without one: OpenAI's and vLLM's default."""
 
 
 @dataclass(frozen=True, slots=True)

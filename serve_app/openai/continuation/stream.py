@@ -1,4 +1,4 @@
-"""One client's stream, whichever engines it comes from."""
+"""One client's stream, from one or more engines."""
 
 from __future__ import annotations
 

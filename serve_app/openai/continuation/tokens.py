@@ -1,4 +1,4 @@
-"""The tokens of an answer, and which of them the client has as text."""
+"""The tokens of an answer, and which of them the client has received as text."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class AnswerTokens:
         0                 _sure           _shown       count
 
     vLLM holds back the bytes of an incomplete character. After a chunk of one token with text, that token is
-    shown; of several tokens, the last may have been held back, which only a tokenizer can tell. A prompt must
-    never end inside a character: the engine would send the whole prompt's text as its answer.
+    shown; of several tokens, the last may have been held back, which only a tokenizer can decide. A prompt
+    must never end inside a character: the engine would send the whole prompt's text as its answer.
     """
 
     def __init__(self) -> None:
