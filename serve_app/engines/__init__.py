@@ -1,7 +1,6 @@
-"""Whether adapters, drafts and parallel ranks fit a model: pure checks over what was read from their files.
+"""Pure checks whether adapters, drafts and parallel ranks fit a model, from the contents of their files.
 
-What follows from the model's shape alone (heads, layers, context, quantization) is in
-``serve_app.planning.checks``.
+Checks of the model's shape alone (heads, layers, context, quantization) are in ``serve_app.planning.checks``.
 """
 
 from serve_app.engines.adapters import AdapterFacts, check_adapters, fitting_rank

@@ -18,8 +18,8 @@ MEDUSA_HEADS = ("medusa_num_heads", "num_heads")
 def check_depth(
     where: str, speculation: SpeculationSettings, target: Architecture, draft: Mapping[str, Any] | None
 ) -> Iterator[Problem]:
-    """Whether the draft can propose that many tokens. ``where`` is the engine's path in messages, ``draft``
-    the ``config.json`` of its own files, if it has any."""
+    """Check that the draft can propose the configured number of tokens. ``where`` is the engine's path in
+    messages, ``draft`` the draft's own ``config.json``, if it has one."""
     asked = speculation.num_speculative_tokens
     setting = f"{where}.speculation.num_speculative_tokens"
     if speculation.method == "mtp" and draft is None:
@@ -49,7 +49,7 @@ def vocabulary_of(tokenizer: Mapping[str, Any]) -> dict[str, int]:
 
 
 def same_vocabulary(target: Mapping[str, int], draft: Mapping[str, int]) -> bool | None:
-    """Whether tokens mean the same to both; ``None`` if one vocabulary is unknown."""
+    """Whether the same ids stand for the same tokens in both; ``None`` if one vocabulary is unknown."""
     if not target or not draft:
         return None
     equal = sum(draft.get(token) == number for token, number in target.items())

@@ -23,8 +23,8 @@ class _Wanted:
 
 
 def check_placement(settings: Settings, resources: Mapping[str, float]) -> Iterator[Problem]:
-    """``resources`` is the total of the whole cluster, by Ray's names. For an autoscaled model,
-    ``replicas.min`` must fit. How the resources are divided among nodes is not checked."""
+    """Check that all replicas fit into ``resources``, the totals of the cluster by Ray's names. For an
+    autoscaled model, ``replicas.min`` must fit. The distribution over nodes is not checked."""
     left = dict(resources)
     for name, amount in _around_engines(settings).items():
         left[name] = left.get(name, 0.0) - amount

@@ -1,4 +1,4 @@
-"""What a model needs for data-parallel ranks."""
+"""Checks whether a model can use data-parallel ranks."""
 
 from __future__ import annotations
 

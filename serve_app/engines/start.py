@@ -1,5 +1,5 @@
-"""The phases of an engine's start, from time stamps that its processes noted. All are seconds of the wall
-clock, which the processes of one node share."""
+"""The phases of an engine's start, from time stamps of its processes. All are seconds of the wall clock,
+which the processes of one node share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MarkKind = Literal["core", "load", "loaded", "compile_began", "compile_ended", "
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An event noted by an engine's process ``at`` a time; ``seconds`` is the duration that it reported.
+    """An event that an engine's process logged ``at`` a time; ``seconds`` is the duration that it reported.
 
     ``core``: the engine core has begun. ``load``: loading of the weights begins. ``loaded``: it ended, with
     its duration. ``compile_began`` and ``compile_ended``: compilation; ``compile``: its duration. ``graphs``:
@@ -29,13 +29,12 @@ class Mark:
 def start_phases(
     *, process: float, constructor: float, engine: float, marks: Sequence[Mark]
 ) -> dict[str, float]:
-    """Seconds of each phase, in order; together they are ``engine - process``.
+    """Seconds of each phase, in order; their sum is ``engine - process``.
 
     ``process`` is when the replica's process began, ``constructor`` when it had installed and imported what
     it needs, ``engine`` when the engine's front end was ready. Between the last two: ``processes``
     (configuration, the engine's own processes), ``load`` (the weights), ``compile``, ``graphs``, ``kv_cache``
-    (profiling and allocation), ``server``. Without the marks to tell these apart, they are one phase,
-    ``engine``.
+    (profiling and allocation), ``server``. If the marks are missing, these are one phase, ``engine``.
     """
     phases = {"install": max(constructor - process, 0.0)}
     load_at = _load_began(marks)
@@ -55,7 +54,7 @@ def start_phases(
 
 
 def _load_began(marks: Sequence[Mark]) -> float | None:
-    """Where workers log elsewhere, the core's begin stands for it."""
+    """The beginning of loading. If the workers log elsewhere, the engine core's start is used instead."""
     began = [mark.at for mark in marks if mark.kind == "load"]
     began += [mark.at - mark.seconds for mark in marks if mark.kind == "loaded"]
     began = began or [mark.at for mark in marks if mark.kind == "core"]
@@ -63,7 +62,7 @@ def _load_began(marks: Sequence[Mark]) -> float | None:
 
 
 def _compile_s(marks: Sequence[Mark]) -> float:
-    """Processes compile side by side: the slowest counts."""
+    """Processes compile in parallel, so the slowest one counts."""
     began = {mark.process: mark.at for mark in marks if mark.kind == "compile_began"}
     pairs = [
         mark.at - began[mark.process]
@@ -74,7 +73,7 @@ def _compile_s(marks: Sequence[Mark]) -> float:
 
 
 def _longest_s(marks: Sequence[Mark], kind: MarkKind) -> float:
-    """The sum of each process, of the process where it is largest."""
+    """The largest sum of one process's marks of this kind."""
     sums: dict[int, float] = {}
     for mark in marks:
         if mark.kind == kind:

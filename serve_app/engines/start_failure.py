@@ -1,4 +1,4 @@
-"""Why an engine did not start, in terms of the settings: vLLM's own words, recognised.
+"""Explains why an engine did not start, in terms of the settings, by recognising vLLM's messages.
 
 The texts are vLLM 0.29's (``v1/worker/cpu_worker.py``, ``v1/worker/utils.py``, ``v1/core/kv_cache_utils.py``,
 ``utils/ompmultiprocessing.py``, the model loaders) and those of safetensors and PyTorch.
@@ -15,10 +15,10 @@ from serve_app.planning.problems import Problem
 from serve_app.settings import ModelSettings
 
 MOST_CHARACTERS = 400
-"""Of a reason that is not recognised: some errors print whole configurations."""
+"""Length limit of a reason that is not recognised: some errors print whole configurations."""
 
 GIB_BELOW = 1.0
-"""What is left of the free memory for everything but the KV cache, in GiB."""
+"""Free memory that stays reserved for everything but the KV cache, in GiB."""
 
 STARTED_BADLY = f"{EngineStartError.__name__}: "
 
@@ -27,15 +27,15 @@ LOW_MEMORY = "a smaller model or KV cache, or a machine with more memory"
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """``pattern`` is looked for in the reason; ``problem`` makes of it what the user can do."""
+    """If ``pattern`` matches the reason, ``problem`` makes the advice for the user."""
 
     pattern: re.Pattern[str]
     problem: Callable[[re.Match[str], ModelSettings], Problem]
 
 
 def explained(reason: str, model: ModelSettings) -> str:
-    """One line: the setting, its value, the reason and a value that would work; or, for a reason that is not
-    known here, its own words."""
+    """One line: the setting, its value, the reason and a value that would work; or the reason itself,
+    shortened, if it is unknown."""
     flat = " ".join(reason.split())
     for known in _KNOWN:
         found = known.pattern.search(flat)
@@ -188,12 +188,12 @@ def _shortened(text: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def gist(message: str) -> str:
-    """What the message of a deployment's status says, in one line: of a traceback the last line, without the
-    error's own name where it is an engine's."""
+    """A deployment's status message in one line: the last line of a traceback, without the name of
+    ``EngineStartError``."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     if not lines:
         return ""
     if "Traceback" not in message and "Error:" not in message:
         return lines[0]
-    told = next((line for line in reversed(lines) if STARTED_BADLY in line), lines[-1])
-    return told.rpartition(STARTED_BADLY)[2]
+    last = next((line for line in reversed(lines) if STARTED_BADLY in line), lines[-1])
+    return last.rpartition(STARTED_BADLY)[2]

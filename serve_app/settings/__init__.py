@@ -1,6 +1,6 @@
 """Promptly's settings: the ``args`` of the application in a Serve config file.
 
-Typed and frozen; read once at the edge and passed on as values. An unknown key is an error.
+They are typed and frozen, read once at start and passed on as values. An unknown key is an error.
 """
 
 from serve_app.settings.autoscaling import AutoscalingSettings

@@ -1,4 +1,4 @@
-"""Settings of names that stand for one of several models, and what every name must keep."""
+"""Settings of auto models, and the rules for all model names."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class AutoModelSettings(Frozen):
 def wrong_names(
     models: Sequence[ModelSettings], auto_models: Sequence[AutoModelSettings], embedder: str | None
 ) -> Iterator[str]:
-    """What is wrong with the names that clients may use: ids, aliases, adapters and auto models share one
-    list."""
+    """The problems of the names that clients may use: ids, aliases, adapters and auto models share one
+    namespace."""
     ids = [model.id for model in models]
     aliases = [alias for model in models for alias in model.aliases]
     adapters = [name for model in models for name in model.adapters]
@@ -84,5 +84,5 @@ def _wrong_choice(where: str, auto: AutoModelSettings, models: Sequence[ModelSet
         free = auto.models[priced.index(False)]
         yield (
             f"`{where}`: {free!r} has no `cost_per_million_tokens`, others have: give it to all of them, or "
-            "to none (then the list begins with the cheapest)"
+            "to none (the list then begins with the cheapest)"
         )

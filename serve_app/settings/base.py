@@ -1,4 +1,4 @@
-"""What every settings value has in common."""
+"""The base class of all settings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Frozen(BaseModel):
-    """Immutable; refuses keys it does not know; no silent conversion such as "8" to 8."""
+    """Immutable settings. Unknown keys are errors, and types are not converted (such as "8" to 8)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())

@@ -1,4 +1,5 @@
-"""Which model gave an answer: a digest of the weights' names and the settings that shape its text."""
+"""Identifies the model behind an answer: a digest of the names of its weights and of the settings that
+influence its text."""
 
 from __future__ import annotations
 
@@ -28,15 +29,15 @@ WITHOUT_INFLUENCE = frozenset(
         "lora",
     }
 )
-"""Engine settings about speed and place, and adapters: they leave the base model's text alone, and each has
-a fingerprint of its own (``serve_app.model_choice.names``). Speculation stays in: it is exact only in
+"""Engine settings of speed and placement, which do not change the text, and adapters, which have fingerprints
+of their own (``serve_app.model_choice.names``). Speculation is part of the digest: it is exact only in
 theory."""
 
 
 def fingerprint(model: ModelSettings) -> str:
-    """Changes when other weights are named (``source``, ``revision``) or they are run in another way, so
-    that a new model never answers with an old one's words. Weights replaced under the same name are not
-    noticed: give each state a ``revision``, or purge the model's entries."""
+    """The digest changes with the weights' name (``source``, ``revision``) and with the way they are run, so
+    that the cache never returns an old model's answers for a new model. It does not notice weights that are
+    replaced under the same name: give each version a ``revision``, or purge the model's entries."""
     engine = None if model.engine is None else model.engine.model_dump(exclude=set(WITHOUT_INFLUENCE))
     value: dict[str, object] = {"source": model.source, "revision": model.revision, "engine": engine}
     if model.upstreams:

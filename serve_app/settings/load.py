@@ -1,4 +1,4 @@
-"""Reading settings, and turning what is wrong with them into one message."""
+"""Reads settings, and reports all their errors in one message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from serve_app.settings.root import Settings
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 DEFAULT_HTTP_HOST = "0.0.0.0"
-"""What Serve's own schema says where a config file names no host."""
+"""Serve's default if a config file names no host."""
 
 SERVE_KEYS = frozenset(
     {
@@ -32,7 +32,7 @@ SERVE_KEYS = frozenset(
         "tracing_config",
     }
 )
-"""Top level of a Serve config file (``ray.serve.schema.ServeDeploySchema``, Ray 2.60)."""
+"""Top-level keys of a Serve config file (``ray.serve.schema.ServeDeploySchema``, Ray 2.60)."""
 
 APPLICATION_KEYS = frozenset(
     {
@@ -49,7 +49,7 @@ APPLICATION_KEYS = frozenset(
         "runtime_env",
     }
 )
-"""One of its applications (``ServeApplicationSchema``)."""
+"""Keys of an application in it (``ServeApplicationSchema``)."""
 
 SHOWN_VALUE_CHARS = 80
 SECRET_WORDS = ("key", "secret", "token", "password", "authorization")
@@ -61,7 +61,7 @@ URL_QUERY = re.compile(r"(?<=\S)\?\S+=\S*")
 def parse_args(args: Mapping[str, Any], *, source: str) -> Settings:
     """Build :class:`Settings` from an application's ``args``.
 
-    ``source`` names where they come from (a file's path) in the message.
+    ``source`` is their origin in messages, such as a file's path.
 
     Raises:
         SettingsError: one message with every wrong key: file, key, value, expectation.
@@ -73,7 +73,8 @@ def parse_args(args: Mapping[str, Any], *, source: str) -> Settings:
 
 
 def load_file(path: Path) -> tuple[Settings, ...]:
-    """The settings of every Promptly application in a Serve config file, exposure checked.
+    """The settings of every Promptly application in a Serve config file; :func:`check_exposure` is
+    included.
 
     Raises:
         SettingsError: the file cannot be read, is not YAML, or holds wrong settings.
@@ -88,7 +89,7 @@ def load_file(path: Path) -> tuple[Settings, ...]:
 
 
 def proxy_settings(file: str | None) -> ProxySettings:
-    """The `proxy` section of a Serve config file; the defaults where there is no file, or none in it.
+    """The `proxy` section of a Serve config file; the defaults if there is no file or no such section.
 
     Raises:
         SettingsError: the file cannot be read, or its `proxy` section is wrong.
@@ -105,12 +106,12 @@ def proxy_settings(file: str | None) -> ProxySettings:
 
 
 def check_exposure(settings: Settings, host: str | None, *, source: str) -> None:
-    """Refuse to listen beyond this machine without keys, unless the settings say so.
+    """Refuse to listen beyond this machine without keys, unless the settings allow it.
 
-    ``host`` is the address that Serve's proxy listens on; ``None`` means that Serve does not run.
+    ``host`` is the address that Serve's proxy listens on; ``None``: Serve is not running.
 
     Raises:
-        SettingsError: ``auth`` is ``loopback`` (or unset) and ``host`` is no loopback address.
+        SettingsError: ``auth`` is ``loopback`` (or unset) and ``host`` is not a loopback address.
     """
     if settings.auth == "loopback" and host is not None and host not in LOOPBACK_HOSTS:
         raise SettingsError(
@@ -121,8 +122,8 @@ def check_exposure(settings: Settings, host: str | None, *, source: str) -> None
 
 
 def _refuse_misplaced(section: Mapping[Any, Any], known: frozenset[str], path: Path, where: str) -> None:
-    """Serve passes over keys that it does not know: a section of ours at the wrong level would have no
-    effect, and a start without keys or TLS would look like one with them.
+    """Serve ignores unknown keys: a Promptly section at the wrong level would have no effect, and a start
+    without keys or TLS would look like one with them.
 
     Raises:
         SettingsError: a key that Serve does not know.
@@ -157,7 +158,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _describe(error: ValidationError, source: str) -> Iterator[str]:
-    """One line a wrong key."""
+    """One line for each wrong key."""
     seen: set[str] = set()
     for item in error.errors(include_url=False):
         if _is_other_branch(item):
@@ -173,7 +174,8 @@ def _describe(error: ValidationError, source: str) -> Iterator[str]:
 
 
 def _is_other_branch(item: Any) -> bool:
-    """A union (``replicas``, ``auth``) reports every branch it tried: keep what fits the value given."""
+    """A union (``replicas``, ``auth``) reports an error for every branch. Only those of the branch that fits
+    the given value are shown."""
     is_mapping = isinstance(item["input"], Mapping)
     if item["type"] in {"literal_error", "int_type"}:
         return is_mapping
@@ -205,14 +207,15 @@ def _is_branch(part: str) -> bool:
 
 
 def _shown(key: str, value: Any) -> str:
-    """The value as the message shows it: short, and never a secret or a whole tree."""
+    """The value for the message: shortened, and without secrets."""
     masked = _masked(key.rsplit(".", 1)[-1], value)
     text = HIDDEN if masked == HIDDEN else repr(masked)
     return text if len(text) <= SHOWN_VALUE_CHARS else text[:SHOWN_VALUE_CHARS] + "…"
 
 
 def _masked(name: str, value: Any) -> Any:
-    """The value without what may be a secret: by its name, or a user or a query in a URL."""
+    """The value with possible secrets hidden: values of fields with secret names, and users and queries in
+    URLs."""
     if isinstance(value, str):
         is_secret = any(word in name.lower() for word in SECRET_WORDS)
         return HIDDEN if is_secret else URL_QUERY.sub(f"?{HIDDEN}", USER_IN_URL.sub(f"//{HIDDEN}@", value))

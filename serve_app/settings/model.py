@@ -1,4 +1,4 @@
-"""Settings of a model: what clients can name, and what serves it."""
+"""Settings of a model: its names, and what serves it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MANAGED_ONLY = frozenset({"replicas", "revision", "paths"})
 """Settings that do not apply to a model that only external upstreams serve."""
 
 DROPS_WEIGHTS = 2
-"""The level of vLLM's sleep mode at which nothing of an engine stays in memory."""
+"""The level of vLLM's sleep mode that keeps nothing of an engine in memory."""
 
 READ_AGAIN = ("auto", "hf", "safetensors", "fastsafetensors", "instanttensor", "mistral", "npcache", "pt")
 """Load formats of vLLM's default loader, the only one of 0.29 that can read weights into a loaded model."""
@@ -47,8 +47,7 @@ class PriceSettings(Frozen):
 
 
 class ModelSettings(Frozen):
-    """One model that clients can name, and what serves it: managed replicas (`source` and `engine`), external
-    upstreams, or both."""
+    """One model, served by managed replicas (`source` and `engine`), by external upstreams, or by both."""
 
     id: str = Field(min_length=1, description="The name clients use in `model`.")
     aliases: tuple[str, ...] = Field(
@@ -127,16 +126,16 @@ class ModelSettings(Frozen):
                 "another `id`"
             )
         if self.may_sleep and self.engine is not None and self.engine.disaggregation is not None:
-            yield "`replicas.sleeping` cannot be had with `engine.disaggregation`: leave one of the two out"
+            yield "`replicas.sleeping` does not work with `engine.disaggregation`: leave one of the two out"
         if self.sleep_level == DROPS_WEIGHTS and self.engine is not None:
             yield from _not_read_again(self.engine)
         for name in NEEDS_CACHE:
             if not self.cache and getattr(self, name) is not None:
-                yield f"`{name}` is of no use with `cache: false`: leave one of the two out"
+                yield f"`{name}` has no effect with `cache: false`: leave one of the two out"
 
     @property
     def offered_paths(self) -> frozenset[str]:
-        """What clients may ask for; of a member, what that one offers."""
+        """The paths that clients may use; each member offers some of them."""
         managed = frozenset[str]() if self.engine is None else frozenset(self.paths)
         return managed.union(*(upstream.offered_paths for upstream in self.upstreams))
 
@@ -149,38 +148,38 @@ class ModelSettings(Frozen):
 
     @property
     def may_sleep(self) -> bool:
-        """Replicas that are not needed are put to sleep."""
+        """Whether replicas that are not needed are put to sleep."""
         return self.sleep_level > 0
 
     @property
     def sleep_level(self) -> int:
-        """Of vLLM's sleep mode; 0 if no replica is put to sleep."""
+        """The level of vLLM's sleep mode; 0 if no replica is put to sleep."""
         if not isinstance(self.replicas, AutoscalingSettings) or not self.replicas.sleeping:
             return 0
         return self.replicas.sleep_level
 
     @property
     def adapters(self) -> dict[str, str]:
-        """LoRA adapters that are served under names of their own: name to hub id or folder."""
+        """LoRA adapters, which clients use by name: name to hub id or folder."""
         if self.engine is None or self.engine.lora is None:
             return {}
         return self.engine.lora.adapters
 
     @property
     def managed_engine(self) -> EngineSettings:
-        """The engine of the managed replicas; only asked where there are some."""
+        """The engine of the managed replicas, which must exist."""
         assert self.engine is not None, f"model {self.id!r} has no managed replicas"
         return self.engine
 
     @property
     def managed_source(self) -> str:
-        """The weights of the managed replicas; only asked where there are some."""
+        """The weights of the managed replicas, which must exist."""
         assert self.source is not None, f"model {self.id!r} has no managed replicas"
         return self.source
 
 
 def _not_read_again(engine: EngineSettings) -> Iterator[str]:
-    """What vLLM drops with the weights, and does not read when it reads those again."""
+    """The settings whose data vLLM drops with the weights but does not read again with them."""
     level = "`replicas.sleep_level: 2` drops all weights, and vLLM reads only the model's own again"
     if engine.lora is not None:
         yield f"{level}: use 1, or leave out `engine.lora`"

@@ -1,4 +1,4 @@
-"""Which paths a model may offer to clients."""
+"""The paths that a model may offer to clients."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ VENDOR_PATHS = (
     "/v1/rerank",
     "/v1/moderations",
 )
-"""The paths of an external upstream by default. Not ``/v1/responses``, files, batches, images or fine-tuning:
-a vendor stores those under our key's account, where one tenant could read another's."""
+"""Default paths of an external upstream. ``/v1/responses``, files, batches, images and fine-tuning are left
+out: a vendor stores them under our key's account, where one tenant could read another's."""
 
 ENGINE_PATHS = (
     "/v1/chat/completions",
@@ -29,8 +29,8 @@ ENGINE_PATHS = (
     "/tokenize",
     "/detokenize",
 )
-"""What vLLM 0.29 answers from one request alone. Not the paths that change an engine
-(``/v1/load_lora_adapter``) or that send many requests as one (``/v1/chat/completions/batch``)."""
+"""Paths that vLLM 0.29 answers from a single request. Paths that change an engine (``/v1/load_lora_adapter``)
+or bundle many requests (``/v1/chat/completions/batch``) are left out."""
 
 PATH = re.compile(r"/v1(?:/[A-Za-z0-9_-]+)+|/tokenize|/detokenize")
 
@@ -40,6 +40,5 @@ def plain_paths(paths: Sequence[str] | None) -> None:
     for path in paths or ():
         if not PATH.fullmatch(path):
             raise ValueError(
-                f"{path!r}: expected paths such as `/v1/rerank` (or `/tokenize`, `/detokenize`), letter by "
-                "letter"
+                f"{path!r}: expected an exact path such as `/v1/rerank`, `/tokenize` or `/detokenize`"
             )

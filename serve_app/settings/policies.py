@@ -1,4 +1,4 @@
-"""The names of policies and rules that settings may choose; what they do is registered where they live."""
+"""The names of policies and rules that settings may use. The code of each is registered in its own folder."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def known_policy(name: str) -> str:
-    """Raises: ValueError: no routing policy has this name; the known ones are listed."""
+    """Raises: ValueError: no routing policy has this name; the message lists them."""
     if name not in ROUTING_POLICIES:
         raise ValueError(f"unknown routing policy; expected one of: {', '.join(ROUTING_POLICIES)}")
     return name
 
 
 def known_rule(name: str) -> str:
-    """Raises: ValueError: this is neither a known rule nor a function's name."""
+    """Raises: ValueError: it is neither a known rule nor the name of a function."""
     if name not in MODEL_RULES and not FUNCTION.fullmatch(name):
         raise ValueError(
             f"unknown rule; expected one of: {', '.join(MODEL_RULES)}, or a function as `module:function`"

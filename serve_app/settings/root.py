@@ -1,4 +1,4 @@
-"""The whole of an application's settings."""
+"""All settings of an application."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class GatewaySettings(Frozen):
     @field_validator("cors_origins")
     @classmethod
     def _whole_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        """As browsers write them: compared letter by letter."""
+        """They are compared exactly with what browsers send."""
         for origin in origins:
             if ORIGIN.fullmatch(origin) is None:
                 raise ValueError(
@@ -217,7 +217,7 @@ class EmbedderSettings(Frozen):
 
     @property
     def chosen_backend(self) -> Literal["torch", "onnx"]:
-        """What ``auto`` stands for. Both give the same vectors."""
+        """The backend, with ``auto`` resolved. Both backends give the same vectors."""
         if self.backend != "auto":
             return self.backend
         return "onnx" if self.device == "cpu" and self.dtype in ("float32", "int8") else "torch"
@@ -272,14 +272,14 @@ class Settings(Frozen):
 
     @property
     def _side_channel_ports(self) -> dict[str, int]:
-        """Of the models that are prefilled elsewhere, by id."""
+        """The ports of the models with disaggregated prefill, by id."""
         apart = [(model.id, model.engine.disaggregation) for model in self.models if model.engine is not None]
         return {name: settings.side_channel_port for name, settings in apart if settings is not None}
 
     @property
     def engine_models(self) -> tuple[ModelSettings, ...]:
-        """The models as their engines are to run: with keys, which may be several tenants' at any time, no
-        engine drafts for one from the answers of others, unless ``share_drafts`` says so."""
+        """The models as their engines run them. With keys there may be several tenants, so engines do not
+        draft for one request from the answers to others, unless ``share_drafts`` allows it."""
         if not isinstance(self.auth, KeySettings):
             return self.models
         return tuple(_drafting_alone(model) for model in self.models)
@@ -294,7 +294,7 @@ class Settings(Frozen):
 
     @property
     def cache_with_models(self) -> CacheSettings | None:
-        """The cache's settings with what each model says of its entries: a rule behind all others."""
+        """The cache's settings with each model's own lifetime as a rule after all others."""
         if self.cache is None:
             return None
         own = [

@@ -12,14 +12,14 @@ from serve_app.settings.base import Frozen
 from serve_app.settings.paths import ENGINE_PATHS, VENDOR_PATHS, plain_paths
 
 HEALTH_PATHS = {"vllm": "/health", "openai": "/v1/models"}
-"""vLLM, SGLang and TGI have a health path; what every OpenAI-compatible server has is its list of models."""
+"""vLLM, SGLang and TGI have a health path; every OpenAI-compatible server has a list of models."""
 
 SPACE = re.compile(r"\s")
 
 
 class UpstreamSettings(Frozen):
-    """A server that is not ours (vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp, a vendor), used beside the
-    managed replicas."""
+    """A server that Promptly does not manage (vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp, a vendor), used in
+    addition to the managed replicas."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.:-]{1,64}$", description="Its name in `x-served-by` and logs.")
     url: str = Field(description="Base URL as an OpenAI client takes it, such as `http://host:8000/v1`.")
@@ -92,19 +92,19 @@ class UpstreamSettings(Frozen):
 
     @property
     def api_prefix(self) -> str:
-        """What stands in place of `/v1` in a path; `/v1` when the URL has no path."""
+        """The prefix that replaces `/v1` in a path; `/v1` if the URL has no path."""
         return urlsplit(self.url).path or "/v1"
 
     @property
     def offered_paths(self) -> frozenset[str]:
-        """What clients may ask it for."""
+        """The paths that clients may use."""
         if self.paths is not None:
             return frozenset(self.paths)
         return frozenset(ENGINE_PATHS if self.kind == "vllm" else VENDOR_PATHS)
 
     @property
     def health_target(self) -> str:
-        """The path that tells whether it is alive; the default one lies under its own prefix."""
+        """The path of its health check; the default is below its own prefix."""
         if self.health_path is not None:
             return self.health_path
         return HEALTH_PATHS[self.kind].replace("/v1", self.api_prefix, 1)

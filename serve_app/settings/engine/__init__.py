@@ -1,7 +1,7 @@
 """Settings of a vLLM engine, one module per subject.
 
-Names are vLLM's own where it has one. What is checked here needs no file and no vLLM; what needs the model's
-files is in ``deployments.engine.checks``, what needs vLLM's argument list in
+Names are vLLM's own if it has one. The checks here need no file and no vLLM. Checks that need the model's
+files are in ``deployments.engine.checks``, those that need vLLM's argument list in
 ``deployments.engine.vllm.arguments``.
 """
 

@@ -12,7 +12,7 @@ from serve_app.settings.base import Frozen
 
 KV_TRANSFER = "kv_transfer_config"
 SIDE_CHANNEL_STRIDE = 500
-"""Ports of one role: more replicas than a node has devices."""
+"""Ports for each role on a node; a node has fewer devices."""
 
 
 class DisaggregationSettings(Frozen):
@@ -23,7 +23,7 @@ class DisaggregationSettings(Frozen):
     connector: Literal["nixl", "lmcache"] = Field(
         default="nixl", description="vLLM's connector that transfers the KV cache."
     )
-    # Below the ports that Linux gives away, above those of Serve's replicas.
+    # Below Linux's ephemeral ports, above those of Serve's replicas.
     side_channel_port: int = Field(
         default=31_100,
         ge=1024,
@@ -41,7 +41,7 @@ class DisaggregationSettings(Frozen):
 def wrong_disaggregation(
     settings: DisaggregationSettings, *, on_cpu: bool, offloads: bool, ranks: int, options: Mapping[str, Any]
 ) -> Iterator[str]:
-    """What does not go together with the other settings of an engine."""
+    """The conflicts of these settings with the engine's other settings."""
     if on_cpu and settings.connector != "nixl":
         yield f"`disaggregation.connector: {settings.connector}` needs GPUs; on CPUs expected 'nixl'"
     if offloads:
@@ -53,7 +53,8 @@ def wrong_disaggregation(
 
 
 def shared_side_channels(ports: Mapping[str, int]) -> Iterator[str]:
-    """Two models whose replicas could want the same port of a node; ``ports``: by model, its first one."""
+    """The pairs of models whose replicas could use the same port of a node. ``ports``: each model's first
+    port."""
     ordered = sorted(ports.items(), key=lambda item: item[1])
     for (first, low), (second, high) in pairwise(ordered):
         if high - low < 2 * SIDE_CHANNEL_STRIDE:

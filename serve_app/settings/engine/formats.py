@@ -43,7 +43,7 @@ QUANTIZATIONS = (
     "fp_quant",
     "gguf",
 )
-"""vLLM 0.29's methods, and ``gguf``, which a plug-in adds."""
+"""The methods of vLLM 0.29, and ``gguf``, which a plug-in adds."""
 
 IN_THE_CHECKPOINT = "is a property of the weights: quantize the model first (scripts/quantize.py), then"
 QUANTIZATION_HINTS: Mapping[str, str] = {

@@ -1,4 +1,4 @@
-"""Which vLLM arguments may stand in ``options``: those without a setting of their own."""
+"""Checks the names in ``options``: only vLLM arguments without a Promptly setting are allowed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 OWNED_BY_PROMPTLY = frozenset({"model", "served_model_name", "host", "port", "api_key", "root_path"})
-"""vLLM arguments that other settings or the builder decide."""
+"""vLLM arguments that other settings or the builder set."""
 
 OWN_SETTING: Mapping[str, str] = {
     "speculative_config": "speculation",
@@ -21,11 +21,12 @@ OWN_SETTING: Mapping[str, str] = {
     "kv_offloading_size": "kv_offload.size_gib",
     "kv_offloading_backend": "kv_offload.backend",
 }
-"""vLLM arguments that have a setting of another name."""
+"""vLLM arguments whose Promptly setting has another name."""
 
 
 def refuse_taken(options: Mapping[str, Any], taken: Mapping[str, str]) -> None:
-    """``taken``: an option's name (with ``_``) to the setting that decides it. vLLM reads ``-`` as ``_``."""
+    """``taken``: the names of refused options (with ``_``), and the setting to use instead. vLLM reads ``-``
+    as ``_``. Raises: ValueError: an option has a setting."""
     wrong = sorted(name for name in options if name.replace("-", "_") in taken)
     if not wrong:
         return

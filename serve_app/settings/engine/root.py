@@ -1,4 +1,4 @@
-"""All settings of a vLLM engine: the parts by subject, and how they fit each other."""
+"""All settings of a vLLM engine: the subjects together, and the checks between them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from serve_app.settings.engine.speculation import SpeculationSettings
 CPU_KV_CACHE_DTYPES = frozenset({"auto", "fp8", "fp8_e4m3", "fp8_e5m2"})
 
 HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
-"""As it stands in a URL, without a port."""
+"""A host as in a URL, without a port."""
 
 
 class EngineSettings(
@@ -125,7 +125,7 @@ class EngineSettings(
         if self.data_parallel_size > 1 and speculation.depth_by_load:
             yield (
                 "`speculation.depth_by_load` needs `data_parallel_size: 1`: ranks could choose different "
-                "depths and wait for each other for ever"
+                "depths and wait for each other forever"
             )
         if self.lora is not None:
             yield from self._wrong_lora_batch(speculation.num_speculative_tokens)

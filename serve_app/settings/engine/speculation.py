@@ -15,7 +15,7 @@ READS_THE_TEXT = frozenset({"ngram", "suffix"})
 """Speculation methods without a model."""
 
 DEPTH_CAN_CHANGE = frozenset({"ngram", "draft_model", "eagle", "eagle3", "mtp"})
-"""Methods that draft another number of tokens from step to step; vLLM 0.29's proposers of ``suffix`` and
+"""Methods that can draft a different number of tokens in each step; vLLM 0.29's proposers of ``suffix`` and
 ``medusa`` assert that it is always ``num_speculative_tokens``."""
 
 OWN_SPECULATION_SETTING: Mapping[str, str] = {
@@ -24,7 +24,7 @@ OWN_SPECULATION_SETTING: Mapping[str, str] = {
 }
 
 FORMER_ANSWERS = "suffix_decoding_max_cached_requests"
-"""How many answers vLLM's ``suffix`` drafts from, beside the request's own text: 0 is none."""
+"""vLLM's option: from how many former answers ``suffix`` drafts, besides the request's own text; 0: none."""
 
 
 class DepthStep(Frozen):
@@ -76,11 +76,11 @@ class SpeculationSettings(Frozen):
 
     @property
     def drafts_from_answers(self) -> bool:
-        """Whether it drafts for one request from what others were answered."""
+        """Whether it drafts for one request from the answers to others."""
         return self.method == "suffix" and (self.options or {}).get(FORMER_ANSWERS) != 0
 
     def without_former_answers(self) -> Self:
-        """Drafts come from the request's own prompt and answer alone."""
+        """The settings with drafts from the request's own prompt and answer only."""
         return self.model_copy(update={"options": {**(self.options or {}), FORMER_ANSWERS: 0}})
 
     @model_validator(mode="after")

@@ -47,7 +47,7 @@ def test_replicas_whose_prompts_others_prefill_cannot_sleep() -> None:
     engine = {"accelerator": "cpu", "disaggregation": {"prefill_replicas": 1}}
     model = {"id": "m", "source": "owner/m", "engine": engine, "replicas": {"max": 2, "sleeping": 1}}
     with pytest.raises(
-        SettingsError, match=r"`replicas\.sleeping` cannot be had with `engine\.disaggregation`"
+        SettingsError, match=r"`replicas\.sleeping` does not work with `engine\.disaggregation`"
     ):
         parse_args({"models": [model]}, source="file.yaml")
 

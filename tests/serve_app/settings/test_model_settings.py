@@ -162,8 +162,8 @@ def test_adapters_are_those_of_the_engine() -> None:
         (LORA | EXTERNAL, "`upstreams` do not know the adapters of `engine.lora`: give them a model of"),
         ({"aliases": ["a", ""]}, "an alias in `aliases` is empty"),
         ({"aliases": "gpt"}, "models[0].aliases = 'gpt': expected: "),
-        ({"cache": False, "cache_ttl_s": 60.0}, "`cache_ttl_s` is of no use with `cache: false`"),
-        ({"cache": False, "cache_threshold": 0.9}, "`cache_threshold` is of no use with `cache: false`"),
+        ({"cache": False, "cache_ttl_s": 60.0}, "`cache_ttl_s` has no effect with `cache: false`"),
+        ({"cache": False, "cache_threshold": 0.9}, "`cache_threshold` has no effect with `cache: false`"),
         ({"cache_ttl_s": 0.0}, "models[0].cache_ttl_s = 0.0: expected: greater than 0"),
         ({"cache_threshold": 1.5}, "models[0].cache_threshold = 1.5: expected: less than or equal to 1"),
         (
