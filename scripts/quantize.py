@@ -1,14 +1,14 @@
-"""Quantise a model, and measure what that costs and gives.
+"""Quantise a model, and measure size, quality and speed before and after.
 
     python scripts/quantize.py --install
     python scripts/quantize.py HuggingFaceTB/SmolLM2-135M-Instruct --scheme int8
     python scripts/quantize.py /models/mine --scheme awq --calibration chats.jsonl --samples 512
 
-Schemes: fp8, int8 (W8A8) and awq (W4A16), made by llm-compressor in a virtual environment of its own. Prints
-the size of the weights, the perplexity of a held text, how often the greedy token stays the same, and the
-time per output token in vLLM on this machine, before and after; writes the same as quantization.json and
-QUANTIZATION.md beside the weights. Serve the result as any model:
-`source: HuggingFaceTB/SmolLM2-135M-Instruct-int8`.
+Schemes: fp8, int8 (W8A8) and awq (W4A16), made by llm-compressor in its own virtual environment. Prints the
+size of the weights, the perplexity of a held-out text, the share of equal greedy tokens, and the time per
+output token in vLLM on this machine, before and after; the same goes into quantization.json and
+QUANTIZATION.md beside the weights. Serve the result as any model: `source:
+HuggingFaceTB/SmolLM2-135M-Instruct-int8`.
 
 Without --calibration the model writes the samples itself. A file is JSON lines with "text" or "messages", or
 plain text with an empty line between samples.
@@ -75,7 +75,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def quantise(plan: Plan, rounds: int) -> Card:
-    """The folder appears under its name only when it is whole, without the card that follows.
+    """Quantise and measure. The folder gets its name only when it is complete; the card is added afterwards.
 
     Raises:
         QuantizeError: llm-compressor is not installed, or could not do it.
@@ -143,7 +143,7 @@ def card_of(plan: Plan, outcome: Outcome, speed: Speed | None, no_speed: str) ->
 
 
 def weight_bytes(folder: Path) -> int:
-    """Of the safetensors files."""
+    """Bytes of the safetensors files."""
     return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
 
 

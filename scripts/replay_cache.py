@@ -1,12 +1,13 @@
-"""How often a running cache answers, and how often wrongly: a stream of requests with known right answers.
+"""Measure how often a running cache answers, and how often wrongly, on a stream of requests with known
+answers.
 
     python scripts/replay_cache.py [--pairs FILE.jsonl] [--requests 5000] [--max-error-rate 0.02]
 
-Starts Promptly in front of a server that knows the answers, and sends it repeats, paraphrases and look-alikes
-(`cache_lab/stream.py`), once without and once with the learned bound; or, with `--url`, sends them once to an
-endpoint that runs already (whose model answers as it likes; an admin key is read from PROMPTLY_ADMIN_KEY or
-PROMPTLY_ADMIN_TOKEN).
-A semantic hit is wrong where the entry's text and the request's have different meanings.
+Starts Promptly in front of a server that knows the answers, and sends repeats, paraphrases and similar
+questions (`cache_lab/stream.py`), once without and once with the learned bound. With `--url`, sends them once
+to a running endpoint, whose model may answer anything; an admin key is read from PROMPTLY_ADMIN_KEY or
+PROMPTLY_ADMIN_TOKEN. A semantic hit is wrong if the entry's text and the request's have different
+meanings.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ LOOKUP_BUDGET_MS = 5000.0
 
 
 def settings_for(oracle: Oracle, max_error_rate: float | None) -> dict[str, Any]:
-    """The decision that is the default; the look-up goes first, so that only it says what is a hit."""
+    """The default decision. Look-ups do not race the engine, so that only the decision determines the
+    hits."""
     cache = {"race": False, "lookup_budget_ms": LOOKUP_BUDGET_MS, "max_error_rate": max_error_rate}
     return {
         "auth": "loopback",
@@ -44,7 +46,7 @@ def settings_for(oracle: Oracle, max_error_rate: float | None) -> dict[str, Any]
 
 
 def replay_locally(options: argparse.Namespace, pairs: Sequence[LabelledPair]) -> list[Replay]:
-    """Without and with the bound, each on an empty store; the same requests."""
+    """Replay the same requests without and with the bound, each on an empty store."""
     questions, meanings = list(stream(pairs, options.requests, options.seed)), Meanings(pairs)
     found = []
     for rate in (None, options.max_error_rate):

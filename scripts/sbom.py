@@ -1,11 +1,10 @@
-"""Write what the tested sets are made of: requirements/*.cdx.json (CycloneDX) and docs/licences.md.
+"""Write the bills of materials of the tested sets: requirements/*.cdx.json (CycloneDX) and docs/licences.md.
 
     python scripts/sbom.py
 
-The packages are those of the lock files (scripts/lock.py), the prepared models those of
-scripts/prepared_models.py. Licences are what each package's own metadata says: of the installed package where
-that is the locked version, else as pip reports it without installing anything. A line of docs/licences.md is
-not a lawyer's reading of a licence.
+The packages are those of the lock files (scripts/lock.py), the models those of scripts/prepared_models.py.
+Licences come from each package's metadata: of the installed package if it has the locked version, else as pip
+reports it without installing. No lawyer has checked docs/licences.md.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from prepared_models import PREPARED
 PAGE = ROOT / "docs" / "licences.md"
 NOT_SAID = "not said"
 MOST_CHARS = 80
-"""Of a licence's name. Longer ones are the licence's text."""
+"""Longest name of a licence; longer entries are the licence's text."""
 
 COPYLEFT = re.compile(r"\b(A?GPL|LGPL|GNU|GPLv\d|MPL|Mozilla|EUPL|CDDL|EPL)\b|\bA?GPL|\bLGPL", re.IGNORECASE)
 PROPRIETARY = re.compile(r"nvidia|proprietary|end user|eula|intel|commercial|other/", re.IGNORECASE)
@@ -62,7 +61,7 @@ def canonical(name: str) -> str:
 
 
 def licence_of(expression: str | None, text: str | None, classifiers: Iterable[str]) -> str:
-    """The SPDX expression, else the classifiers, else the first words of what the field holds."""
+    """The SPDX expression, else the classifiers, else the first words of the field."""
     if expression:
         return expression.strip()
     named = [each.split("::")[-1].strip() for each in classifiers if each.startswith("License ::")]
@@ -76,7 +75,7 @@ def licence_of(expression: str | None, text: str | None, classifiers: Iterable[s
 
 
 def installed_licence(name: str, version: str) -> str | None:
-    """``None``: not installed, or in another version."""
+    """The metadata of the installed package; ``None`` if it is absent or has another version."""
     try:
         found = distribution(name)
     except PackageNotFoundError:
@@ -90,8 +89,8 @@ def installed_licence(name: str, version: str) -> str | None:
 
 
 def reported_licences(wanted: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """What pip tells of packages that are not installed, by a newer pip in an environment of its own: it
-    reads the metadata alone where the index has it."""
+    """The metadata of packages that are not installed, from a newer pip in a temporary environment: it reads
+    only the metadata if the index has it."""
     if not wanted:
         return {}
     with tempfile.TemporaryDirectory() as scratch:
@@ -181,7 +180,7 @@ def page(sets: Mapping[str, Sequence[Package]]) -> str:
 
 
 def _of_note(every: Sequence[Package]) -> Iterable[str]:
-    """What asks for more than a notice, and what says nothing."""
+    """Packages whose licence needs more than a notice, and packages without a stated licence."""
     copyleft = [each for each in every if COPYLEFT.search(each.licence)]
     own_terms = [
         each

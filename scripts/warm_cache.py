@@ -1,11 +1,11 @@
-"""Fill a running cache, or carry its entries elsewhere.
+"""Fill a running cache, or move its entries to another one.
 
     python scripts/warm_cache.py warm FAQ.jsonl --model MODEL     # {"question": …, "answer": …} on each line
     python scripts/warm_cache.py export ENTRIES.jsonl             # everything that is stored
     python scripts/warm_cache.py import ENTRIES.jsonl             # what `export` wrote, also elsewhere
 
-An answer is given to requests of its own partition only: those that have the same system prompt, sampling and
-other settings. `--request` says what they have, such as `{"temperature": 0}`. The admin key is read from
+An answer is only given to requests of its partition, which have the same system prompt, sampling and other
+settings. `--request` gives these settings, such as `{"temperature": 0}`. The admin key is read from
 PROMPTLY_ADMIN_KEY, or from PROMPTLY_ADMIN_TOKEN, which the file `env` of a start sets.
 """
 
@@ -29,18 +29,18 @@ ADMIN_KEY = "PROMPTLY_ADMIN_KEY"
 ENTRIES = "/admin/cache/entries"
 AS_LINES = {"content-type": "application/x-ndjson"}
 LINES = 64
-"""Sent at a time."""
+"""Lines per request."""
 
 TIMEOUT_S = 300.0
 PAIR_FIELDS = {"question", "answer", "tags", "ttl_s", "tenant", "request"}
 
 
 class Failed(Exception):
-    """The message says what and why."""
+    """The command failed; the message says why."""
 
 
 def pairs_as_lines(path: Path, model: str, request: Mapping[str, Any]) -> Iterator[bytes]:
-    """Each pair as the server takes it in.
+    """Each pair in the form that the server imports.
 
     Raises:
         Failed: a line is no pair; the message names file and line.
@@ -66,7 +66,7 @@ def _pair(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 
 def _given(pair: Mapping[str, Any], model: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    """The line's own request settings go before those of all lines; earlier messages before the question."""
+    """Settings of the line override those of all lines; earlier messages come before the question."""
     asked = {**request, **pair.get("request", {})}
     messages = [*asked.pop("messages", []), {"role": "user", "content": pair["question"]}]
     kept = {name: pair[name] for name in ("tags", "ttl_s", "tenant") if name in pair}
@@ -137,7 +137,7 @@ async def _checked(response: aiohttp.ClientResponse) -> dict[str, Any]:
 
 
 async def run(options: argparse.Namespace) -> str:
-    """What was done, in words."""
+    """A sentence about the result."""
     key = os.environ.get(ADMIN_KEY) or os.environ.get(TOKEN_VARIABLE)
     headers = {"authorization": f"Bearer {key}"} if key else {}
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)

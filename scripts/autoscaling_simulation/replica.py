@@ -1,7 +1,8 @@
 """One simulated engine replica.
 
 It prefills prompts one after the other. The streams that it decodes share its steps: each stream is slower
-the more streams there are, and half as fast while a prompt is prefilled."""
+the more streams there are, and half as fast while a prompt is prefilled.
+"""
 
 from __future__ import annotations
 

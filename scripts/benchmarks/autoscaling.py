@@ -4,7 +4,8 @@ The figure is the share of requests whose first token is later than the objectiv
 default (the best of its targets at the same replica-hours); ``scripts/simulate_autoscaling.py`` gives tables
 and plots. The result does not depend on the machine, so one run is enough. The target is for the code trace,
 whose traffic comes in bursts and on which the policy's constants were tuned. The other cases were not used
-for tuning, but the last three were looked at meanwhile."""
+for tuning, but the last three were looked at meanwhile.
+"""
 
 from __future__ import annotations
 

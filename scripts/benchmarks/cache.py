@@ -114,8 +114,8 @@ def _hits(options: Options) -> Hits:
 def _broken_store(options: Options) -> list[float]:
     """The delay that a refusing store adds once the breaker is open: TTFT against the same gateway without a
     cache. Both run at once and are asked in turns."""
-    nobody = {"url": f"http://127.0.0.1:{free_port()}"}
-    cache = {"race": False, "store": "qdrant", "qdrant": nobody, "breaker_cooldown_s": 3600.0}
+    gone = {"url": f"http://127.0.0.1:{free_port()}"}
+    cache = {"race": False, "store": "qdrant", "qdrant": gone, "breaker_cooldown_s": 3600.0}
     count = MISSES // (10 if options.quick else 1)
     with (
         scripted_engine(MODEL, TOKENS, ITL_MS) as engine,

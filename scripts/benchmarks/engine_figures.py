@@ -12,7 +12,8 @@ starts three kinds, the next repeat in the opposite order:
   message.
 
 The time between tokens is measured over the gaps that overlap the long prompt's prefill: a whole prefill is
-one gap of each stream, which no percentile of a long stream would show."""
+one gap of each stream, which no percentile of a long stream would show.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@
         memory = engine_memory(endpoint)
 
 This is ``vllm serve`` with the arguments that Promptly would pass, in one process as in Promptly
-(``deployments.engine.vllm.one_process``), without a proxy in front."""
+(``deployments.engine.vllm.one_process``), without a proxy in front.
+"""
 
 from __future__ import annotations
 

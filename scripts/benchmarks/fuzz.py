@@ -2,7 +2,8 @@
 
 The requests go through HAProxy to a gateway with the scripted engine, embedder and cache: requests with a
 wrong part, requests with broken bytes, and requests that schemathesis makes from `/openapi.json`. A smaller
-part goes to a real vLLM engine, in the formats of OpenAI and Anthropic."""
+part goes to a real vLLM engine, in the formats of OpenAI and Anthropic.
+"""
 
 from __future__ import annotations
 

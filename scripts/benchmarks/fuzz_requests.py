@@ -1,6 +1,7 @@
 """Requests with errors, made from valid ones of every route.
 
-Bodies, headers and bytes are changed at random; the same seed gives the same requests."""
+Bodies, headers and bytes are changed at random; the same seed gives the same requests.
+"""
 
 from __future__ import annotations
 

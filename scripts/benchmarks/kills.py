@@ -1,7 +1,8 @@
 """HAProxy, a gateway, Serve's controller and the cache are killed in turn under 64 streams (SIGKILL).
 
 Measured are the time in which new requests are not served, and how each stream ends: whole, with an error
-event, or cut."""
+event, or cut.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ PROBE_PERIOD_S, PROBE_LIMIT_S = 0.05, 30.0
 WATCHED_S, SETTLED_S = 20.0, 60.0
 """Seconds after a kill that new requests are watched, and the limit until the part must be back."""
 
-WHOLE, TOLD, CUT = "whole", "ended by an error event", "cut"
+WHOLE, ERROR_EVENT, CUT = "whole", "ended by an error event", "cut"
 GATEWAY_LIMIT_S, LIMIT_S = 5.0, 3.0
 
 
@@ -79,12 +80,12 @@ def run(options: Options) -> list[Figure]:
         figures.append(
             Figure(f"{name}: failed new requests", "", tuple(float(each.failed) for each in kills))
         )
-        for ending in (WHOLE, TOLD, CUT):
+        for ending in (WHOLE, ERROR_EVENT, CUT):
             values = tuple(float(each.endings[ending]) for each in kills)
             figures.append(Figure(f"{name}: streams {ending}", "", values))
     about = {
         "streams": f"{STREAMS} of {TOKENS} tokens, one every {ITL_MS:g} ms",
-        "new requests": f"one every {PROBE_PERIOD_S * 1000:g} ms, each on a connection of its own",
+        "new requests": f"one every {PROBE_PERIOD_S * 1000:g} ms, each on a new connection",
     }
     write_report(options.out, "kills", figures, about=about)
     return figures
@@ -190,7 +191,7 @@ async def ending(http: aiohttp.ClientSession, request: Request) -> str:
         return CUT
     if body.rstrip().endswith(b"[DONE]"):
         return WHOLE
-    return TOLD if b'data: {"error"' in body else CUT
+    return ERROR_EVENT if b'data: {"error"' in body else CUT
 
 
 def kill(endpoint: Endpoint, part: Part) -> None:

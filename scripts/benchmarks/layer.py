@@ -1,7 +1,8 @@
 """The cost of a serving layer: the same scripted engine bare, behind Promptly and behind its peers.
 
 The engine takes 20 ms for each of 50 tokens. A closed loop runs 1, 16, 64 and 256 streams. All streams begin
-at the same moment, and so do their next requests, which is the worst case for TTFT."""
+at the same moment, and so do their next requests, which is the worst case for TTFT.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ afterwards.
 
 A *chunk* is one read that holds at least one token's event; events that a proxy joins are one chunk, and the
 wait for it shows in its gap. *Tokens* are the events with text: a role event, a separate finish reason, the
-usage event and ``[DONE]`` have none."""
+usage event and ``[DONE]`` have none.
+"""
 
 from __future__ import annotations
 

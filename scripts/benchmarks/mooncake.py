@@ -2,7 +2,8 @@
 answer lengths.
 
 The trace (kvcache-ai/Mooncake, FAST'25) names each 512-token block of a prompt by an id and has no text. Here
-each id becomes one fixed text of a block's length, so prompts share exactly what they share in the trace."""
+each id becomes one fixed text of a block's length, so prompts share exactly what they share in the trace.
+"""
 
 from __future__ import annotations
 

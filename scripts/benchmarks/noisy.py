@@ -4,7 +4,8 @@ One scripted engine with 16 slots serves two tenants, so a fair share is 8. The 
 a second (Poisson, fixed seed). The noisy one keeps ten times its share in flight: plain streams, requests for
 several answers (``n``), long and deep schemas; it also opens connections whose head never ends and sends
 bodies at a byte a second. Both phases last equally long; the quiet tenant is first measured alone at the same
-endpoint."""
+endpoint.
+"""
 
 from __future__ import annotations
 

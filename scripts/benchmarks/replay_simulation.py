@@ -1,7 +1,8 @@
 """A replay in virtual time: simulated engines behind the gateway's own router and fleet table.
 
 An engine has slots, prefills one prompt at a time in order of arrival, keeps the blocks used last and gives
-tokens at a fixed pace. This is the timing of ``sim_engine`` without its HTTP, a hundred times as fast."""
+tokens at a fixed pace. This is the timing of ``sim_engine`` without its HTTP, a hundred times as fast.
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What a routing policy is worth: a production trace of conversations, replayed on four engines.
+"""Routing policies: a production trace of conversations, replayed on four engines.
 
     cd scripts; python -m benchmarks --only routing
 
 The trace is played over HTTP through Promptly, policy by policy, and in a simulation over loads and cache
 sizes, which shows where the measured point lies. *Load* is the prefill time that arrives per second of the
-engines' time if no cache ever helped; round robin with its cache hits then keeps the engines about a tenth
-less busy. The point that is measured is a load of 0.8 and a cache of 2 million of the trace's tokens on each
-engine: with host memory beside the GPU's, that is what an 8B model's engine can have. All four caches
-together hold most of what the trace reuses (a quarter of its tokens), one alone a third of that.
+engines' time if no cache ever helped; with its cache hits, round robin then keeps the engines about a tenth
+less busy. The measured point is a load of 0.8 and a cache of 2 million of the trace's tokens per engine: an
+8B model's engine with host memory beside the GPU's can have that. All four caches together hold most of what
+the trace reuses (a quarter of its tokens), one alone a third of that.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ POLICIES = ("round_robin", "session", "least_wait", "prefix")
 ENGINES, SLOTS, ITL_MS = 4, 64, 20.0
 LOAD = 0.8
 CACHE_TOKENS = 2 << 20
-"""Of the trace's own tokens, per engine; it is scaled like every other length."""
+"""Cache size per engine, in tokens of the trace; it is scaled like every other length."""
 
 SWEEP_LOADS = (0.6, 0.8, 0.95)
 SWEEP_CACHES = (1 << 19, 2 << 20, 8 << 20)
 REQUESTS, QUICK_REQUESTS = 1500, 150
-"""The beginning of the trace, about 50 seconds of replay. Twice as many at twice the speed would fit as well,
-and keep two cores so busy that they, and not the routing, made the wait."""
+"""The beginning of the trace, about 50 seconds of replay. Twice as many requests at twice the speed would
+also fit, but would keep two cores so busy that they, and not the routing, decide the wait."""
 
 LIMIT_S = 180.0
 LATE_MS = 50.0
-"""Requests that this process sent so much too late say that the machine was busy with something else."""
+"""If this process sends a request this late, other work kept the machine busy."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One policy, one replay. Times are those of the replay, which is faster than the trace."""
+    """One replay with one policy. Times are those of the replay, which is faster than the trace."""
 
     ttft_ms: tuple[float, ...]
     cached_share: float
@@ -103,7 +103,8 @@ def _about(requests: Sequence[Arrival]) -> dict[str, Any]:
 
 
 def s_per_token(requests: Sequence[Arrival], load: float) -> float:
-    """The prefill pace at which what arrives is ``load`` of what the engines could do without a cache."""
+    """The prefill pace (tokens a second) at which the arriving tokens are the share ``load`` of the engines'
+    capacity without a cache."""
     return load * ENGINES / tokens_per_s(requests)
 
 
@@ -117,7 +118,7 @@ Fleets = Mapping[str, Sequence[ScriptedProcess]]
 
 
 def replay_all(requests: Sequence[Arrival], policies: Sequence[str]) -> dict[str, Run]:
-    """One Promptly with a model per policy, each with fresh engines of its own; one after the other."""
+    """One Promptly with a model per policy, each with its own fresh engines; one after the other."""
     with ExitStack() as stack:
         fleets = {policy: _fleet(stack, policy, requests) for policy in policies}
         endpoint = stack.enter_context(promptly(settings_for(fleets)))
@@ -136,7 +137,7 @@ def _fleet(stack: ExitStack, policy: str, requests: Sequence[Arrival]) -> list[S
 
 def replay(url: str, policy: str, engines: Sequence[ScriptedProcess], requests: Sequence[Arrival]) -> Run:
     warm = [chat_request(policy, f"Hello {number}.", 2) for number in range(4 * ENGINES)]
-    run_fast(closed_loop(url, warm, ENGINES))  # connections and code paths
+    run_fast(closed_loop(url, warm, ENGINES))  # opens connections and runs all code once
     due = [(arrival.at_s, arrival.request(policy)) for arrival in requests]
     samples = run_fast(open_loop(url, due, limit_s=LIMIT_S))
     stats = [_stats(engine) for engine in engines]
@@ -173,7 +174,7 @@ def _stats(engine: ScriptedProcess) -> dict[str, Any]:
 
 
 def all_figures(measured: Runs) -> list[Figure]:
-    """The targets first, as ratios within each repeat."""
+    """The targets first; they are ratios within each repeat."""
     shown = [
         _ratio("mean TTFT, prefix over round robin", "mean_ms", "round_robin", measured, 0.7),
         _ratio("TTFT p99, prefix over least wait", "p99_ms", "least_wait", measured, 1.0),

@@ -1,18 +1,18 @@
-"""What speculation from a text itself gives on Spec-Bench's prompts, and what the guard saves.
+"""The gain of speculation from text on Spec-Bench's prompts, and what the guard saves.
 
 SmolLM2 135M on this machine's CPUs, vLLM's server with the arguments that Promptly passes it: without
-speculation, with n-grams, with n-grams and with suffixes under the guard. All run at once and are asked one
-at a time, task by task, in turns of opposite order, so that a machine that changes its pace changes it for
-all. In float32: in 16 bits a step of several tokens rounds otherwise than one of a single token, and answers
+speculation, with n-grams, and with n-grams and suffixes under the guard. All servers run at once and are
+asked one at a time, task by task, in alternating order, so that changes of the machine's speed affect all.
+The type is float32: in 16 bits a step of several tokens rounds differently from a step of one, and answers
 soon differ.
 
-An answer is a greedy chat of at most ``TOKENS`` tokens. The longer an answer of so small a model, the more it
-repeats itself, which flatters such drafts: the tasks that are to gain are asked for at most ``SHORT_TOKENS``
-as well. Each prompt is asked for a few tokens before it counts, which leaves its prefix in the cache.
-Suffixes are looked up in the request's own text alone; in service they would also be in former answers.
+An answer is a greedy chat of at most ``TOKENS`` tokens. The longer an answer of such a small model, the more
+it repeats itself, which favours such drafts: tasks with a target are also asked for at most ``SHORT_TOKENS``.
+Each prompt is asked for a few tokens before it counts, which leaves its prefix in the cache. Suffixes are
+looked up in the request's own text only; in service former answers serve as well.
 
-A step that checks k drafted tokens computes 1 + k. What that costs here is measured too: the time between
-tokens of as many streams that decode together.
+A step that checks k drafted tokens computes 1 + k. The cost of that is measured too: the time between tokens
+of as many streams that decode together.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ SUFFIX_SPECULATION: Mapping[str, Any] = {
     "suffix_decoding_max_spec_factor": 2.0,
     "suffix_decoding_max_cached_requests": 0,
 }
-"""No former answers: the same prompts are asked again and again here."""
+"""No former answers are used, because the same prompts are asked repeatedly here."""
 
 COUNT, TOKENS, SHORT_TOKENS = 4, 256, 64
-"""Prompts of a task, and the most tokens of an answer."""
+"""Number of prompts of a task, and the most tokens of an answer."""
 
 QUICK_COUNT, QUICK_TOKENS = 1, 16
 WARM_UP_TOKENS = 16
@@ -81,7 +81,7 @@ class Turn:
 
     @property
     def tpot_s(self) -> float:
-        """Over all tokens after the first of each answer."""
+        """Mean over all tokens after the first of each answer."""
         tokens = sum(len(answer.token_ids) - 1 for answer in self.answers)
         seconds = sum(answer.tpot_s * (len(answer.token_ids) - 1) for answer in self.answers)
         return seconds / tokens if tokens else math.nan
@@ -92,19 +92,19 @@ class Turn:
 
 
 Repeat = dict[tuple[str, str], Turn]
-"""By case and server."""
+"""Results by case and server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Prompts of one task, and the most tokens of an answer."""
+    """The prompts of one task, and the most tokens of an answer."""
 
     texts: Sequence[str]
     tokens: int
 
 
 def run(options: Options, prompts: Path = PROMPTS) -> list[Figure]:
-    """Raises: PeerError: the prompts are not there, or a server failed."""
+    """Raises: PeerError: the prompts are missing, or a server failed."""
     if not prompts.is_file():
         raise PeerError(f"speculation: {prompts} is missing; give the path of Spec-Bench's questions")
     texts = read_prompts(prompts, QUICK_COUNT if options.quick else COUNT)
@@ -153,7 +153,7 @@ def has_suffix() -> bool:
 
 
 def cases(texts: Mapping[str, Sequence[str]], options: Options) -> dict[str, Case]:
-    """By name: each task, and those that are to gain once more with short answers."""
+    """The cases by name: each task, and tasks with a target again with short answers."""
     long, short = (QUICK_TOKENS, QUICK_TOKENS) if options.quick else (TOKENS, SHORT_TOKENS)
     return {task: Case(texts[task], long) for task in TASKS} | {
         shortened(task): Case(texts[task], short) for task in PAYS
@@ -171,10 +171,11 @@ def shortened(task: str) -> str:
 def measure(
     servers: Mapping[str, Endpoint], texts: Mapping[str, Sequence[str]], options: Options
 ) -> tuple[list[Repeat], list[dict[int, float]]]:
-    """Every case on every server, and the times of steps (milliseconds by tokens), once each repeat."""
+    """Every case on every server, and the times of steps (milliseconds by number of tokens); both once per
+    repeat."""
     repeats: list[Repeat] = [{} for _ in range(options.repeats)]
     for case_name, case in cases(texts, options).items():
-        for endpoint in servers.values():  # its prefixes, and the guard on text of this kind
+        for endpoint in servers.values():  # caches its prefixes, and shows the guard text of this kind
             turn(endpoint, case.texts, WARM_UP_TOKENS)
         for number, repeat in enumerate(repeats):
             for name, endpoint in list(servers.items())[:: options.order(number)]:
@@ -183,7 +184,7 @@ def measure(
 
 
 def turn(endpoint: Endpoint, texts: Sequence[str], tokens: int) -> Turn:
-    """The prompts of a case, one after the other.
+    """Ask the prompts of a case one after the other.
 
     Raises:
         PeerError: one failed.
@@ -219,7 +220,7 @@ def counters(metrics: str) -> tuple[float, float]:
 
 
 def step_times(endpoint: Endpoint, seed: int) -> dict[int, float]:
-    """Milliseconds of a step by the tokens that it computes: as many streams decode one each."""
+    """Milliseconds of a step by the number of tokens that it computes: as many streams decode together."""
     choose = random.Random(seed)
     times = {}
     for streams in (1, *STEP_STREAMS):
@@ -234,13 +235,14 @@ def step_times(endpoint: Endpoint, seed: int) -> dict[int, float]:
 
 
 def all_figures(repeats: Sequence[Repeat], steps: Sequence[Mapping[int, float]]) -> list[Figure]:
-    """The targets, what they are made of, and what explains them."""
+    """The targets, the figures that they come from, and figures that explain them."""
     servers = [name for name in (PLAIN, GUARDED, SUFFIX) if (TASKS[0], name) in repeats[0]]
     return [*_paying(repeats, servers), *_losing(repeats, servers), *_of_cases(repeats), *_of_steps(steps)]
 
 
 def _paying(repeats: Sequence[Repeat], servers: Sequence[str]) -> Iterator[Figure]:
-    """Where answers quote their prompts; the last server has the target: suffixes, where there are some."""
+    """Tasks whose answers quote their prompts. The last server has the target: suffixes, if that package is
+    installed."""
     for name in servers[::-1]:
         target = at_most(0.67) if name == servers[-1] else None
         yield Figure("TPOT, summarization and rag, × none", "×", ratios(repeats, PAYS, name), target, name)
@@ -260,7 +262,7 @@ def _losing(repeats: Sequence[Repeat], servers: Sequence[str]) -> Iterator[Figur
 
 
 def ratios(repeats: Sequence[Repeat], cases: Sequence[str], name: str) -> tuple[float, ...]:
-    """TPOT over that without speculation, of each repeat; the cases count alike."""
+    """TPOT divided by that without speculation, for each repeat; all cases count equally."""
     return tuple(
         sum(repeat[case, name].tpot_s for case in cases) / sum(repeat[case, NONE].tpot_s for case in cases)
         for repeat in repeats
@@ -291,7 +293,7 @@ def _drafted_a_token(turn: Turn) -> float:
 
 
 def _acceptance(turn: Turn) -> float:
-    """Percent of the drafted tokens; nothing was accepted where nothing was drafted."""
+    """Percent of drafted tokens that were accepted; 0 without drafts."""
     return 100 * turn.accepted / turn.drafted if turn.drafted else 0.0
 
 

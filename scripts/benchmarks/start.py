@@ -1,9 +1,9 @@
-"""How long a start takes, and whether the first user notices that it was one.
+"""The time of a start, and whether the first user notices it.
 
-Each repeat starts the application as `make serve` does, then sends distinct streamed requests one after
-the other (`no-store`: every one runs on the engine). It reports the seconds until the first answer, the
-first request's TTFT over the median of those after it, and how soon the engine stops when a client leaves;
-each as median and spread of the repeats.
+Each repeat starts the application as `make serve` does, then sends different streamed requests one after the
+other (`no-store`, so each runs on the engine). It reports the seconds until the first answer, the first
+request's TTFT divided by the median of those after it, and the time until the engine stops after a client has
+left; each as median and spread of the repeats.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ TARGET_ABORT_MS = 1000.0
 ABORTS = 10
 TWO_WRITE_ABORTS = 50
 LOST_MS = 30_000.0
-"""An abort that the engine has not heard of by then is taken for lost."""
+"""An abort counts as lost if the engine has not seen it by then."""
 
 BETWEEN_WRITES_S = 0.02
 
-# Of one length and sharing no beginning beyond the chat template: no request warms another's prefix.
+# All have one length and share only the chat template, so no request warms the prefix of another.
 CITIES = [
     "Paris",
     "Rome",
@@ -68,7 +68,7 @@ CITIES = [
 
 @dataclass(frozen=True)
 class Start:
-    """One repeat. Times in seconds and milliseconds as named."""
+    """One repeat; the names give the units."""
 
     ready_s: float
     first_answer_s: float
@@ -84,7 +84,7 @@ class Start:
 
 @contextmanager
 def running(config: Path, folder: Path) -> Iterator[str]:
-    """The application's URL once it is ready; stopped with SIGINT."""
+    """The application's URL once it is ready. At the end it gets SIGINT."""
     ready = folder / "ready.json"
     command = [sys.executable, str(ROOT / "scripts" / "launch.py"), str(config), "--ready-file", str(ready)]
     with (folder / "launch.log").open("wb") as log:
@@ -108,7 +108,7 @@ def wait_for(ready: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 async def ttft_ms(http: aiohttp.ClientSession, model: str, city: str) -> float:
-    """Until the first chunk that holds text."""
+    """Seconds until the first chunk with text."""
     question = [{"role": "user", "content": f"{city}: what is it known for?"}]
     body: dict[str, Any] = {"model": model, "messages": question}
     body |= {"stream": True, "max_tokens": 8, "temperature": 0}
@@ -124,7 +124,8 @@ async def ttft_ms(http: aiohttp.ClientSession, model: str, city: str) -> float:
 
 
 async def abort_ms(http: aiohttp.ClientSession, model: str) -> float:
-    """From closing a stream until the engine reports no running request (reports are 250 ms apart)."""
+    """Milliseconds from closing a stream until the engine reports no running request (reports are 250 ms
+    apart)."""
     question = [{"role": "user", "content": "Tell me a very long story."}]
     body: dict[str, Any] = {"model": model, "messages": question, "stream": True, "max_tokens": 2000}
     response = await http.post("/v1/chat/completions", json=body, headers={"cache-control": "no-store"})
@@ -138,7 +139,7 @@ async def abort_ms(http: aiohttp.ClientSession, model: str) -> float:
 
 async def two_writes_abort_ms(http: aiohttp.ClientSession, url: str, model: str) -> float:
     """The same for a request that is not streamed and whose head and body come in two writes, as httpx sends
-    it (and with it the OpenAI and Anthropic clients). At most :data:`LOST_MS`."""
+    it (and the OpenAI and Anthropic clients with it). At most :data:`LOST_MS`."""
     question = [{"role": "user", "content": "Tell me a very long story."}]
     body = json.dumps({"model": model, "messages": question, "max_tokens": 2000, "ignore_eos": True}).encode()
     head = (
@@ -148,7 +149,7 @@ async def two_writes_abort_ms(http: aiohttp.ClientSession, url: str, model: str)
     _, writer = await asyncio.open_connection(urlsplit(url).hostname, urlsplit(url).port)
     writer.write(head.encode())
     await writer.drain()
-    await asyncio.sleep(BETWEEN_WRITES_S)  # else both may leave in one packet
+    await asyncio.sleep(BETWEEN_WRITES_S)  # otherwise both may leave in one packet
     writer.write(body)
     await wait_running(http, model, 1)
     left = time.perf_counter()
@@ -171,7 +172,8 @@ async def wait_running(http: aiohttp.ClientSession, model: str, count: int) -> N
 
 
 async def requests(url: str, model: str) -> tuple[list[float], float, tuple[float, ...]]:
-    """Every TTFT in order, the slowest abort, and the aborts of requests in two writes, in milliseconds."""
+    """Every TTFT in order, the slowest abort, and the aborts of requests in two writes; all in
+    milliseconds."""
     async with aiohttp.ClientSession(url) as http:
         ttfts = [await ttft_ms(http, model, city) for city in CITIES[: 1 + STEADY_REQUESTS]]
         slowest = max([await abort_ms(http, model) for _ in range(ABORTS)])

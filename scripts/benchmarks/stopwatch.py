@@ -1,8 +1,8 @@
-"""Two tenants, one with a stopwatch: do its times tell what the other one asked?
+"""Side channels in time: can one tenant tell from its own times what another tenant asked?
 
-In each of twelve probes the other tenant sends something, and then the prober something of its own, timed:
-now the very same as the other ("asked"), now another of its kind ("nobody"). Both conditions follow each
-other in pairs, in alternating order, and every text is new. A probe that tells them apart is a leak.
+In each of twelve probes the other tenant sends a request and then the prober sends a timed one: either the
+same as the other tenant's ("asked"), or a different one of its kind ("nobody"). Both conditions follow each
+other in pairs, in alternating order, and every text is new. A probe whose times differ is a leak.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SIGNIFICANT = 0.01
 KEYS = "STOPWATCH_KEYS"
 ENDINGS = ("storm", "man", "land", "light", "fall", "side", "")
 SHARED_WORDS = tuple("".join(pair) for pair in product(("sand", "rain", "wood", "fire", "snow"), ENDINGS))
-"""Of every text, so that no tokenizer has seen more of one text than of another."""
+"""Length of every text, so that no tokenizer sees more of one text than of another."""
 
 DOCUMENT_WORDS, QUESTION_WORDS = 400, 9
 STEP = re.compile(r"([a-z-]+);dur=([0-9.]+)")
@@ -46,8 +46,8 @@ STEP = re.compile(r"([a-z-]+);dur=([0-9.]+)")
 
 @dataclass(frozen=True)
 class Timed:
-    """Milliseconds from sending: to the first bytes of the body, and to the last; and what ``Server-Timing``
-    said of its steps."""
+    """Milliseconds from sending to the first bytes of the body and to the last, and the steps of
+    ``Server-Timing``."""
 
     first_ms: float
     total_ms: float
@@ -64,12 +64,13 @@ class Asking:
 
 
 Ask = Callable[[int], Asking]
-"""The request about the text of a number: another number, another text."""
+"""The request about the text of a number; another number gives another text."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What the prober times (``read``): after the other tenant's request or, ``together``, beside it."""
+    """The request that the prober times (``read``): after the other tenant's request or, with ``together``,
+    beside it."""
 
     name: str
     other: Ask
@@ -80,7 +81,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Finding:
-    """One probe's pairs (asked, nobody), in milliseconds; ``p`` as it is among all probes."""
+    """One probe's pairs (asked, nobody) in milliseconds; ``p`` is corrected for all probes."""
 
     probe: str
     pairs: Sequence[tuple[float, float]]
@@ -100,7 +101,7 @@ class Finding:
 
 
 class Tenant:
-    """One tenant's client: its connection is kept."""
+    """One tenant's client, which keeps its connection."""
 
     def __init__(self, http: aiohttp.ClientSession, key: str) -> None:
         self._http = http
@@ -159,14 +160,14 @@ def total(timed: Timed) -> float:
     return timed.total_ms
 
 
-def told(timed: Timed) -> float:
-    """All that the server said of its steps."""
+def reported_ms(timed: Timed) -> float:
+    """All steps that the server reported."""
     return sum(timed.steps.values())
 
 
 def probes(model: str = MODEL, embedder: str = EMBEDDER_ID) -> tuple[Probe, ...]:
-    """Twelve. What another tenant's request may have left behind: in the engine's prefix cache, in routing,
-    in the embedder's memory, in the cache's tiers, in flight."""
+    """Twelve probes for traces of another tenant's request: in the engine's prefix cache, in routing, in the
+    embedder's memory, in the cache's tiers, in flight."""
 
     def long(number: int, **fields: Any) -> Asking:
         return chat(model, document(number), **fields)
@@ -209,7 +210,7 @@ def probes(model: str = MODEL, embedder: str = EMBEDDER_ID) -> tuple[Probe, ...]
         Probe("the same words in another order", short, reordered, total),
         Probe("one text's embedding", one, one, total),
         Probe("an embedding among others", one, several, total),
-        Probe("what Server-Timing says of a short question", short, short, told),
+        Probe("what Server-Timing says of a short question", short, short, reported_ms),
         Probe("the same request while the other's runs", streamed, streamed, total, together=True),
     )
 
@@ -219,7 +220,7 @@ def probes(model: str = MODEL, embedder: str = EMBEDDER_ID) -> tuple[Probe, ...]
 
 @asynccontextmanager
 async def tenants(url: str, keys: Mapping[str, str]) -> Any:
-    """The other tenant and the prober, each with connections of its own."""
+    """The other tenant and the prober, each with its own connections."""
     async with aiohttp.ClientSession(url) as one, aiohttp.ClientSession(url) as two:
         yield Tenant(one, keys[OTHER]), Tenant(two, keys[PROBER])
 
@@ -227,7 +228,7 @@ async def tenants(url: str, keys: Mapping[str, str]) -> Any:
 async def measure(
     probe: Probe, other: Tenant, prober: Tenant, samples: int, numbers: Iterator[int]
 ) -> list[tuple[float, float]]:
-    """Pairs of milliseconds: with what the other asked, and with what nobody did."""
+    """Pairs of milliseconds: after the same request of the other tenant, and after a different one."""
 
     async def once(*, asked: bool) -> float:
         theirs = next(numbers)
@@ -242,7 +243,7 @@ async def measure(
             timed = await prober.ask(probe.prober(mine))
         return probe.read(timed)
 
-    await once(asked=False)  # connections and code paths
+    await once(asked=False)  # opens connections and runs all code once
     pairs = []
     for number in range(samples):
         asked_first = number % 2 == 0
@@ -252,7 +253,7 @@ async def measure(
 
 
 async def findings(url: str, keys: Mapping[str, str], chosen: Sequence[Probe], samples: int) -> list[Finding]:
-    """Of all ``chosen`` probes."""
+    """Figures of all ``chosen`` probes."""
     numbers = count(secrets.randbits(40))
     async with tenants(url, keys) as (other, prober):
         found = {probe.name: await measure(probe, other, prober, samples, numbers) for probe in chosen}
@@ -272,7 +273,7 @@ def run(options: Options) -> list[Figure]:
         ),
     ]
     about = {
-        "rows in ms": "median with the other tenant's text less median with one that nobody asked",
+        "rows in ms": "median for the other tenant's text minus median for a text that was not asked",
         "p": "Wilcoxon's signed ranks over the pairs, adjusted for twelve probes (Holm)",
         "engine": "scripted, 20 ms for 1,000 prompt tokens, prefix cache",
     }

@@ -1,4 +1,4 @@
-"""Figures of repeated measurements, and how they are shown: Markdown, JSON and plots.
+"""Figures of repeated measurements, and their output: Markdown, JSON and plots.
 
 figures = [Figure("TTFT p50", "ms", (24.1, 23.8, 24.9), at_most(50), series="bare engine"), ...]
 write_report(Path("bench"), "gateway", figures, about={"machine": "2 cores"})
@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#000000")
-"""Okabe and Ito's: told apart by colour-blind readers, too."""
+"""The colours of Okabe and Ito, which colour-blind readers can tell apart."""
 
 SIZE_INCHES = (9.0, 5.0)
 DPI = 120
@@ -25,7 +25,7 @@ DPI = 120
 
 @dataclass(frozen=True)
 class Target:
-    """What a figure's median should be."""
+    """The wanted range of a figure's median."""
 
     limit: float
     is_upper: bool
@@ -54,7 +54,7 @@ class Figure:
     values: tuple[float, ...]
     target: Target | None = None
     series: str = ""
-    """What it was measured on, where several things are compared."""
+    """The thing that was measured, where several are compared."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -74,7 +74,7 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether the median keeps the target; ``None`` without one."""
+        """Whether the median meets the target; ``None`` without one."""
         return None if self.target is None else self.target.met_by(self.median)
 
     @property
@@ -87,7 +87,7 @@ class Figure:
 
 
 def number(value: float) -> str:
-    """About three digits that mean something: 3,216 · 39.1 · 2.74 · 0.0331."""
+    """About three significant digits: 3,216 · 39.1 · 2.74 · 0.0331."""
     if math.isnan(value):
         return "–"
     if abs(value) >= 100 or value == 0:
@@ -96,7 +96,7 @@ def number(value: float) -> str:
 
 
 def figures_of(repeats: Sequence[Any], units: Mapping[str, str], series: str = "") -> list[Figure]:
-    """A figure per attribute (name to unit) that the result of every repeat has."""
+    """A figure for each attribute in ``units`` (name to unit), which the result of every repeat has."""
     return [
         Figure(name, unit, tuple(getattr(repeat, name) for repeat in repeats), series=series)
         for name, unit in units.items()
@@ -107,7 +107,7 @@ def figures_of(repeats: Sequence[Any], units: Mapping[str, str], series: str = "
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """One row per figure. Columns that would be empty are left out."""
+    """One row per figure; empty columns are left out."""
     has_series = any(figure.series for figure in figures)
     has_target = any(figure.target for figure in figures)
     head = ["on"] * has_series + ["figure", "median", "min–max"] + ["target", ""] * has_target
@@ -155,7 +155,7 @@ def write_report(
 
 
 def as_json(figure: Figure) -> dict[str, Any]:
-    """JSON has no NaN: what was not measured is null."""
+    """The figure as JSON, which has no NaN: a missing measurement is null."""
     return {
         "name": figure.name,
         "unit": figure.unit,
@@ -250,7 +250,7 @@ def plot_lines(
 def plot_cdf(
     path: Path, title: str, x_label: str, samples: Mapping[str, Sequence[float]], *, log_x: bool = False
 ) -> None:
-    """The share of samples that are at most so large."""
+    """The cumulative distribution of samples."""
     curves = {name: cdf(values) for name, values in samples.items()}
     plot_lines(path, title, x_label, "share of samples, %", curves, log_x=log_x)
 
@@ -262,7 +262,7 @@ def cdf(values: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def _sheet(title: str) -> tuple[Any, Any]:
-    """A figure and its axes. Without pyplot, so nothing global is touched and no display is needed."""
+    """A figure and its axes, without pyplot: no global state, no display."""
     from matplotlib.figure import Figure as Sheet
 
     sheet = Sheet(figsize=SIZE_INCHES, dpi=DPI, layout="constrained")

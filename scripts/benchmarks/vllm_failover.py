@@ -1,12 +1,12 @@
-"""Real engines are killed as they answer: how many streams fail, and is every text what it would have been?
+"""Real engines are killed while they answer: failed streams, and texts that differ from undisturbed ones.
 
-Two vLLM replicas with SmolLM2, four greedy streams at once. SIGKILL to the replica that serves most of them:
-to Serve's replica, to vLLM's process, to a replica again; each time Serve has to replace it.
+Two vLLM replicas with SmolLM2, four greedy streams at once. SIGKILL goes to the replica that serves most of
+them: to Serve's replica, to vLLM's process, to a replica again; each time Serve replaces it.
 
-A continued answer was computed in two batches, and in the second its begin was a prompt. That the text is the
-same can only be asked where greedy text does not depend on the batch: the texts of one stream alone and of
-four at once, undisturbed, are compared first. In bfloat16 on CPUs they are equal, so the engine is the one
-that is shipped; where they are not, float32 would have to be measured.
+A continued answer was computed in two batches, and in the second its beginning was part of the prompt. Texts
+can only be compared where greedy text does not depend on the batch, so undisturbed texts of one stream alone
+and of four at once are compared first. In bfloat16 on CPUs they are equal, so the shipped engine is used;
+elsewhere float32 would be needed.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from benchmarks.vllm_load import MODEL, SOURCE, managed_model, model_folder
 
 REPLICAS = 2
 TOKENS = 150
-SUBJECTS = ("a lighthouse keeper", "a lost key", "a river", "an old clock")  # a stream each
+SUBJECTS = ("a lighthouse keeper", "a lost key", "a river", "an old clock")  # one stream each
 KILLED = ("replica", "engine_core", "replica")
 KILL_AT = 0.4
-"""Of the time that the same streams take undisturbed."""
+"""Times of the kills, as shares of the time of undisturbed streams."""
 
 ONE_CORE_EACH: Mapping[str, str] = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
-"""Else both replicas would bind their threads to the same cores."""
+"""Otherwise both replicas would bind their threads to the same cores."""
 
 LOAD_LIMIT_S = 300.0
 RECOVERY_LIMIT_S = 300.0
@@ -66,7 +66,7 @@ class EngineProcesses:
 
 @dataclass(frozen=True)
 class Kill:
-    """What one kill did."""
+    """The effect of one kill."""
 
     failed: int
     different: int
@@ -88,7 +88,7 @@ def run(options: Options) -> list[Figure]:
 
 
 Repeat = tuple[int, list[Kill]]
-"""Undisturbed texts that differ from those of one stream alone, and the kills."""
+"""Undisturbed texts that differ from those of a stream alone, and the kills."""
 
 
 def _repeat(options: Options, endpoint: Endpoint, expected: Sequence[bytes]) -> Repeat:
@@ -120,7 +120,7 @@ def all_figures(repeats: Sequence[Repeat]) -> list[Figure]:
 
 
 def questions() -> list[Request]:
-    """Greedy, past the cache, and longer than the limit."""
+    """A greedy request that bypasses the cache; its answer is longer than the limit."""
     asked = [
         chat_request(MODEL, f"Tell me a long story about {subject}.", TOKENS, temperature=0)
         for subject in SUBJECTS
@@ -178,7 +178,7 @@ def _kill_busiest(endpoint: Endpoint, part: str) -> float:
 
 
 def wait_for_replicas(url: str, without: str = "") -> None:
-    """Until all replicas serve, and none of them is ``without``.
+    """Wait until all replicas serve and ``without`` is not among them.
 
     Raises:
         PeerError: they do not in time.
@@ -192,7 +192,7 @@ def wait_for_replicas(url: str, without: str = "") -> None:
 
 
 def engine_processes(root: int, url: str) -> EngineProcesses:
-    """Those of the replica that listens at ``url``, below the process ``root``.
+    """The processes of the replica that listens at ``url``, below the process ``root``.
 
     Raises:
         PeerError: there is no such replica, or a part of it is gone.

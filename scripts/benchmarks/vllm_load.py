@@ -1,11 +1,11 @@
-"""A real model under vLLM's own load generator: vLLM's bare server, Promptly, and ``ray.serve.llm``.
+"""A real model under vLLM's load generator: vLLM's bare server, Promptly, and ``ray.serve.llm``.
 
-SmolLM2 135M on this machine's CPUs, with the same engine arguments everywhere: without speculation, cache
-and embedder, so that the difference is the serving layer's. One server at a time: two would fight for the
-cores. A closed loop of 1, 4 and 16 streams of random prompts, the same ones for every server; a level's
-prompts share nothing with another level's, so none is found in the prefix cache. They are short, and
-text completions, which no chat template makes longer: on a CPU without bfloat16 instructions a token of the
-prompt costs as much as one of the answer, and a second of prefill would hide the milliseconds asked for.
+SmolLM2 135M on this machine's CPUs, with the same engine arguments everywhere: without speculation, cache and
+embedder, so that only the serving layer differs. One server runs at a time, because two would compete for the
+cores. A closed loop of 1, 4 and 16 streams sends random prompts, the same ones to every server; levels share
+no prompts, so none is found in the prefix cache. Prompts are short text completions without a chat template:
+on a CPU without bfloat16 instructions a prompt token costs as much as an answer token, and a second of
+prefill would hide the milliseconds of the serving layer.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ SOURCE = "HuggingFaceTB/SmolLM2-135M-Instruct"
 INPUT_TOKENS, OUTPUT_TOKENS = 16, 48
 STREAMS = (1, 4, 16)
 REQUESTS = {1: 16, 4: 24, 16: 32}
-"""Per level: half a minute each on two cores."""
+"""Requests per level: half a minute each on two cores."""
 
 QUICK_REQUESTS = {1: 2, 4: 4, 16: 16}
 WARM_STREAMS, WARM_REQUESTS = 4, 4
 LOAD_LIMIT_S = 600.0
-"""For all levels of one server."""
+"""Seconds for all levels of one server."""
 
 BARE, PROMPTLY, RAY_SERVE_LLM = "bare vLLM", "Promptly", "ray.serve.llm"
 ABOUT = {
@@ -58,7 +58,7 @@ add_cli_args(parser)
 for arguments in json.loads(sys.argv[1]):
     main(parser.parse_args(arguments))
 """
-"""``vllm bench serve``, several times in one process: the CPU build has no command ``vllm``."""
+"""Runs ``vllm bench serve`` several times in one process: the CPU build has no command ``vllm``."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ UNITS = {
 }
 
 Levels = dict[int, Level]
-"""One server's, by number of streams."""
+"""The results of one server, by number of streams."""
 
 Repeat = dict[str, Levels]
-"""By server."""
+"""The results of one repeat, by server."""
 
 
 def model_folder() -> Path:
@@ -97,7 +97,7 @@ def model_folder() -> Path:
 
 
 def managed_model(env: Mapping[str, str] | None = None, **more: Any) -> dict[str, Any]:
-    """The model in Promptly's settings, with the engine of every other server here. ``env`` is the
+    """The model in Promptly's settings, with the engine arguments of every other server here. ``env`` is the
     environment of the engine's processes, ``more`` are settings of the model."""
     engine = {"accelerator": "cpu", "num_cpus": 0, "cpu_kv_cache_gib": 1, **ENGINE_ARGUMENTS}
     return {"id": MODEL, "source": SOURCE, "engine": {**engine, "env": dict(env or {})}, **more}
@@ -131,7 +131,7 @@ def _repeat(options: Options, number: int) -> Repeat:
 
 
 def measure(endpoint: Endpoint, tokenizer: Path, requests: Mapping[int, int]) -> Levels:
-    """Every level, after a warm-up; ``requests`` by number of streams.
+    """Measure every level after a warm-up; ``requests`` is by number of streams.
 
     Raises:
         PeerError: the load generator failed.
@@ -150,7 +150,7 @@ def measure(endpoint: Endpoint, tokenizer: Path, requests: Mapping[int, int]) ->
 def arguments(
     endpoint: Endpoint, tokenizer: Path, streams: int, requests: int, result: Path, *, seed: int
 ) -> list[str]:
-    """Those of ``vllm bench serve``."""
+    """The arguments of ``vllm bench serve``."""
     values = {
         "backend": "openai",
         "base-url": endpoint.url,
@@ -189,7 +189,7 @@ def _generate(runs: Sequence[Sequence[str]]) -> None:
 
 
 def read_level(result: Path) -> Level:
-    """From what ``--save-result`` wrote."""
+    """The results in the file that ``--save-result`` wrote."""
     document = json.loads(result.read_text(encoding="utf-8"))
     return Level(
         ttft_p50_ms=document["median_ttft_ms"],
@@ -210,7 +210,7 @@ def all_figures(repeats: Sequence[Repeat]) -> list[Figure]:
 
 
 def targets(repeats: Sequence[Repeat]) -> list[Figure]:
-    """Promptly beside the bare server of the same repeat."""
+    """Promptly's result and the bare server's of the same repeat."""
     alone = [(repeat[BARE][1], repeat[PROMPTLY][1]) for repeat in repeats]
     crowd = [(repeat[BARE][16], repeat[PROMPTLY][16]) for repeat in repeats]
     return [

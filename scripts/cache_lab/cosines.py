@@ -1,4 +1,4 @@
-"""The cosine of each pair's embeddings, from the encoder that serves."""
+"""The cosine of each pair's embeddings, from the encoder that serves traffic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
 """The encoder whose verifier is shipped."""
 
 SHIPPED_DTYPE = "int8"
-"""Its precision in the shipped configs."""
+"""The precision of the encoder in the shipped configs."""
 
 BATCH = 32
 
@@ -31,7 +31,7 @@ def similarities(pairs: Sequence[LabelledPair], settings: EmbedderSettings) -> l
         SettingsError: the encoder cannot run here.
     """
     encoder = open_configured(settings)
-    # By length: what is encoded together is padded to the longest.
+    # Sorted by length, because texts that are encoded together are padded to the longest.
     texts = sorted({text for pair in pairs for text in (pair.query, pair.candidate)}, key=len)
     batches = [texts[begin : begin + BATCH] for begin in range(0, len(texts), BATCH)]
     vectors = np.concatenate([encoder.encode(batch).vectors for batch in batches])

@@ -22,7 +22,7 @@ WAIT_S = 60.0
 
 
 class Oracle:
-    """An OpenAI-compatible server that gives every text its meaning's answer. Runs on a thread of its own."""
+    """Gives every text the answer of its meaning. It runs on its own thread."""
 
     def __init__(self, pairs: Sequence[LabelledPair], seed: int, variation: float) -> None:
         self.url = f"http://{LOOPBACK}:{(port := free_port())}"
@@ -69,7 +69,7 @@ class Oracle:
         return web.json_response(_completion(said))
 
     async def _stream(self, request: web.Request, said: str) -> web.StreamResponse:
-        """For the check that starts every endpoint; the replay itself does not stream."""
+        """A streamed answer for the check that starts every endpoint; the replay does not stream."""
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         choice = {"index": 0, "delta": {"content": said}, "finish_reason": "stop"}

@@ -1,7 +1,7 @@
-"""A stream of requests whose right answers are known, made of labelled pairs of texts.
+"""A stream of requests with known answers, made of labelled pairs of texts.
 
-Texts that pairs call the same, directly or through others, have one *meaning*, and every meaning has an
-answer of its own: so an endpoint can be given the right answers, and a hit can be called right or wrong.
+Texts that pairs call the same, directly or through others, have one *meaning*, and every meaning has its own
+answer. So an endpoint can be given the right answers, and each hit is right or wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cache_lab.pairs import GROUPS, LabelledPair
 from cache_lab.rates import MIXES, TRAFFIC
 
 EXPONENT = 1.0
-"""Of the Zipf law by which pairs come back."""
+"""Exponent of the Zipf law by which pairs repeat."""
 
 OPENERS = ("Sure.", "Here is what I found.", "Good question.", "In short:")
 SUBJECTS = "clerk pilot farmer tailor sailor miner baker judge nurse painter porter weaver"
@@ -27,7 +27,7 @@ SENTENCES = 3
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """``meaning`` numbers what has one answer."""
+    """Texts with the same ``meaning`` have the same answer."""
 
     text: str
     meaning: int
@@ -56,15 +56,17 @@ class Meanings:
         return text in self._of
 
     def is_labelled(self, one: str, other: str) -> bool:
-        """Whether a pair says that these two differ; two texts that no pair joins may yet be the same."""
+        """Whether a pair says that these two differ; two texts without a common pair may still mean the
+        same."""
         return frozenset((one, other)) in self._labelled
 
 
 def stream(
     pairs: Sequence[LabelledPair], count: int, seed: int, mix: Mapping[str, float] = MIXES[TRAFFIC]
 ) -> Iterator[Question]:
-    """``count`` requests: a group by the mix, a pair of it by Zipf's law (in an order of the seed's), and one
-    of its two texts. A request is a repeat, a paraphrase of one before, or only looks like one."""
+    """``count`` requests. Each takes a group by the mix, a pair of it by Zipf's law (in an order from the
+    seed), and one of its two texts. So a request is a repeat, a paraphrase of an earlier one, or only similar
+    to one."""
     random, meanings = Random(seed), Meanings(pairs)
     groups = {group: [pair for pair in pairs if pair.group == group] for group in GROUPS}
     present = [group for group in GROUPS if groups[group]]
@@ -80,8 +82,8 @@ def stream(
 
 
 def answer_to(meaning: int, random: Random, variation: float) -> str:
-    """The meaning's answer: always the same sentences; in a share ``variation`` of the calls in another
-    order, and with an opener, as a model words the same answer differently."""
+    """The answer of a meaning: always the same sentences. In a share ``variation`` of the calls they have
+    another order and an opener, as a model words the same answer differently."""
     fixed = Random(meaning)
     sentences = [_sentence(fixed) for _ in range(SENTENCES)]
     if random.random() >= variation:

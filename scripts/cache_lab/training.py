@@ -23,12 +23,13 @@ from serve_app.cache.verifier.verifier import all_features
 from serve_app.settings import EmbedderSettings
 
 DTYPES: tuple[Literal["float32", "int8"], ...] = ("float32", "int8")
-"""Precisions of the embedder: each pair is learned with the cosine of either, so one verifier serves both."""
+"""Precisions of the embedder. Each pair is learned with the cosine of both, so one verifier serves both."""
 
 FOLDS = 5
 TREES = 200
 LEAST_IN_LEAF = 4 * len(DTYPES)
-"""Of 5, 8 and 10 the one with the most recall at `strict`; they differ by what another seed makes too."""
+"""Of 5, 8 and 10 this has the highest recall at `strict`; another seed makes a difference of the same
+size."""
 
 FEATURES_PER_SPLIT = 0.5
 SEEDS = (0, 1, 2, 3, 4)
@@ -37,8 +38,8 @@ SEEDS = (0, 1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Aim:
-    """What a threshold is chosen for: at most ``false_share`` among hits in traffic, and at most
-    ``worst_kind`` of the pairs of any one hard kind hit."""
+    """The aim of a threshold: at most ``false_share`` among hits in traffic, and at most ``worst_kind`` hits
+    among the pairs of any hard kind."""
 
     false_share: float
     worst_kind: float
@@ -57,7 +58,7 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Examples:
-    """``features`` [n, d]; ``vetoed`` [n]: a guard objects, so no score matters."""
+    """``features`` [n, d]; ``vetoed`` [n]: a guard refuses the pair, whatever its score."""
 
     pairs: Sequence[LabelledPair]
     names: tuple[str, ...]
@@ -70,7 +71,7 @@ class Examples:
 
     @property
     def weights(self) -> Scores:
-        """Each group counts as much as it does in traffic."""
+        """Weights that give each group its share in traffic."""
         groups = [pair.group for pair in self.pairs]
         share = {group: MIXES[TRAFFIC][group] / max(1, groups.count(group)) for group in GROUPS}
         return len(groups) * np.array([share[group] for group in groups])
@@ -79,7 +80,7 @@ class Examples:
 def record_of(
     pairs: Sequence[LabelledPair], scores: Scores, limits: Sequence[float]
 ) -> tuple[tuple[float, float, float], ...]:
-    """(lowest score, hits, wrong ones among them in traffic) of each range between limits; ``scores`` are
+    """(lowest score, hits, wrong hits in traffic) for each range between limits; ``scores`` are
     cross-validated."""
     above = [rates(pairs, scores >= least) for least in limits]
     hits = [float(found.hits["para"]) for found in above]
@@ -92,7 +93,7 @@ def record_of(
 
 
 def describe(pairs: Sequence[LabelledPair], embedder: str) -> Examples:
-    """All pairs once for each of ``DTYPES``, one after the other."""
+    """The features of all pairs, once for each of ``DTYPES``."""
     guards = Guards(load_word_lists())
     reader = open_word_reader(embedder)
     found = []
@@ -124,8 +125,8 @@ def cross_validated(examples: Examples, seed: int) -> Scores:
 def left_out(
     examples: Examples, thresholds: Mapping[str, Mapping[str, float]]
 ) -> Iterator[tuple[str, float, int]]:
-    """Each kind of hard pairs, as the guards and a forest judge it that has seen none of that kind, nor any
-    of its texts: the share of hits, of so many rows (a pair counts once for each of ``DTYPES``)."""
+    """Each kind of hard pairs with its share of hits and number of rows (a pair counts once for each of
+    ``DTYPES``). The guards and a forest judge it that was trained without this kind and its texts."""
     strata = np.array([pair.stratum for pair in examples.pairs])
     groups = np.array(linked(examples.pairs))
     least = np.repeat([thresholds[dtype]["default"] for dtype in DTYPES], len(strata) // len(DTYPES))
@@ -138,7 +139,7 @@ def left_out(
 
 
 def folds(pairs: Sequence[LabelledPair], seed: int) -> Iterator[tuple[Any, Any]]:
-    """Texts that are linked by pairs stay in one fold."""
+    """Folds in which texts that pairs link stay together."""
     groups = linked(pairs)
     splitter = GroupKFold(FOLDS, shuffle=True, random_state=seed)
     yield from splitter.split(np.zeros(len(pairs)), groups=groups)
@@ -159,8 +160,8 @@ def linked(pairs: Sequence[LabelledPair]) -> list[str]:
 
 
 def fit(examples: Examples, rows: Any, seed: int) -> ExtraTreesClassifier:
-    """Extremely randomised trees (Geurts et al. 2006): labels of such pairs are noisy, and averaging many
-    random splits ignored that best of what was tried (boosting, random forest, logistic regression)."""
+    """Extremely randomised trees (Geurts et al. 2006): the labels are noisy, and averaging many random splits
+    ignored that best among boosting, random forest and logistic regression."""
     trees = ExtraTreesClassifier(
         TREES,
         min_samples_leaf=LEAST_IN_LEAF,
@@ -172,7 +173,7 @@ def fit(examples: Examples, rows: Any, seed: int) -> ExtraTreesClassifier:
 
 
 def threshold(pairs: Sequence[LabelledPair], scores: Scores, aim: Aim) -> float:
-    """The least score from which on ``aim`` is kept."""
+    """The lowest score above which ``aim`` is met."""
     least = 1.0
     for candidate in np.arange(0.995, 0.5, -0.001):
         hits = scores >= candidate

@@ -1,4 +1,4 @@
-"""What the supervisor tells when the application is ready: on the terminal, and in the ready file."""
+"""The messages of the supervisor when the application is ready: on the terminal, and in the ready file."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def admin_command(config: ServeConfig, folder: StartFolder) -> str:
 
 
 def demo_commands(config: ServeConfig) -> list[tuple[str, str]]:
-    """Commands to paste once the application is ready, each with what it shows."""
+    """Commands to paste once the application is ready, each with an explanation."""
     question, rephrased = "What is the capital of France?", "Can you tell me the capital of France?"
     return [
         ("a streamed answer:", chat_command(config, question, "-N")),

@@ -37,7 +37,7 @@ def read_checked_config(options: Options) -> ServeConfig:
 
 
 def check_settings(config: Path) -> None:
-    """Run the application's check in a process of its own, because it imports for seconds.
+    """Run the application's check in a separate process, because its imports take seconds.
 
     Raises:
         StartError: wrong settings; the message names file, key, value and expectation.

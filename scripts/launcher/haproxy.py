@@ -1,4 +1,4 @@
-"""HAProxy, which Serve runs as its proxy: its files and ports, and how it is drained."""
+"""HAProxy, which Serve runs as its proxy: files, ports, and draining."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADMIN_TIMEOUT_S = 2.0
 
 
 def environment(ports: Ports, folder: StartFolder, config: ServeConfig) -> dict[str, str]:
-    """Files and ports of this start alone, and the settings that deployments/platform/front_door.py reads."""
+    """Files and ports of this start, and the settings that deployments/platform/front_door.py reads."""
     place = folder.haproxy
     return {
         "PROMPTLY_CONFIG_FILE": str(config.path.resolve()),
@@ -35,21 +35,22 @@ def environment(ports: Ports, folder: StartFolder, config: ServeConfig) -> dict[
 
 
 def owners_door(folder: StartFolder) -> Path | None:
-    """The proxy's socket without TLS, for this user alone; ``None`` where there is none (yet)."""
+    """The proxy's socket without TLS, for this user only; ``None`` if there is none (yet)."""
     return next(folder.haproxy.glob(f"*/{OWNERS_DOOR}"), None)
 
 
 @dataclass(frozen=True)
 class Admin:
-    """The admin socket of this start's HAProxy. Without one (Python proxy, no HAProxy yet) nothing is open.
+    """The admin socket of this start's HAProxy. Without a socket (Python proxy, or not yet started) there are
+    no requests.
 
-    It speaks for the HAProxy of the last reload; an older one may still be finishing requests of its own.
+    It belongs to the HAProxy of the last reload; an older one may still be finishing its requests.
     """
 
     folder: StartFolder
 
     def stop_accepting(self) -> None:
-        """Refuse new connections; requests in flight go on."""
+        """Refuse new connections; requests in flight continue."""
         self._ask(f"disable frontend {FRONTEND}")
 
     def requests_in_flight(self) -> int:
@@ -71,6 +72,6 @@ class Admin:
 
 
 def count_requests(stats: str) -> int:
-    """Requests that an application is answering or that wait for it, by the CSV of ``show stat``."""
+    """Requests that are being answered or wait, from the CSV of ``show stat``."""
     rows = csv.DictReader(io.StringIO(stats.removeprefix("# ")))
     return sum(int(row["scur"] or 0) for row in rows if row["svname"] == "BACKEND")

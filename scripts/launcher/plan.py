@@ -17,7 +17,7 @@ from launcher.ports import LOOPBACK, Ports
 from serve_app.request.admin_token import FILE_VARIABLE, TOKEN_VARIABLE, write_secret
 
 # Ray places replicas by *logical* CPUs: an engine takes one for its replica and one for each worker, besides
-# the gateways. Settings of their own bound the real threads, so a small machine can offer more logical CPUs
+# the gateways. Separate settings limit the real threads, so a small machine can offer more logical CPUs
 # than it has cores.
 MIN_LOGICAL_CPUS = 16
 
@@ -107,7 +107,8 @@ def loopback_only(folder: StartFolder) -> dict[str, str]:
 
     Ray replaces a node address of 127.0.0.1 by an outside one unless this variable says that the cluster is
     one machine; its name comes from the systems where that is the default. Serve still binds one gRPC port
-    per replica on all interfaces; like all others, it requires the token."""
+    per replica on all interfaces; like all others, it requires the token.
+    """
     return {
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_AUTH_MODE": "token",

@@ -2,7 +2,8 @@
 
 The supervisor is a *child subreaper*: a process of this start whose parent dies, even a daemon, becomes the
 supervisor's child. So all processes of the start are always below the supervisor in the process tree, and
-none is looked up by name."""
+none is looked up by name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way up: Ray, then the application, until it is ready."""
+"""Starts Ray, then the application, and waits until it is ready."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ RAY_START_TIMEOUT_S = 120.0
 
 
 class Start:
-    """Starts the processes of a run. ``wait_until_ready`` is for subclasses that start another
-    application."""
+    """Starts the processes of a run. Subclasses that start another application override
+    ``wait_until_ready``."""
 
     def __init__(self, run: Run) -> None:
         self.run = run

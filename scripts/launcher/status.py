@@ -1,4 +1,4 @@
-"""What Ray and Serve say about a start, over HTTP: importing Ray would cost the supervisor seconds."""
+"""Ray's and Serve's reports on a start, over HTTP: importing Ray would cost the supervisor seconds."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ REQUEST_TIMEOUT_S = 2.0  # also how long a Ctrl-C may wait for an answer
 VERSION = "/api/version"
 APPLICATIONS = "/api/serve/applications/"
 FAILED = frozenset({"DEPLOY_FAILED", "UNHEALTHY"})
-ENGINE_START_ERROR = "EngineStartError"  # its text is made for people; the traceback before it is not
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # Ray paints the names of tasks in tracebacks
+ENGINE_START_ERROR = "EngineStartError"  # its text is written for users; the traceback before it is not
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # Ray colours task names in tracebacks
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Deployment:
 
     @property
     def gist(self) -> str:
-        """The line of the message that says what happened: of a traceback, the last."""
+        """The line of the message that names the cause: the last line of a traceback."""
         lines = [line.strip() for line in self.message.splitlines() if line.strip()]
         if not lines:
             return ""
@@ -46,7 +46,7 @@ class Deployment:
 
     @property
     def failure(self) -> str:
-        """The whole message, or the one line of an engine that says itself why it does not start."""
+        """The whole message, or only the line in which an engine says why it does not start."""
         return self.gist if ENGINE_START_ERROR in self.message else self.message
 
 
@@ -62,7 +62,7 @@ class Application:
         return self.status in FAILED
 
     def failure(self) -> str:
-        """What Serve says about the application, and about each deployment that brought it down."""
+        """Serve's message about the application, and about each failed deployment."""
         failed = [deployment for deployment in self.deployments if deployment.status in FAILED]
         details = [f"{deployment.name}: {deployment.failure}" for deployment in failed]
         text = "\n".join([f"{self.name}: {self.status}: {self.message}", *details])
@@ -90,14 +90,14 @@ def _deployments(app: Mapping[str, Any]) -> Iterator[Deployment]:
 
 
 def answers(url: str) -> bool:
-    """Whether ``GET url`` gives 200 now. Asked directly, whatever proxy the user's environment names."""
+    """Whether ``GET url`` gives 200 now. Proxies of the user's environment are ignored."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=REQUEST_TIMEOUT_S)
     return _is_answered(connection, parts.path)
 
 
 def answers_at(path: Path, target: str) -> bool:
-    """The same over a unix socket: the proxy's door for its owner, where others need TLS."""
+    """The same over a unix socket: the proxy's socket for its owner, where TCP needs TLS."""
     return path.exists() and _is_answered(_UnixConnection(path), target)
 
 
@@ -124,7 +124,7 @@ def _is_answered(connection: http.client.HTTPConnection, target: str) -> bool:
 
 @dataclass(frozen=True)
 class Dashboard:
-    """The HTTP interface of this start's Ray."""
+    """The HTTP interface of this start's Ray dashboard."""
 
     host: str
     port: int
@@ -138,11 +138,11 @@ class Dashboard:
         return self._get(VERSION) is not None
 
     def applications(self) -> tuple[Application, ...]:
-        """The applications of this start; none while Serve does not answer."""
+        """The applications of this start; empty while Serve does not answer."""
         return parse_applications(self._get(APPLICATIONS) or {})
 
     def shut_serve_down(self, limit_s: float, hurried: Callable[[], bool]) -> bool:
-        """What ``serve shutdown -y`` asks of the cluster; whether it was done within the limit."""
+        """Shut Serve down, like ``serve shutdown -y``; whether it was done within the limit."""
         connection = self._connect()
         try:
             connection.request("DELETE", APPLICATIONS, headers=self._headers)
@@ -153,7 +153,7 @@ class Dashboard:
             connection.close()
 
     def _get(self, path: str) -> Any:
-        """The JSON at ``path``; ``None`` while there is none."""
+        """The JSON at ``path``; ``None`` without an answer."""
         connection = self._connect()
         try:
             connection.request("GET", path, headers=self._headers)
@@ -171,7 +171,7 @@ class Dashboard:
 def _response_comes(
     connection: http.client.HTTPConnection, limit_s: float, hurried: Callable[[], bool]
 ) -> bool:
-    """Wait for the first byte in short steps: a second Ctrl-C ends the wait."""
+    """Wait for the first byte in short steps, so that a second Ctrl-C ends the wait."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline and not hurried():
         if select.select([connection.sock], [], [], 0.1)[0]:

@@ -1,4 +1,4 @@
-"""The way out: every process of the start ends, and its files are removed."""
+"""Ends every process of a start and removes its files."""
 
 from __future__ import annotations
 

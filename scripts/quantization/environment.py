@@ -1,5 +1,5 @@
-"""llm-compressor in a virtual environment of its own: its versions of transformers and compressed-tensors are
-not those that vLLM needs."""
+"""llm-compressor in its own virtual environment, because its versions of transformers and compressed-tensors
+conflict with vLLM's."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ SCRIPTS = Path(__file__).parents[1]
 FOLDER = SCRIPTS.parent / ".quantize-venv"
 REQUIREMENT = "llmcompressor==0.14.0"
 COMPLETE = "installed"
-"""A file that stands for a whole installation."""
+"""This file marks a complete installation."""
 
 INSTALL_TIMEOUT_S = 1800.0
 HOW = "make it with `python scripts/quantize.py --install` (minutes, about 2 GB)"
 
 
 def interpreter(folder: Path = FOLDER) -> Path:
-    """The Python that has llm-compressor.
+    """The Python interpreter that has llm-compressor.
 
     Raises:
-        QuantizeError: there is none.
+        QuantizeError: it is not installed.
     """
     found = folder / "bin" / "python"
     if not (folder / COMPLETE).is_file() or not found.exists():
@@ -36,7 +36,7 @@ def interpreter(folder: Path = FOLDER) -> Path:
 
 
 def install(folder: Path = FOLDER) -> Path:
-    """At once where it is installed already.
+    """Install llm-compressor unless it is installed already.
 
     Raises:
         QuantizeError: pip could not install it; the message is pip's own.
@@ -44,10 +44,10 @@ def install(folder: Path = FOLDER) -> Path:
     if (folder / COMPLETE).is_file():
         return interpreter(folder)
     print(f"installing {REQUIREMENT} into {folder} ...", file=sys.stderr, flush=True)
-    shutil.rmtree(folder, ignore_errors=True)  # what an interrupted installation left
+    shutil.rmtree(folder, ignore_errors=True)  # the rest of an interrupted installation
     venv.create(folder, with_pip=True)
     (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-    # The same torch as here: the build for this machine's hardware, which pip has in its cache.
+    # The same version of torch as here, whose build for this hardware is in pip's cache.
     wanted = [REQUIREMENT, f"torch=={version('torch')}"]
     command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *wanted]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=INSTALL_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Arithmetic of what quantization costs and gives, and the card that says it. Plain values only."""
+"""Quality and speed before and after quantization, and the card with all figures."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """In vLLM on this machine: milliseconds per output token of one stream, a value per round, and the share
-    of greedy tokens that are equal before the first difference."""
+    """Speed in vLLM on this machine: milliseconds per output token of one stream, one value per round, and
+    the share of greedy tokens before the first difference."""
 
     before_ms: tuple[float, ...]
     after_ms: tuple[float, ...]
@@ -41,8 +41,8 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What was done and what came of it. ``speed`` is ``None`` where it was not measured; ``no_speed`` then
-    says why."""
+    """The method and its results. ``speed`` is ``None`` if it was not measured; ``no_speed`` then says
+    why."""
 
     source: str
     scheme: str
@@ -55,7 +55,7 @@ class Card:
     size_bytes: Pair
     perplexity: Pair
     same_next_token: float
-    """Share of positions of the held text at which both models would greedily say the same token."""
+    """Share of positions of the held-out text at which both models choose the same greedy token."""
     speed: Speed | None
     no_speed: str
     machine: str
@@ -63,8 +63,8 @@ class Card:
 
 
 def perplexity(losses: Sequence[float], tokens: Sequence[int]) -> float:
-    """``losses``: summed negative log-likelihoods (nats) of pieces of text, ``tokens``: how many were
-    predicted in each.
+    """Perplexity from ``losses``, the summed negative log-likelihoods (nats) of pieces of text, and
+    ``tokens``, the number of predicted tokens in each.
 
     Raises:
         ValueError: nothing was predicted.
@@ -76,7 +76,7 @@ def perplexity(losses: Sequence[float], tokens: Sequence[int]) -> float:
 
 
 def same_share(reference: Sequence[int], other: Sequence[int]) -> float:
-    """Share of places at which both have the same value.
+    """Share of positions with equal values.
 
     Raises:
         ValueError: they differ in length, or are empty.
@@ -87,8 +87,8 @@ def same_share(reference: Sequence[int], other: Sequence[int]) -> float:
 
 
 def agreement(reference: Sequence[Sequence[int]], other: Sequence[Sequence[int]]) -> float:
-    """Share of the reference's tokens that come before the first difference of each answer: what follows one
-    is another text, however well it would agree.
+    """Share of the reference's tokens before the first difference of each answer; the text after a difference
+    is not comparable.
 
     Raises:
         ValueError: not one answer to each, or no tokens.
@@ -100,7 +100,7 @@ def agreement(reference: Sequence[Sequence[int]], other: Sequence[Sequence[int]]
 
 
 def common(one: Sequence[int], two: Sequence[int]) -> int:
-    """Length of the equal beginning."""
+    """Length of the common prefix."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, two, strict=False)))
 
 
@@ -108,7 +108,7 @@ def common(one: Sequence[int], two: Sequence[int]) -> int:
 
 
 def as_json(card: Card) -> dict[str, Any]:
-    """For other programs; ratios are written out."""
+    """The card as JSON values, with ratios."""
     values = asdict(card)
     for name in ("size_bytes", "perplexity"):
         values[name]["ratio"] = getattr(card, name).ratio
@@ -118,7 +118,7 @@ def as_json(card: Card) -> dict[str, Any]:
 
 
 def as_markdown(card: Card) -> str:
-    """For people."""
+    """The card as Markdown."""
     lines = [f"# {card.source}, {card.scheme}", "", *_about(card), "", *_table(card), ""]
     return "\n".join(lines)
 

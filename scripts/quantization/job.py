@@ -1,4 +1,4 @@
-"""What crosses from ``quantize.py`` into llm-compressor's own environment and back: two JSON files."""
+"""The two JSON files between ``quantize.py`` and the worker in llm-compressor's environment."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from quantization.text import Sample
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """``sample_tokens``: the most of one sample; ``answer_tokens``: of each answer where the model writes the
-    samples itself."""
+    """``sample_tokens``: most tokens of one sample; ``answer_tokens``: most tokens of each answer if the
+    model writes the samples."""
 
     model: str
     out: str
@@ -27,7 +27,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``tokens``: of all samples together."""
+    """``tokens``: sum over all samples."""
 
     perplexity_before: float
     perplexity_after: float

@@ -14,7 +14,7 @@ from serve_app.model_store import ModelStore
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that was asked for, checked."""
+    """The checked arguments."""
 
     name: str
     model: Path
@@ -73,7 +73,7 @@ def model_folder(source: str, store: ModelStore) -> Path:
 
 
 def out_folder(given: Path | None, source: str, scheme: Scheme, store: ModelStore) -> Path:
-    """Raises: QuantizeError: it exists."""
+    """Raises: QuantizeError: the folder exists."""
     name = quantized_source(source, scheme)
     is_folder = Path(source).expanduser().is_dir()
     default = Path(name).expanduser() if is_folder else store.folder(name)

@@ -1,4 +1,4 @@
-"""The ways in which ``scripts/quantize.py`` quantises, by name."""
+"""The schemes of ``scripts/quantize.py``, by name."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 
 class QuantizeError(RuntimeError):
-    """Nothing was quantised; the message names the argument and what would work."""
+    """Nothing was quantised; the message names the argument and a value that works."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """``preset`` is llm-compressor's name of the number format; ``calibrates``: whether samples are read."""
+    """``preset`` is llm-compressor's name of the number format; ``calibrates``: whether the scheme reads
+    samples."""
 
     name: str
     title: str
@@ -49,7 +50,7 @@ SCHEMES = {scheme.name: scheme for scheme in (FP8, INT8, AWQ)}
 
 
 def scheme_named(name: str) -> Scheme:
-    """Raises: QuantizeError: there is none of that name; the known ones are listed."""
+    """Raises: QuantizeError: there is no scheme of that name; the message lists the known ones."""
     scheme = SCHEMES.get(name.lower())
     if scheme is None:
         known = ", ".join(f"{each.name} ({each.title})" for each in SCHEMES.values())
@@ -63,7 +64,7 @@ def quantized_source(source: str, scheme: Scheme) -> str:
 
 
 GROUP_SIZES = (128, 64, 32)
-"""Of 4-bit weights; vLLM's kernels know these."""
+"""Group sizes of 4-bit weights for which vLLM has kernels."""
 
 
 def group_size(widths: set[int]) -> int:

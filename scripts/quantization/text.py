@@ -1,8 +1,8 @@
-"""Texts to calibrate with and to measure on: from files, or ones that come with no licence.
+"""Texts for calibration and for measuring: from files, or from this project, without licence terms.
 
-Without a file, the model itself writes the samples: it answers questions that are put together here, so they
-look like what it will produce in use, and no data set has to be had (Williams and Aletras, "Self-calibration
-for Language Model Quantization and Pruning", arXiv:2410.17170). The held text was written for this project.
+Without a file, the model writes the samples: it answers questions that are built here, so the samples look
+like its output in use, and no data set is needed (Williams and Aletras, "Self-calibration for Language Model
+Quantization and Pruning", arXiv:2410.17170). The held-out text was written for this project.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ answer."""
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """``origin`` is for the card."""
+    """``origin`` is shown on the card."""
 
     origin: str
     items: tuple[Sample, ...]
@@ -83,7 +83,7 @@ def check_count(count: int) -> None:
 
 
 def held_text(path: Path) -> str:
-    """Raises: QuantizeError: it cannot be read, or is too short to measure anything."""
+    """Raises: QuantizeError: the file cannot be read, or its text is too short."""
     text = _read("--held", path)
     if len(text) < LEAST_HELD_CHARACTERS:
         raise QuantizeError(

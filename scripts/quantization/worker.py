@@ -1,11 +1,11 @@
-"""Quantise one model with llm-compressor and measure it before and after; runs in the environment that
-``quantize.py --install`` makes, and is started by ``quantize.py``.
+"""Quantise one model with llm-compressor and measure it before and after. ``quantize.py`` starts this in the
+environment that ``quantize.py --install`` makes.
 
     cd scripts && ../.quantize-venv/bin/python -m quantization.worker JOB.json OUTCOME.json
 
-Both measurements are transformers' on one model object: after quantization llm-compressor rounds weights and
-activations in every forward pass as an engine with these numbers would. On a CPU it computes in float32:
-most have no fast 16-bit arithmetic. What is not quantised is stored in the type that it had.
+Both measurements use transformers on one model object: after quantization llm-compressor rounds weights and
+activations in every forward pass, as an engine with these weights would. On a CPU it computes in float32,
+because most CPUs have no fast 16-bit arithmetic. Tensors that are not quantised keep their stored type.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from quantization.text import Sample
 
 ANSWER_BATCH = 16
 SMOOTHING = 0.8
-"""SmoothQuant's migration strength in llm-compressor's own W8A8 recipe."""
+"""SmoothQuant's migration strength in llm-compressor's W8A8 recipe."""
 
 TEMPERATURE, TOP_K = 1.0, 50
-"""Samples that are too probable all look alike."""
+"""Sampling that avoids samples which all look alike."""
 
 HELD_WINDOW = 512
-"""Tokens of the held text that are read at once; each is predicted from those before it in its window."""
+"""Tokens of the held-out text per forward pass; each token is predicted from those before it in its
+window."""
 
 WEIGHT_FILES = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf", "*.safetensors.index.json")
 VERSIONS = ("llmcompressor", "compressed-tensors", "transformers", "torch")
@@ -42,7 +43,7 @@ VERSIONS = ("llmcompressor", "compressed-tensors", "transformers", "torch")
 
 @dataclass(frozen=True)
 class Reading:
-    """Of the held text: perplexity, and the greedy token at each place."""
+    """Perplexity of the held-out text, and the greedy token at each position."""
 
     perplexity: float
     greedy: list[int]
@@ -84,7 +85,7 @@ def say(text: str) -> None:
 
 
 def load(source: str) -> tuple[Any, torch.dtype]:
-    """The model ready to compute, and the type of its stored weights."""
+    """The model, ready to compute, and the type of its stored weights."""
     on_gpu = torch.cuda.is_available()
     model: Any = AutoModelForCausalLM.from_pretrained(
         source, dtype="auto", device_map="auto" if on_gpu else None
@@ -120,7 +121,7 @@ def _chat(tokenizer: Any, messages: Sequence[Any], *, answer_follows: bool) -> l
 
 
 def answered(model: Any, tokenizer: Any, asked: Sequence[str], tokens: int) -> list[list[int]]:
-    """Questions with the model's own answers, in the form of a chat where it knows one."""
+    """Questions with the model's answers, as chats if the model has a template."""
     if tokenizer.chat_template:
         turns = [[{"role": "user", "content": text}] for text in asked]
         prompts = [_chat(tokenizer, turn, answer_follows=True) for turn in turns]
@@ -145,7 +146,7 @@ def _continued(model: Any, tokenizer: Any, prompts: Sequence[list[int]], tokens:
             max_new_tokens=tokens,
             do_sample=True,
             temperature=TEMPERATURE,
-            top_k=TOP_K,  # to sort a whole vocabulary for top-p takes as long as the step
+            top_k=TOP_K,  # top-p would sort the whole vocabulary, which takes as long as the step
             pad_token_id=padding,
         )
     for prompt, row in zip(prompts, made.tolist(), strict=True):
@@ -182,7 +183,7 @@ def read_held(model: Any, pieces: Sequence[list[int]]) -> Reading:
 
 
 def compress(model: Any, scheme: str, samples: Sequence[list[int]], sample_tokens: int) -> None:
-    """llm-compressor's one pass over the samples."""
+    """Run llm-compressor once over the samples."""
     from datasets import Dataset
     from llmcompressor import oneshot
 
@@ -199,7 +200,8 @@ def compress(model: Any, scheme: str, samples: Sequence[list[int]], sample_token
 
 
 def recipe(model: Any, name: str) -> list[Any]:
-    """llm-compressor's modifiers. The head stays as it is: its error would go straight into the logits."""
+    """llm-compressor's modifiers. The head keeps its type, because its error would go straight into the
+    logits."""
     from llmcompressor.modifiers.quantization import QuantizationModifier
 
     scheme = scheme_named(name)

@@ -4,7 +4,8 @@
     with ray_serve_llm_default("scripted") as endpoint:
         measure(endpoint.url, endpoint.model)
 
-Enter them in the main thread, one at a time: a peer ends when the thread that started it ends."""
+Enter them in the main thread, one at a time: a peer ends when the thread that started it ends.
+"""
 
 from benchmarks.peers.endpoint import Endpoint, PeerError
 from benchmarks.peers.litellm_proxy import litellm

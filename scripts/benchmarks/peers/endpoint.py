@@ -30,7 +30,8 @@ class Endpoint:
     """A running OpenAI-compatible server.
 
     ``url`` has no path (``http://127.0.0.1:20001``). ``pids`` are the roots of its process trees, which hold
-    every process of the serving side and no other."""
+    every process of the serving side and no other.
+    """
 
     name: str
     url: str

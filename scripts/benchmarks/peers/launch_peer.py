@@ -2,7 +2,8 @@
 
     python -m benchmarks.peers.launch_peer CONFIG --no-check --ready-file PATH
 
-The settings check of ``launch.py`` is only for Promptly, so it is skipped."""
+The settings check of ``launch.py`` is only for Promptly, so it is skipped.
+"""
 
 from __future__ import annotations
 

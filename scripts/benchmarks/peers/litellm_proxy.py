@@ -1,7 +1,8 @@
 """LiteLLM's proxy in front of an engine, in its own virtual environment.
 
 Its packages conflict with Promptly's, and only its own benchmark needs them, so they are installed at the
-first use."""
+first use.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def promptly(
     """``settings`` are the application's ``args``; the endpoint's model is the first one. A cache without a
     ``path`` gets an empty store, which is removed when Promptly stops.
 
-    A cache without a ``path`` gets an empty store of its own, which goes when Promptly stops.
+    A cache without a ``path`` gets an empty store, which is removed when Promptly stops.
     """
     port = free_port()
     with scratch_folder() as folder:

@@ -1,7 +1,8 @@
 """``ray.serve.llm``'s own application (``build_openai_app``), with a scripted engine or a real one.
 
 In Ray 2.60 see the variables ``RAYLLM_VLLM_ENGINE_CLS`` (the engine's class, meant for tests) and
-``RAY_SERVE_LLM_ENABLE_DIRECT_STREAMING`` (experimental; one model per application, needs HAProxy)."""
+``RAY_SERVE_LLM_ENABLE_DIRECT_STREAMING`` (experimental; one model per application, needs HAProxy).
+"""
 
 from __future__ import annotations
 

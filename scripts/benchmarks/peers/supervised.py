@@ -1,7 +1,8 @@
 """An application on its own Ray cluster, run by the supervisor of ``make serve``.
 
 The supervisor gives every start its own ports, folder and token, keeps it on the loopback interface, and ends
-all its processes, HAProxy included. Promptly and the peers on Ray start in the same way."""
+all its processes, HAProxy included. Promptly and the peers on Ray start in the same way.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 from aiohttp import web
-from benchmarks.kills import CUT, TOLD, WHOLE, ending, outage_s
+from benchmarks.kills import CUT, ERROR_EVENT, WHOLE, ending, outage_s
 from benchmarks.load import chat_request
 
 REQUEST = chat_request("m", "hi", 3)
@@ -54,7 +54,9 @@ async def url() -> AsyncIterator[str]:
     await runner.cleanup()
 
 
-@pytest.mark.parametrize(("path", "how"), [("/done", WHOLE), ("/told", TOLD), ("/cut", CUT), ("/empty", CUT)])
+@pytest.mark.parametrize(
+    ("path", "how"), [("/done", WHOLE), ("/told", ERROR_EVENT), ("/cut", CUT), ("/empty", CUT)]
+)
 async def test_how_a_stream_ended(url: str, path: str, how: str) -> None:
     async with aiohttp.ClientSession(url) as http:
         assert await ending(http, type(REQUEST)(path, REQUEST.body)) == how
