@@ -1,7 +1,7 @@
-"""``promptly check FILE``: everything that can be refused before anything starts.
+"""``promptly check FILE``: finds the errors that can be found before anything starts.
 
-The settings themselves, and what they name on this machine: the keys file, the variables that hold keys, the
-certificate of the proxy. ``make serve`` runs it before it starts Ray.
+It checks the settings and what they name on this machine: the keys file, the variables that hold keys, the
+proxy's certificate. ``make serve`` runs it before it starts Ray.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _check_named(settings: Settings, environment: Mapping[str, str]) -> None:
 
 
 def _check_certificate(proxy: ProxySettings) -> None:
-    """The files are there, are PEM, and belong together."""
+    """Check that the files exist, are PEM, and belong together. Raises: SettingsError."""
     if proxy.tls_certificate is None:
         return
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,4 +1,4 @@
-"""``--set engine.tensor_parallel_size=2``: overrides a value of a config file's first model, for one plan."""
+"""``--set engine.tensor_parallel_size=2`` overrides a value of a config file's first model for one plan."""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ def _value(assignment: str, text: str) -> Any:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise SettingsError(f"--set {assignment}: {text!r} is no YAML value") from error
+        raise SettingsError(f"--set {assignment}: {text!r} is not a YAML value") from error

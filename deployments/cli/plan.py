@@ -1,5 +1,5 @@
-"""Check a config file and size its engines: memory, limits, speed, replicas and cost. Nothing is loaded or
-started.
+"""Check a config file and size its engines: memory, limits, speed, replicas and cost. It loads and starts
+nothing.
 
     promptly plan config.yaml
     promptly plan config.yaml --device H100 --gpus 8 --price 2.50
@@ -7,8 +7,8 @@ started.
     promptly plan config.yaml --device L4 --rate 4 --prompt-tokens 1000 --output-tokens 200
     promptly plan config.yaml --device H100 --trace requests.csv --ttft-ms 500 --tpot-ms 50
 
-Models are read from their folders, and else from the hub: only config.json and the index of the weights. Exit
-status 1: something in the file would fail after loading; each line says what, and a value that would work.
+Models are read from their folders, or from the hub: only config.json and the index of the weights. Exit
+status 1: something in the file would fail while loading; each line names it, and a value that would work.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from serve_app.settings import ModelSettings, Settings, load_file
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """The device to plan for. ``name`` None: each engine's own ``accelerator_type``; ``memory_gib`` None: the
-    table's."""
+    """The device to plan for. Without ``name``, each engine's ``accelerator_type`` is used; without
+    ``memory_gib``, the table's value."""
 
     name: str | None = None
     memory_gib: float | None = None
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, help="Serve config file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="in the first model")
     parser.add_argument("--device", help=f"default: the engine's accelerator_type; one of {device_names()}")
-    parser.add_argument("--memory-gib", type=positive, help="memory of one device, in place of the table's")
+    parser.add_argument("--memory-gib", type=positive, help="memory of one device, instead of the table's")
     parser.add_argument("--gpus", type=int, help="GPUs of the cluster, for all models together")
     parser.add_argument("--rate", type=positive, help="requests per second, for TTFT and time per token")
     parser.add_argument("--prompt-tokens", type=positive, default=1000.0, help="mean, with --rate")
@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def positive(text: str) -> float:
-    """Raises: ValueError, ArgumentTypeError: no number above 0."""
+    """Raises: ValueError, ArgumentTypeError: it is not a number above 0."""
     value = float(text)
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text}: expected a number above 0")
@@ -98,7 +98,7 @@ def positive(text: str) -> float:
 
 
 def share(text: str) -> float:
-    """Raises: ValueError, ArgumentTypeError: no number above 0 and at most 1."""
+    """Raises: ValueError, ArgumentTypeError: it is not a number above 0 and at most 1."""
     value = positive(text)
     if value > 1:
         raise argparse.ArgumentTypeError(f"{text}: expected at most 1")
@@ -123,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
     for plan in plans:
         print("\n".join(report(plan, demand)), end="\n\n")
     if not plans and not problems:
-        print("no model here has managed replicas: there is nothing to load")
+        print("no model has managed replicas: there is nothing to plan")
     for problem in problems:
         print(f"{options.config}: {problem}", file=sys.stderr)
     return 1 if problems else 0
@@ -183,7 +183,7 @@ def _engine_problems(plan: ModelPlan, model: ModelSettings, draft: ModelFiles | 
 
 def _device(model: ModelSettings, hardware: Hardware) -> Device | None:
     """The device to plan for; ``None`` if neither the options nor the settings name a known one. Raises:
-    SettingsError: ``--device`` is not known."""
+    SettingsError: ``--device`` is unknown."""
     engine = model.managed_engine
     if engine.accelerator == "cpu":
         device = this_machine()

@@ -1,5 +1,4 @@
-"""Reading a trace of requests: a CSV file with the columns ``t_s``, ``input_tokens`` and
-``output_tokens``."""
+"""Reads a trace of requests: a CSV file with the columns ``t_s``, ``input_tokens`` and ``output_tokens``."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ def read_trace(path: Path) -> Trace:
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise TraceError(f"{path}: no text file: {error}") from error
+        raise TraceError(f"{path}: not a text file: {error}") from error
     if len(rows) < 2:
         raise TraceError(f"{path}: {len(rows)} requests; expected at least two")
     arrivals, prompts, outputs = zip(*rows, strict=True)

@@ -44,11 +44,11 @@ Reports = Mapping[str, Mapping[str, float]]
 
 class ObjectivePolicy:
     """One model's policy. Serve's controller keeps it until the deployment changes. ``rules`` are the fields
-    of ``ScalingRules``; ``tell`` announces which replicas should sleep."""
+    of ``ScalingRules``; ``announce`` publishes which replicas should sleep."""
 
-    def __init__(self, tell: Announce = announce, **rules: Any) -> None:
+    def __init__(self, announce: Announce = announce, **rules: Any) -> None:
         self._autoscaler = Autoscaler(ScalingRules(**rules))
-        self._sleepers = Sleepers(tell) if rules.get("max_sleeping") else None
+        self._sleepers = Sleepers(announce) if rules.get("max_sleeping") else None
         self._counters = {
             name: Increments() for name in ("arrived", "arrived_tokens", "first_tokens", "late_first_tokens")
         }
@@ -118,23 +118,23 @@ class Sleepers:
 
     def __init__(self, announce: Announce) -> None:
         self._announce = announce
-        self._told: list[str] = []
+        self._asleep: list[str] = []
         self._announced: list[str] | None = None
 
     def among(self, replicas: Reports) -> set[str]:
         """The replicas that were asked to sleep, whether they already sleep or not."""
-        return replicas.keys() & set(self._told)
+        return replicas.keys() & set(self._asleep)
 
     def follow(self, context: AutoscalingContext, decision: Decision, replicas: Reports) -> None:
         """Apply a decision: the replica asked last wakes first; the least loaded ones go to sleep."""
-        told = [name for name in self._told if name in replicas]
-        told = told[: len(told) - decision.wake]
-        awake = [name for name in replicas if name not in self._told]
-        told += sorted(awake, key=lambda name: _requests(replicas[name]))[: decision.sleep]
-        self._told = told
-        if told != self._announced:
-            self._announce(context.deployment_id.app_name, context.deployment_id.name, told)
-            self._announced = told
+        asleep = [name for name in self._asleep if name in replicas]
+        asleep = asleep[: len(asleep) - decision.wake]
+        awake = [name for name in replicas if name not in self._asleep]
+        asleep += sorted(awake, key=lambda name: _requests(replicas[name]))[: decision.sleep]
+        self._asleep = asleep
+        if asleep != self._announced:
+            self._announce(context.deployment_id.app_name, context.deployment_id.name, asleep)
+            self._announced = asleep
 
 
 def _requests(report: Mapping[str, float]) -> float:

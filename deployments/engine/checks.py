@@ -108,7 +108,7 @@ def _not_served_yet(model: ModelSettings) -> Iterator[Problem]:
         yield Problem(
             "replicas",
             "autoscaled",
-            "the ranks of an engine start and end together, which the policy does not know of",
+            "the ranks of an engine start and end together, and the policy cannot scale them together",
             "a number of engines",
         )
 

@@ -35,7 +35,7 @@ from serve_app.settings import ModelSettings
 
 
 class Engine(LLMServer):
-    """An ``LLMServer`` with its own listener.
+    """An ``LLMServer`` with its own listener. It is one class because Serve calls the hooks of one class.
 
     Start: load the model, listen, warm up, then report ready (the constructor returns).
     Stop: report draining, let requests in flight finish, close the listener, end vLLM.
@@ -58,7 +58,7 @@ class Engine(LLMServer):
         self._listener.start()
         with self._start_up.warming():
             warmed = await self._warm_up()
-        self._probe.measure_anew()
+        self._probe.reset_speed()
         self._start_s = self._start_up.phases(warmed)
         self._sleep = self._follow_policy() if model.may_sleep else None
         self._state = EngineState.READY
@@ -152,7 +152,7 @@ class Engine(LLMServer):
 
         level = self._model.sleep_level
         return EngineSleep(
-            is_told=lambda: replica in announced(context.app_name, context.deployment),
+            should_sleep=lambda: replica in announced(context.app_name, context.deployment),
             is_busy=is_busy,
             sleep=lambda: vllm_bridge.fall_asleep(self, level),
             wake=lambda: vllm_bridge.wake_up(self, level),

@@ -59,8 +59,8 @@ class ModelLibrary:
         """Read a model's files. ``vocabulary``: also read the tokenizer's, if the model is a folder.
 
         Raises:
-            SourceError: no such folder, no such model on the hub, no way to the hub, or files that are
-            broken.
+            SourceError: the folder or the model on the hub does not exist, the hub is unreachable, or files
+            are broken.
         """
         folder = Path(self._store.resolve(source)).expanduser()
         if folder.is_dir():
@@ -162,7 +162,7 @@ def _tensors(path: Path) -> list[tuple[str, int, int]]:
         start = file.read(8)
         header_bytes = struct.unpack("<Q", start)[0] if len(start) == 8 else MAX_HEADER_BYTES + 1
         if header_bytes > min(MAX_HEADER_BYTES, length):
-            raise _Unreadable(f"{path} is no safetensors file, or is cut")
+            raise _Unreadable(f"{path} is not a safetensors file, or is truncated")
         header = _parsed(path, file.read(header_bytes))
     header.pop("__metadata__", None)
     try:
@@ -172,9 +172,9 @@ def _tensors(path: Path) -> list[tuple[str, int, int]]:
         ]
         end = max((each["data_offsets"][1] for each in header.values()), default=0)
     except (KeyError, TypeError, IndexError) as error:
-        raise _Unreadable(f"{path} has a header that is not of the safetensors format") from error
+        raise _Unreadable(f"{path} has a header that is not in the safetensors format") from error
     if end + 8 + header_bytes != length:
-        raise _Unreadable(f"{path} has {length} bytes, and its header says {end + 8 + header_bytes}")
+        raise _Unreadable(f"{path} has {length} bytes, but its header says {end + 8 + header_bytes}")
     return found
 
 
@@ -194,7 +194,7 @@ def _read_hub(source: str, revision: str | None, endpoint: str | None) -> ModelF
 
 
 def _index_weights(source: str, revision: str | None, endpoint: str | None) -> StoredWeights | None:
-    """The total that the index of the weights states; ``None`` where there is no index."""
+    """The total size from the index of the weights; ``None`` if there is no index."""
     from huggingface_hub.errors import EntryNotFoundError
 
     try:
@@ -230,9 +230,9 @@ def _parsed(path: Path, text: bytes) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise _Unreadable(f"{path} holds no JSON") from error
+        raise _Unreadable(f"{path} is not valid JSON") from error
     if not isinstance(found, dict):
-        raise _Unreadable(f"{path} holds no JSON object")
+        raise _Unreadable(f"{path} is not a JSON object")
     return found
 
 

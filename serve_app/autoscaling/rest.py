@@ -1,4 +1,4 @@
-"""When an engine falls asleep and wakes: on the policy's order, and only while it is idle. Pure, no clock."""
+"""Decides when an engine falls asleep and wakes: as the policy orders, and only while it is idle."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Sleeper:
         self._quiet_s = quiet_s
         self._quiet_since: float | None = None
         self._is_asleep = False
-        self._is_told = False
+        self._should_sleep = False
 
     @property
     def is_asleep(self) -> bool:
@@ -36,15 +36,15 @@ class Sleeper:
     @property
     def is_withdrawn(self) -> bool:
         """It takes no new requests: it sleeps, is about to, or is still waking up."""
-        return self._is_told or self._is_asleep
+        return self._should_sleep or self._is_asleep
 
-    def next(self, told: bool, busy: bool, now: float) -> Rest:
-        """``told``: the policy wants it asleep; ``busy``: it has requests; ``now`` is in seconds. After
-        ``SLEEP`` and ``WAKE`` the caller calls ``slept`` or ``woke`` once that is done."""
-        self._is_told = told
+    def next(self, should_sleep: bool, busy: bool, now: float) -> Rest:
+        """The next action. ``should_sleep``: the policy wants it asleep; ``busy``: it has requests; ``now``:
+        seconds. When the action is done, the caller calls ``slept`` or ``woke``."""
+        self._should_sleep = should_sleep
         if self._is_asleep:
-            return Rest.WAKE if busy or not told else Rest.NOTHING
-        if busy or not told:
+            return Rest.WAKE if busy or not should_sleep else Rest.NOTHING
+        if busy or not should_sleep:
             self._quiet_since = None
             return Rest.NOTHING
         if self._quiet_since is None:

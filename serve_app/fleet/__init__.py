@@ -1,4 +1,4 @@
-"""What a gateway knows of the engines: members, their state, load and pace."""
+"""A gateway's view of the members: their state, load and pace."""
 
 from serve_app.fleet.health import Health, Look
 from serve_app.fleet.members import EngineReport, EngineState, Member, PrefillCounts

@@ -1,5 +1,5 @@
-"""What a health check says about an external upstream. A busy server answers late: that alone is no
-failure."""
+"""The state of an external upstream, from its health checks. A late answer alone is no failure: the server
+may be busy."""
 
 from __future__ import annotations
 

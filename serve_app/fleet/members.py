@@ -122,12 +122,12 @@ class Member:
 
     @property
     def load(self) -> int:
-        """Sequences at the engine now, as far as a report that is up to one poll old can tell."""
+        """Sequences at the engine now, by a report that is up to one poll old."""
         return self.in_flight + self.others
 
     @property
     def has_room(self) -> bool:
-        """It may be given another request."""
+        """Whether it can take another sequence."""
         return self.in_flight + self.others < self.limit
 
     @property

@@ -31,7 +31,8 @@ class Dispatch:
 
 
 class FleetTable:
-    """Members by model. ``send``, ``first_byte`` and ``end`` follow each request.
+    """Members by model. ``send``, ``first_byte`` and ``end`` follow each request. It is one class because all
+    its methods change the same members, and the members have one owner.
 
     ``limits`` bounds the places taken at once at one managed replica, by model; ``None`` means the replica's
     own capacity, which always applies to external upstreams. Models in ``may_be_empty`` are ready without a
@@ -46,7 +47,7 @@ class FleetTable:
         self._recovered_at: dict[str, float] = {}
 
     def is_at_zero(self, model: str, now: float) -> bool:
-        """Its fleet is scaled to zero: a request for the model starts a replica."""
+        """Whether its fleet is scaled to zero; a request for the model then starts a replica."""
         return model in self._may_be_empty and not self.candidates(model, now)
 
     @property
@@ -78,7 +79,7 @@ class FleetTable:
         return tuple(member for name, member in current.items() if known.get(name) is not member)
 
     def heard_at(self, report: EngineReport) -> float:
-        """When bytes of any answer last arrived from a member (monotonic seconds); 0: not known."""
+        """When bytes of any answer last arrived from a member (monotonic seconds); 0: unknown."""
         member = self._members[report.model].get(report.replica_id)
         return 0.0 if member is None else member.heard_at
 
@@ -148,8 +149,8 @@ class FleetTable:
             dispatch.placed_at = dispatch.sent_at
 
     def end(self, dispatch: Dispatch, now: float, *, complete: bool) -> None:
-        """The request is over. Only a ``complete`` answer tells the member's service time, counted from when
-        it began to run: including its wait would make a long queue look like a slow member."""
+        """The request is over. Only a ``complete`` answer gives a sample of the member's service time,
+        counted from when it began to run: with the wait, a long queue would look like a slow member."""
         dispatch.member.in_flight -= dispatch.places
         if dispatch.first_byte_at is None:
             self._answered(dispatch)
@@ -165,7 +166,7 @@ class FleetTable:
         member.unreachable_until = now + UNREACHABLE_S
 
     def is_ready(self, now: float) -> bool:
-        """Every model has a member that can serve, or starts one when it is asked for."""
+        """Whether every model has a member that can serve, or may be scaled to zero."""
         waits_for = self._members.keys() - self._may_be_empty
         return all(self.candidates(model, now) for model in waits_for)
 

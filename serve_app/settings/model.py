@@ -113,25 +113,9 @@ class ModelSettings(Frozen):
 
     @model_validator(mode="after")
     def _is_offered(self) -> Self:
-        for problem in self._wrong_offer():
+        for problem in _wrong_offer(self):
             raise ValueError(problem)
         return self
-
-    def _wrong_offer(self) -> Iterator[str]:
-        if any(not alias for alias in self.aliases):
-            yield "an alias in `aliases` is empty"
-        if self.adapters and self.upstreams:
-            yield (
-                "`upstreams` do not know the adapters of `engine.lora`: give them a model of their own, with "
-                "another `id`"
-            )
-        if self.may_sleep and self.engine is not None and self.engine.disaggregation is not None:
-            yield "`replicas.sleeping` does not work with `engine.disaggregation`: leave one of the two out"
-        if self.sleep_level == DROPS_WEIGHTS and self.engine is not None:
-            yield from _not_read_again(self.engine)
-        for name in NEEDS_CACHE:
-            if not self.cache and getattr(self, name) is not None:
-                yield f"`{name}` has no effect with `cache: false`: leave one of the two out"
 
     @property
     def offered_paths(self) -> frozenset[str]:
@@ -176,6 +160,23 @@ class ModelSettings(Frozen):
         """The weights of the managed replicas, which must exist."""
         assert self.source is not None, f"model {self.id!r} has no managed replicas"
         return self.source
+
+
+def _wrong_offer(model: ModelSettings) -> Iterator[str]:
+    if any(not alias for alias in model.aliases):
+        yield "an alias in `aliases` is empty"
+    if model.adapters and model.upstreams:
+        yield (
+            "`upstreams` do not know the adapters of `engine.lora`: give them a model of their own, with "
+            "another `id`"
+        )
+    if model.may_sleep and model.engine is not None and model.engine.disaggregation is not None:
+        yield "`replicas.sleeping` does not work with `engine.disaggregation`: leave one of the two out"
+    if model.sleep_level == DROPS_WEIGHTS and model.engine is not None:
+        yield from _not_read_again(model.engine)
+    for name in NEEDS_CACHE:
+        if not model.cache and getattr(model, name) is not None:
+            yield f"`{name}` has no effect with `cache: false`: leave one of the two out"
 
 
 def _not_read_again(engine: EngineSettings) -> Iterator[str]:

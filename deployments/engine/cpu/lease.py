@@ -1,7 +1,7 @@
 """Exclusive leases of CPUs: Ray counts CPUs, but does not bind processes to them.
 
-A CPU is leased by a lock on the file named after it. The kernel releases the lock when the process ends, for
-whatever reason, so no clean-up is needed.
+A CPU is leased by a lock on the file named after it. The kernel releases the lock when the process ends, so
+even a crash needs no clean-up.
 """
 
 from __future__ import annotations

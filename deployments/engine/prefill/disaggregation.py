@@ -112,7 +112,7 @@ class DecodeEngine(Engine, PDDecodeServer):
             found = await self._call(endpoint, body)
         except CALL_ERRORS as error:
             self._breaker.failed(time.monotonic())
-            logger.warning("a prompt is prefilled where it is decoded: %s elsewhere", type(error).__name__)
+            logger.warning("the decode engine prefills: remote prefill failed: %s", type(error).__name__)
             return None
         self._breaker.succeeded()
         return found
@@ -180,5 +180,5 @@ def _at_port(config: LLMConfig, port: int) -> LLMConfig:
 
 def _disaggregation(model: ModelSettings) -> DisaggregationSettings:
     settings = model.managed_engine.disaggregation
-    assert settings is not None, f"model {model.id!r} is prefilled where it is decoded"
+    assert settings is not None, f"model {model.id!r} has no disaggregated prefill"
     return settings

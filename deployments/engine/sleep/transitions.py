@@ -14,7 +14,8 @@ PERIOD_S = 0.25
 """Between two polls of the policy's decision; it adds to the wait of a woken replica's first request."""
 
 QUIET_S = 3.0
-"""Gateways learn in a fraction of this time that a replica is withdrawn."""
+"""How long a withdrawn replica must be idle before it sleeps; gateways notice the withdrawal in a fraction of
+this time."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -22,21 +23,21 @@ Act = Callable[[], Awaitable[None]]
 
 
 class EngineSleep:
-    """Sleep and wake of one engine. ``is_told`` (blocking; called on a thread) returns whether this replica
-    should sleep, ``is_busy`` whether it has requests. ``sleep`` returns when running requests have ended and
-    the engine sleeps."""
+    """Sleep and wake of one engine. ``should_sleep`` (blocking; called on a thread) returns whether this
+    replica should sleep, ``is_busy`` whether it has requests. ``sleep`` returns when running requests have
+    ended and the engine sleeps."""
 
     def __init__(
         self,
         *,
-        is_told: Callable[[], bool],
+        should_sleep: Callable[[], bool],
         is_busy: Callable[[], bool],
         sleep: Act,
         wake: Act,
         quiet_s: float = QUIET_S,
         period_s: float = PERIOD_S,
     ) -> None:
-        self._is_told = is_told
+        self._should_sleep = should_sleep
         self._is_busy = is_busy
         self._sleep = sleep
         self._wake = wake
@@ -68,20 +69,20 @@ class EngineSleep:
         while True:
             await asyncio.sleep(self._period_s)
             try:
-                told = await asyncio.to_thread(self._is_told)
+                should_sleep = await asyncio.to_thread(self._should_sleep)
             except Exception as error:  # the GCS is unreachable: keep the state
-                logger.debug("not known whether to sleep: %r", error)
+                logger.debug("cannot read whether to sleep: %r", error)
                 continue
             try:
-                await self._go_on(told)
+                await self._step(should_sleep)
             except Exception as error:  # any error: the health check reports it
                 logger.error("the engine cannot sleep or wake: %r", error)
                 self._error = error
                 return
 
-    async def _go_on(self, told: bool) -> None:
+    async def _step(self, should_sleep: bool) -> None:
         began = time.monotonic()
-        match self._sleeper.next(told, self._is_busy(), began):
+        match self._sleeper.next(should_sleep, self._is_busy(), began):
             case Rest.SLEEP:
                 await self._sleep()
                 self._sleeper.slept()

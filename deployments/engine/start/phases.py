@@ -22,13 +22,13 @@ from serve_app.settings import ModelSettings
 WARM_UP = "warm-up: "
 """The prefix of the phases that are warm-up requests, before the kind of request."""
 
-SILENT = "vLLM's processes ended without a word; the replica's own log may say more"
+SILENT = "vLLM's processes ended without an error message; the replica's own log may have one"
 
 logger = logging.getLogger("ray.serve")
 
 
 class EngineStart:
-    """Made first in an engine's constructor. ``close`` when no more of vLLM's processes will start."""
+    """Create it first in an engine's constructor, and ``close`` it when no more vLLM processes will start."""
 
     def __init__(self, model: ModelSettings) -> None:
         self._model = model

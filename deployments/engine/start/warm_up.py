@@ -168,8 +168,8 @@ class _Run:
         except (NoConnection, BrokenConnection) as error:
             raise WarmUpError(f"warm-up ({kind}): {type(error).__name__}: {error}") from error
         if status != 200 or ERROR_EVENT in answer:
-            said = answer[answer.find(ERROR_EVENT) if status == 200 else 0 :][:500]
-            raise WarmUpError(f"warm-up ({kind}): answered {status}: {said.decode(errors='replace')}")
+            error_text = answer[answer.find(ERROR_EVENT) if status == 200 else 0 :][:500]
+            raise WarmUpError(f"warm-up ({kind}): answered {status}: {error_text.decode(errors='replace')}")
         return answer
 
 

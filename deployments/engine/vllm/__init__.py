@@ -1,1 +1,1 @@
-"""What Promptly tells vLLM, and what is not public there."""
+"""Adapters to vLLM: its arguments, and all uses of its non-public names."""

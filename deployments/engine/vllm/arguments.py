@@ -21,7 +21,14 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnno
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore
 from serve_app.settings import EngineSettings, ModelSettings, SpeculationSettings
-from serve_app.settings.engine import DEPTH_CAN_CHANGE, KV_TRANSFER, READS_THE_TEXT, DepthStep, LoraSettings
+from serve_app.settings.engine import (
+    DEPTH_CAN_CHANGE,
+    KV_TRANSFER,
+    OWN_SETTING,
+    READS_THE_TEXT,
+    DepthStep,
+    LoraSettings,
+)
 
 MOST_REQUESTS = 1 << 20
 """The end of the last range of a depth schedule; above any ``max_num_seqs``."""
@@ -243,8 +250,6 @@ def _setting_of(argument: str) -> str:
     """The setting behind an argument."""
     if argument in EngineSettings.model_fields:
         return argument
-    from serve_app.settings.engine import OWN_SETTING
-
     return OWN_SETTING.get(argument, f"options.{argument}")
 
 

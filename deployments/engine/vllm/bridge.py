@@ -76,7 +76,7 @@ class LoadProbe:
         if self._meter is not None and iteration_stats is not None:
             self._meter.observe(_step(scheduler_stats, iteration_stats), time.monotonic())
 
-    def measure_anew(self) -> None:
+    def reset_speed(self) -> None:
         """Discard the measurements so far: they come from the warm-up, not from traffic."""
         self.speed = EngineSpeed()
 

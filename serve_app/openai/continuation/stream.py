@@ -24,7 +24,8 @@ class ResumableStream:
 
     Send ``opening``, feed the engine's bytes and pass on what ``feed`` returns. If the bytes end or
     ``failure`` is set before ``done``: settle what is ``unsettled``, act on the result of ``resume``, and
-    feed on.
+    feed on. It is one class because every token passes through it, and all methods share its position in the
+    stream.
     """
 
     def __init__(self, request: ParsedRequest, *, include_usage: bool = False) -> None:

@@ -191,19 +191,21 @@ SLEEPY = AutoscalingSettings(min=1, max=4, sleeping=2, window_s=10.0, hold_s=5.0
 
 
 class Fleet:
-    """Replicas that do what they are told: who is to sleep reports that it is withdrawn."""
+    """Replicas that follow the announcement: one that should sleep reports that it is withdrawn."""
 
     def __init__(self, replicas: int) -> None:
         self.replicas = replicas
         self.sleepers: list[str] = []
-        self.scaler = ObjectivePolicy(tell=self.tell, **autoscaling_config(SLEEPY).policy.policy_kwargs)
-        self.told: list[list[str]] = []
+        self.scaler = ObjectivePolicy(
+            announce=self.announce, **autoscaling_config(SLEEPY).policy.policy_kwargs
+        )
+        self.announced: list[list[str]] = []
         self.waking: set[str] = set()
 
-    def tell(self, application: str, deployment: str, replicas: Iterable[str]) -> None:
+    def announce(self, application: str, deployment: str, replicas: Iterable[str]) -> None:
         assert (application, deployment) == (ENGINE.app_name, ENGINE.name)
         self.sleepers = list(replicas)
-        self.told.append(self.sleepers)
+        self.announced.append(self.sleepers)
 
     def decide(self, now: float, **waiting: Any) -> Decision:
         loads: list[ReplicaLoad | None] = [
@@ -225,10 +227,10 @@ class Fleet:
         return since + seconds
 
 
-def test_replicas_that_are_not_needed_are_told_to_sleep_and_kept() -> None:
+def test_replicas_that_are_not_needed_sleep_and_are_kept() -> None:
     fleet = Fleet(3)
     fleet.quiet(100.0, 60)
-    assert fleet.told[0] == []
+    assert fleet.announced[0] == []
     assert (fleet.sleepers, fleet.replicas) == (["r1", "r2"], 3)
 
 
@@ -266,17 +268,17 @@ def test_a_sleeper_that_is_gone_is_forgotten() -> None:
     assert len(fleet.sleepers) == 1
 
 
-def test_a_policy_that_is_made_anew_wakes_all() -> None:
+def test_a_new_policy_wakes_all() -> None:
     fleet = Fleet(3)
     fleet.sleepers = ["r1"]
     fleet.decide(100.0)
-    assert fleet.told == [[]]
+    assert fleet.announced == [[]]
 
 
-def test_without_a_word_about_sleep_nobody_is_told_anything() -> None:
-    def tell(*_: Any) -> None:
-        raise AssertionError("told")
+def test_without_sleeping_replicas_nothing_is_announced() -> None:
+    def announce(*_: Any) -> None:
+        raise AssertionError("announced")
 
-    scaler = ObjectivePolicy(tell=tell, **autoscaling_config(QUICK).policy.policy_kwargs)
+    scaler = ObjectivePolicy(announce=announce, **autoscaling_config(QUICK).policy.policy_kwargs)
     for second in range(900):
         scaler.decide(seen([IDLE] * 3, settings=QUICK), float(second))

@@ -54,7 +54,7 @@ def test_ends_and_gaps_are_measured_and_what_never_ran_is_not(probe: LoadProbe) 
 
 def test_a_measurement_can_begin_anew(probe: LoadProbe) -> None:
     probe.record(SchedulerStats(), prefilled(10, 0, ttft_s=5.0))
-    probe.measure_anew()
+    probe.reset_speed()
     assert probe.speed.prefill_tokens_per_s is None
 
 

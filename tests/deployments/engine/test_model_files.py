@@ -186,7 +186,7 @@ def test_without_counts_the_index_says_the_size(tmp_path: Path) -> None:
         ({}, (404, "RevisionNotFound"), "no revision None of it"),
         ({}, (500, ""), "the hub cannot be reached"),
         ({INFO_PATH: {"id": "owner/m"}}, (404, ""), "the repository has no config.json"),
-        ({INFO_PATH: {"id": "owner/m"}, CONFIG_PATH: []}, (404, ""), "no JSON object"),
+        ({INFO_PATH: {"id": "owner/m"}, CONFIG_PATH: []}, (404, ""), "not a JSON object"),
     ],
 )
 def test_what_the_hub_refuses_is_said_in_words(

@@ -15,13 +15,13 @@ def asleep() -> Sleeper:
     return sleeper
 
 
-def test_nobody_sleeps_who_is_not_told() -> None:
+def test_without_an_order_it_does_not_sleep() -> None:
     sleeper = Sleeper(QUIET_S)
     assert {sleeper.next(False, False, 100.0 * look) for look in range(5)} == {Rest.NOTHING}
     assert not sleeper.is_withdrawn
 
 
-def test_one_that_is_told_takes_no_requests_at_once_and_sleeps_when_all_have_heard() -> None:
+def test_after_an_order_it_takes_no_requests_and_sleeps_once_gateways_know() -> None:
     sleeper = Sleeper(QUIET_S)
     assert sleeper.next(True, False, 0.0) is Rest.NOTHING
     assert sleeper.is_withdrawn
@@ -38,15 +38,15 @@ def test_what_runs_is_answered_before() -> None:
     assert sleeper.next(True, False, 60.0 + QUIET_S) is Rest.SLEEP
 
 
-def test_one_that_is_told_otherwise_in_time_never_sleeps() -> None:
+def test_an_order_withdrawn_in_time_prevents_sleep() -> None:
     sleeper = Sleeper(QUIET_S)
     sleeper.next(True, False, 0.0)
     assert sleeper.next(False, False, QUIET_S) is Rest.NOTHING
     assert not sleeper.is_withdrawn
-    assert sleeper.next(True, False, QUIET_S + 1) is Rest.NOTHING  # the wait begins anew
+    assert sleeper.next(True, False, QUIET_S + 1) is Rest.NOTHING  # the wait begins again
 
 
-def test_a_sleeper_wakes_when_it_is_told_and_takes_requests_once_it_is_awake() -> None:
+def test_it_wakes_on_order_and_takes_requests_once_awake() -> None:
     sleeper = asleep()
     assert sleeper.next(True, False, 100.0) is Rest.NOTHING
     assert sleeper.next(False, False, 101.0) is Rest.WAKE

@@ -16,16 +16,16 @@ class Engine:
     """What the loop sees of a replica."""
 
     def __init__(self) -> None:
-        self.told = False
+        self.ordered = False
         self.requests = 0
         self.done: list[str] = []
         self.store_is_away = False
         self.breaks = False
 
-    def is_told(self) -> bool:
+    def should_sleep(self) -> bool:
         if self.store_is_away:
             raise ConnectionError("no GCS")
-        return self.told
+        return self.ordered
 
     async def sleep(self) -> None:
         if self.breaks:
@@ -39,7 +39,7 @@ class Engine:
 @asynccontextmanager
 async def watched(engine: Engine) -> AsyncIterator[EngineSleep]:
     loop = EngineSleep(
-        is_told=engine.is_told,
+        should_sleep=engine.should_sleep,
         is_busy=lambda: engine.requests > 0,
         sleep=engine.sleep,
         wake=engine.wake,
@@ -59,13 +59,13 @@ async def seen(condition: Callable[[], bool]) -> bool:
     return await eventually(so, within_s=5)
 
 
-async def test_it_sleeps_and_wakes_as_it_is_told() -> None:
+async def test_it_sleeps_and_wakes_as_it_should() -> None:
     engine = Engine()
     async with watched(engine) as loop:
-        engine.told = True
+        engine.ordered = True
         assert await seen(lambda: engine.done == ["sleep"])
         assert loop.is_withdrawn
-        engine.told = False
+        engine.ordered = False
         assert await seen(lambda: not loop.is_withdrawn)
     assert engine.done == ["sleep", "wake"]
 
@@ -73,7 +73,7 @@ async def test_it_sleeps_and_wakes_as_it_is_told() -> None:
 async def test_a_request_to_a_sleeper_is_served() -> None:
     engine = Engine()
     async with watched(engine):
-        engine.told = True
+        engine.ordered = True
         assert await seen(lambda: engine.done == ["sleep"])
         engine.requests = 1
         assert await seen(lambda: engine.done == ["sleep", "wake"])
@@ -81,12 +81,12 @@ async def test_a_request_to_a_sleeper_is_served() -> None:
         assert await seen(lambda: engine.done == ["sleep", "wake", "sleep"])
 
 
-async def test_while_nobody_can_say_it_stays_as_it_is() -> None:
+async def test_without_an_answer_from_the_store_its_state_stays() -> None:
     engine = Engine()
     async with watched(engine) as loop:
-        engine.told = True
+        engine.ordered = True
         assert await seen(lambda: engine.done == ["sleep"])
-        engine.store_is_away, engine.told = True, False
+        engine.store_is_away, engine.ordered = True, False
         await asyncio.sleep(0.05)  # many looks
         assert engine.done == ["sleep"]
         engine.store_is_away = False
@@ -98,7 +98,7 @@ async def test_an_engine_that_cannot_sleep_fails_its_health_check() -> None:
     engine = Engine()
     async with watched(engine) as loop:
         loop.check()
-        engine.breaks, engine.told = True, True
+        engine.breaks, engine.ordered = True, True
 
         def is_sick() -> bool:
             try:
