@@ -26,7 +26,6 @@ GATEWAY = (
     {"placement"},
     {"send"},
     {"lookup"},
-    {"services"},
     {"generation", "endpoints"},
     {"app"},
     {"runtime"},

@@ -10,22 +10,12 @@ from contextlib import contextmanager
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
-from deployments.gateway.endpoints.admin import Admin
-from deployments.gateway.endpoints.admin_entries import AdminEntries
-from deployments.gateway.endpoints.catalogue import Catalogue
-from deployments.gateway.endpoints.description import Description
-from deployments.gateway.endpoints.embeddings import EmbeddingsEndpoint
-from deployments.gateway.endpoints.passthrough import PassThrough
-from deployments.gateway.endpoints.verbatim import Verbatim
-from deployments.gateway.generation.endpoint import generation_endpoints
 from deployments.gateway.request.exchange import ClientGone, Exchange, Handler
-from deployments.gateway.send.dispatch import Dispatcher
-from deployments.gateway.services import Services
 from deployments.platform.telemetry import RequestTracer
 from serve_app.api.door import Door, require_media_type
 from serve_app.api.routes import ROUTES, Route
 from serve_app.errors import MethodNotAllowed, NoReplica, NotFound, OverCapacity, PromptlyError
-from serve_app.openai.requests import Endpoint
+from serve_app.latency import LatencyWindows
 from serve_app.request.headers import require_utf8
 
 ALWAYS_ANSWERED = frozenset(
@@ -58,11 +48,20 @@ class Paths:
 class GatewayApp:
     """Counts, times and traces every request, and turns errors into OpenAI-shaped responses."""
 
-    def __init__(self, services: Services, dispatcher: Dispatcher, tracer: RequestTracer | None) -> None:
-        self._services = services
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        door: Door,
+        latency: LatencyWindows,
+        tracer: RequestTracer | None,
+        *,
+        max_concurrent_requests: int,
+    ) -> None:
+        self._paths = Paths(handlers)
+        self._door = door
+        self._latency = latency
         self._tracer = tracer
-        self._paths = _paths(services, dispatcher, tracer)
-        self._door = Door(services.settings)
+        self._max_active = max_concurrent_requests
         self._active = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,50 +134,21 @@ class GatewayApp:
                 self._active -= 1
 
     def _refuse_over_capacity(self) -> None:
-        limit = self._services.settings.limits.max_concurrent_requests
-        if self._active >= limit:
-            raise OverCapacity(f"{limit} requests are being answered (limits.max_concurrent_requests).", 1)
+        if self._active >= self._max_active:
+            raise OverCapacity(
+                f"{self._max_active} requests are being answered (limits.max_concurrent_requests).", 1
+            )
 
     def _record(self, exchange: Exchange) -> None:
         """After the last byte: nothing here delays an answer."""
         timeline = exchange.timeline
         for step in timeline.steps:
-            self._services.latency.record(step.name, step.duration_ms)
+            self._latency.record(step.name, step.duration_ms)
         if timeline.steps:
-            self._services.latency.record("total", timeline.elapsed_ms())
+            self._latency.record("total", timeline.elapsed_ms())
         if self._tracer is not None:
             attributes = exchange.attributes | {"http.response.status_code": exchange.status}
             self._tracer.finish(exchange.span, timeline, attributes)
-
-
-def _paths(services: Services, dispatcher: Dispatcher, tracer: RequestTracer | None) -> Paths:
-    """Every name that the table of routes uses."""
-    catalogue, admin = Catalogue(services), Admin(services)
-    verbatim, description = Verbatim(dispatcher, tracer), Description(services)
-    generations = generation_endpoints(services, dispatcher, tracer)
-    return Paths(
-        {
-            "chat": generations[Endpoint.CHAT],
-            "completions": generations[Endpoint.COMPLETIONS],
-            "embeddings": EmbeddingsEndpoint(services, verbatim),
-            "models": catalogue.list_models,
-            "model": catalogue.one_model,
-            "health": catalogue.health,
-            "ping": catalogue.health,
-            "ready": catalogue.ready,
-            "version": description.version,
-            "openapi": description.openapi,
-            "docs": description.docs,
-            "admin_cache": admin.cache,
-            "admin_entries": AdminEntries(services),
-            "admin_feedback": admin.feedback,
-            "admin_engines": admin.engines,
-            "admin_fleet": admin.fleet,
-            "admin_latency": admin.latency,
-            "admin_traffic": admin.traffic,
-            "relay": PassThrough(services, verbatim),
-        }
-    )
 
 
 async def _end_with(exchange: Exchange, error: PromptlyError) -> None:

@@ -1,9 +1,8 @@
-"""One gateway: makes the parts, hands them to the app, ends them. Runs in any event loop."""
+"""One gateway: makes its parts, hands each the others that it uses, and ends them. Runs in any event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -12,38 +11,55 @@ from typing import Any
 from ray.serve.handle import DeploymentHandle
 
 from deployments.gateway.app import GatewayApp
+from deployments.gateway.endpoints.admin import Admin
+from deployments.gateway.endpoints.admin_cache import AdminCache
+from deployments.gateway.endpoints.admin_entries import AdminEntries
+from deployments.gateway.endpoints.catalogue import Catalogue
+from deployments.gateway.endpoints.description import Description
+from deployments.gateway.endpoints.embeddings import EmbeddingsEndpoint
+from deployments.gateway.endpoints.passthrough import PassThrough
+from deployments.gateway.endpoints.verbatim import Verbatim
+from deployments.gateway.generation.admit import Admit
+from deployments.gateway.generation.endpoint import GenerationEndpoint, cache_tiers
+from deployments.gateway.generation.engine_tier import EngineTier
+from deployments.gateway.generation.record import Recorder
 from deployments.gateway.key_watch import KeyWatch
+from deployments.gateway.lookup.flights import Flights
+from deployments.gateway.lookup.priming import Priming
+from deployments.gateway.lookup.refreshes import Refreshes
 from deployments.gateway.lookup.store_client import CacheClient
 from deployments.gateway.placement.engine_status import EngineStatuses
 from deployments.gateway.placement.external import ExternalUpstream
-from deployments.gateway.placement.fleet_watch import FleetWatch
-from deployments.gateway.placement.queue import Admission
-from deployments.gateway.placement.scaling import Scaling
+from deployments.gateway.placement.placement import Placement
+from deployments.gateway.request.authentication import Authenticator
+from deployments.gateway.request.bodies import Bodies
+from deployments.gateway.request.exchange import Handler
 from deployments.gateway.send.dispatch import Dispatcher
-from deployments.gateway.services import Services
 from deployments.platform.log_redaction import redacted_logs
 from deployments.platform.telemetry import tracer_from_environment
 from deployments.wire.upstream import AnswerBounds, UpstreamPool
-from serve_app.fleet import FleetTable
+from serve_app.api.door import Door
 from serve_app.hedging import Hedge
 from serve_app.latency import LatencyWindows
+from serve_app.model_choice.chooser import ModelChooser
 from serve_app.model_choice.names import ModelNames
+from serve_app.model_choice.offers import Offers
+from serve_app.openai.requests import Endpoint
 from serve_app.quarantine import Quarantine
 from serve_app.redaction import Redactor
 from serve_app.request.admin_token import AdminToken
 from serve_app.request.auth import KeySources
+from serve_app.request.prefix_salt import PrefixSalts
 from serve_app.request.tenant_marks import TenantMarks, new_secret
-from serve_app.routing import POLICIES, Router
 from serve_app.settings import Settings
 from serve_app.traffic import Traffic
 
-PRIME_RETRY_S = 0.5
-
-logger = logging.getLogger("ray.serve")
-
 
 class GatewayRuntime:
-    """Everything that one gateway owns. Made inside a running event loop; ``close`` ends it."""
+    """Everything that one gateway owns. Made inside a running event loop; ``close`` ends it.
+
+    It is long because it is all of the wiring: there is no logic here, and no other object knows every part.
+    """
 
     def __init__(
         self,
@@ -57,103 +73,173 @@ class GatewayRuntime:
         tenant_secret: bytes | None = None,
         admin_token: AdminToken | None = None,
     ) -> None:
-        """``tenant_secret`` is what all gateways of an application have in common (see ``TenantMarks``); one
+        """``tenant_secret`` is the same for all gateways of an application (see ``TenantMarks``); a gateway
         that is alone may make its own."""
-        self._scaling = Scaling(settings, engines)
-        may_be_empty = self._scaling.cold_starts.keys()
-        limits = {model.id: model.max_requests_per_replica for model in settings.models}
-        fleet = FleetTable(limits, may_be_empty)
+        self._settings = settings
+        self._names = ModelNames.of(settings)
+        self._has_keys = keys is not None
+        self._traffic, self._latency = Traffic(), LatencyWindows()
+        self._marks = TenantMarks(tenant_secret or new_secret())
+        self._tracer = tracer_from_environment(os.environ)
         secrets = [value for each in external for value in each.report.headers.values()]
         self._lasting = ExitStack()
         self._lasting.enter_context(redacted_logs(Redactor(secrets)))
         self._upstream = UpstreamPool(_answer_bounds(settings), secrets)
-        self._tracer = tracer_from_environment(os.environ)
-        marks = TenantMarks(tenant_secret or new_secret())
-        self._services = Services(
-            settings=settings,
-            keys=None if keys is None else keys.ring(),
-            fleet=fleet,
-            cache=_cache_client(settings, embedder, cache, marks),
-            embedder=embedder,
-            latency=LatencyWindows(),
-            routers=_routers(settings),
-            traffic=Traffic(),
-            engines=EngineStatuses(engines, settings),
-            marks=marks,
-            admin_token=admin_token,
+        self._placement = Placement(
+            settings, engines, external, self._upstream, self._traffic, has_keys=self._has_keys
         )
-        names = ModelNames.of(settings)
-        # Aliases and adapters too, for the paths that relay to whatever model is named.
-        self._services.fingerprints |= names.fingerprints(self._services.fingerprints)
-        self._admissions = {
-            model: Admission(
-                model,
-                fleet,
-                router,
-                settings.limits,
-                self._services.traffic,
-                shared=keys is not None,
-                cold_start=self._scaling.cold_starts.get(model),
-                demand=self._scaling.demands.get(model),
-            )
-            for model, router in self._services.routers.items()
-        }
-        self._watch = FleetWatch(
-            engines=engines,
-            external=external,
-            fleet=fleet,
-            upstream=self._upstream,
-            period_s=settings.gateway.fleet_poll_s,
-            changed=self._fleet_changed,
-            may_be_empty=may_be_empty,
+        self._statuses = EngineStatuses(engines, settings)
+        self._embedder = embedder
+        self._cache = _cache_client(settings, embedder, cache, self._marks)
+        self._priming = Priming(self._cache)
+        self._refreshes = Refreshes()
+        self._build_intake(keys, admin_token)
+        self._dispatcher = self._build_dispatcher()
+        handlers = self._generating() | self._relaying() | self._describing() | self._administering()
+        self.app = GatewayApp(
+            handlers,
+            Door(settings),
+            self._latency,
+            self._tracer,
+            max_concurrent_requests=settings.limits.max_concurrent_requests,
         )
-        dispatcher = Dispatcher(
-            admissions=self._admissions,
+
+    def _build_intake(self, keys: KeySources | None, admin_token: AdminToken | None) -> None:
+        """What every endpoint asks of a request: who sends it, its body, what may be asked for."""
+        settings = self._settings
+        self._auth = auth = Authenticator(None if keys is None else keys.ring(), admin_token)
+        self._bodies = Bodies(settings.limits)
+        self._offers = Offers(settings, self._names)
+        shared = settings.gateway.share_prefixes
+        self._salts = PrefixSalts(self._marks, shared=shared, has_keys=self._has_keys)
+
+        def changed(sources: KeySources) -> None:
+            auth.keys = sources.ring()
+
+        self._keys = None if keys is None or keys.file is None else KeyWatch(keys, changed)
+
+    def _build_dispatcher(self) -> Dispatcher:
+        settings = self._settings
+        return Dispatcher(
+            admissions=self._placement.admissions,
             hedges=_hedges(settings),
-            names=names,
+            names=self._names,
             by_priority=_scheduled_by_priority(settings),
-            fleet=fleet,
+            fleet=self._placement.fleet,
             upstream=self._upstream,
             limits=settings.limits,
             max_attempts=settings.gateway.max_attempts,
-            traffic=self._services.traffic,
+            traffic=self._traffic,
             quarantine=Quarantine(settings.limits.quarantine_s),
         )
-        self._keys = None if keys is None or keys.file is None else KeyWatch(keys, self._keys_changed)
-        self._scaling.start(self._admissions)
-        self._priming = asyncio.get_running_loop().create_task(self._prime())
-        self.app = GatewayApp(self._services, dispatcher, self._tracer)
 
-    def _fleet_changed(self, model: str) -> None:
-        """Members that are gone are forgotten; room that has come is given to those in line."""
-        names = [member.name for member in self._services.fleet.members(model)]
-        self._services.routers[model].keep(names)
-        self._admissions[model].wake()
+    # ---- handlers, by the names that the table of routes uses ----
 
-    def _keys_changed(self, keys: KeySources) -> None:
-        self._services.keys = keys.ring()
+    def _generating(self) -> dict[str, Handler]:
+        """Both endpoints, on the same tiers."""
+        settings, flights = self._settings, Flights()
+        engine = EngineTier(
+            settings,
+            self._dispatcher,
+            flights,
+            Recorder(self._cache),
+            names=self._names,
+            routers=self._placement.routers,
+            tracer=self._tracer,
+        )
+        admit = Admit(
+            settings,
+            auth=self._auth,
+            bodies=self._bodies,
+            chooser=ModelChooser(settings, self._placement.fleet),
+            offers=self._offers,
+            salts=self._salts,
+            wake=self._dispatcher.start,
+            caches=self._cache is not None,
+        )
+        before = []
+        if self._cache is not None and settings.cache is not None:
+            before = cache_tiers(
+                settings.cache,
+                self._cache,
+                engine,
+                dispatcher=self._dispatcher,
+                flights=flights,
+                traffic=self._traffic,
+            )
+        chat, completions = (
+            GenerationEndpoint(
+                endpoint,
+                admit,
+                tiers=[*before, engine],
+                engine=engine,
+                refreshes=self._refreshes,
+                traffic=self._traffic,
+            )
+            for endpoint in (Endpoint.CHAT, Endpoint.COMPLETIONS)
+        )
+        return {"chat": chat, "completions": completions}
 
-    async def _prime(self) -> None:
-        """Go every way once that a request will go; until then ``/ready`` says no."""
-        cache = self._services.cache
-        while cache is not None and not self._services.primed:
-            try:
-                await cache.prime()
-                break
-            except Exception as error:  # the embedder or the store is still starting
-                logger.info("waiting for embedder and cache: %s", type(error).__name__)
-                await asyncio.sleep(PRIME_RETRY_S)
-        self._services.primed = True
+    def _relaying(self) -> dict[str, Handler]:
+        auth, offers, settings = self._auth, self._offers, self._settings
+        verbatim = Verbatim(
+            bodies=self._bodies,
+            offers=offers,
+            salts=self._salts,
+            dispatcher=self._dispatcher,
+            tracer=self._tracer,
+            limits=settings.limits,
+        )
+        embeddings = EmbeddingsEndpoint(auth, verbatim, settings.embedder, self._embedder, self._marks)
+        return {"embeddings": embeddings, "relay": PassThrough(auth, offers, verbatim)}
+
+    def _describing(self) -> dict[str, Handler]:
+        catalogue = Catalogue(self._auth, self._names, self._placement.fleet, self._statuses, self._priming)
+        description = Description(self._names, has_keys=self._has_keys)
+        return {
+            "models": catalogue.list_models,
+            "model": catalogue.one_model,
+            "health": catalogue.health,
+            "ping": catalogue.health,
+            "ready": catalogue.ready,
+            "version": description.version,
+            "openapi": description.openapi,
+            "docs": description.docs,
+        }
+
+    def _administering(self) -> dict[str, Handler]:
+        auth, bodies, settings = self._auth, self._bodies, self._settings
+        managed = [model.id for model in settings.models if model.engine is not None]
+        admin = Admin(
+            auth,
+            managed=managed,
+            fleet=self._placement.fleet,
+            engines=self._statuses,
+            latency=self._latency,
+            traffic=self._traffic,
+        )
+        cache = AdminCache(auth, bodies, self._cache)
+        entries = AdminEntries(
+            auth, bodies, self._cache, settings=settings, names=self._names, offers=self._offers
+        )
+        return {
+            "admin_cache": cache.cache,
+            "admin_feedback": cache.feedback,
+            "admin_entries": entries,
+            "admin_engines": admin.engines,
+            "admin_fleet": admin.fleet,
+            "admin_latency": admin.latency,
+            "admin_traffic": admin.traffic,
+        }
 
     async def close(self) -> None:
-        self._priming.cancel()
-        await self._watch.stop()
+        self._priming.stop()
+        await self._placement.close()
         if self._keys is not None:
             await self._keys.stop()
-        await self._scaling.stop()
-        self._services.refreshes.stop()
-        if self._services.cache is not None:
-            await self._services.cache.close()
+        self._refreshes.stop()
+        if self._cache is not None:
+            await self._cache.close()
         await self._upstream.close()
         if self._tracer is not None:
             await asyncio.to_thread(self._tracer.shut_down)
@@ -176,11 +262,6 @@ def _answer_bounds(settings: Settings) -> AnswerBounds:
     return AnswerBounds(settings.limits.max_event_bytes, settings.limits.max_answer_bytes)
 
 
-def _routers(settings: Settings) -> dict[str, Router]:
-    default = settings.gateway.routing
-    return {model.id: Router(POLICIES[model.routing or default]) for model in settings.models}
-
-
 def _hedges(settings: Settings) -> dict[str, Hedge]:
     return {
         model.id: Hedge(model.hedge.max_share, model.hedge.quantile)
@@ -190,6 +271,6 @@ def _hedges(settings: Settings) -> dict[str, Hedge]:
 
 
 def _scheduled_by_priority(settings: Settings) -> frozenset[str]:
-    """The models whose own engines are told how urgent a request is; others refuse to be."""
+    """The models whose managed engines schedule by priority; other engines reject a priority."""
     engines = {model.id: model.engine for model in settings.models if model.engine is not None}
     return frozenset(model for model, engine in engines.items() if engine.scheduling_policy == "priority")

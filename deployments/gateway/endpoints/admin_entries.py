@@ -12,20 +12,22 @@ from uuid import UUID
 
 import msgspec
 
-from deployments.gateway.endpoints.admin import cache_for, failures_named
+from deployments.gateway.endpoints.admin_cache import cache_for, failures_named
 from deployments.gateway.lookup.store_client import CacheClient
-from deployments.gateway.request.bodies import ADMINISTRATORS
+from deployments.gateway.request.authentication import Authenticator
+from deployments.gateway.request.bodies import ADMINISTRATORS, Bodies
 from deployments.gateway.request.exchange import Exchange
-from deployments.gateway.services import Services
 from serve_app.cache.entry import CacheEntry
 from serve_app.cache.keys import cache_key
 from serve_app.errors import BadRequest, PromptlyError
 from serve_app.model_choice.names import ModelNames
+from serve_app.model_choice.offers import Offers
 from serve_app.openai.answers import Answer, Usage
 from serve_app.openai.bounds import refuse_excess
 from serve_app.openai.requests import Endpoint, parse_generation
 from serve_app.request.auth import DEFAULT_TENANT
 from serve_app.request.cache_controls import CacheControls
+from serve_app.settings import Settings
 
 NDJSON = "application/x-ndjson"
 PAGE = 500
@@ -71,12 +73,28 @@ class Refused:
 
 
 class AdminEntries:
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._names = ModelNames.of(services.settings)
+    """``GET`` exports a page of entries; ``POST`` stores the entries in its body."""
+
+    def __init__(
+        self,
+        auth: Authenticator,
+        bodies: Bodies,
+        cache: CacheClient | None,
+        *,
+        settings: Settings,
+        names: ModelNames,
+        offers: Offers,
+    ) -> None:
+        self._auth = auth
+        self._bodies = bodies
+        self._cache = cache
+        self._limits = settings.limits
+        self._partition_by = () if settings.cache is None else settings.cache.partition_by
+        self._names = names
+        self._offers = offers
 
     async def __call__(self, exchange: Exchange) -> None:
-        cache = cache_for(self._services, exchange)
+        cache = cache_for(self._auth, self._cache, exchange)
         await (self._take_in(exchange, cache) if exchange.method == "POST" else self._export(exchange, cache))
 
     async def _export(self, exchange: Exchange, cache: CacheClient) -> None:
@@ -90,7 +108,7 @@ class AdminEntries:
 
     async def _take_in(self, exchange: Exchange, cache: CacheClient) -> None:
         """Every line that is one is stored before this is answered; the answer names the others."""
-        body = await self._services.bodies.read(exchange, ADMINISTRATORS)
+        body = await self._bodies.read(exchange, ADMINISTRATORS)
         stored, waiting, refused = 0, [], []
         for number, line in enumerate(body.split(b"\n"), 1):
             if not line.strip():
@@ -129,11 +147,9 @@ class AdminEntries:
         request = self._names.under_own_name(
             parse_generation(Endpoint.CHAT, msgspec.json.encode(given.request))
         )
-        refuse_excess(request.fields, self._services.settings.limits)
-        settings = self._services.settings.cache
-        partition_by = () if settings is None else settings.partition_by
-        fingerprint = self._services.fingerprint(request.model)
-        key = cache_key(request, given.tenant, fingerprint, partition_by)
+        refuse_excess(request.fields, self._limits)
+        fingerprint = self._offers.fingerprint(request.model)
+        key = cache_key(request, given.tenant, fingerprint, self._partition_by)
         if key is None:
             raise BadRequest("Such a request bypasses the cache (docs/cache.md says which).")
         controls = CacheControls(tags=given.tags)

@@ -6,9 +6,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from deployments.gateway.placement.engine_status import EngineStatus
+from deployments.gateway.lookup.priming import Priming
+from deployments.gateway.placement.engine_status import EngineStatus, EngineStatuses
+from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import Exchange
-from deployments.gateway.services import Services
+from serve_app.fleet import FleetTable
 from serve_app.model_choice.chooser import reported_context
 from serve_app.model_choice.names import ModelNames
 from serve_app.openai.models import ModelCard, model_card
@@ -17,9 +19,19 @@ from serve_app.openai.models import ModelCard, model_card
 class Catalogue:
     """What is served, and whether it can answer."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._names = ModelNames.of(services.settings)
+    def __init__(
+        self,
+        auth: Authenticator,
+        names: ModelNames,
+        fleet: FleetTable,
+        engines: EngineStatuses,
+        priming: Priming,
+    ) -> None:
+        self._auth = auth
+        self._names = names
+        self._fleet = fleet
+        self._engines = engines
+        self._priming = priming
         self._created = int(time.time())
 
     async def health(self, exchange: Exchange) -> None:
@@ -30,12 +42,12 @@ class Catalogue:
         """Every configured model can answer; else which ones have none and will get none by themselves (why:
         `/admin/engines`)."""
         now = time.monotonic()
-        fleet = self._services.fleet
+        fleet = self._fleet
         models = {model: len(fleet.candidates(model, now)) for model in fleet.models}
-        ready = self._services.primed and fleet.is_ready(now)
+        ready = self._priming.is_done and fleet.is_ready(now)
         body: dict[str, Any] = {"status": "ready" if ready else "starting", "ready_replicas": models}
         if not ready:
-            body |= self._failed(await self._services.engines.read(), models)
+            body |= self._failed(await self._engines.read(), models)
         await exchange.respond_json(body, status=200 if ready else 503)
 
     def _failed(self, engines: Mapping[str, EngineStatus], ready: Mapping[str, int]) -> dict[str, Any]:
@@ -44,12 +56,12 @@ class Catalogue:
 
     async def list_models(self, exchange: Exchange) -> None:
         """Every name that a client may use: models, their adapters and aliases, auto models, the embedder."""
-        self._services.identify(exchange)
+        self._auth.identify(exchange)
         cards = [self._card(name) for name in self._names]
         await exchange.respond_json({"object": "list", "data": cards})
 
     async def one_model(self, exchange: Exchange) -> None:
-        self._services.identify(exchange)
+        self._auth.identify(exchange)
         name = exchange.path.removeprefix("/v1/models/")
         if name not in set(self._names):
             raise self._names.unknown(name)
@@ -64,5 +76,5 @@ class Catalogue:
             self._created,
             root=served.name if served.name != name else None,
             parent=served.model if served.adapter is not None else None,
-            max_model_len=reported_context(self._services.fleet.members(served.model)),
+            max_model_len=reported_context(self._fleet.members(served.model)),
         )

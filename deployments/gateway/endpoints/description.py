@@ -6,7 +6,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from deployments.gateway.request.exchange import Exchange
-from deployments.gateway.services import Services
 from serve_app.api import openapi
 from serve_app.model_choice.names import ModelNames
 
@@ -16,12 +15,11 @@ HTML = "text/html; charset=utf-8"
 
 
 class Description:
-    """Open to all: it holds no names but those of paths and fields. Models are listed where no key is asked
-    for."""
+    """Open to everyone: it names only paths and fields. Models are listed only where no key is needed."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, names: ModelNames, *, has_keys: bool) -> None:
         self._version = _version()
-        self._models = list(ModelNames.of(services.settings)) if services.keys is None else []
+        self._models = [] if has_keys else list(names)
 
     async def version(self, exchange: Exchange) -> None:
         await exchange.respond_json({"version": self._version})

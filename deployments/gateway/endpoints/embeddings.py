@@ -8,53 +8,50 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from ray.serve.handle import DeploymentHandle
 
 from deployments.gateway.endpoints.verbatim import Verbatim
+from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import Exchange
-from deployments.gateway.services import Services
 from deployments.platform.serve import CALL_ERRORS, cause_of
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.errors import BadRequest, NoReplica
-from serve_app.openai.bounds import count_texts, refuse_excess
-from serve_app.openai.requests import EmbeddingRequest, embedding_request, parse_json, required_string
+from serve_app.openai.bounds import count_texts
+from serve_app.openai.requests import EmbeddingRequest, embedding_request
 from serve_app.request.auth import Identity
+from serve_app.request.tenant_marks import TenantMarks
+from serve_app.settings import EmbedderSettings
 
 logger = logging.getLogger("ray.serve")
 
 
 class EmbeddingsEndpoint:
-    """The embedder's own model is answered here; an engine's model (a pooling model) is relayed to."""
+    """Requests for the embedder's own model are answered here; those for an engine's model (a pooling model)
+    are relayed. ``embedder`` and ``handle`` are ``None`` without an embedder."""
 
-    def __init__(self, services: Services, verbatim: Verbatim) -> None:
-        self._services = services
+    def __init__(
+        self,
+        auth: Authenticator,
+        verbatim: Verbatim,
+        embedder: EmbedderSettings | None,
+        handle: DeploymentHandle[Any] | None,
+        marks: TenantMarks,
+    ) -> None:
+        self._auth = auth
         self._verbatim = verbatim
+        self._embedder = embedder
+        self._handle = handle
+        self._marks = marks
 
     async def __call__(self, exchange: Exchange) -> None:
-        identity = self._services.identify(exchange)
-        timeout_s = self._services.timeout_s(exchange)
-        limits = self._services.settings.limits
-        body = await self._services.bodies.read(exchange, identity.tenant)
-        fields = parse_json(body)
-        refuse_excess(fields, limits)
-        model = required_string(fields, "model")
-        settings = self._services.settings.embedder
-        if settings is not None and model == settings.id:
-            await exchange.run(self._embed(exchange, embedding_request(fields), identity), timeout_s)
+        asked = await self._verbatim.read(exchange, self._auth.identify(exchange))
+        if self._embedder is not None and asked.model == self._embedder.id:
+            request = embedding_request(asked.fields)
+            await exchange.run(self._embed(exchange, request, asked.identity), asked.timeout_s)
             return
-        self._services.fingerprint(model)  # refuses an unknown one
-        self._services.require_offered(exchange.path, model)
-        salt = self._services.prefix_salt(identity, fields)
-        await self._verbatim.relay(
-            exchange,
-            model,
-            body,
-            fields,
-            timeout_s,
-            identity=identity,
-            salt=salt,
-            weight=count_texts(fields, ("input",)),
-            in_parts=True,
-        )
+        self._verbatim.require_offered(asked)
+        texts = count_texts(asked.fields, ("input",))
+        await self._verbatim.relay(asked, weight=texts, in_parts=True)
 
     async def _embed(self, exchange: Exchange, request: EmbeddingRequest, identity: Identity) -> None:
         info, embeddings = await self._call(exchange, request.texts, identity)
@@ -71,12 +68,11 @@ class EmbeddingsEndpoint:
     async def _call(
         self, exchange: Exchange, texts: list[str], identity: Identity
     ) -> tuple[EmbedderInfo, list[Embedding]]:
-        handle = self._services.embedder
-        assert handle is not None, "settings name an embedder, so the builder bound one"
+        assert self._handle is not None, "settings name an embedder, so the builder bound one"
         try:
-            tag = self._services.marks.embedding_tag(identity.tenant)
+            tag = self._marks.embedding_tag(identity.tenant)
             with exchange.timeline.step("embed"):
-                return await handle.describe.remote(), await handle.embed.remote(texts, tag)
+                return await self._handle.describe.remote(), await self._handle.embed.remote(texts, tag)
         except CALL_ERRORS as error:
             logger.warning("the embedder failed: %r", cause_of(error))
             raise NoReplica("The embedder cannot answer now.", code="no_replica") from error

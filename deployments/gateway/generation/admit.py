@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from urllib.parse import quote
 
 from deployments.gateway.generation.asked import Asked
+from deployments.gateway.request.authentication import Authenticator
+from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.exchange import Exchange
-from deployments.gateway.services import Services
 from serve_app.admission import request_priority
 from serve_app.cache.keys import CacheKey, cache_key
 from serve_app.model_choice.chooser import ModelChooser
+from serve_app.model_choice.offers import Offers
 from serve_app.openai.bounds import refuse_excess
 from serve_app.openai.requests import Endpoint, ParsedRequest, parse_generation
 from serve_app.request.auth import Identity
 from serve_app.request.cache_controls import CacheControls, parse_controls
+from serve_app.request.deadline import request_timeout_s
 from serve_app.request.failover import wants_failover
+from serve_app.request.prefix_salt import PrefixSalts
 from serve_app.settings import Settings
 from serve_app.speculation.sampling import refuse_unsupported
 
@@ -28,34 +32,51 @@ SAFE_IN_HEADER = "/:@+=,"
 
 
 class Admit:
-    """Authenticates, reads and parses a request once. ``wake`` is told of a model that is scaled to zero."""
+    """Authenticates, reads and parses a request once. ``wake`` is called with a model that is scaled to zero.
+    ``caches``: this gateway has a cache."""
 
     def __init__(
-        self, endpoint: Endpoint, services: Services, chooser: ModelChooser, wake: Callable[[str], None]
+        self,
+        settings: Settings,
+        *,
+        auth: Authenticator,
+        bodies: Bodies,
+        chooser: ModelChooser,
+        offers: Offers,
+        salts: PrefixSalts,
+        wake: Callable[[str], None],
+        caches: bool,
     ) -> None:
-        self._endpoint = endpoint
-        self._services = services
+        self._auth = auth
+        self._bodies = bodies
         self._chooser = chooser
+        self._offers = offers
+        self._salts = salts
         self._wake = wake
-        self._thresholds = _thresholds(services.settings)
-        self._speculating = _speculating(services.settings)
+        self._limits = settings.limits
+        self._fails_over = settings.gateway.failover
+        self._session_header = settings.gateway.session_header
+        self._partition_by = settings.cache.partition_by if caches and settings.cache is not None else None
+        self._uncached = frozenset(model.id for model in settings.models if not model.cache)
+        self._thresholds = _thresholds(settings)
+        self._speculating = _speculating(settings)
 
-    async def __call__(self, exchange: Exchange) -> Asked:
-        """Raises what the client did wrong: BadRequest, Unauthorized, NotFound, …"""
+    async def __call__(self, exchange: Exchange, endpoint: Endpoint) -> Asked:
+        """Raises: what is wrong with the request: BadRequest, Unauthorized, NotFound, …"""
         with exchange.timeline.step("admit"):
-            services = self._services
-            identity = services.identify(exchange)
-            controls = parse_controls(exchange.headers)
-            priority = request_priority(exchange.headers, identity.best_priority)
-            failover = wants_failover(exchange.headers, services.settings.gateway.failover)
-            timeout_s = services.timeout_s(exchange)
-            body = await services.bodies.read(exchange, identity.tenant)
-            sent = parse_generation(self._endpoint, body)
-            weight = refuse_excess(sent.fields, services.settings.limits)
+            headers = exchange.headers
+            identity = self._auth.identify(exchange)
+            controls = parse_controls(headers)
+            priority = request_priority(headers, identity.best_priority)
+            failover = wants_failover(headers, self._fails_over)
+            timeout_s = request_timeout_s(headers, self._limits.request_timeout_s)
+            body = await self._bodies.read(exchange, identity.tenant)
+            sent = parse_generation(endpoint, body)
+            weight = refuse_excess(sent.fields, self._limits)
             request = self._chosen(exchange, sent)
             controls = self._with_threshold(controls, request.model)
-            fingerprint = services.fingerprint(request.model)
-            services.require_offered(exchange.path, request.model)
+            fingerprint = self._offers.fingerprint(request.model)
+            self._offers.require(exchange.path, request.model)
             key = self._cache_key(request, identity, fingerprint)
             return Asked(
                 exchange,
@@ -66,11 +87,16 @@ class Admit:
                 priority,
                 failover,
                 timeout_s,
-                salt=services.prefix_salt(identity, request.fields),
-                session=services.session(identity, exchange),
+                salt=self._salts.salt(identity.tenant, request.fields),
+                session=self._session(identity, headers),
                 weight=weight,
                 cache_status="bypass" if key is None else "miss",
             )
+
+    def _session(self, identity: Identity, headers: Mapping[str, str]) -> str | None:
+        """The session that a request names, kept apart from other tenants' sessions of the same name."""
+        named = headers.get(self._session_header)
+        return None if named is None else f"{identity.tenant}\0{named}"
 
     def _chosen(self, exchange: Exchange, sent: ParsedRequest) -> ParsedRequest:
         """The request under the own name of the model that answers; a client that named another is told."""
@@ -92,12 +118,11 @@ class Admit:
         return replace(controls, threshold=least)
 
     def _cache_key(self, request: ParsedRequest, identity: Identity, fingerprint: str) -> CacheKey | None:
-        """``None`` for a request that the cache takes no part in."""
+        """``None`` for a request that bypasses the cache."""
         model = self._chooser.names.model_of(request.model)
-        settings = self._services.settings.cache
-        if settings is None or self._services.cache is None or model in self._services.uncached_models:
+        if self._partition_by is None or model in self._uncached:
             return None
-        return cache_key(request, identity.tenant, fingerprint, settings.partition_by)
+        return cache_key(request, identity.tenant, fingerprint, self._partition_by)
 
 
 def _thresholds(settings: Settings) -> dict[str, float]:

@@ -9,17 +9,16 @@ from deployments.gateway.generation.asked import Asked
 from deployments.gateway.generation.engine_tier import EngineTier
 from deployments.gateway.generation.judge import ModelJudge
 from deployments.gateway.generation.race import Race
-from deployments.gateway.generation.record import Recorder, record
+from deployments.gateway.generation.record import record
 from deployments.gateway.generation.tiers import InFlightTier, MemoryTier, StoreTier, Tier, first_of
 from deployments.gateway.lookup.flights import Flights
 from deployments.gateway.lookup.refreshes import Refreshes
+from deployments.gateway.lookup.store_client import CacheClient
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.send.relay import relay
-from deployments.gateway.services import Services
-from deployments.platform.telemetry import RequestTracer
-from serve_app.model_choice.chooser import ModelChooser
 from serve_app.openai.requests import Endpoint
+from serve_app.settings import CacheSettings
 from serve_app.traffic import Traffic
 
 
@@ -28,12 +27,15 @@ class GenerationEndpoint:
 
     def __init__(
         self,
+        endpoint: Endpoint,
         admit: Admit,
+        *,
         tiers: Sequence[Tier],
         engine: EngineTier,
         refreshes: Refreshes,
         traffic: Traffic,
     ) -> None:
+        self._endpoint = endpoint
         self._admit = admit
         self._tiers = tiers
         self._engine = engine
@@ -41,7 +43,7 @@ class GenerationEndpoint:
         self._traffic = traffic
 
     async def __call__(self, exchange: Exchange) -> None:
-        asked = await self._admit(exchange)
+        asked = await self._admit(exchange, self._endpoint)
         try:
             await exchange.run(self._answer(asked), asked.timeout_s)
         finally:
@@ -65,41 +67,19 @@ class GenerationEndpoint:
             self._refreshes.start(asked.key.entry_id, self._engine.start(asked), asked.timeout_s)
 
 
-def generation_endpoints(
-    services: Services, dispatcher: Dispatcher, tracer: RequestTracer | None
-) -> dict[Endpoint, GenerationEndpoint]:
-    """Both endpoints, on the same tiers."""
-    settings, traffic, flights = services.settings, services.traffic, Flights()
-    chooser = ModelChooser(settings, services.fleet)
-    engine = EngineTier(
-        settings,
-        dispatcher,
-        flights,
-        Recorder(services.cache),
-        names=chooser.names,
-        routers=services.routers,
-        tracer=tracer,
-    )
-    tiers = [*_cache_tiers(services, dispatcher, flights, engine), engine]
-    return {
-        endpoint: GenerationEndpoint(
-            Admit(endpoint, services, chooser, dispatcher.start), tiers, engine, services.refreshes, traffic
-        )
-        for endpoint in Endpoint
-    }
-
-
-def _cache_tiers(
-    services: Services, dispatcher: Dispatcher, flights: Flights, engine: EngineTier
+def cache_tiers(
+    settings: CacheSettings,
+    cache: CacheClient,
+    engine: EngineTier,
+    *,
+    dispatcher: Dispatcher,
+    flights: Flights,
+    traffic: Traffic,
 ) -> list[Tier]:
-    """What is asked before an engine. Whoever waited for a look-up may find an identical request in flight
-    that had not begun before it."""
-    cache, settings = services.cache, services.settings
-    if cache is None or settings.cache is None:
-        return []
-    asking = settings.cache.ask_model
-    judge = None if asking is None else ModelJudge(asking, dispatcher)
+    """The tiers before the engine. In-flight requests are tried twice: an identical request may have begun
+    during the look-up in the store."""
+    judge = None if settings.ask_model is None else ModelJudge(settings.ask_model, dispatcher)
     store = StoreTier(cache.look_ups, cache.writes, judge, engine.call_for)
-    in_flight = InFlightTier(flights, services.traffic)
-    races: list[Tier] = [Race(store, engine, services.traffic)] if settings.cache_races else []
+    in_flight = InFlightTier(flights, traffic)
+    races: list[Tier] = [Race(store, engine, traffic)] if settings.race else []
     return [MemoryTier(cache.memory), in_flight, *races, store, in_flight]

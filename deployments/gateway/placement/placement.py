@@ -1,0 +1,76 @@
+"""Every model's members and queue, as one gateway knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ray.serve.handle import DeploymentHandle
+
+from deployments.gateway.placement.external import ExternalUpstream
+from deployments.gateway.placement.fleet_watch import FleetWatch
+from deployments.gateway.placement.queue import Admission
+from deployments.gateway.placement.scaling import Scaling
+from deployments.wire.upstream import UpstreamPool
+from serve_app.fleet import FleetTable
+from serve_app.routing import POLICIES, Router
+from serve_app.settings import Settings
+from serve_app.traffic import Traffic
+
+
+class Placement:
+    """Owns the fleet table and, by model, routers and queues. ``has_keys``: tenants share the members fairly.
+    Made inside a running event loop; ``close`` ends it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        engines: Mapping[str, DeploymentHandle[Any]],
+        external: Sequence[ExternalUpstream],
+        upstream: UpstreamPool,
+        traffic: Traffic,
+        *,
+        has_keys: bool,
+    ) -> None:
+        self._scaling = Scaling(settings, engines)
+        may_be_empty = self._scaling.cold_starts.keys()
+        limits = {model.id: model.max_requests_per_replica for model in settings.models}
+        self.fleet = FleetTable(limits, may_be_empty)
+        self.routers = _routers(settings)
+        self.admissions = {
+            model: Admission(
+                model,
+                self.fleet,
+                router,
+                settings.limits,
+                traffic,
+                shared=has_keys,
+                cold_start=self._scaling.cold_starts.get(model),
+                demand=self._scaling.demands.get(model),
+            )
+            for model, router in self.routers.items()
+        }
+        self._watch = FleetWatch(
+            engines=engines,
+            external=external,
+            fleet=self.fleet,
+            upstream=upstream,
+            period_s=settings.gateway.fleet_poll_s,
+            changed=self._changed,
+            may_be_empty=may_be_empty,
+        )
+        self._scaling.start(self.admissions)
+
+    def _changed(self, model: str) -> None:
+        """Forget members that are gone, and give new room to requests that wait."""
+        self.routers[model].keep([member.name for member in self.fleet.members(model)])
+        self.admissions[model].wake()
+
+    async def close(self) -> None:
+        await self._watch.stop()
+        await self._scaling.stop()
+
+
+def _routers(settings: Settings) -> dict[str, Router]:
+    default = settings.gateway.routing
+    return {model.id: Router(POLICIES[model.routing or default]) for model in settings.models}

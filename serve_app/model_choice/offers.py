@@ -1,0 +1,34 @@
+"""What is offered under each name of a model: its paths, and the fingerprint of what answers."""
+
+from __future__ import annotations
+
+from serve_app.errors import EmbedderOnly, UnknownModel
+from serve_app.model_choice.names import ModelNames
+from serve_app.request.paths import require_offered
+from serve_app.settings import Settings
+from serve_app.settings.fingerprint import fingerprint
+
+
+class Offers:
+    """Made once from the settings. Aliases and adapters are names like any other."""
+
+    def __init__(self, settings: Settings, names: ModelNames) -> None:
+        of_models = {model.id: fingerprint(model) for model in settings.models}
+        paths = {model.id: model.offered_paths for model in settings.models}
+        self._fingerprints = of_models | names.fingerprints(of_models)
+        self._paths = {name: paths[names.model_of(name)] for name in names.served}
+        self._embedder = None if settings.embedder is None else settings.embedder.id
+
+    def fingerprint(self, model: str) -> str:
+        """Names the weights and settings behind an engine's model. Raises: UnknownModel, EmbedderOnly."""
+        try:
+            return self._fingerprints[model]
+        except KeyError:
+            if model == self._embedder:
+                raise EmbedderOnly(model) from None
+            embedder = [] if self._embedder is None else [self._embedder]
+            raise UnknownModel(model, [*self._fingerprints, *embedder]) from None
+
+    def require(self, path: str, model: str | None = None) -> None:
+        """See :func:`~serve_app.request.paths.require_offered`. Raises: NotFound."""
+        require_offered(self._paths, path, model)
