@@ -59,6 +59,11 @@ def weigh(fields: Mapping[str, Any], limits: LimitSettings) -> int:
     return answers * prompts
 
 
+def weight_field(fields: Mapping[str, Any]) -> str:
+    """The field that makes a request ask for more than one sequence."""
+    return "n" if fields.get("n") not in (None, 1) else "prompt"
+
+
 def _most_prompts(fields: Mapping[str, Any]) -> tuple[str, int]:
     counts = {name: count_prompts(fields.get(name)) for name in ("prompt", "prompt_embeds")}
     name = max(counts, key=counts.__getitem__)

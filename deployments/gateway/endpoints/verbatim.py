@@ -7,14 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments.gateway.request.bodies import Bodies
-from deployments.gateway.request.call import Call, deadline_of, forwarded_headers, target_of
+from deployments.gateway.request.call import (
+    Call,
+    Message,
+    PlaceRequest,
+    Purpose,
+    deadline_of,
+    forwarded_headers,
+    target_of,
+)
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.send.relay import relay
 from deployments.platform.telemetry import RequestTracer
 from serve_app.admission import request_priority
 from serve_app.model_choice.offers import Offers
-from serve_app.openai.bounds import refuse_excess
+from serve_app.openai.bounds import refuse_excess, weight_field
 from serve_app.openai.requests import parse_json, required_string
 from serve_app.request.auth import Identity
 from serve_app.request.deadline import request_timeout_s
@@ -72,26 +80,29 @@ class Verbatim:
         self._offers.require(asked.exchange.path, asked.model)
 
     async def relay(self, asked: JsonRequest, *, weight: int, in_parts: bool) -> None:
-        """Ask the model, and pass on its answer. ``weight`` and ``in_parts``: see ``Call``."""
+        """Ask the model, and pass on its answer. ``weight`` and ``in_parts``: see ``PlaceRequest``."""
         exchange, identity = asked.exchange, asked.identity
-        call = Call(
-            model=asked.model,
+        message = Message(
             method=exchange.method,
-            path=exchange.path,
             target=target_of(exchange),
             body=asked.body,
             fields=asked.fields,
             headers=forwarded_headers(exchange, self._tracer),
-            routing=RoutingRequest(len(asked.body) / BYTES_PER_TOKEN),
             salt=self._salts.salt(identity.tenant, asked.fields),
+            best_priority=identity.best_priority,
+        )
+        place = PlaceRequest(
+            tenant=identity.tenant,
+            path=exchange.path,
             priority=request_priority(exchange.headers, identity.best_priority),
             deadline=deadline_of(exchange, asked.timeout_s),
             timeline=exchange.timeline,
-            best_priority=identity.best_priority,
-            tenant=identity.tenant,
+            routing=RoutingRequest(len(asked.body) / BYTES_PER_TOKEN),
             weight=weight,
+            weight_field=weight_field(asked.fields),
             in_parts=in_parts,
         )
+        call = Call(model=asked.model, purpose=Purpose.RELAY, place=place, message=message, body=asked.body)
         await exchange.run(self._answer(exchange, call), asked.timeout_s)
 
     async def _answer(self, exchange: Exchange, call: Call) -> None:

@@ -10,10 +10,19 @@ from deployments.gateway.generation.record import Recorder
 from deployments.gateway.generation.tiers import Found, found_at_engine
 from deployments.gateway.lookup.flights import Flights
 from deployments.gateway.request.answer import Answer
-from deployments.gateway.request.call import Call, deadline_of, forwarded_headers, target_of
+from deployments.gateway.request.call import (
+    Call,
+    Message,
+    PlaceRequest,
+    Purpose,
+    deadline_of,
+    forwarded_headers,
+    target_of,
+)
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.platform.telemetry import RequestTracer
 from serve_app.model_choice.names import ModelNames
+from serve_app.openai.bounds import weight_field
 from serve_app.openai.continuation import obstacle
 from serve_app.routing import Router
 from serve_app.settings import Settings
@@ -61,26 +70,35 @@ class EngineTier:
         )
 
     def call_for(self, asked: Asked) -> Call:
-        exchange, request = asked.exchange, asked.request
-        router = self._routers[self._names.model_of(request.model)]
-        return Call(
-            model=request.model,
+        exchange, request, identity = asked.exchange, asked.request, asked.identity
+        message = Message(
             method=exchange.method,
-            path=exchange.path,
             target=target_of(exchange),
             body=request.body,
             fields=request.fields,
             headers=forwarded_headers(exchange, self._tracer),
-            routing=router.describe(request, asked.session, asked.salt),
+            streams=request.generation.wants_stream,
+            include_usage=asked.asks_for_usage,
+            salt=asked.salt,
+            best_priority=identity.best_priority,
+        )
+        router = self._routers[self._names.model_of(request.model)]
+        place = PlaceRequest(
+            tenant=identity.tenant,
+            path=exchange.path,
             priority=asked.priority,
             deadline=deadline_of(exchange, asked.timeout_s),
             timeline=exchange.timeline,
-            request=request,
-            failover=asked.failover,
-            include_usage=asked.asks_for_usage,
-            tracks_tokens=asked.failover and obstacle(request) is None,
-            salt=asked.salt,
-            best_priority=asked.identity.best_priority,
-            tenant=asked.identity.tenant,
+            routing=router.describe(request, asked.session, asked.salt),
             weight=asked.weight,
+            weight_field=weight_field(request.fields),
+        )
+        return Call(
+            model=request.model,
+            purpose=Purpose.ANSWER,
+            place=place,
+            message=message,
+            body=request.body,
+            failover=asked.failover,
+            resumes=request if asked.failover and obstacle(request) is None else None,
         )

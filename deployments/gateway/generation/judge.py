@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import msgspec
 
@@ -12,7 +11,7 @@ from deployments.gateway.send.dispatch import Dispatcher
 from serve_app.cache.entry import Doubt
 from serve_app.cache.grey_zone import judging_request, yes_share
 from serve_app.errors import PromptlyError, UpstreamFailed
-from serve_app.openai.requests import Endpoint, parse_generation
+from serve_app.openai.requests import Endpoint
 from serve_app.settings.cache import AskModelSettings
 
 
@@ -49,15 +48,13 @@ class ModelJudge:
 
 
 def _judging(call: Call, first: str, second: str) -> Call:
+    """The question, in place of the client's own."""
     fields = judging_request(call.model, first, second)
     body = msgspec.json.encode(fields)
-    return replace(
+    return msgspec.structs.replace(
         call,
-        target=Endpoint.CHAT.value,
-        fields=fields,
+        place=msgspec.structs.replace(call.place, weight=1),
+        message=call.message.to(Endpoint.CHAT.value, fields, body, streams=False),
         body=body,
-        request=parse_generation(Endpoint.CHAT, body),
-        include_usage=False,
-        tracks_tokens=False,
-        weight=1,
+        resumes=None,
     )

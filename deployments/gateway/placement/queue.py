@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import mean
 
 from deployments.gateway.placement.cold_start import ColdStart
-from deployments.gateway.request.call import Call
+from deployments.gateway.request.call import PlaceRequest
 from serve_app.admission import DrainRate, FairLines, Ticket, most_for_one, reserved
 from serve_app.autoscaling import Demand
 from serve_app.errors import BadRequest, NoReplica, OverCapacity, PromptlyError
@@ -36,7 +36,7 @@ class Waiter:
     """A call in line, and where its place is put when it comes. ``passed`` counts the places that others got
     while it was first and needed more than were free."""
 
-    call: Call
+    asked: PlaceRequest
     tried: frozenset[str]
     place: asyncio.Future[Dispatch]
     passed: int = 0
@@ -78,7 +78,7 @@ class Admission:
     @property
     def waiting_tokens(self) -> float:
         """Estimated prompt tokens of those in line."""
-        return sum(ticket.request.call.routing.prompt_tokens for ticket in self._line)
+        return sum(ticket.request.asked.routing.prompt_tokens for ticket in self._line)
 
     @property
     def is_cold(self) -> bool:
@@ -95,7 +95,7 @@ class Admission:
     def _any_room(self) -> bool:
         return any(member.has_room for member in self._fleet.candidates(self._model, time.monotonic()))
 
-    async def place(self, call: Call, tried: Collection[str] = ()) -> Dispatch:
+    async def place(self, asked: PlaceRequest, tried: Collection[str] = ()) -> Dispatch:
         """A place at a member that is not among ``tried``.
 
         Raises:
@@ -103,75 +103,75 @@ class Admission:
             NoReplica: no member can serve.
             BadRequest: it asks for more sequences at once than any member may give it.
         """
-        self._line.came(call.tenant, time.monotonic())
-        self._refuse_if_too_heavy(call)
+        self._line.came(asked.tenant, time.monotonic())
+        self._refuse_if_too_heavy(asked)
         if not self._line:
-            dispatch = self.place_now(call, tried)
+            dispatch = self.place_now(asked, tried)
             if dispatch is not None:
                 return dispatch
-        priority = AGAIN if tried else call.priority
-        ahead = self._line.ahead_of(call.tenant, priority)
-        waiter = Waiter(call, frozenset(tried), asyncio.get_running_loop().create_future())
-        ticket = self._line.enter(call.tenant, priority, waiter)
-        self._waiting_places += call.weight
+        priority = AGAIN if tried else asked.priority
+        ahead = self._line.ahead_of(asked.tenant, priority)
+        waiter = Waiter(asked, frozenset(tried), asyncio.get_running_loop().create_future())
+        ticket = self._line.enter(asked.tenant, priority, waiter)
+        self._waiting_places += asked.weight
         self.wake()  # those ahead may avoid the very members that have room
         if not waiter.place.done() and not tried:
             self._refuse_if_hopeless(ticket, ahead)
         return await self._wait(ticket)
 
-    def place_now(self, call: Call, tried: Collection[str] = ()) -> Dispatch | None:
+    def place_now(self, asked: PlaceRequest, tried: Collection[str] = ()) -> Dispatch | None:
         """A place at the best member with room; ``None`` if there is none now, or none for its tenant."""
-        now, started_ns = time.monotonic(), call.timeline.clock()
+        now, started_ns = time.monotonic(), asked.timeline.clock()
         candidates = self._fleet.candidates(self._model, now)
-        if not self._is_its_share(call, candidates):
+        if not self._is_its_share(asked, candidates):
             return None
-        members = [member for member in candidates if may_take(member, call, tried)]
-        routing = self._router.current(call.routing)
+        members = [member for member in candidates if may_take(member, asked, tried)]
+        routing = self._router.current(asked.routing)
         ordered = self._router.order(routing, members)
-        best = next((member for member in ordered if member.room >= self._places(call, member)), None)
+        best = next((member for member in ordered if member.room >= self._places(asked, member)), None)
         if best is None:
             return None
         if best.report.priority > MANAGED_PRIORITY:
             self.start_if_cold()
         self._router.sent(routing, best)
-        call.timeline.add("route", started_ns)
-        places = self._places(call, best)
-        self._line.took(call.tenant, places, now)
+        asked.timeline.add("route", started_ns)
+        places = self._places(asked, best)
+        self._line.took(asked.tenant, places, now)
         tokens = routing.uncached_tokens(best)
-        return self._fleet.send(best, tokens, now, places=places, tenant=call.tenant)
+        return self._fleet.send(best, tokens, now, places=places, tenant=asked.tenant)
 
     def _most(self, member: Member) -> int:
         """Of a member's places, those that one request may take."""
         return most_for_one(member.limit) if self._shared else member.limit
 
-    def _places(self, call: Call, member: Member) -> int:
-        return 1 if call.weight == 1 else min(call.weight, self._most(member))
+    def _places(self, asked: PlaceRequest, member: Member) -> int:
+        return 1 if asked.weight == 1 else min(asked.weight, self._most(member))
 
-    def _is_its_share(self, call: Call, candidates: Sequence[Member]) -> bool:
+    def _is_its_share(self, asked: PlaceRequest, candidates: Sequence[Member]) -> bool:
         """See ``FairLines.may_take``. A tenant that is alone is not counted after."""
         if not self._line.is_shared:
             return True
         return self._line.may_take(
-            call.tenant,
-            min(call.weight, max(map(self._most, candidates), default=1)),
+            asked.tenant,
+            min(asked.weight, max(map(self._most, candidates), default=1)),
             places=sum(member.limit for member in candidates),
             free=sum(member.room for member in candidates),
             reserve=sum(reserved(member.limit) for member in candidates),
         )
 
-    def _refuse_if_too_heavy(self, call: Call) -> None:
+    def _refuse_if_too_heavy(self, asked: PlaceRequest) -> None:
         """Such a request would keep everybody else from a member until its last answer ends.
 
         Raises: BadRequest.
         """
-        if call.weight == 1 or call.in_parts:
+        if asked.weight == 1 or asked.in_parts:
             return
-        most = max((self._most(member) for member in self._fleet.members(self._model)), default=call.weight)
-        if call.weight > most:
+        most = max((self._most(member) for member in self._fleet.members(self._model)), default=asked.weight)
+        if asked.weight > most:
             raise BadRequest(
-                f"The request asks for {call.weight} answers at once (`n` times the prompts); "
+                f"The request asks for {asked.weight} answers at once (`n` times the prompts); "
                 f"{self._model!r} gives one request at most {most}.",
-                param="n" if call.fields.get("n") not in (None, 1) else "prompt",
+                param=asked.weight_field,
                 code="too_many_answers",
             )
 
@@ -204,7 +204,7 @@ class Admission:
                 waiter = ticket.request
                 if waiter.place.done():
                     continue  # it has just given up and not left yet
-                dispatch = self.place_now(waiter.call, waiter.tried)
+                dispatch = self.place_now(waiter.asked, waiter.tried)
                 if dispatch is not None:
                     self._leave(ticket)
                     waiter.place.set_result(dispatch)
@@ -213,7 +213,7 @@ class Admission:
                     return True
                 if waiter.tried:
                     continue  # it avoids members: others of its tenant may pass it
-                if self._is_its_share(waiter.call, candidates):
+                if self._is_its_share(waiter.asked, candidates):
                     if waiter.passed >= sum(member.limit for member in candidates):
                         return False  # it was passed often enough: places are kept until they suffice
                     blocked.append(waiter)
@@ -227,7 +227,7 @@ class Admission:
         self._traffic.queued += 1
         if not self.is_cold:
             self._drain.waits(time.monotonic())
-        bound, started_ns = self._patience_s(waiter.call), waiter.call.timeline.clock()
+        bound, started_ns = self._patience_s(waiter.asked), waiter.asked.timeline.clock()
         try:
             async with asyncio.timeout(bound):
                 return await waiter.place
@@ -238,15 +238,15 @@ class Admission:
             self._withdraw(ticket)
             raise
         finally:
-            waiter.call.timeline.add("queue", started_ns)
+            waiter.asked.timeline.add("queue", started_ns)
 
-    def _patience_s(self, call: Call) -> float:
+    def _patience_s(self, asked: PlaceRequest) -> float:
         """How long a call may stand in line. Not its deadline: others may have joined, and whoever is late
         hears so from Exchange.run. But while the first replica starts, nothing else would come of giving up:
         then it may wait as long as whoever asked first."""
         if not self.is_cold:
             return self._limits.max_queue_wait_s
-        return max(0.0, call.deadline - time.monotonic() - ANSWER_S)
+        return max(0.0, asked.deadline - time.monotonic() - ANSWER_S)
 
     def start_if_cold(self) -> None:
         """Ask for a replica where there is none."""
@@ -258,13 +258,13 @@ class Admission:
         waiter = ticket.request
         if waiter.place.done() and not waiter.place.cancelled():
             self.end(waiter.place.result(), complete=False)
-        elif self._line.contains(waiter.call.tenant, ticket):
+        elif self._line.contains(waiter.asked.tenant, ticket):
             self._leave(ticket)
 
     def _leave(self, ticket: Ticket[Waiter]) -> None:
-        call = ticket.request.call
-        self._line.leave(call.tenant, ticket)
-        self._waiting_places -= call.weight
+        asked = ticket.request.asked
+        self._line.leave(asked.tenant, ticket)
+        self._waiting_places -= asked.weight
 
     def _too_late(self, ticket: Ticket[Waiter], waited_s: float) -> PromptlyError:
         if self.is_cold:
@@ -273,10 +273,10 @@ class Admission:
         if not self._fleet.candidates(self._model, time.monotonic()):
             return NoReplica(f"No replica of {self._model!r} can take the request now.", code="no_replica")
         self._traffic.refused += 1
-        ahead = self._line.ahead_of(ticket.request.call.tenant, ticket.priority)
+        ahead = self._line.ahead_of(ticket.request.asked.tenant, ticket.priority)
         return OverCapacity(
             f"No replica had room within {waited_s:.1f} s.",
-            self._retry_after_s(ahead, ticket.request.call.weight),
+            self._retry_after_s(ahead, ticket.request.asked.weight),
         )
 
     def _refuse_if_hopeless(self, ticket: Ticket[Waiter], ahead: int) -> None:
@@ -284,16 +284,16 @@ class Admission:
 
         Raises: OverCapacity.
         """
-        wait_s = None if self.is_cold else self._expected_wait_s(ahead, ticket.request.call.weight)
+        wait_s = None if self.is_cold else self._expected_wait_s(ahead, ticket.request.asked.weight)
         too_many = ahead >= self._limits.max_queued_requests
-        patience_s = min(self._limits.max_queue_wait_s, ticket.request.call.deadline - time.monotonic())
+        patience_s = min(self._limits.max_queue_wait_s, ticket.request.asked.deadline - time.monotonic())
         if not too_many and (wait_s is None or wait_s <= patience_s):
             return
         self._leave(ticket)
         self._traffic.refused += 1
         expected = "" if wait_s is None else f"; expected wait {wait_s:.1f} s"
         raise OverCapacity(
-            f"{ahead} requests wait ahead{expected}.", self._retry_after_s(ahead, ticket.request.call.weight)
+            f"{ahead} requests wait ahead{expected}.", self._retry_after_s(ahead, ticket.request.asked.weight)
         )
 
     def _expected_wait_s(self, ahead: int, weight: int) -> float | None:
@@ -319,12 +319,12 @@ class Admission:
         return max(1, math.ceil(self._expected_wait_s(ahead, weight) or 1))
 
 
-def may_take(member: Member, call: Call, tried: Collection[str]) -> bool:
+def may_take(member: Member, asked: PlaceRequest, tried: Collection[str]) -> bool:
     """It has not failed this call, offers what is asked for, and understands it: only some can go on from
     tokens."""
     report = member.report
     return (
         member.name not in tried
-        and call.path in report.paths
-        and (report.gives_token_ids or not call.continues)
+        and asked.path in report.paths
+        and (report.gives_token_ids or not asked.needs_token_ids)
     )

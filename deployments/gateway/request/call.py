@@ -1,11 +1,12 @@
-"""What is asked of an engine, whichever one answers."""
+"""What is asked of a member, whichever one answers: room for it, and the HTTP request that it is sent."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from enum import Enum, auto
 from secrets import token_hex
+from typing import Self
 from urllib.parse import quote
 
 import msgspec
@@ -23,113 +24,144 @@ ENGINE_PRIORITY_HEADER = "x-vllm-priority"
 """vLLM takes a request's priority (a lower number goes first) in a header too, which overrides the body's."""
 
 
-DETOKENIZE = "/detokenize"
-"""What a continuation asks an engine for on the way: it generates nothing."""
+class PlaceRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What placement needs to know: how much room a request takes, for whom, and how long it may wait.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One request on its way to an engine. It outlives its client where others have joined.
-
-    ``model`` is any name of a model, an adapter or an alias. ``path`` is the one that the client asked for,
-    ``target`` path and query, encoded, of what a member is asked for.
-    ``request`` is given for generating requests, which may be sent again; anything else is sent at most once.
-    ``failover``: another member may take over. ``tracks_tokens``: a member that can is asked for token ids;
-    ``continues``: the rest of an answer, for such members only. ``deadline`` is in monotonic seconds.
-    ``salt`` keeps tenants apart in the prefix caches of engines; ``None`` where they are meant to share.
-    ``tenant`` is who asks, ``weight`` the places that it takes: one for each sequence. ``in_parts``: an
-    engine that cannot run them all at once takes them one after the other.
-    ``best_priority`` bounds what the body says of ``priority``; ``priority`` is within it.
+    ``path`` is the client's, without the query. ``deadline`` is in monotonic seconds. ``weight`` is the
+    number of sequences to generate, ``weight_field`` the body's field that asks for them; ``in_parts``: an
+    engine without room for all of them may run them one after the other. ``needs_token_ids``: only members
+    that give token ids can serve it.
     """
 
-    model: str
-    method: str
+    tenant: str = ""
     path: str
+    priority: int
+    deadline: float
+    timeline: Timeline
+    routing: RoutingRequest
+    weight: int = 1
+    weight_field: str = "n"
+    in_parts: bool = False
+    needs_token_ids: bool = False
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """The HTTP request, as far as it is the same for every member.
+
+    ``target`` is path and query, encoded. ``streams``: it asks for a stream. ``include_usage``: the stream
+    must end with usage, whether the client asked for it or not. ``salt`` separates tenants in the prefix
+    caches of engines; ``None`` where they share. ``best_priority`` bounds the priority in the body.
+    """
+
+    method: str
     target: str
     body: bytes
     fields: Mapping[str, object]
     headers: Mapping[str, str]
-    routing: RoutingRequest
-    priority: int
-    deadline: float
-    timeline: Timeline
-    request: ParsedRequest | None = None
-    failover: bool = True
+    streams: bool = False
     include_usage: bool = False
-    tracks_tokens: bool = False
-    continues: bool = False
     salt: str | None = None
     best_priority: int = FIRST_PRIORITY
-    tenant: str = ""
-    weight: int = 1
-    in_parts: bool = False
 
-    @property
-    def body_key(self) -> bytes:
-        """Names the client's own request, whatever is asked of members on its behalf."""
-        return body_key(self.tenant, self.path, self.body if self.request is None else self.request.body)
+    def to(self, target: str, fields: Mapping[str, object], body: bytes, *, streams: bool) -> Self:
+        """Another request with the same headers and rights."""
+        return msgspec.structs.replace(
+            self, target=target, fields=fields, body=body, streams=streams, include_usage=False
+        )
 
-    @property
-    def is_errand(self) -> bool:
-        """Asked on the way to an answer: how long it takes says nothing of first tokens."""
-        return self.request is not None and self.target == DETOKENIZE
-
-    def headers_for_engine(self, *, by_priority: bool = False) -> dict[str, str]:
-        """vLLM names its own request after ``x-request-id``; two requests with one id must not meet there.
-        ``by_priority``: the engine schedules by priority; it is told the body's, else the line's."""
+    def headers_for(self, *, priority: int | None) -> dict[str, str]:
+        """The headers for one member. vLLM names its own request after ``x-request-id``, so each attempt has
+        an id of its own. ``priority`` is the gateway's, for an engine that schedules by priority: there the
+        body's goes first. Other servers get ``None``."""
         headers = {**self.headers, "x-request-id": f"{self.headers['x-request-id']}-{token_hex(4)}"}
-        if by_priority:
-            said = self._body_priority()
-            headers[ENGINE_PRIORITY_HEADER] = str(self.priority if said is None else said)
+        if priority is not None:
+            from_body = self._body_priority()
+            headers[ENGINE_PRIORITY_HEADER] = str(priority if from_body is None else from_body)
         return headers
 
     def _body_priority(self) -> int | None:
-        """What the body asks for, as far as the client's key lets it."""
+        """The body's priority, as far as the client's key allows it."""
         asked = body_priority(self.fields)
         return None if asked is None else max(asked, self.best_priority)
 
     def target_for(self, report: EngineReport) -> str:
-        """Paths under ``/v1`` lie under the member's own prefix."""
+        """The target under the member's own prefix instead of ``/v1``."""
         if report.api_prefix != "/v1" and self.target.startswith("/v1/"):
             return report.api_prefix + self.target.removeprefix("/v1")
         return self.target
 
-    def body_for(self, report: EngineReport, name: str, *, by_priority: bool = False) -> bytes:
-        """The very bytes that the client sent, unless the gateway wants more or the member has another name
-        for the model. ``name`` is the model's own; ``by_priority`` as for the headers."""
+    def body_for(self, report: EngineReport, model: str, *, by_priority: bool, token_ids: bool) -> bytes:
+        """The client's own bytes, unless fields are added or the member has another name for the model.
+        ``model`` is the model's own name; ``by_priority``: the member schedules by priority; ``token_ids``:
+        it is asked for the tokens of its answer."""
         changed: dict[str, object] = {}
         if self.salt is not None and report.takes_cache_salt and self.target.startswith("/v1/"):
             changed[CACHE_SALT] = self.salt
-        if self.tracks_tokens and report.gives_token_ids:
+        if token_ids:
             changed["return_token_ids"] = True
-        # A vLLM that is not ours may schedule by priority, too. Others know no such field, or mean the
-        # opposite by it.
-        if by_priority or (report.is_static and report.gives_token_ids):
-            said = self._body_priority()
-            if said is not None and said != self.fields[PRIORITY_FIELD]:
-                changed[PRIORITY_FIELD] = said
-        served_as = report.served_as or name
+        # An external vLLM may schedule by priority, too. Other servers do not know the field, or give it
+        # the opposite meaning.
+        if PRIORITY_FIELD in self.fields and (by_priority or (report.is_static and report.gives_token_ids)):
+            asked = self._body_priority()
+            if asked is not None and asked != self.fields[PRIORITY_FIELD]:
+                changed[PRIORITY_FIELD] = asked
+        served_as = report.served_as or model
         if served_as != self.fields.get("model"):
             changed["model"] = served_as
         if self.include_usage:
             options = self.fields.get("stream_options")
             known = options if isinstance(options, dict) else {}
             changed["stream_options"] = {**known, "include_usage": True}
+        if not changed:
+            return self.body
         if changed.keys().isdisjoint(self.fields):
-            return _with_fields(self.body, changed)
+            # Fields are added behind the client's own, whose bytes stay as they came.
+            return self.body.rstrip()[:-1] + b"," + msgspec.json.encode(changed)[1:]
         return msgspec.json.encode({**self.fields, **changed})
 
 
-def _with_fields(body: bytes, added: Mapping[str, object]) -> bytes:
-    """A JSON object that has some fields, with others behind them: the bytes that are there stay as they
-    came, however many there are."""
-    if not added:
-        return body
-    return body.rstrip()[:-1] + b"," + msgspec.json.encode(added)[1:]
+class Purpose(Enum):
+    """What an answer is for."""
+
+    ANSWER = auto()
+    """A generated answer. It is complete, or it is an error; latency and length are measured."""
+
+    HELP = auto()
+    """A question of the gateway's own on the way to an answer. Nothing is measured."""
+
+    RELAY = auto()
+    """Any other request: the response is passed on, whatever it is."""
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """A request on its way to a member. It outlives its client where other clients have joined.
+
+    ``model`` is any name of a model, an adapter or an alias. ``failover``: another member may be asked, so it
+    may be sent more than once. ``resumes``: the request whose stream may be continued at another member, for
+    which members are asked for token ids. ``body`` is the body that quarantine knows the request by: the
+    client's own, whatever is asked on its behalf.
+    """
+
+    model: str
+    purpose: Purpose
+    place: PlaceRequest
+    message: Message
+    body: bytes
+    failover: bool = False
+    resumes: ParsedRequest | None = None
+
+    @property
+    def body_key(self) -> bytes:
+        return body_key(self.place.tenant, self.place.path, self.body)
+
+    @property
+    def may_hedge(self) -> bool:
+        """Only streams are hedged: the first byte of any other answer shows how long that answer is."""
+        return self.message.streams and self.failover and self.purpose is Purpose.ANSWER
 
 
 def forwarded_headers(exchange: Exchange, tracer: RequestTracer | None) -> dict[str, str]:
-    """What an engine is told of the client's headers: never keys."""
+    """The headers that engines get; never keys."""
     headers = {
         "content-type": exchange.headers.get("content-type", JSON),
         "x-request-id": exchange.request_id,

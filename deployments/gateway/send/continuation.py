@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from deployments.gateway.request.answer import Head
-from deployments.gateway.request.call import DETOKENIZE, Call
+from deployments.gateway.request.call import Call, Purpose
 from deployments.gateway.send.live_answer import Leg
 from deployments.wire.upstream import ConnectionBroken
 from serve_app.errors import PromptlyError, UpstreamFailed
 from serve_app.openai.continuation import Ending, EngineRequest, ResumableStream
 from serve_app.request.failover import Tried
 from serve_app.traffic import Traffic
+
+DETOKENIZE = "/detokenize"
+"""vLLM's path: the text of a list of tokens."""
 
 Begin = Callable[[Call, Tried], Coroutine[Any, Any, Leg]]
 """Asks members that have not been tried, and adds those that fail."""
@@ -30,9 +32,9 @@ class ContinuedAnswer:
     ``tried`` holds those that have failed already."""
 
     def __init__(self, call: Call, leg: Leg, tried: Tried, begin: Begin, traffic: Traffic) -> None:
-        assert call.request is not None, "only a generating request has an answer to go on with"
+        assert call.resumes is not None, "only a stream that can be continued is read in this way"
         self._call = call
-        self._stream = ResumableStream(call.request, include_usage=call.include_usage)
+        self._stream = ResumableStream(call.resumes, include_usage=call.message.include_usage)
         self._limits = leg.dispatch.member.report.token_limits
         self._leg: Leg | None = leg
         self._begin = begin
@@ -113,7 +115,7 @@ class ContinuedAnswer:
         the text that was sent ends."""
         while tokens := self._stream.unsettled:
             fields = {"model": self._call.model, "tokens": tokens}
-            call = self._asking(DETOKENIZE, fields)
+            call = self._asking(DETOKENIZE, fields, Purpose.HELP)
             leg = await self._begin(call, self._tried)
             try:
                 if leg.response.is_stream:
@@ -129,15 +131,16 @@ class ContinuedAnswer:
                 raise UpstreamFailed("The engine cannot detokenize.", code="upstream_failed") from None
 
     def _continuation(self, plan: EngineRequest) -> Call:
-        return self._asking(plan.endpoint.value, plan.fields)
+        return self._asking(plan.endpoint.value, plan.fields, self._call.purpose)
 
-    def _asking(self, target: str, fields: dict[str, Any]) -> Call:
-        return replace(
+    def _asking(self, target: str, fields: dict[str, Any], purpose: Purpose) -> Call:
+        """A request of the gateway's own, for members that give token ids. It is bounded like a stream: the
+        first token's time-out applies."""
+        body = msgspec.json.encode(fields)
+        return msgspec.structs.replace(
             self._call,
-            target=target,
-            fields=fields,
-            body=msgspec.json.encode(fields),
-            include_usage=False,
-            tracks_tokens=False,
-            continues=True,
+            purpose=purpose,
+            place=msgspec.structs.replace(self._call.place, needs_token_ids=True),
+            message=self._call.message.to(target, fields, body, streams=True),
+            resumes=None,
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from deployments.gateway.placement.queue import Admission, may_take
 from deployments.gateway.request.answer import LiveAnswer
-from deployments.gateway.request.call import Call
+from deployments.gateway.request.call import Call, Purpose
 from deployments.gateway.send.continuation import ContinuedAnswer
 from deployments.gateway.send.live_answer import ERROR_EVENT, Leg, PlainAnswer
 from deployments.wire.upstream import ConnectionBroken, ConnectionRefused, UpstreamPool, UpstreamResponse
@@ -90,11 +90,9 @@ class Dispatcher:
             self._refuse_what_breaks_members(call)
         tried = Tried()
         leg = await self._counted(call, tried)
-        if call.request is None:
-            return PlainAnswer(leg, ends_with_done=False)
-        if call.tracks_tokens and leg.response.is_stream and leg.dispatch.member.report.gives_token_ids:
+        if call.resumes is not None and leg.response.is_stream and leg.dispatch.member.report.gives_token_ids:
             return ContinuedAnswer(call, leg, tried, self.begin, self._traffic)
-        return PlainAnswer(leg, ends_with_done=True)
+        return PlainAnswer(leg, ends_with_done=call.purpose is not Purpose.RELAY)
 
     def _refuse_what_breaks_members(self, call: Call) -> None:
         left_s = self._quarantine.refused_for_s(call.body_key, time.monotonic())
@@ -108,7 +106,7 @@ class Dispatcher:
         demand = admission.demand
         if demand is None:
             return await self.begin(call, tried)
-        asked = demand.came(call.routing.prompt_tokens, time.monotonic(), cold=admission.is_cold)
+        asked = demand.came(call.place.routing.prompt_tokens, time.monotonic(), cold=admission.is_cold)
 
         def placed(dispatch: Dispatch) -> None:
             if dispatch.member.report.is_static:
@@ -122,7 +120,7 @@ class Dispatcher:
         except BaseException:
             demand.failed(asked)
             raise
-        demand.began(asked, call.timeline.elapsed_ms() / 1000 if leg.response.is_stream else None)
+        demand.began(asked, call.place.timeline.elapsed_ms() / 1000 if leg.response.is_stream else None)
         return leg
 
     async def begin(self, call: Call, tried: Tried, placed: Placed | None = None) -> Leg:
@@ -131,7 +129,7 @@ class Dispatcher:
         while True:
             if tried.is_spent(self._max_attempts) or (tried and not self._has_other(call, tried)):
                 raise NoReplica(f"{len(tried.names)} replicas have failed this request.", code="no_replica")
-            dispatch = await admission.place(call, tried.names)
+            dispatch = await admission.place(call.place, tried.names)
             if placed is not None:
                 placed(dispatch)
             try:
@@ -147,7 +145,9 @@ class Dispatcher:
         """Whether somebody is left to ask, if not at this moment: one that refused a connection may be back
         in a second."""
         members = self._fleet.members(self._names.model_of(call.model))
-        return any(may_take(m, call, tried.names) and m.report.state is EngineState.READY for m in members)
+        return any(
+            may_take(m, call.place, tried.names) and m.report.state is EngineState.READY for m in members
+        )
 
     async def _first_bytes(self, call: Call, dispatch: Dispatch, tried: Tried) -> Leg:
         hedge = self._hedge(call)
@@ -166,11 +166,7 @@ class Dispatcher:
         return not report.is_static and self._names.model_of(call.model) in self._by_priority
 
     def _hedge(self, call: Call) -> Hedge | None:
-        """Only streams are hedged: any other answer's first byte says how long the answer is. What is asked
-        on the way to one is none."""
-        is_stream = call.request is not None and call.request.generation.wants_stream
-        model = self._names.model_of(call.model)
-        return self._hedges.get(model) if is_stream and call.failover and not call.is_errand else None
+        return self._hedges.get(self._names.model_of(call.model)) if call.may_hedge else None
 
     async def _hedged(
         self, call: Call, dispatch: Dispatch, tried: Tried, hedge: Hedge, after_s: float
@@ -189,7 +185,7 @@ class Dispatcher:
     def _second(self, call: Call, first: Dispatch, tried: Tried, hedge: Hedge) -> set[asyncio.Future[Leg]]:
         if not hedge.may_hedge():
             return set()
-        dispatch = self._admission(call.model).place_now(call, {*tried.names, first.member.name})
+        dispatch = self._admission(call.model).place_now(call.place, {*tried.names, first.member.name})
         if dispatch is None:
             return set()
         hedge.hedged()
@@ -224,8 +220,8 @@ class Dispatcher:
         now = time.monotonic()
         self._fleet.first_byte(dispatch, now, streamed=response.is_stream)
         self._quarantine.answered(dispatch.member.name, now)
-        if response.is_stream or (call.request is not None and not call.is_errand):
-            call.timeline.add("upstream-ttft", started_ns)
+        if response.is_stream or call.purpose is Purpose.ANSWER:
+            call.place.timeline.add("upstream-ttft", started_ns)
         if hedge is not None:
             hedge.saw_first_byte(time.monotonic() - dispatch.sent_at)
         stall_s = self._limits.between_tokens_timeout_s
@@ -258,25 +254,30 @@ class Dispatcher:
     async def _request(self, call: Call, dispatch: Dispatch, *, fresh: bool) -> UpstreamResponse:
         report = dispatch.member.report
         by_priority = self._is_by_priority(call, report)
-        streams = call.request is not None and call.request.generation.wants_stream
+        message, relays = call.message, call.purpose is Purpose.RELAY
         # A whole answer begins when it is done: only the request's own deadline bounds it.
-        limit_s = self._limits.first_token_timeout_s if streams else None
+        limit_s = self._limits.first_token_timeout_s if message.streams else None
         try:
             async with asyncio.timeout(limit_s):
                 response = await self._upstream.open(
                     report,
-                    call.method,
-                    call.target_for(report),
-                    call.body_for(report, self._names.own(call.model), by_priority=by_priority),
-                    call.headers_for_engine(by_priority=by_priority),
+                    message.method,
+                    message.target_for(report),
+                    message.body_for(
+                        report,
+                        self._names.own(call.model),
+                        by_priority=by_priority,
+                        token_ids=call.resumes is not None and report.gives_token_ids,
+                    ),
+                    message.headers_for(priority=call.place.priority if by_priority else None),
                     fresh=fresh,
                 )
                 if response.status >= 400 or response.first.startswith(ERROR_EVENT):
                     raise await _refusal(response)
-                if call.request is not None and not response.first:
+                if not relays and not response.first:
                     response.close()
                     raise UpstreamFailed("The engine's answer is empty.", code="upstream_failed")
-                if call.request is not None and not response.is_stream:
+                if not relays and not response.is_stream:
                     await response.load()  # as long as nothing was sent on, another member can be asked
                 return response
         except TimeoutError:
@@ -295,7 +296,7 @@ def _another_may_answer(call: Call, error: PromptlyError) -> bool:
     """Whether the failure is the member's and not the request's, and the request may be sent again."""
     if isinstance(error, ConnectionRefused):
         return True
-    if call.request is None or not call.failover:
+    if not call.failover:
         return False
     if isinstance(error, UpstreamRefused):
         return error.status == TOO_MANY_REQUESTS

@@ -7,7 +7,7 @@ import time
 
 from deployments.gateway.placement.queue import Admission
 from deployments.gateway.request.answer import Head
-from deployments.gateway.request.call import Call
+from deployments.gateway.request.call import Call, Purpose
 from deployments.wire.upstream import ConnectionBroken, UpstreamResponse
 from serve_app.errors import EngineError, UpstreamFailed
 from serve_app.fleet import Dispatch
@@ -48,7 +48,6 @@ class Leg:
         self._stall_s = stall_s
         self._started_ns = time.time_ns()
         self._complete = False
-        self._is_errand = call.is_errand
         self._open = True
         self._stalled = False
         self._waiting_since: float | None = None
@@ -112,12 +111,12 @@ class Leg:
             self._open = False
             self._alarm.cancel()
             self.response.close()
-            if self._complete and not self._quarantine.is_empty and not self._is_errand:
+            purpose = self._call.purpose
+            if self._complete and purpose is not Purpose.HELP and not self._quarantine.is_empty:
                 self._quarantine.served(self._call.body_key)
-            # What does not generate (tokenize, …) says nothing of how long an answer takes.
-            generated = self._complete and self._call.request is not None and not self._is_errand
-            self._admission.end(self.dispatch, complete=generated)
-            self._call.timeline.add("upstream", self._started_ns)
+            # Only a generated answer shows how long answers take.
+            self._admission.end(self.dispatch, complete=self._complete and purpose is Purpose.ANSWER)
+            self._call.place.timeline.add("upstream", self._started_ns)
 
 
 class PlainAnswer:

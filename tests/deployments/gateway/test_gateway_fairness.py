@@ -17,7 +17,7 @@ from support.graph import eventually
 from test_gateway_admission import ENDLESS, SHORT, queued
 
 from deployments.gateway.placement.queue import Admission
-from deployments.gateway.request.call import Call
+from deployments.gateway.request.call import PlaceRequest
 from serve_app.errors import BadRequest
 from serve_app.fleet import Dispatch, EngineReport, EngineState, FleetTable
 from serve_app.request.timing import Timeline
@@ -174,15 +174,9 @@ class Places:
         bounds = LimitSettings(max_queue_wait_s=60.0, max_queued_requests=10_000, **settings)
         self.admission = Admission(MODEL, self.fleet, router, bounds, Traffic(), shared=True)
 
-    def call(self, tenant: str, weight: int = 1, priority: int = 5) -> Call:
-        return Call(
-            model=MODEL,
-            method="POST",
+    def call(self, tenant: str, weight: int = 1, priority: int = 5) -> PlaceRequest:
+        return PlaceRequest(
             path="/v1/chat/completions",
-            target="/v1/chat/completions",
-            body=b"{}",
-            fields={"n": weight},
-            headers={},
             routing=RoutingRequest(1.0),
             priority=priority,
             deadline=time.monotonic() + 60,
