@@ -24,7 +24,7 @@ from deployments.gateway.generation.endpoint import GenerationEndpoint, cache_ti
 from deployments.gateway.generation.engine_tier import EngineTier
 from deployments.gateway.generation.record import Recorder
 from deployments.gateway.key_watch import KeyWatch
-from deployments.gateway.lookup.flights import Flights
+from deployments.gateway.lookup.in_flight import InFlightRequests
 from deployments.gateway.lookup.priming import Priming
 from deployments.gateway.lookup.refreshes import Refreshes
 from deployments.gateway.lookup.store_client import CacheClient
@@ -35,6 +35,7 @@ from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.exchange import Handler
 from deployments.gateway.send.dispatch import Dispatcher
+from deployments.gateway.send.sender import Destination, Sender
 from deployments.platform.log_redaction import redacted_logs
 from deployments.platform.telemetry import tracer_from_environment
 from deployments.wire.upstream import AnswerBounds, UpstreamPool
@@ -119,29 +120,34 @@ class GatewayRuntime:
         self._keys = None if keys is None or keys.file is None else KeyWatch(keys, changed)
 
     def _build_dispatcher(self) -> Dispatcher:
-        settings = self._settings
+        settings, admissions = self._settings, self._placement.admissions
+        hedges, by_priority = _hedges(settings), _scheduled_by_priority(settings)
+        destinations = {
+            name: Destination(
+                own=served.name,
+                admission=admissions[served.model],
+                hedge=hedges.get(served.model),
+                by_priority=served.model in by_priority,
+            )
+            for name, served in self._names.served.items()
+        }
         return Dispatcher(
-            admissions=self._placement.admissions,
-            hedges=_hedges(settings),
-            names=self._names,
-            by_priority=_scheduled_by_priority(settings),
-            fleet=self._placement.fleet,
-            upstream=self._upstream,
-            limits=settings.limits,
+            destinations,
+            Sender(self._upstream, settings.limits),
+            Quarantine(settings.limits.quarantine_s),
+            self._traffic,
             max_attempts=settings.gateway.max_attempts,
-            traffic=self._traffic,
-            quarantine=Quarantine(settings.limits.quarantine_s),
         )
 
     # ---- handlers, by the names that the table of routes uses ----
 
     def _generating(self) -> dict[str, Handler]:
         """Both endpoints, on the same tiers."""
-        settings, flights = self._settings, Flights()
+        settings, in_flight = self._settings, InFlightRequests()
         engine = EngineTier(
             settings,
             self._dispatcher,
-            flights,
+            in_flight,
             Recorder(self._cache),
             names=self._names,
             routers=self._placement.routers,
@@ -164,7 +170,7 @@ class GatewayRuntime:
                 self._cache,
                 engine,
                 dispatcher=self._dispatcher,
-                flights=flights,
+                in_flight=in_flight,
                 traffic=self._traffic,
             )
         chat, completions = (

@@ -10,6 +10,9 @@ from serve_app.errors import ErrorDetails
 from serve_app.openai.sse import iter_data
 from serve_app.redaction import Redactor
 
+ERROR_EVENT = b'data: {"error"'
+"""How an error event of an engine's stream begins. A quote inside a text is escaped."""
+
 TYPES = {400: "invalid_request_error", 404: "not_found_error", 405: "invalid_request_error"}
 DEFAULT_TYPE = "upstream_error"
 BAD_GATEWAY = 502

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from deployments.gateway.request.answer import OwnAnswer
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.call import (
     Call,
@@ -106,4 +107,4 @@ class Verbatim:
         await exchange.run(self._answer(exchange, call), asked.timeout_s)
 
     async def _answer(self, exchange: Exchange, call: Call) -> None:
-        await relay(exchange, await self._dispatcher.open(call))
+        await relay(exchange, OwnAnswer(self._dispatcher.open(call)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deployments.gateway.lookup.flights import FlightKey
+from deployments.gateway.lookup.in_flight import InFlightKey
 from deployments.gateway.request.exchange import Exchange
 from serve_app.cache.entry import Probe
 from serve_app.cache.keys import CacheKey
@@ -42,8 +42,8 @@ class Asked:
         return self.key is not None and self.controls.write
 
     @property
-    def flight_key(self) -> FlightKey | None:
-        """``None`` for an answer of this request alone: it is not cacheable, or wants a fresh one."""
+    def in_flight_key(self) -> InFlightKey | None:
+        """``None`` where no other client may join: the answer is not cacheable, or must be fresh."""
         if self.key is None or not (self.controls.read and self.controls.write):
             return None
         return self.key.entry_id, self.request.generation.wants_stream, self.failover

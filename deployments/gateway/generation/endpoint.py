@@ -11,7 +11,7 @@ from deployments.gateway.generation.judge import ModelJudge
 from deployments.gateway.generation.race import Race
 from deployments.gateway.generation.record import record
 from deployments.gateway.generation.tiers import InFlightTier, MemoryTier, StoreTier, Tier, first_of
-from deployments.gateway.lookup.flights import Flights
+from deployments.gateway.lookup.in_flight import InFlightRequests
 from deployments.gateway.lookup.refreshes import Refreshes
 from deployments.gateway.lookup.store_client import CacheClient
 from deployments.gateway.request.exchange import Exchange
@@ -73,13 +73,13 @@ def cache_tiers(
     engine: EngineTier,
     *,
     dispatcher: Dispatcher,
-    flights: Flights,
+    in_flight: InFlightRequests,
     traffic: Traffic,
 ) -> list[Tier]:
     """The tiers before the engine. In-flight requests are tried twice: an identical request may have begun
     during the look-up in the store."""
     judge = None if settings.ask_model is None else ModelJudge(settings.ask_model, dispatcher)
     store = StoreTier(cache.look_ups, cache.writes, judge, engine.call_for)
-    in_flight = InFlightTier(flights, traffic)
+    joined = InFlightTier(in_flight, traffic)
     races: list[Tier] = [Race(store, engine, traffic)] if settings.race else []
-    return [MemoryTier(cache.memory), in_flight, *races, store, in_flight]
+    return [MemoryTier(cache.memory), joined, *races, store, joined]

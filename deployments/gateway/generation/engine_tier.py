@@ -8,8 +8,8 @@ from functools import partial
 from deployments.gateway.generation.asked import Asked
 from deployments.gateway.generation.record import Recorder
 from deployments.gateway.generation.tiers import Found, found_at_engine
-from deployments.gateway.lookup.flights import Flights
-from deployments.gateway.request.answer import Answer
+from deployments.gateway.lookup.in_flight import InFlightRequests
+from deployments.gateway.request.answer import Answer, OwnAnswer
 from deployments.gateway.request.call import (
     Call,
     Message,
@@ -35,7 +35,7 @@ class EngineTier:
         self,
         settings: Settings,
         dispatcher: Dispatcher,
-        flights: Flights,
+        in_flight: InFlightRequests,
         recorder: Recorder,
         *,
         names: ModelNames,
@@ -45,7 +45,7 @@ class EngineTier:
         self._joins = settings.cache_joins
         self._keep_bytes = settings.limits.max_stream_buffer_bytes
         self._dispatcher = dispatcher
-        self._flights = flights
+        self._in_flight = in_flight
         self._recorder = recorder
         self._names = names
         self._routers = routers
@@ -59,10 +59,15 @@ class EngineTier:
         return self._dispatcher.has_room(asked.request.model)
 
     def start(self, asked: Asked, *, races: bool = False) -> Answer:
-        """An answer that opens when it is first asked to begin; one that ``races`` opens by itself."""
-        return self._flights.start(
-            asked.flight_key if self._joins else None,
-            self._dispatcher.open(self.call_for(asked)),
+        """An answer that opens when it is first asked to begin; one that ``races``, or that others may join,
+        opens by itself."""
+        opening = self._dispatcher.open(self.call_for(asked))
+        key = asked.in_flight_key if self._joins else None
+        if key is None and not races and not asked.may_store:
+            return OwnAnswer(opening)
+        return self._in_flight.start(
+            key,
+            opening,
             self._keep_bytes if asked.may_store else 0,
             partial(self._recorder.store, asked) if asked.may_store else None,
             opens_alone=not races,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Self
 
 from deployments.gateway.generation.asked import Asked
 from deployments.gateway.request.answer import Head
@@ -16,17 +17,17 @@ class Replay:
 
     def __init__(self, body: bytes, content_type: str) -> None:
         self._body = body
-        self._head = Head(200, content_type, is_stream=False, served_by="cache")
+        self.head = Head(200, content_type, is_stream=False, served_by="cache")
 
-    async def begin(self) -> Head:
-        return self._head
+    async def begin(self) -> Self:
+        return self
 
     async def read(self) -> bytes:
         body, self._body = self._body, b""
         return body
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Holds nothing to release."""
 
 
 def replay_of(asked: Asked, hit: Hit) -> Replay:

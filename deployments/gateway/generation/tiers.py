@@ -9,7 +9,7 @@ from typing import Protocol
 from deployments.gateway.generation.asked import Asked
 from deployments.gateway.generation.judge import ModelJudge
 from deployments.gateway.generation.replay import hit_headers, replay_of
-from deployments.gateway.lookup.flights import Flights
+from deployments.gateway.lookup.in_flight import InFlightRequests
 from deployments.gateway.lookup.look_ups import LookUps
 from deployments.gateway.lookup.memory import Memory
 from deployments.gateway.lookup.writes import Writes
@@ -68,13 +68,13 @@ class MemoryTier:
 class InFlightTier:
     """The stream of an identical request that an engine answers now."""
 
-    def __init__(self, flights: Flights, traffic: Traffic) -> None:
-        self._flights = flights
+    def __init__(self, in_flight: InFlightRequests, traffic: Traffic) -> None:
+        self._in_flight = in_flight
         self._traffic = traffic
 
     async def find(self, asked: Asked) -> Found | None:
-        key = asked.flight_key
-        reader = None if key is None else self._flights.join(key, asked.priority)
+        key = asked.in_flight_key
+        reader = None if key is None else self._in_flight.join(key, asked.priority)
         if reader is None:
             return None
         self._traffic.joined += 1

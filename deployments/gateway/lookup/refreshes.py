@@ -35,8 +35,8 @@ class Refreshes:
 async def _drain(answer: Answer, limit_s: float) -> None:
     try:
         async with asyncio.timeout(limit_s):
-            await answer.begin()
-            while await answer.read():
+            opened = await answer.begin()
+            while await opened.read():
                 pass
     except (PromptlyError, TimeoutError) as error:
         logger.info("a stale answer was not refreshed: %s", type(error).__name__)

@@ -1,9 +1,10 @@
-"""What a client is served: an engine's answer, a place in one that is shared, or one out of the cache."""
+"""What a client is sent: an engine's answer, one that it shares with other clients, or a stored one."""
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +18,11 @@ class Head:
     served_by: str
 
 
-class Answer(Protocol):
-    """One client's answer."""
+class OpenAnswer(Protocol):
+    """An answer whose first bytes are there."""
 
-    async def begin(self) -> Head:
-        """Returns when the first bytes are there. Raises what opening the answer raised."""
-        ...
+    @property
+    def head(self) -> Head: ...
 
     async def read(self) -> bytes:
         """The next bytes; ``b""`` at the end. It may be cancelled without losing any.
@@ -38,8 +38,31 @@ class Answer(Protocol):
         ...
 
 
-class LiveAnswer(Answer, Protocol):
-    """An engine's answer whose first bytes are there."""
+class Answer(Protocol):
+    """One client's answer."""
 
-    @property
-    def head(self) -> Head: ...
+    async def begin(self) -> OpenAnswer:
+        """Returns when the first bytes are there. Raises what opening the answer raised."""
+        ...
+
+    def close(self) -> None:
+        """The client waits or reads no more. May be called again."""
+        ...
+
+
+class OwnAnswer:
+    """An answer that no other client shares. It opens when it is first asked to begin."""
+
+    def __init__(self, opening: Coroutine[Any, Any, OpenAnswer]) -> None:
+        self._opening = opening
+        self._open: OpenAnswer | None = None
+
+    async def begin(self) -> OpenAnswer:
+        self._open = await self._opening
+        return self._open
+
+    def close(self) -> None:
+        if self._open is None:
+            self._opening.close()
+        else:
+            self._open.close()

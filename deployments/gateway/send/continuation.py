@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
 
-from deployments.gateway.request.answer import Head
 from deployments.gateway.request.call import Call, Purpose
-from deployments.gateway.send.live_answer import Leg
+from deployments.gateway.send.attempt import Attempt
+from deployments.gateway.send.attempts import Attempts
 from deployments.wire.upstream import ConnectionBroken
 from serve_app.errors import PromptlyError, UpstreamFailed
 from serve_app.openai.continuation import Ending, EngineRequest, ResumableStream
-from serve_app.request.failover import Tried
 from serve_app.traffic import Traffic
 
 DETOKENIZE = "/detokenize"
 """vLLM's path: the text of a list of tokens."""
-
-Begin = Callable[[Call, Tried], Coroutine[Any, Any, Leg]]
-"""Asks members that have not been tried, and adds those that fail."""
 
 
 class Detokenized(msgspec.Struct):
@@ -28,78 +23,75 @@ class Detokenized(msgspec.Struct):
 
 
 class ContinuedAnswer:
-    """One stream for the client, from as many members as it takes (at most ``gateway.max_attempts``).
-    ``tried`` holds those that have failed already."""
+    """One stream for the client, from as many members as it takes (at most ``gateway.max_attempts``)."""
 
-    def __init__(self, call: Call, leg: Leg, tried: Tried, begin: Begin, traffic: Traffic) -> None:
+    def __init__(self, call: Call, attempt: Attempt, attempts: Attempts, traffic: Traffic) -> None:
         assert call.resumes is not None, "only a stream that can be continued is read in this way"
         self._call = call
         self._stream = ResumableStream(call.resumes, include_usage=call.message.include_usage)
-        self._limits = leg.dispatch.member.report.token_limits
-        self._leg: Leg | None = leg
-        self._begin = begin
+        self._limits = attempt.dispatch.member.report.token_limits
+        self._attempt: Attempt | None = attempt
+        self._attempts = attempts
         self._traffic = traffic
-        self._tried = tried
         self._lost: UpstreamFailed | None = None
         self._over = False
-        self.head = leg.head
-
-    async def begin(self) -> Head:
-        return self.head
+        self.head = attempt.head
 
     async def read(self) -> bytes:
         """The next events; ``b""`` at the end. May be cancelled without losing any.
 
         Raises:
-            UpstreamFailed: the stream was cut and cannot be continued; what the first member said of it.
+            UpstreamFailed: the stream was cut and cannot be continued; the error of the member that cut it.
         """
         while not self._over:
-            passed = await (self._resume() if self._leg is None else self._read(self._leg))
+            attempt = self._attempt
+            if attempt is None:
+                passed = await self._resume()
+            else:
+                try:
+                    chunk = await attempt.read()
+                except UpstreamFailed as error:
+                    self._ended(attempt, error, is_break=isinstance(error, ConnectionBroken))
+                    continue
+                if not chunk:
+                    early = UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
+                    self._ended(attempt, early, is_break=True)
+                    continue
+                passed = self._stream.feed(chunk)
+                if self._stream.failure is not None:
+                    failed = UpstreamFailed("The engine failed.", code="upstream_failed")
+                    self._lose(attempt, failed, is_break=True)
             if passed:
                 return passed
         return b""
 
     def close(self) -> None:
-        if self._leg is not None:
-            self._leg.close()
+        if self._attempt is not None:
+            self._attempt.close()
 
-    async def _read(self, leg: Leg) -> bytes:
-        """What the present member says; when it fails, it is given up."""
-        try:
-            chunk = await leg.read()
-        except UpstreamFailed as error:
-            self._over = self._stream.done  # everything was said: how the connection ends is no concern
-            if not self._over:
-                self._lose(leg, error, is_break=isinstance(error, ConnectionBroken))
-            return b""
-        if not chunk:
-            self._over = self._stream.done
-            if not self._over:
-                ended = UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
-                self._lose(leg, ended, is_break=True)
-            return b""
-        passed = self._stream.feed(chunk)
-        if self._stream.failure is not None:
-            failed = UpstreamFailed("The engine failed.", code="upstream_failed")
-            self._lose(leg, failed, is_break=True)
-        return passed
+    def _ended(self, attempt: Attempt, error: UpstreamFailed, *, is_break: bool) -> None:
+        """The member sends no more: the stream is complete, or this attempt is lost."""
+        self._over = self._stream.done
+        if not self._over:
+            self._lose(attempt, error, is_break=is_break)
 
-    def _lose(self, leg: Leg, error: UpstreamFailed, *, is_break: bool) -> None:
+    def _lose(self, attempt: Attempt, error: UpstreamFailed, *, is_break: bool) -> None:
         if is_break:
-            self._tried.broke(leg.broke(), begun=True)
-        leg.close()
-        self._leg = None
+            self._attempts.tried.broke(attempt.broke(), begun=True)
+        attempt.close()
+        self._attempt = None
         self._lost = error
-        self._tried.failed(leg.member)
+        self._attempts.tried.failed(attempt.member)
 
     async def _resume(self) -> bytes:
-        """Another member takes over; returns what is left to say if nothing is left to generate."""
+        """Another member takes over; returns the last events if nothing is left to generate."""
         assert self._lost is not None, "only a lost answer is resumed"
         try:
             await self._settle()
             plan = self._stream.resume(self._limits)
             if isinstance(plan, EngineRequest):
-                self._leg = await self._begin(self._continuation(plan), self._tried)
+                call = self._asking(plan.endpoint.value, plan.fields, self._call.purpose)
+                self._attempt = await self._attempts.begin(call)
         except PromptlyError:
             raise self._lost from None
         if plan is None:
@@ -111,31 +103,27 @@ class ContinuedAnswer:
         return b""
 
     async def _settle(self) -> None:
-        """The engine that is gone may have kept a character's bytes back: another one's tokenizer tells where
-        the text that was sent ends."""
+        """The lost engine may have held back bytes of a character: another engine's tokenizer shows where the
+        text that was sent ends."""
         while tokens := self._stream.unsettled:
             fields = {"model": self._call.model, "tokens": tokens}
-            call = self._asking(DETOKENIZE, fields, Purpose.HELP)
-            leg = await self._begin(call, self._tried)
+            attempt = await self._attempts.begin(self._asking(DETOKENIZE, fields, Purpose.HELP))
             try:
-                if leg.response.is_stream:
+                if attempt.response.is_stream:
                     raise UpstreamFailed("The engine cannot detokenize.", code="upstream_failed")
                 answer = b""
-                while part := await leg.read():
+                while part := await attempt.read():
                     answer += part
             finally:
-                leg.close()
+                attempt.close()
             try:
                 self._stream.settle(msgspec.json.decode(answer, type=Detokenized).prompt)
             except msgspec.DecodeError:
                 raise UpstreamFailed("The engine cannot detokenize.", code="upstream_failed") from None
 
-    def _continuation(self, plan: EngineRequest) -> Call:
-        return self._asking(plan.endpoint.value, plan.fields, self._call.purpose)
-
     def _asking(self, target: str, fields: dict[str, Any], purpose: Purpose) -> Call:
-        """A request of the gateway's own, for members that give token ids. It is bounded like a stream: the
-        first token's time-out applies."""
+        """A request of the gateway's own, for members that give token ids. The first token's time-out bounds
+        it, as it bounds the client's own request."""
         body = msgspec.json.encode(fields)
         return msgspec.structs.replace(
             self._call,

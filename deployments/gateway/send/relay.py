@@ -3,7 +3,7 @@ failure before them is still a clean HTTP error."""
 
 from __future__ import annotations
 
-from deployments.gateway.request.answer import Answer, Head
+from deployments.gateway.request.answer import Answer, OpenAnswer
 from deployments.gateway.request.exchange import Exchange
 from serve_app.errors import PromptlyError, UpstreamFailed
 from serve_app.openai import sse
@@ -13,21 +13,22 @@ async def relay(exchange: Exchange, answer: Answer, *, hide_usage: bool = False)
     """Pass an answer on as it comes, and close it. Returns why a stream was cut, after telling the client so.
     Raises what keeps an answer from beginning."""
     try:
-        head = await answer.begin()
+        opened = await answer.begin()
+        head = opened.head
         exchange.response_headers["x-served-by"] = head.served_by
         if head.is_stream:
-            return await _stream(exchange, head, answer, hide_usage)
+            return await _stream(exchange, opened, hide_usage)
         # Read to the end first: until then a failure can still be an HTTP error.
-        whole = await _read_all(answer)
+        whole = await _read_all(opened)
         await exchange.respond(head.status, whole, head.content_type, exchange.server_timing())
         return None
     finally:
         answer.close()
 
 
-async def _stream(exchange: Exchange, head: Head, answer: Answer, hide_usage: bool) -> PromptlyError | None:
+async def _stream(exchange: Exchange, answer: OpenAnswer, hide_usage: bool) -> PromptlyError | None:
     headers = {"cache-control": "no-cache", **exchange.server_timing()}
-    await exchange.start(head.status, head.content_type, headers)
+    await exchange.start(answer.head.status, answer.head.content_type, headers)
     try:
         rest = await _pass_chunks(exchange, answer, hide_usage)
         if exchange.is_cut:
@@ -39,7 +40,7 @@ async def _stream(exchange: Exchange, head: Head, answer: Answer, hide_usage: bo
     return None
 
 
-async def _pass_chunks(exchange: Exchange, answer: Answer, hide_usage: bool) -> bytes:
+async def _pass_chunks(exchange: Exchange, answer: OpenAnswer, hide_usage: bool) -> bytes:
     """The loop that every token goes through. Returns what a filter held back at the end."""
     usage_filter = sse.UsageFilter() if hide_usage else None
     while chunk := await answer.read():
@@ -49,7 +50,7 @@ async def _pass_chunks(exchange: Exchange, answer: Answer, hide_usage: bool) -> 
     return b"" if usage_filter is None else usage_filter.rest()
 
 
-async def _read_all(answer: Answer) -> bytes:
+async def _read_all(answer: OpenAnswer) -> bytes:
     parts: list[bytes] = []
     while part := await answer.read():
         parts.append(part)

@@ -1,8 +1,8 @@
-"""Answers in flight that several clients may share.
+"""Requests in flight, whose answers several clients may share.
 
-There is no task between an engine and a client: whoever needs the next bytes first reads them for all.
-A reader that is cancelled loses none (reading is cancel-safe) and another one reads on, so the client that
-came first may leave as freely as any other. When the last reader leaves, the engine's request is aborted.
+No task stands between an engine and a client: the reader that first needs the next bytes reads them for all.
+If it is cancelled, no bytes are lost and another reader goes on, so the first client may leave at any time.
+When the last reader leaves, the request is aborted at its engine.
 """
 
 from __future__ import annotations
@@ -12,39 +12,39 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 from uuid import UUID
 
-from deployments.gateway.request.answer import Head, LiveAnswer
+from deployments.gateway.request.answer import Head, OpenAnswer
 from serve_app.errors import PromptlyError, SlowReader
 
-FlightKey = tuple[UUID, bool, bool]
+InFlightKey = tuple[UUID, bool, bool]
 """The exact cache key, whether the answer is streamed, and whether it may fail over."""
 
-Landed = Callable[[Head, list[bytes]], None]
+Completed = Callable[[Head, list[bytes]], None]
 """Called once with a complete answer's bytes."""
 
 
-class Flight:
-    """One answer, its bytes so far, and its readers. ``opens_alone``: its one reader opens it when it first
-    asks, which saves a round of the event loop; else it opens by itself, whoever comes and goes.
+class InFlightRequest:
+    """One answer, its bytes so far, and its readers. ``opens_alone``: its only reader opens it when it first
+    reads, which saves a round of the event loop; else it opens in a task of its own.
 
-    ``keep_bytes``: so much is kept for joiners, for slow readers and for ``landed``; an answer that grows
-    longer keeps only what its slowest reader still needs, and is recorded no more.
+    ``keep_bytes`` of it are kept for clients that join, for slow readers and for ``completed``; a longer
+    answer keeps only what its slowest reader still needs, and is not recorded.
     """
 
     def __init__(
         self,
-        opening: Coroutine[Any, Any, LiveAnswer],
+        opening: Coroutine[Any, Any, OpenAnswer],
         keep_bytes: int,
-        landed: Landed | None,
-        ended: Callable[[Flight], None],
+        completed: Completed | None,
+        ended: Callable[[InFlightRequest], None],
         *,
         opens_alone: bool,
         priority: int,
     ) -> None:
         self._opening = opening if opens_alone else asyncio.ensure_future(opening)
-        self._answer: LiveAnswer | None = None
+        self._answer: OpenAnswer | None = None
         self._priority = priority
         self._keep_bytes = keep_bytes
-        self._landed = landed
+        self._completed = completed
         self._ended_call = ended
         self._readers: set[Reader] = set()
         self._chunks: list[bytes] = []
@@ -57,24 +57,24 @@ class Flight:
 
     @property
     def is_whole(self) -> bool:
-        """It can be joined: everything so far is still here, and there is someone to read it."""
+        """It can be joined: all bytes so far are kept, and it has a reader."""
         return self._dropped == 0 and self._error is None and bool(self._readers)
 
     def suits(self, priority: int) -> bool:
-        """Whoever is more urgent does not stand in line behind one who is less so."""
+        """A more urgent client does not wait in the queue behind a less urgent request."""
         return self.is_whole and (priority >= self._priority or self._answer is not None)
 
-    def board(self) -> Reader:
+    def add_reader(self) -> Reader:
         reader = Reader(self)
         self._readers.add(reader)
         return reader
 
-    def leave(self, reader: Reader) -> None:
+    def remove_reader(self, reader: Reader) -> None:
         self._readers.discard(reader)
         if not self._readers:
             self._end()
 
-    async def begun(self) -> LiveAnswer:
+    async def begun(self) -> OpenAnswer:
         """The answer once its first bytes are there. Raises what opening it raised."""
         if self._answer is None:
             opening = self._opening
@@ -97,10 +97,10 @@ class Flight:
                 raise self._error
             if self._ended:
                 return b""
-            await (self._hear() if self._reading else self._read())
+            await (self._wait_for_news() if self._reading else self._read())
 
     async def _read(self) -> None:
-        """Read once for everybody."""
+        """Read the next chunk, for all readers."""
         answer = self._answer or await self.begun()
         self._reading = True
         try:
@@ -111,9 +111,9 @@ class Flight:
             self._take(answer, chunk)
         finally:
             self._reading = False
-            self._tell()
+            self._notify()
 
-    def _take(self, answer: LiveAnswer, chunk: bytes) -> None:
+    def _take(self, answer: OpenAnswer, chunk: bytes) -> None:
         if chunk:
             self._chunks.append(chunk)
             self._size += len(chunk)
@@ -121,9 +121,9 @@ class Flight:
                 self._forget()
             return
         self._ended = True
-        answer.close()  # the engine is done: its place is free however slowly the readers read
-        if self._landed is not None and self._dropped == 0:
-            self._landed(answer.head, self._chunks)
+        answer.close()  # the engine is done, however slowly the readers read
+        if self._completed is not None and self._dropped == 0:
+            self._completed(answer.head, self._chunks)
 
     def _forget(self) -> None:
         """Drop what every reader has; then, where that is not enough, what only the slowest still need."""
@@ -135,7 +135,7 @@ class Flight:
             self._dropped += 1
 
     def _end(self) -> None:
-        """Nobody reads any more. What still opens is aborted, what is open is closed."""
+        """The last reader left: abort an answer that still opens, close one that is open."""
         self._ended_call(self)
         if self._answer is not None:
             self._answer.close()
@@ -145,12 +145,12 @@ class Flight:
         else:
             self._opening.close()
 
-    async def _hear(self) -> None:
+    async def _wait_for_news(self) -> None:
         news = asyncio.get_running_loop().create_future()
         self._news.append(news)
         await news
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         news, self._news = self._news, []
         for future in news:
             if not future.done():
@@ -158,65 +158,66 @@ class Flight:
 
 
 class Reader:
-    """One client's place in an answer."""
+    """One client's position in an answer."""
 
-    def __init__(self, flight: Flight) -> None:
-        self._flight = flight
+    def __init__(self, request: InFlightRequest) -> None:
+        self._request = request
         self.position = 0
 
-    async def begin(self) -> Head:
+    async def begin(self) -> Reader:
         """Raises what opening the answer raised."""
-        return (await self._flight.begun()).head
+        self.head = (await self._request.begun()).head
+        return self
 
     async def read(self) -> bytes:
-        """The next bytes for this client; ``b""`` at the end. Raises: as :meth:`Flight.chunk`."""
-        chunk = await self._flight.chunk(self.position)
+        """The next bytes for this client; ``b""`` at the end. Raises: as :meth:`InFlightRequest.chunk`."""
+        chunk = await self._request.chunk(self.position)
         self.position += 1
         return chunk
 
     def close(self) -> None:
         """May be called again."""
-        self._flight.leave(self)
+        self._request.remove_reader(self)
 
 
-class Flights:
-    """The in-flight tier of one gateway: flights that may be joined, by key."""
+class InFlightRequests:
+    """One gateway's requests that other clients may join, by key."""
 
     def __init__(self) -> None:
-        self._flights: dict[FlightKey, Flight] = {}
+        self._requests: dict[InFlightKey, InFlightRequest] = {}
 
-    def join(self, key: FlightKey, priority: int) -> Reader | None:
-        """A place in the flight of an identical request, if there is one."""
-        flight = self._flights.get(key)
-        return flight.board() if flight is not None and flight.suits(priority) else None
+    def join(self, key: InFlightKey, priority: int) -> Reader | None:
+        """A reader of an identical request, if there is one."""
+        request = self._requests.get(key)
+        return request.add_reader() if request is not None and request.suits(priority) else None
 
     def start(
         self,
-        key: FlightKey | None,
-        opening: Coroutine[Any, Any, LiveAnswer],
+        key: InFlightKey | None,
+        opening: Coroutine[Any, Any, OpenAnswer],
         keep_bytes: int,
-        landed: Landed | None,
+        completed: Completed | None,
         *,
         opens_alone: bool,
         priority: int,
     ) -> Reader:
-        """A flight of its own; others may join it if it has a ``key``."""
+        """A new request; others may join it if it has a ``key``."""
 
-        def forget(ended: Flight) -> None:
-            if key is not None and self._flights.get(key) is ended:
-                del self._flights[key]
+        def forget(ended: InFlightRequest) -> None:
+            if key is not None and self._requests.get(key) is ended:
+                del self._requests[key]
 
-        flight = Flight(
-            opening, keep_bytes, landed, forget, opens_alone=opens_alone and key is None, priority=priority
+        request = InFlightRequest(
+            opening, keep_bytes, completed, forget, opens_alone=opens_alone and key is None, priority=priority
         )
         if key is not None:
-            self._flights[key] = flight
-        return flight.board()
+            self._requests[key] = request
+        return request.add_reader()
 
     def __len__(self) -> int:
-        return len(self._flights)
+        return len(self._requests)
 
 
-def _close_if_open(opening: asyncio.Future[LiveAnswer]) -> None:
+def _close_if_open(opening: asyncio.Future[OpenAnswer]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

@@ -1,4 +1,4 @@
-"""An engine's answer while it comes: read by whoever is furthest ahead, ended exactly once."""
+"""One try at one member, once the first bytes of its answer are there."""
 
 from __future__ import annotations
 
@@ -8,26 +8,16 @@ import time
 from deployments.gateway.placement.queue import Admission
 from deployments.gateway.request.answer import Head
 from deployments.gateway.request.call import Call, Purpose
-from deployments.wire.upstream import ConnectionBroken, UpstreamResponse
-from serve_app.errors import EngineError, UpstreamFailed
+from deployments.wire.upstream import UpstreamResponse
+from serve_app.errors import UpstreamFailed
 from serve_app.fleet import Dispatch
-from serve_app.openai import sse
-from serve_app.openai.upstream_errors import stream_error
 from serve_app.quarantine import Incident, Quarantine
 
-ERROR_EVENT = b'data: {"error"'
-"""How an engine's stream begins to tell of an error. A quote inside a text is escaped."""
 
-FIRST_SERVER_ERROR = 500
+class Attempt:
+    """One member's answer, while it comes. ``read`` may be cancelled without losing bytes.
 
-TAIL = len(sse.DONE) + 8
-"""Bytes at a stream's end in which its ``[DONE]`` must stand."""
-
-
-class Leg:
-    """One member's part of an answer. ``read`` may be cancelled without losing bytes.
-
-    One timer watches the whole leg: a time-out for every chunk would cost a tenth of the relay's time.
+    One timer watches all of it: a time-out for every chunk would cost a tenth of the relay's time.
     """
 
     def __init__(
@@ -52,11 +42,16 @@ class Leg:
         self._stalled = False
         self._waiting_since: float | None = None
         self._loop = asyncio.get_running_loop()
-        self._alarm = self._loop.call_later(stall_s, self._look)
+        self._timer = self._loop.call_later(stall_s, self._check)
 
     @property
     def member(self) -> str:
         return self.dispatch.member.name
+
+    @property
+    def can_continue(self) -> bool:
+        """It is a stream with token ids: another member could go on."""
+        return self.response.is_stream and self.dispatch.member.report.gives_token_ids
 
     @property
     def head(self) -> Head:
@@ -84,20 +79,20 @@ class Leg:
         return chunk
 
     def broke(self) -> Incident:
-        """The answer was cut: whether the request is to blame for it, others will tell."""
+        """Record that the answer was cut. Other requests show whether this one is to blame."""
         self._complete = False
         now = time.monotonic()
         return self._quarantine.broke(self._call.body_key, self.member, now, begun=True)
 
-    def _look(self) -> None:
-        """Close a connection that somebody has waited for too long; that ends the waiting."""
+    def _check(self) -> None:
+        """Close the connection if a reader has waited too long; the reader then gets an error."""
         now = self._loop.time()
         since = now if self._waiting_since is None else self._waiting_since
         if now >= since + self._stall_s:
             self._stalled = True
             self.response.abort()
         else:
-            self._alarm = self._loop.call_at(since + self._stall_s, self._look)
+            self._timer = self._loop.call_at(since + self._stall_s, self._check)
 
     def _stall(self) -> UpstreamFailed:
         return UpstreamFailed(
@@ -109,7 +104,7 @@ class Leg:
         """Ends the request at the engine if it still runs. May be called again."""
         if self._open:
             self._open = False
-            self._alarm.cancel()
+            self._timer.cancel()
             self.response.close()
             purpose = self._call.purpose
             if self._complete and purpose is not Purpose.HELP and not self._quarantine.is_empty:
@@ -117,50 +112,3 @@ class Leg:
             # Only a generated answer shows how long answers take.
             self._admission.end(self.dispatch, complete=self._complete and purpose is Purpose.ANSWER)
             self._call.place.timeline.add("upstream", self._started_ns)
-
-
-class PlainAnswer:
-    """One leg from begin to end. ``ends_with_done``: a stream that does not is one that was cut."""
-
-    def __init__(self, leg: Leg, *, ends_with_done: bool) -> None:
-        self._leg = leg
-        self._ends_with_done = ends_with_done and leg.response.is_stream
-        self._tail = b""
-        self._failure: EngineError | None = None
-        self.head = leg.head
-
-    async def begin(self) -> Head:
-        return self.head
-
-    async def read(self) -> bytes:
-        if self._failure is not None:
-            raise self._failure
-        try:
-            chunk = await self._leg.read()
-        except UpstreamFailed as error:
-            if sse.DONE in self._tail:
-                return b""  # everything was said; how the connection ends is nobody's concern
-            if isinstance(error, ConnectionBroken):
-                self._leg.broke()
-            raise
-        if self._ends_with_done:
-            if not chunk and sse.DONE not in self._tail:
-                self._leg.broke()
-                raise UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
-            if ERROR_EVENT in chunk:
-                return await self._before_failure(chunk)
-            self._tail = (self._tail + chunk)[-TAIL:]
-        return chunk
-
-    async def _before_failure(self, chunk: bytes) -> bytes:
-        """What the engine said before its error, which is then ours to tell: in the words of all our errors,
-        and without the ``[DONE]`` that vLLM lets follow."""
-        said, mark, error = chunk.partition(ERROR_EVENT)
-        status, details = stream_error(mark + error)
-        if status >= FIRST_SERVER_ERROR:
-            self._leg.broke()
-        self._failure = EngineError(details)
-        return said or await self.read()
-
-    def close(self) -> None:
-        self._leg.close()
