@@ -66,23 +66,23 @@ class Admission:
         self._limits = limits
         self._traffic = traffic
         self.demand = demand
-        self._line: FairLines[Waiter] = FairLines()
+        self._queue: FairLines[Waiter] = FairLines()
         self._waiting_places = 0
-        self.room = Room(model, fleet, router, self._line, is_shared=shared, cold_start=cold_start)
+        self.room = Room(model, fleet, router, self._queue, is_shared=shared, cold_start=cold_start)
         self._estimate = WaitEstimate(self.room)
 
     @property
     def waiting(self) -> int:
-        return len(self._line)
+        return len(self._queue)
 
     @property
     def waiting_tokens(self) -> float:
         """Estimated prompt tokens of the requests in the queue."""
-        return sum(ticket.request.asked.routing.prompt_tokens for ticket in self._line)
+        return sum(ticket.request.asked.routing.prompt_tokens for ticket in self._queue)
 
     def has_room(self) -> bool:
         """A request could go to a member now."""
-        return not self._line and self.room.is_free()
+        return not self._queue and self.room.is_free()
 
     async def place(self, asked: PlaceRequest, tried: Collection[str] = ()) -> Dispatch:
         """Room at a member that is not among ``tried``.
@@ -92,17 +92,17 @@ class Admission:
             NoReplica: no member can serve.
             BadRequest: it asks for more sequences at once than any member may give it.
         """
-        self._line.came(asked.tenant, time.monotonic())
+        self._queue.came(asked.tenant, time.monotonic())
         if asked.weight != 1:
             self.room.refuse_if_too_heavy(asked)
-        if not self._line:
+        if not self._queue:
             dispatch = self.room.take(asked, tried)
             if dispatch is not None:
                 return dispatch
         priority = AGAIN if tried else asked.priority
-        ahead = self._line.ahead_of(asked.tenant, priority)
+        ahead = self._queue.ahead_of(asked.tenant, priority)
         waiter = Waiter(asked, frozenset(tried), asyncio.get_running_loop().create_future())
-        ticket = self._line.enter(asked.tenant, priority, waiter)
+        ticket = self._queue.enter(asked.tenant, priority, waiter)
         self._waiting_places += asked.weight
         self.wake()  # requests ahead may avoid the very members that have room
         if not waiter.place.done() and not tried:
@@ -124,19 +124,19 @@ class Admission:
         """Its room is free again: the next requests get it."""
         now = time.monotonic()
         self.room.give_back(dispatch, now, complete=complete)
-        self._estimate.departed(dispatch, now, queue_is_empty=not self._line)
-        if self._line:
+        self._estimate.departed(dispatch, now, queue_is_empty=not self._queue)
+        if self._queue:
             self.wake()
 
     # ---- the queue ----
 
     def wake(self) -> None:
         """Give room to waiting requests while there is some; start a replica for them if there is none."""
-        if self._line and self.room.scales_to_zero:
+        if self._queue and self.room.scales_to_zero:
             self.room.start_if_cold()
             if not self.room.is_cold:  # the rate is measured only once a replica serves
                 self._estimate.waiting()
-        while self._line and self._give_one():
+        while self._queue and self._give_one():
             pass
 
     def _give_one(self) -> bool:
@@ -145,8 +145,8 @@ class Admission:
         if not any(member.room for member in candidates):
             return False
         blocked: list[Waiter] = []
-        for line in self._line.turns():
-            for ticket in line:
+        for tickets in self._queue.turns():
+            for ticket in tickets:
                 waiter = ticket.request
                 if waiter.place.done():
                     continue  # it has just given up and not left yet
@@ -199,12 +199,12 @@ class Admission:
         waiter = ticket.request
         if waiter.place.done() and not waiter.place.cancelled():
             self.end(waiter.place.result(), complete=False)
-        elif self._line.contains(waiter.asked.tenant, ticket):
+        elif self._queue.contains(waiter.asked.tenant, ticket):
             self._leave(ticket)
 
     def _leave(self, ticket: Ticket[Waiter]) -> None:
         asked = ticket.request.asked
-        self._line.leave(asked.tenant, ticket)
+        self._queue.leave(asked.tenant, ticket)
         self._waiting_places -= asked.weight
 
     # ---- refusals ----
@@ -217,7 +217,7 @@ class Admission:
             return NoReplica(f"No replica of {self._model!r} can take the request now.", code="no_replica")
         self._traffic.refused += 1
         asked = ticket.request.asked
-        ahead = self._sequences(self._line.ahead_of(asked.tenant, ticket.priority), asked)
+        ahead = self._sequences(self._queue.ahead_of(asked.tenant, ticket.priority), asked)
         return OverCapacity(
             f"No replica had room within {waited_s:.1f} s.", self._estimate.retry_after_s(ahead)
         )
@@ -241,5 +241,5 @@ class Admission:
     def _sequences(self, ahead: int, asked: PlaceRequest) -> float:
         """Of ``ahead`` requests and this one. Those ahead are taken to weigh what requests in the queue weigh
         on average."""
-        usual = self._waiting_places / len(self._line) if self._line else 1.0
+        usual = self._waiting_places / len(self._queue) if self._queue else 1.0
         return ahead * usual + asked.weight
