@@ -33,7 +33,9 @@ class LatencyWindows:
         self._series: dict[str, deque[float]] = {}
 
     def record(self, series: str, milliseconds: float) -> None:
-        window = self._series.setdefault(series, deque(maxlen=self._samples))
+        window = self._series.get(series)
+        if window is None:
+            window = self._series[series] = deque(maxlen=self._samples)
         window.append(milliseconds)
 
     def summary(self) -> dict[str, LatencySummary]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
@@ -92,8 +91,12 @@ class GatewayApp:
             accepted = route.media_types(exchange.method)
             if accepted:
                 require_media_type(exchange.headers.get("content-type"), accepted)
-            with self._place(exchange):
+            if exchange.path not in ALWAYS_ANSWERED:
+                self._expect(exchange)
+            try:
                 await handler(exchange)
+            finally:
+                self._active -= exchange.is_counted
         except PromptlyError as error:
             await _end_with(exchange, error)
         except ClientGone:
@@ -106,32 +109,22 @@ class GatewayApp:
             logger.exception("request %s failed", exchange.request_id)
             await _end_with(exchange, PromptlyError("The gateway failed.", code="internal_error"))
 
-    @contextmanager
-    def _place(self, exchange: Exchange) -> Iterator[None]:
-        """One of ``limits.max_concurrent_requests``, from when the request's body is there: a slow body keeps
-        nobody out. Whoever asks how the gateway does needs none.
+    def _expect(self, exchange: Exchange) -> None:
+        """The request will be one of ``limits.max_concurrent_requests`` once its body is there: a slow body
+        keeps no other request out.
 
-        Raises: OverCapacity: none is free; also before a body is read for which there is none now.
+        Raises: OverCapacity: there are as many; also before a body is read that could not be answered now.
         """
-        taken = False
-
-        def take() -> None:
-            nonlocal taken
+        if exchange.announces_body:
             self._refuse_over_capacity()
-            self._active += 1
-            taken = True
+            exchange.body_read = self._count
+        else:
+            self._count(exchange)
 
-        if exchange.path not in ALWAYS_ANSWERED:
-            if exchange.announces_body:
-                self._refuse_over_capacity()
-                exchange.body_read = take
-            else:
-                take()
-        try:
-            yield
-        finally:
-            if taken:
-                self._active -= 1
+    def _count(self, exchange: Exchange) -> None:
+        self._refuse_over_capacity()
+        self._active += 1
+        exchange.is_counted = True
 
     def _refuse_over_capacity(self) -> None:
         if self._active >= self._max_active:

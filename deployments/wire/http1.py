@@ -92,7 +92,7 @@ def request_bytes(origin: Origin, method: str, target: str, headers: Mapping[str
     fields = {"host": origin.authority, **ALWAYS_SENT, **headers, **length}
     lines = [
         f"{method} {origin.path}{target} HTTP/1.1",
-        *(f"{key}: {value}" for key, value in fields.items()),
+        *[f"{key}: {value}" for key, value in fields.items()],
     ]
     head = "\r\n".join(lines)
     if not head.count("\r") == head.count("\n") == len(lines) - 1:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -21,6 +20,7 @@ from serve_app.errors import UpstreamFailed
 from serve_app.fleet import EngineReport, Look
 from serve_app.openai.sse import EventMeter
 from serve_app.redaction import Redactor, StreamRedactor
+from serve_app.wire.private_address import PrivateAddress
 
 CONNECT_TIMEOUT_S = 2.0
 IDLE_CONNECTION_S = 60.0
@@ -30,9 +30,9 @@ engine's own listener keeps it far longer."""
 READ_BUFFER = 1 << 16
 """Bytes read ahead of a slow client; above twice this the engine's socket is paused (back-pressure)."""
 
-KNOWN_REDACTORS = 1024
-"""More than there are members at any time. When it is reached, all are dropped, and with them those of
-replicas that are gone."""
+KNOWN_MEMBERS = 1024
+"""More than there are members at any time. When it is reached, what is remembered of all of them is dropped,
+and with it that of replicas that are gone."""
 
 
 class ConnectionRefused(UpstreamFailed):
@@ -96,21 +96,18 @@ class UpstreamResponse:
                 too large (the connection is then closed).
         """
         while True:
-            data = await self._read_raw()
+            data, self._first = self._first, None
+            if not data:
+                try:
+                    data = await self._connection.read_some()
+                except BrokenConnection as error:  # no context manager: every token passes here
+                    raise _broken(error) from error
             self._check_size(data)
             if self._body_redactor is None:
                 return data
             passed = self._body_redactor.feed(data)
             if passed or not data:
                 return passed
-
-    async def _read_raw(self) -> bytes:
-        if self._first is not None:
-            first, self._first = self._first, None
-            if first:
-                return first
-        with _translated():
-            return await self._connection.read_some()
 
     def _check_size(self, data: bytes) -> None:
         """Bound what readers that assemble an event or a whole response must hold in memory."""
@@ -174,6 +171,7 @@ class UpstreamPool:
         self._bounds = bounds
         self._secrets = tuple(secrets)
         self._redactors: dict[str, Redactor] = {}
+        self._origins: dict[tuple[str, PrivateAddress | None], Origin] = {}
         # A response has no time limit here: phases and its deadline bound it (Dispatcher, Exchange.run).
         self._pool = ConnectionPool(
             connect_timeout_s=CONNECT_TIMEOUT_S, idle_s=IDLE_CONNECTION_S, read_ahead=READ_BUFFER
@@ -198,10 +196,14 @@ class UpstreamPool:
             ConnectionRefused: no connection could be made.
             ConnectionBroken: it ended before the body began, or the bytes were not HTTP.
         """
-        origin = Origin.of(report.url, report.private)
-        with _translated():
-            request = request_bytes(origin, method, target, headers | dict(report.headers), body)
+        origin = self._origin(report)
+        try:
+            request = request_bytes(origin, method, target, {**headers, **report.headers}, body)
             connection, first = await self._pool.begin(origin, request, fresh=fresh)
+        except NoConnection as error:
+            raise ConnectionRefused(f"No connection: {error}.", code="connection_refused") from error
+        except (BrokenConnection, ValueError) as error:
+            raise _broken(error) from error
         return UpstreamResponse(
             self._pool,
             origin,
@@ -213,11 +215,21 @@ class UpstreamPool:
             idle_s=report.idle_connection_s,
         )
 
+    def _origin(self, report: EngineReport) -> Origin:
+        """Parsing a URL costs as much as many a check on a request's way."""
+        name = report.url, report.private
+        origin = self._origins.get(name)
+        if origin is None:
+            if len(self._origins) >= KNOWN_MEMBERS:
+                self._origins.clear()
+            origin = self._origins[name] = Origin.of(report.url, report.private)
+        return origin
+
     def _redactor(self, report: EngineReport) -> Redactor:
         """The redactor for all known secrets and the member's own, which changes with every replica start."""
         own = "\n".join(report.headers.values())
         if own not in self._redactors:
-            if len(self._redactors) >= KNOWN_REDACTORS:
+            if len(self._redactors) >= KNOWN_MEMBERS:
                 self._redactors.clear()
             self._redactors[own] = Redactor([*self._secrets, *report.headers.values()])
         return self._redactors[own]
@@ -256,11 +268,5 @@ class UpstreamPool:
         self._pool.close()
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except NoConnection as error:
-        raise ConnectionRefused(f"No connection: {error}.", code="connection_refused") from error
-    except (BrokenConnection, ValueError) as error:
-        raise ConnectionBroken(f"The engine failed: {error}.", code="upstream_failed") from error
+def _broken(error: Exception) -> ConnectionBroken:
+    return ConnectionBroken(f"The engine failed: {error}.", code="upstream_failed")

@@ -19,6 +19,9 @@ HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s,:/@\[\]]+)(:\d*)?", re.IGNOREC
 FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 """`same-site` too: to a browser, all ports of one machine are the same site."""
 
+KNOWN_HOSTS = 64
+"""Accepted values of `Host` that are remembered. Clients choose them, so there is a bound."""
+
 EVERY = "*"
 HEADER_NAMES = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+(\s*,\s*[A-Za-z0-9!#$%&'*+.^_`|~-]+)*")
 PREFLIGHT_KEPT_S = 600
@@ -34,6 +37,7 @@ class Door:
         self._hosts = tuple(name.lower() for name in gateway.allowed_hosts)
         self._any_host = EVERY in self._hosts or (settings.auth != "loopback" and not self._hosts)
         self._origins = frozenset(gateway.cors_origins)
+        self._known_hosts: set[str] = set()
 
     def admit(self, method: str, headers: Mapping[str, str]) -> None:
         """Raises:
@@ -41,8 +45,11 @@ class Door:
         OriginNotAllowed: keys are off, and a page of another origin sent the request.
         """
         host = headers.get("host")
-        if host is not None and not self._any_host and not self._is_ours(host):
-            raise UnknownHost(host)
+        if host is not None and not self._any_host and host not in self._known_hosts:
+            if not self._is_ours(host):
+                raise UnknownHost(host)
+            if len(self._known_hosts) < KNOWN_HOSTS:
+                self._known_hosts.add(host)
         if not self._has_keys:
             self._refuse_foreign_page(method, headers)
 

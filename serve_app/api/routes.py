@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from serve_app.api import schemas
@@ -81,7 +82,7 @@ class Route:
     operations: Mapping[str, Operation]
     unknown: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def methods(self) -> frozenset[str]:
         """All methods; HEAD is added to GET."""
         head = {"HEAD"} if "GET" in self.operations else set()

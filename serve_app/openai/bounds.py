@@ -16,8 +16,13 @@ TEXTS = ("input", "documents", "queries", "items", "text_1", "text_2", "data_1",
 """The fields that hold the texts of embedding, scoring and reranking requests."""
 
 
+HOLD_TEXTS = frozenset(TEXTS)
 BATCHED = TEXTS[1:]
 """The same without ``input``, which is one conversation on paths other than ``/v1/embeddings``."""
+
+
+COUNTED = frozenset({"n", "best_of", "prompt", "prompt_embeds"})
+"""The fields that may ask for more than one sequence."""
 
 
 def refuse_excess(fields: Mapping[str, Any], limits: LimitSettings) -> int:
@@ -40,6 +45,8 @@ def weigh(fields: Mapping[str, Any], limits: LimitSettings) -> int:
     Raises:
         BadRequest: more than ``limits`` allow.
     """
+    if COUNTED.isdisjoint(fields):
+        return 1
     answers = 1
     for name in ("n", "best_of"):
         answers = max(answers, _count(fields.get(name)))
@@ -93,6 +100,8 @@ def refuse_many_texts(fields: Mapping[str, Any], limits: LimitSettings) -> None:
     Raises:
         BadRequest: beyond ``limits``; ``param`` is the field.
     """
+    if HOLD_TEXTS.isdisjoint(fields):
+        return
     for name in TEXTS:
         value = fields.get(name)
         if not isinstance(value, str | list):

@@ -57,25 +57,23 @@ def refuse_deep_arguments(fields: Mapping[str, Any], most: int) -> None:
     Raises:
         BadRequest: an argument is nested deeper than ``most``; ``param`` names it.
     """
-    for name, text in _arguments(fields):
-        if text.count("{") + text.count("[") > most and _text_is_deeper(text, most):
-            raise too_deep(name, most)
-
-
-def _arguments(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The arguments by name, from a chat's messages and from the Responses API's items."""
-    for field in ("messages", "input"):
+    for field in ("messages", "input"):  # of chats, and of the Responses API
         items = fields.get(field)
         for number, item in enumerate(items if isinstance(items, list) else ()):
-            if not isinstance(item, dict):
-                continue
-            yield from _text(f"{field}[{number}].arguments", item.get("arguments"))
-            calls = item.get("tool_calls")
-            for position, call in enumerate(calls if isinstance(calls, list) else ()):
-                function = call.get("function") if isinstance(call, dict) else None
-                if isinstance(function, dict):
-                    name = f"{field}[{number}].tool_calls[{position}].function.arguments"
-                    yield from _text(name, function.get("arguments"))
+            if isinstance(item, dict) and ("tool_calls" in item or "arguments" in item):
+                for name, text in _arguments(item):
+                    if text.count("{") + text.count("[") > most and _text_is_deeper(text, most):
+                        raise too_deep(f"{field}[{number}].{name}", most)
+
+
+def _arguments(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The arguments of one message or item, by name."""
+    yield from _text("arguments", item.get("arguments"))
+    calls = item.get("tool_calls")
+    for position, call in enumerate(calls if isinstance(calls, list) else ()):
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            yield from _text(f"tool_calls[{position}].function.arguments", function.get("arguments"))
 
 
 def _text(name: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -69,10 +69,10 @@ PLAIN: Mapping[str, tuple[type, Callable[[Any], Any]]] = {
 def plainly(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """The fields with every value in its own type; the same object if nothing had to change."""
     changed: dict[str, Any] = {}
-    for name, (kind, convert) in PLAIN.items():
-        value = fields.get(name)
-        if value is not None and type(value) is not kind:
-            plain = convert(value)
+    for name, value in fields.items():
+        if value is not None and name in PLAIN:
+            kind, convert = PLAIN[name]
+            plain = value if type(value) is kind else convert(value)
             if plain is not value:
                 changed[name] = plain
     options = fields.get("stream_options")

@@ -30,6 +30,18 @@ GUIDED = "guided_"
 
 KINDS = ("json", "structural_tag", "grammar", "choice", *REGEXES)
 
+CONSTRAINTS = frozenset(
+    {
+        "response_format",
+        "output_config",
+        "text",
+        "structured_outputs",
+        "tools",
+        *(GUIDED + kind for kind in KINDS),
+    }
+)
+"""The fields that may hold a schema, a grammar or a regular expression."""
+
 TOKEN = re.compile(
     r"\\.|\[(?:\\.|[^\]\\])*\]|\{(?P<least>\d*)(?:,(?P<most>\d*))?\}|(?P<open>\()|(?P<close>\))|.", re.DOTALL
 )
@@ -43,6 +55,8 @@ def refuse_large_schemas(fields: Mapping[str, Any], limits: LimitSettings) -> No
     Raises:
         BadRequest: one is too large, or would cost too much; ``param`` is the field.
     """
+    if CONSTRAINTS.isdisjoint(fields):
+        return
     for name, value in _constraints(fields, limits):
         kind = name.rpartition(".")[2].removeprefix(GUIDED)
         if kind in REGEXES:

@@ -22,12 +22,18 @@ class CacheControls:
     tags: tuple[str, ...] = ()
 
 
+DEFAULT = CacheControls()
+NAMES = frozenset({"cache-control", CACHE_THRESHOLD.name, CACHE_TTL.name, CACHE_TAGS.name})
+
+
 def parse_controls(headers: Mapping[str, str]) -> CacheControls:
     """``cache-control`` (no-cache, no-store, max-age), ``x-cache-threshold``, ``-ttl`` and ``-tags``.
 
     Raises:
         BadRequest: a value is invalid; ``param`` names the header.
     """
+    if NAMES.isdisjoint(headers):
+        return DEFAULT
     directives = _directives(headers.get("cache-control", ""))
     return CacheControls(
         read="no-cache" not in directives and "no-store" not in directives,

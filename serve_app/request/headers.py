@@ -7,7 +7,7 @@ settings name (``serve_app/model_choice/chooser.py``); a wrong value of either i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -110,8 +110,10 @@ CACHE_TAGS = RequestHeader(
 )
 
 
-def require_utf8(headers: Iterable[tuple[bytes, bytes]]) -> None:
+def require_utf8(headers: Collection[tuple[bytes, bytes]]) -> None:
     """Raises: BadRequest: a header value is not valid UTF-8; the error names the first such header."""
+    if b"".join([value for _, value in headers]).isascii():
+        return
     for name, value in headers:
         try:
             value.decode()

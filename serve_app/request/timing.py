@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import msgspec
+
 PRIVATE_STEPS = frozenset({"embed", "search", "ask-model"})
 """Steps that run on resources shared by all tenants. Their durations would reveal more than the request's own
 affairs: how full the store is, what is being embedded. The other steps are about the request itself and about
 load, which a client can measure with any clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One named step; times in nanoseconds of the timeline's clock."""
 
     name: str
@@ -59,5 +60,10 @@ class Timeline:
     def server_timing(self, *, whole: bool = True) -> str:
         """The ``Server-Timing`` header (W3C Server Timing): steps in order, durations in ms. Without
         ``whole`` it leaves out ``PRIVATE_STEPS``."""
-        shown = (step for step in self.steps if whole or step.name not in PRIVATE_STEPS)
-        return ", ".join(f"{step.name};dur={step.duration_ms:.2f}" for step in shown)
+        return ", ".join(
+            [
+                f"{step.name};dur={(step.end_ns - step.start_ns) / 1e6:.2f}"
+                for step in self.steps
+                if whole or step.name not in PRIVATE_STEPS
+            ]
+        )

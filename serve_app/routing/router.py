@@ -39,6 +39,8 @@ class Router:
         """Every candidate once, best first: lower priority numbers first, and the policy decides among
         equals. Members without room come after all that have some: own replicas first, a vendor when they are
         full."""
+        if len(candidates) == 1:
+            return [*candidates]
         tiers: dict[tuple[bool, int], list[Member]] = defaultdict(list)
         for member in candidates:
             tiers[not member.has_room, member.report.priority].append(member)

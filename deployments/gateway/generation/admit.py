@@ -63,35 +63,40 @@ class Admit:
 
     async def __call__(self, exchange: Exchange, endpoint: Endpoint) -> Asked:
         """Raises: what is wrong with the request: BadRequest, Unauthorized, NotFound, …"""
-        with exchange.timeline.step("admit"):
-            headers = exchange.headers
-            identity = self._auth.identify(exchange)
-            controls = parse_controls(headers)
-            priority = request_priority(headers, identity.best_priority)
-            failover = wants_failover(headers, self._fails_over)
-            timeout_s = request_timeout_s(headers, self._limits.request_timeout_s)
-            body = await self._bodies.read(exchange, identity.tenant)
-            sent = parse_generation(endpoint, body)
-            weight = refuse_excess(sent.fields, self._limits)
-            request = self._chosen(exchange, sent)
-            controls = self._with_threshold(controls, request.model)
-            fingerprint = self._offers.fingerprint(request.model)
-            self._offers.require(exchange.path, request.model)
-            key = self._cache_key(request, identity, fingerprint)
-            return Asked(
-                exchange,
-                identity,
-                request,
-                key,
-                controls,
-                priority,
-                failover,
-                timeout_s,
-                salt=self._salts.salt(identity.tenant, request.fields),
-                session=self._session(identity, headers),
-                weight=weight,
-                cache_status="bypass" if key is None else "miss",
-            )
+        started_ns = exchange.timeline.clock()
+        try:
+            return await self._read(exchange, endpoint)
+        finally:
+            exchange.timeline.add("admit", started_ns)
+
+    async def _read(self, exchange: Exchange, endpoint: Endpoint) -> Asked:
+        headers = exchange.headers
+        identity = self._auth.identify(exchange)
+        controls = parse_controls(headers)
+        priority = request_priority(headers, identity.best_priority)
+        failover = wants_failover(headers, self._fails_over)
+        timeout_s = request_timeout_s(headers, self._limits.request_timeout_s)
+        body = await self._bodies.read(exchange, identity.tenant)
+        sent = parse_generation(endpoint, body)
+        weight = refuse_excess(sent.fields, self._limits)
+        request = self._chosen(exchange, sent)
+        fingerprint = self._offers.fingerprint(request.model)
+        self._offers.require(exchange.path, request.model)
+        key = self._cache_key(request, identity, fingerprint)
+        return Asked(
+            exchange,
+            identity,
+            request,
+            key,
+            self._with_threshold(controls, request.model),
+            priority,
+            failover,
+            timeout_s,
+            salt=self._salts.salt(identity.tenant, request.fields),
+            session=self._session(identity, headers),
+            weight=weight,
+            cache_status="bypass" if key is None else "miss",
+        )
 
     def _session(self, identity: Identity, headers: Mapping[str, str]) -> str | None:
         """The session that a request names, kept apart from other tenants' sessions of the same name."""
@@ -99,28 +104,28 @@ class Admit:
         return None if named is None else f"{identity.tenant}\0{named}"
 
     def _chosen(self, exchange: Exchange, sent: ParsedRequest) -> ParsedRequest:
-        """The request under the own name of the model that answers; a client that named another is told."""
+        """The request under the own name of the model that answers. A client that used another name is told so
+        in a header."""
         chosen = self._chooser.choose(sent, exchange.headers, time.monotonic())
         if chosen.to_start is not None:
             self._wake(chosen.to_start)
         request = chosen.request
-        if self._chooser.names.model_of(request.model) in self._speculating:
+        if self._speculating and self._chooser.names.model_of(request.model) in self._speculating:
             refuse_unsupported(request.fields)
         if request.model != sent.model:
             exchange.response_headers[MODEL_HEADER] = quote(request.model, safe=SAFE_IN_HEADER)
         return request
 
     def _with_threshold(self, controls: CacheControls, model: str) -> CacheControls:
-        """What a request asks for goes before what its model's settings say."""
-        least = self._thresholds.get(self._chooser.names.model_of(model))
-        if controls.threshold is not None or least is None:
+        """The threshold of the request's header, else that of its model's settings."""
+        if not self._thresholds or controls.threshold is not None:
             return controls
-        return replace(controls, threshold=least)
+        least = self._thresholds.get(self._chooser.names.model_of(model))
+        return controls if least is None else replace(controls, threshold=least)
 
     def _cache_key(self, request: ParsedRequest, identity: Identity, fingerprint: str) -> CacheKey | None:
         """``None`` for a request that bypasses the cache."""
-        model = self._chooser.names.model_of(request.model)
-        if self._partition_by is None or model in self._uncached:
+        if self._partition_by is None or self._chooser.names.model_of(request.model) in self._uncached:
             return None
         return cache_key(request, identity.tenant, fingerprint, self._partition_by)
 

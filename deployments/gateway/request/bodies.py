@@ -48,7 +48,8 @@ class Bodies:
             self._arriving[tenant] -= 1
             if not self._arriving[tenant]:
                 del self._arriving[tenant]
-        exchange.body_read()
+        if exchange.body_read is not None:
+            exchange.body_read(exchange)
         return body
 
     async def _read(self, exchange: Exchange) -> bytes:
@@ -58,13 +59,14 @@ class Bodies:
         size = 0
         try:
             async with asyncio.timeout_at(began + self._pace.due_s(0)) as due:
-                async for part in exchange.body_parts():
+                more = True
+                while more and size <= DRAIN_LIMIT * limit:
+                    part, more = await exchange.body_part()
                     size += len(part)
-                    due.reschedule(began + self._pace.due_s(size))
                     if size <= limit:
                         parts.append(part)
-                    elif size > DRAIN_LIMIT * limit:
-                        break
+                    if more:
+                        due.reschedule(began + self._pace.due_s(size))
         except TimeoutError:
             raise BodyTimeout(loop.time() - began, size) from None
         if size > limit:

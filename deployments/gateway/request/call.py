@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import Mapping
 from enum import Enum, auto
-from secrets import token_hex
 from typing import Self
 from urllib.parse import quote
 
@@ -22,6 +23,10 @@ from serve_app.routing import RoutingRequest
 
 ENGINE_PRIORITY_HEADER = "x-vllm-priority"
 """vLLM takes a request's priority (a lower number goes first) in a header too, which overrides the body's."""
+
+
+PLAIN_PATH = re.compile(r"[A-Za-z0-9_.~/-]*")
+"""Nothing in it needs quoting."""
 
 
 class PlaceRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +78,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         """The headers for one member. vLLM names its own request after ``x-request-id``, so each attempt has
         an id of its own. ``priority`` is the gateway's, for an engine that schedules by priority: there the
         body's goes first. Other servers get ``None``."""
-        headers = {**self.headers, "x-request-id": f"{self.headers['x-request-id']}-{token_hex(4)}"}
+        headers = {**self.headers, "x-request-id": f"{self.headers['x-request-id']}-{os.urandom(4).hex()}"}
         if priority is not None:
             from_body = self._body_priority()
             headers[ENGINE_PRIORITY_HEADER] = str(priority if from_body is None else from_body)
@@ -175,7 +180,7 @@ def forwarded_headers(exchange: Exchange, tracer: RequestTracer | None) -> dict[
 
 def target_of(exchange: Exchange) -> str:
     query = f"?{exchange.query.decode('latin-1')}" if exchange.query else ""
-    return quote(exchange.path) + query
+    return (exchange.path if PLAIN_PATH.fullmatch(exchange.path) else quote(exchange.path)) + query
 
 
 def deadline_of(exchange: Exchange, timeout_s: float) -> float:

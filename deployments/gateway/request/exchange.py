@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import msgspec
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from deployments.platform.request_account import ACCOUNT, RequestAccount, request_id
 from serve_app.dialects import StreamErrors, dialect_of
@@ -56,8 +56,10 @@ class Exchange:
         self._passed: Callable[[bytes], None] | None = None
         self._at_event_boundary = True
         self.attributes: dict[str, str | int | float] = {}
-        self.body_read: Callable[[], None] = _nothing
+        self.body_read: Callable[[Exchange], None] | None = None
         """Called when the whole body is there; may refuse the request."""
+        self.is_counted = False
+        """It counts among the requests that the gateway answers at once."""
         self.span: Any = None
         self._receive = receive
         self._send = send
@@ -67,15 +69,13 @@ class Exchange:
         """By its headers (RFC 9112, section 6)."""
         return "transfer-encoding" in self.headers or self.headers.get("content-length", "0") != "0"
 
-    async def body_parts(self) -> AsyncIterator[bytes]:
-        """The body as it arrives. Raises: ClientGone: the client left before its end."""
-        more = True
-        while more:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            more = message.get("more_body", False)
-            yield message.get("body", b"")
+    async def body_part(self) -> tuple[bytes, bool]:
+        """The next bytes of the body, and whether more follow. Raises: ClientGone: the client left before
+        the body's end."""
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        return message.get("body", b""), message.get("more_body", False)
 
     def server_timing(self) -> dict[str, str]:
         """The header that says where the time went, as far as this client may know."""
@@ -92,13 +92,19 @@ class Exchange:
             self._passed = self._stream.passed
         fields = {"content-type": content_type, **self.response_headers, **(headers or {})}
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
-        await self._emit({"type": "http.response.start", "status": status, "headers": raw})
+        try:  # uvicorn drops what is sent to a client that left; other servers raise
+            await self._send({"type": "http.response.start", "status": status, "headers": raw})
+        except OSError as error:
+            raise ClientGone from error
 
     async def write(self, data: bytes, *, more: bool = True) -> None:
         self._at_event_boundary = data.endswith(sse.END)
         if self._passed is not None:
             self._passed(data)
-        await self._emit({"type": "http.response.body", "body": data, "more_body": more})
+        try:  # every token passes here: a method for this would cost a call
+            await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        except OSError as error:
+            raise ClientGone from error
 
     async def respond(
         self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
@@ -135,14 +141,14 @@ class Exchange:
     async def respond_json(self, value: Any, status: int = 200) -> None:
         await self.respond(status, msgspec.json.encode(value))
 
-    async def run(self, work: Coroutine[Any, Any, None], timeout_s: float) -> None:
+    def run(self, work: Coroutine[Any, Any, None], timeout_s: float) -> Coroutine[Any, Any, None]:
         """Run ``work`` while the client stays and the deadline, counted from the request's start, allows; a
         deadline that passes is answered like any other failure (see :meth:`fail`).
 
         Raises:
             ClientGone: the client left first, or does not even read the error.
         """
-        await self.run_while_connected(self._in_time(work, timeout_s))
+        return self.run_while_connected(self._in_time(work, timeout_s))
 
     async def _in_time(self, work: Coroutine[Any, Any, None], timeout_s: float) -> None:
         try:
@@ -172,7 +178,8 @@ class Exchange:
 
         async def watch() -> None:
             nonlocal left
-            await self._disconnected()
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
             left = True
             task.cancel()
 
@@ -186,23 +193,8 @@ class Exchange:
         finally:
             watcher.cancel()
 
-    async def _disconnected(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-
-    async def _emit(self, message: Message) -> None:
-        """uvicorn drops what is sent to a client that left; other servers raise."""
-        try:
-            await self._send(message)
-        except OSError as error:
-            raise ClientGone from error
-
 
 Handler = Callable[[Exchange], Coroutine[Any, Any, None]]
-
-
-def _nothing() -> None:
-    """Nobody waits for the body."""
 
 
 def _headers(scope: Scope) -> dict[str, str]:

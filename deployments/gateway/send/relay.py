@@ -29,25 +29,19 @@ async def relay(exchange: Exchange, answer: Answer, *, hide_usage: bool = False)
 async def _stream(exchange: Exchange, answer: OpenAnswer, hide_usage: bool) -> PromptlyError | None:
     headers = {"cache-control": "no-cache", **exchange.server_timing()}
     await exchange.start(answer.head.status, answer.head.content_type, headers)
+    usage_filter = sse.UsageFilter() if hide_usage else None
     try:
-        rest = await _pass_chunks(exchange, answer, hide_usage)
+        while chunk := await answer.read():  # every token passes through this loop
+            passed = chunk if usage_filter is None else usage_filter.feed(chunk)
+            if passed:
+                await exchange.write(passed)
         if exchange.is_cut:
             raise UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
     except PromptlyError as error:
         await exchange.fail(error)
         return error
-    await exchange.write(rest, more=False)
+    await exchange.write(b"" if usage_filter is None else usage_filter.rest(), more=False)
     return None
-
-
-async def _pass_chunks(exchange: Exchange, answer: OpenAnswer, hide_usage: bool) -> bytes:
-    """The loop that every token goes through. Returns what a filter held back at the end."""
-    usage_filter = sse.UsageFilter() if hide_usage else None
-    while chunk := await answer.read():
-        passed = chunk if usage_filter is None else usage_filter.feed(chunk)
-        if passed:
-            await exchange.write(passed)
-    return b"" if usage_filter is None else usage_filter.rest()
 
 
 async def _read_all(answer: OpenAnswer) -> bytes:

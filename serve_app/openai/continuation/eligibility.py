@@ -77,6 +77,11 @@ PLAIN_VALUES: Mapping[str, Any] = {
 """Fields that are allowed with this value only."""
 
 
+HARMLESS_FIELDS = KEPT_FIELDS | SPENT_FIELDS | COUNTED_FIELDS
+PLAIN_CHAT_VALUES: Mapping[str, Any] = {**PLAIN_VALUES, "logprobs": False}
+"""For a text completion ``false`` is the number 0, which asks for the log-probability of each token."""
+
+
 def obstacle(request: ParsedRequest) -> str | None:
     """Why an interrupted answer to this request could not be continued faithfully; ``None`` if it could."""
     fields = {name: value for name, value in request.fields.items() if value not in (None, [])}
@@ -91,15 +96,12 @@ def obstacle(request: ParsedRequest) -> str | None:
 
 
 def _unknown_field(endpoint: Endpoint, fields: Mapping[str, Any]) -> str | None:
-    plain = PLAIN_VALUES
-    if endpoint is Endpoint.CHAT:
-        # For a text completion `false` is the number 0, which asks for the log-probability of each token.
-        plain = {**PLAIN_VALUES, "logprobs": False}
+    plain = PLAIN_CHAT_VALUES if endpoint is Endpoint.CHAT else PLAIN_VALUES
     for name, value in fields.items():
         if name in plain:
             if value != plain[name]:
                 return f"`{name}` is set"
-        elif name not in KEPT_FIELDS | SPENT_FIELDS | COUNTED_FIELDS:
+        elif name not in HARMLESS_FIELDS:
             return f"`{name}` is set"
     options = fields.get("stream_options") or {}
     other = next((name for name, value in options.items() if value and name != "include_usage"), None)
