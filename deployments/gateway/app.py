@@ -1,4 +1,4 @@
-"""The gateway's ASGI app: paths to handlers, and what surrounds every request."""
+"""The gateway's ASGI app: it maps paths to handlers, and surrounds every request with checks and records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger("ray.serve")
 
 
 class Paths:
-    """Which route answers a path; the first that fits decides."""
+    """The route of each path; the first that matches decides."""
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
@@ -102,7 +102,7 @@ class GatewayApp:
         except ClientGone:
             exchange.attributes["promptly.client_gone"] = 1
         except asyncio.CancelledError:
-            # The server stops; a client that is there still must not take what it has for the whole answer.
+            # The server stops: a client that is still connected must not take a part for the whole answer.
             await _end_with(exchange, NoReplica("The gateway is shutting down.", code="shutting_down"))
             raise
         except Exception:
@@ -152,7 +152,7 @@ async def _end_with(exchange: Exchange, error: PromptlyError) -> None:
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
-    """Nothing happens at start or stop: the deployment owns what lives longer than a request."""
+    """Nothing happens at start or stop: the deployment owns all that outlives a request."""
     for event in ("startup", "shutdown"):
         await receive()
         await send({"type": f"lifespan.{event}.complete"})

@@ -20,7 +20,7 @@ YOUNG_OBJECTS = 10_000  # more live objects than these since the last look start
 
 
 class Gateway:
-    """One event loop, no GPU, nothing that may not be lost: add replicas for more clients.
+    """One event loop, no GPU, and no state that must survive: add replicas for more clients.
 
     The builder wraps this class with ``serve.ingress()``, which calls ``__serve_build_asgi_app__``
     once the constructor has run.
@@ -55,7 +55,7 @@ class Gateway:
         return self._runtime.app
 
     async def __del__(self) -> None:
-        if hasattr(self, "_runtime"):  # else the constructor failed; its own error says why
+        if hasattr(self, "_runtime"):  # else the constructor failed, with an error of its own
             await self._runtime.close()
 
 

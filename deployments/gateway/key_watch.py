@@ -11,7 +11,7 @@ from serve_app.errors import SettingsError
 from serve_app.request.auth import KeySources
 
 PERIOD_S = 0.5
-"""Between two looks. A look is one `stat`; the file is read when it has changed."""
+"""Between two checks. A check is one `stat`; the file is read when it has changed."""
 
 Signature = tuple[int, int, int]
 
@@ -19,8 +19,8 @@ logger = logging.getLogger("ray.serve")
 
 
 class KeyWatch:
-    """Tells ``changed`` what the sources are now. A file that is gone or broken changes nothing: the keys
-    that were known stay, and the log has one line, which names no key.
+    """Calls ``changed`` with the new sources. A file that is missing or invalid changes nothing: the known
+    keys stay, and the log has one line, which names no key.
 
     A file system that does not answer stops this loop, not the gateway's: the file is read in a thread.
     """
@@ -45,18 +45,18 @@ class KeyWatch:
                 await self._look()
                 self._problem = ""
             except (OSError, SettingsError) as error:
-                self._seen = None  # it is read at every look until it can be
+                self._seen = None  # it is read at every check until that succeeds
                 self._complain(str(error))
             await asyncio.sleep(self._period_s)
 
     async def _look(self) -> None:
         file = self._sources.file
-        assert file is not None, "there is nothing to watch"
+        assert file is not None, "a file is watched"
         signature = await asyncio.to_thread(_signature, file)
         if signature == self._seen:
             return
         sources = await asyncio.to_thread(self._sources.read_again)
-        self._seen = signature  # taken before: what was written meanwhile is seen at the next look
+        self._seen = signature  # taken before: a write in between is noticed at the next check
         if sources == self._sources:
             return
         self._sources = sources
@@ -64,7 +64,7 @@ class KeyWatch:
         self._changed(sources)
 
     def _complain(self, problem: str) -> None:
-        """Once for each problem, not at every look."""
+        """Log each problem once, not at every check."""
         if problem != self._problem:
             logger.error("the keys known so far stay: %s", problem)
         self._problem = problem

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Final
-from uuid import uuid4
 
 VALID_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
@@ -26,4 +26,4 @@ class RequestAccount:
 
 def request_id(given: str | None) -> str:
     """The client's id if it is one that logs and headers can carry; else a new one."""
-    return given if given is not None and VALID_ID.fullmatch(given) else uuid4().hex
+    return given if given is not None and VALID_ID.fullmatch(given) else os.urandom(16).hex()

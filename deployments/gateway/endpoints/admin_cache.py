@@ -41,8 +41,8 @@ class AdminCache:
         await exchange.respond_json(answer)
 
     async def feedback(self, exchange: Exchange) -> None:
-        """``POST {"entry": id, "right": bool}``: what a person says of a semantic hit. An entry that answered
-        wrongly is dropped everywhere before this is answered; with ``"text"`` (the question that it answered)
+        """``POST {"entry": id, "right": bool}``: a person's verdict on a semantic hit. An entry with a wrong
+        answer is dropped everywhere before this is answered; with ``"text"`` (the question that it answered)
         it stays, and is never given to that text again."""
         cache = cache_for(self._auth, self._cache, exchange)
         report = _report(await self._bodies.read(exchange, ADMINISTRATORS))
@@ -83,7 +83,7 @@ class _Report(msgspec.Struct, forbid_unknown_fields=True):
 
 def _report(body: bytes) -> _Report:
     """Raises:
-    BadRequest: the body is no report; the message says what is wrong and where.
+    BadRequest: the body is no report; the message names the wrong field.
     """
     try:
         return msgspec.json.decode(body, type=_Report)
@@ -96,7 +96,7 @@ async def _administer(cache: CacheClient, method: str, selection: Selection | No
     if method == "DELETE":
         if selection is None:
             wanted = ", ".join(SELECTORS)
-            raise BadRequest(f"Say what to delete: one or more of {wanted} in the query.", param="id")
+            raise BadRequest(f"Name what to delete: the query needs one or more of {wanted}.", param="id")
         return {"deleted": await cache.store.delete(selection)}
     if selection is not None:
         entries = await cache.store.select(selection, LISTED_ENTRIES)
@@ -114,7 +114,7 @@ def _selection(exchange: Exchange) -> Selection | None:
     """What the query selects; ``None`` for an empty query.
 
     Raises:
-        BadRequest: an unknown parameter, or an id that is none.
+        BadRequest: an unknown parameter, or an invalid id.
     """
     pairs = parse_qs(exchange.query.decode("latin-1"), keep_blank_values=True)
     query = {name: values[-1] for name, values in pairs.items()}

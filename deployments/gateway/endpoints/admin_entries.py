@@ -38,7 +38,7 @@ NOT_GENERATED = Usage(0, 0, 0)
 
 
 class Exported(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="entry", tag_field="kind"):
-    """An entry as it was; its vector is made anew, so that it may come from a cache with another embedder."""
+    """An entry as it was; its vector is made again, as it may come from a cache with another embedder."""
 
     entry_id: UUID
     tenant: str
@@ -107,7 +107,7 @@ class AdminEntries:
         await exchange.respond(200, lines, NDJSON, headers)
 
     async def _take_in(self, exchange: Exchange, cache: CacheClient) -> None:
-        """Every line that is one is stored before this is answered; the answer names the others."""
+        """Store every valid line; the answer names the others."""
         body = await self._bodies.read(exchange, ADMINISTRATORS)
         stored, waiting, refused = 0, [], []
         for number, line in enumerate(body.split(b"\n"), 1):
@@ -125,7 +125,7 @@ class AdminEntries:
 
     def _entry(self, cache: CacheClient, line: bytes) -> CacheEntry:
         """Raises:
-        BadRequest: the line is no entry, or nothing that may be stored.
+        BadRequest: the line is no entry, or one that may not be stored.
         """
         try:
             found = LINE.decode(line)
@@ -138,7 +138,7 @@ class AdminEntries:
         now = time.time()
         if found.expires_at <= now:
             raise BadRequest("It has expired.")
-        # Made now: else a purge from before this would mean it, too.
+        # Created now: else an earlier purge would apply to it, too.
         return CacheEntry(**msgspec.structs.asdict(found) | {"created_at": now})
 
     def _given(self, cache: CacheClient, given: Given) -> CacheEntry:
@@ -151,13 +151,13 @@ class AdminEntries:
         fingerprint = self._offers.fingerprint(request.model)
         key = cache_key(request, given.tenant, fingerprint, self._partition_by)
         if key is None:
-            raise BadRequest("Such a request bypasses the cache (docs/cache.md says which).")
+            raise BadRequest("Such a request bypasses the cache (see docs/cache.md).")
         controls = CacheControls(tags=given.tags)
         answer = Answer(request.model, given.answer, NOT_GENERATED)
         entry = cache.new_entries.make(key, controls, {}, answer, given.ttl_s)
         if entry is None:
             raise BadRequest(
-                "It is not to be stored: a rule says so, or it is longer than `max_entry_bytes`."
+                "It cannot be stored: a cache rule forbids it, or it is longer than `max_entry_bytes`."
             )
         return entry
 

@@ -17,7 +17,7 @@ from serve_app.openai.models import ModelCard, model_card
 
 
 class Catalogue:
-    """What is served, and whether it can answer."""
+    """The models that are served, and whether each can answer."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class Catalogue:
         await exchange.respond_json({"status": "ok"})
 
     async def ready(self, exchange: Exchange) -> None:
-        """Every configured model can answer; else which ones have none and will get none by themselves (why:
-        `/admin/engines`)."""
+        """Whether every configured model can answer. If not, it names the models whose engines have failed to
+        start (`/admin/engines` has the reasons)."""
         now = time.monotonic()
         fleet = self._fleet
         models = {model: len(fleet.candidates(model, now)) for model in fleet.models}

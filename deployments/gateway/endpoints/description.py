@@ -1,4 +1,4 @@
-"""``/version``, ``/openapi.json`` and ``/docs``: what this endpoint says of itself."""
+"""``/version``, ``/openapi.json`` and ``/docs``: the description of this endpoint."""
 
 from __future__ import annotations
 

@@ -88,18 +88,18 @@ def _require_possible_cut(request: EmbeddingRequest, info: EmbedderInfo) -> None
         )
     if request.truncation_side is not None:
         raise BadRequest(
-            f"`truncation_side` cannot be chosen for {request.model}: its tokenizer says which end is cut.",
+            f"`truncation_side` cannot be chosen for {request.model}: its tokenizer chooses the end.",
             param="truncation_side",
         )
 
 
 def _refuse_truncated(embeddings: Sequence[Embedding], info: EmbedderInfo) -> None:
-    """A vector of a text's beginning is not what was asked for."""
+    """The vector of a text's beginning is not the vector of the text."""
     for position, embedding in enumerate(embeddings):
         if embedding.truncated:
             raise BadRequest(
                 f"`input[{position}]` has {embedding.tokens} tokens; the model reads {info.max_tokens}. "
-                "With `truncate_prompt_tokens: -1` what it reads stands for all of a text.",
+                "With `truncate_prompt_tokens: -1` a text is cut to what the model reads.",
                 param=f"input[{position}]",
                 code="context_length_exceeded",
             )

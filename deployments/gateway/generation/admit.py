@@ -1,4 +1,4 @@
-"""From an HTTP request to what it asks for: who asks, what is allowed, which model answers."""
+"""Admission of a request: authenticate it, read and check its body, choose the model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from serve_app.settings import Settings
 from serve_app.speculation.sampling import refuse_unsupported
 
 MODEL_HEADER = "x-model"
-"""The model that answers, where the request named an alias or left the choice to us."""
+"""The model that answers, where the request named an alias or an auto model."""
 
 SAFE_IN_HEADER = "/:@+=,"
 
@@ -137,6 +137,6 @@ def _thresholds(settings: Settings) -> dict[str, float]:
 
 
 def _speculating(settings: Settings) -> frozenset[str]:
-    """The models whose members all decode speculatively; an upstream of ours or a vendor's may not."""
+    """The models whose members all decode speculatively. External upstreams may not."""
     engines = {model.id: model.engine for model in settings.models if not model.upstreams}
     return frozenset(model for model, engine in engines.items() if engine and engine.speculation)

@@ -15,7 +15,7 @@ from serve_app.request.cache_controls import CacheControls
 
 @dataclass(slots=True)
 class Asked:
-    """What a client asks for, and under which terms. ``timeout_s`` counts from the request's start.
+    """What a client asks for, and the terms of its request. ``timeout_s`` counts from the request's start.
 
     A look-up leaves three things: ``vector``, the text's embedding, kept for storing the answer; ``probe``, a
     near entry to compare the engine's answer with; ``refused``, why that entry did not answer.

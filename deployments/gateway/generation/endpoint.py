@@ -59,7 +59,7 @@ class GenerationEndpoint:
         self._traffic.cut += cut is not None
 
     def _refresh(self, asked: Asked) -> None:
-        """Ask an engine beside the client for the answer that takes a stale one's place, if there is room."""
+        """Ask an engine, if one has room, for an answer that replaces a stale one. No client waits for it."""
         if asked.key is None or asked.key.entry_id in self._refreshes or not asked.controls.write:
             return
         if self._engine.has_room(asked):

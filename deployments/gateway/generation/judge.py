@@ -16,15 +16,15 @@ from serve_app.settings.cache import AskModelSettings
 
 
 class ModelJudge:
-    """One token of the model that would answer anyway. No failure here reaches a request."""
+    """Asks for one token of the model that would answer the request. No failure here reaches the request."""
 
     def __init__(self, settings: AskModelSettings, dispatcher: Dispatcher) -> None:
         self._settings = settings
         self._dispatcher = dispatcher
 
     async def serves(self, doubt: Doubt, text: str, call: Call) -> bool | None:
-        """Whether the entry's answer serves ``text``; ``None`` if there is no room to ask, or no answer that
-        can be read. ``call`` is the request's own: the question goes where that would go, by its deadline."""
+        """Whether the entry's answer serves ``text``; ``None`` if there is no room to ask, or no readable
+        answer. ``call`` is the request's own: the question has its model, tenant, priority and deadline."""
         if not self._dispatcher.has_room(call.model):
             return None
         try:
@@ -48,7 +48,7 @@ class ModelJudge:
 
 
 def _judging(call: Call, first: str, second: str) -> Call:
-    """The question, in place of the client's own."""
+    """A call with the judging question instead of the client's."""
     fields = judging_request(call.model, first, second)
     body = msgspec.json.encode(fields)
     return msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""Two tiers at once: the first with something to say answers."""
+"""Two tiers at once: the first that has an answer wins."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from serve_app.traffic import Traffic
 
 
 class Race:
-    """``tier`` beside an engine that has room. Without room it passes: then the look-up goes first, and an
-    engine is asked only if that finds nothing."""
+    """Asks ``tier`` and an engine at the same time if the engine has room. Without room it passes: then the
+    look-up comes first, and an engine is asked only if that finds nothing."""
 
     def __init__(self, tier: Tier, engine: EngineTier, traffic: Traffic) -> None:
         self._tier = tier

@@ -1,4 +1,4 @@
-"""What is kept of a request once it is answered."""
+"""What is recorded of a request: its answer for the store, and attributes of its trace."""
 
 from __future__ import annotations
 

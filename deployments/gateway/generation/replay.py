@@ -13,7 +13,7 @@ from serve_app.openai import replay
 
 
 class Replay:
-    """An :class:`~deployments.gateway.request.answer.Answer` out of the cache: all of it is there at once."""
+    """An :class:`~deployments.gateway.request.answer.Answer` from the cache: all its bytes are known."""
 
     def __init__(self, body: bytes, content_type: str) -> None:
         self._body = body
@@ -31,7 +31,7 @@ class Replay:
 
 
 def replay_of(asked: Asked, hit: Hit) -> Replay:
-    """The entry's answer in the shape that was asked for."""
+    """The entry's answer in the format of the request."""
     request, request_id, created = asked.request, asked.exchange.request_id, int(time.time())
     answer = hit.entry.answer
     if not request.generation.wants_stream:
@@ -43,7 +43,7 @@ def replay_of(asked: Asked, hit: Hit) -> Replay:
 
 
 def hit_headers(hit: Hit) -> dict[str, str]:
-    """What the client is told of a hit."""
+    """The response headers of a hit."""
     headers = {"x-cache": hit.kind, "x-cache-age": f"{hit.entry.age_s(time.time()):.0f}"}
     if hit.stale:
         headers["x-cache-stale"] = "true"

@@ -20,13 +20,13 @@ from serve_app.cache.keys import CacheKey
 from serve_app.traffic import Traffic
 
 CallFor = Callable[[Asked], Call]
-"""What an engine would be asked."""
+"""Makes the call that an engine would get."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An answer, and what ``headers`` tell the client of where it came from. ``stale``: it has outlived its
-    time, and a fresh one should take its place."""
+    """An answer, and what ``headers`` tell the client of where it came from. ``stale``: it has expired,
+    and a fresh one should replace it."""
 
     answer: Answer
     headers: Mapping[str, str]
@@ -53,7 +53,7 @@ async def first_of(tiers: Sequence[Tier], asked: Asked) -> Found:
 
 
 class MemoryTier:
-    """Answers to the very same request that this gateway holds in memory."""
+    """Answers to identical requests, in this gateway's memory."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -66,7 +66,7 @@ class MemoryTier:
 
 
 class InFlightTier:
-    """The stream of an identical request that an engine answers now."""
+    """The stream of an identical request in flight."""
 
     def __init__(self, in_flight: InFlightRequests, traffic: Traffic) -> None:
         self._in_flight = in_flight
@@ -82,8 +82,8 @@ class InFlightTier:
 
 
 class StoreTier:
-    """The store: the same request's entry, else a near one that the cache's decision lets answer. Where the
-    decision is in doubt, the served model may be asked."""
+    """The store: the entry of an identical request, else a near one that the cache's decision accepts. Where
+    the decision is in doubt, the served model may be asked."""
 
     def __init__(
         self, look_ups: LookUps, writes: Writes, judge: ModelJudge | None, call_for: CallFor

@@ -1,1 +1,1 @@
-"""Where an answer may already be: the store, and requests in flight."""
+"""Look-ups: an answer may be in the store, in memory, or in flight."""

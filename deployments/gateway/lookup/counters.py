@@ -1,4 +1,4 @@
-"""What became of look-ups and writes."""
+"""Counts of look-ups and writes by outcome."""
 
 from __future__ import annotations
 

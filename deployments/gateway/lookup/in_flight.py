@@ -1,7 +1,7 @@
 """Requests in flight, whose answers several clients may share.
 
 No task stands between an engine and a client: the reader that first needs the next bytes reads them for all.
-If it is cancelled, no bytes are lost and another reader goes on, so the first client may leave at any time.
+If it is cancelled, no bytes are lost and another reader continues, so the first client may leave at any time.
 When the last reader leaves, the request is aborted at its engine.
 """
 

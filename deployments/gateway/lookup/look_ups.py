@@ -27,8 +27,8 @@ from serve_app.request.tenant_marks import TenantMarks
 from serve_app.request.timing import Timeline
 
 Keep = Callable[[bytes], None]
-"""Is given the text's vector as soon as it is made, so that a look-up that is cancelled later was not for
-nothing."""
+"""Called with the text's vector as soon as it is made, so that it is kept even if the look-up is cancelled
+later."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -41,8 +41,8 @@ class Embed:
         self._marks = marks
 
     async def __call__(self, text: str, tenant: str) -> bytes | None:
-        """``None`` for a text that the embedder cannot read whole: two texts that differ only in what it did
-        not read would look the same."""
+        """``None`` for a text that is too long for the embedder: two texts that differ only in the part that
+        it did not read would have the same vector."""
         tag = self._marks.embedding_tag(tenant)
         found: list[Embedding] = await self._embedder.call("embed", [text], tag)
         return found[0].vector if found[0].is_whole else None
@@ -81,8 +81,8 @@ class LookUps:
         return found
 
     def judged(self, doubt: Doubt, serves: bool) -> Hit | None:
-        """The served model said whether a near entry serves. Returns the hit that it is now, unless the entry
-        may have been purged in the meantime."""
+        """The served model's verdict on a near entry. Returns the hit if it serves, unless the entry may have
+        been purged in the meantime."""
         self._counters.asked += 1
         if not serves or self._memory.is_purged(doubt.epoch):
             return None
@@ -104,8 +104,8 @@ class LookUps:
         return await (self._as_trial(asking) if is_trial else asking)
 
     async def _as_trial(self, asking: Coroutine[Any, Any, LookUp]) -> LookUp:
-        """An open breaker waits for how it ends. So it ends within its budget also when its request does not
-        wait any longer: in a race the engine's first byte is often there before."""
+        """An open breaker waits for the result, so the trial goes on when its request no longer waits: in a
+        race the engine's first byte often comes first."""
         task = asyncio.get_running_loop().create_task(asking)
         self._trials.add(task)
         task.add_done_callback(self._trials.discard)
@@ -117,7 +117,7 @@ class LookUps:
         try:
             async with asyncio.timeout(self._budget_s):
                 found = await self._ask(key, controls, timeline, keep)
-        except Exception as error:  # whatever the embedder or the store raises, a request goes on
+        except Exception as error:  # no failure of the embedder or the store may fail a request
             self._failed(error)
             return Miss()
         self._breaker.succeeded()

@@ -1,4 +1,4 @@
-"""The exact tier: answers to the very same request, in this gateway's memory."""
+"""The exact tier: answers to identical requests, in this gateway's memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Memory:
         self._entries.put(entry)
 
     def put_found(self, entry: CacheEntry, epoch: int) -> None:
-        """Keep what the store gave, unless it was found before a purge that is known here by now."""
+        """Keep an entry of the store, unless it was found before a purge that is known here by now."""
         if self.follow(epoch):
             self._entries.put(entry)
 
@@ -48,12 +48,11 @@ class Memory:
         self._entries.remove(selection)
 
     def is_purged(self, epoch: int) -> bool:
-        """What was found at ``epoch`` may have been purged since."""
+        """An entry found at ``epoch`` may have been purged since."""
         return self._epoch is not None and epoch < self._epoch
 
     def follow(self, epoch: int) -> bool:
-        """Forget everything if somebody purged the store; ``False`` if ``epoch`` is older than what is known
-        here."""
+        """Forget everything if the store was purged; ``False`` if ``epoch`` is older than the known one."""
         if self.is_purged(epoch):
             return False
         if self._epoch is not None and epoch > self._epoch:

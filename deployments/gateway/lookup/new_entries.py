@@ -26,7 +26,7 @@ class NewEntries:
         operators_ttl_s: float | None = None,
     ) -> CacheEntry | None:
         """The entry for an answer; ``None`` for one that is not to be stored: by a rule, or for its size.
-        ``operators_ttl_s`` is an administrator's word: it may be longer than what the settings say."""
+        ``operators_ttl_s`` is set by an administrator and may be longer than the settings allow."""
         ttl_s = self._expiry.ttl_s(key, controls.tags, headers, controls.ttl_s)
         if operators_ttl_s is not None and ttl_s > 0:
             ttl_s = operators_ttl_s

@@ -1,4 +1,4 @@
-"""Fresh answers for stale entries, fetched beside the clients."""
+"""Fresh answers for stale entries, fetched in the background."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger("ray.serve")
 
 
 class Refreshes:
-    """At most one for each entry at a time. Owned by the gateway, which ends them with itself."""
+    """At most one for each entry at a time. ``stop`` ends them all."""
 
     def __init__(self) -> None:
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
@@ -22,7 +22,7 @@ class Refreshes:
         return entry_id in self._tasks
 
     def start(self, entry_id: UUID, answer: Answer, limit_s: float) -> None:
-        """Read an answer to its end, so that it is stored; it is given up after ``limit_s`` seconds."""
+        """Read an answer to its end, so that it is stored; it is cancelled after ``limit_s`` seconds."""
         task = asyncio.get_running_loop().create_task(_drain(answer, limit_s))
         self._tasks[entry_id] = task
         task.add_done_callback(lambda _: self._tasks.pop(entry_id, None))

@@ -1,4 +1,4 @@
-"""What administrators do with the store. Unlike a look-up, a call that fails is told to whoever made it."""
+"""What administrators do with the store. Unlike a failed look-up, a failed call is reported to its caller."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StoreAdmin:
         return stats
 
     async def used(self, uses: Mapping[UUID, int]) -> None:
-        """What answers from a gateway's memory must not look unused to the store."""
+        """Report entries that answered from a gateway's memory, so that the store counts them as used."""
         async with self._in_time():
             await self._cache.used.remote(uses)
 
@@ -57,7 +57,7 @@ class StoreAdmin:
 
     async def put(self, entries: Sequence[CacheEntry]) -> None:
         """Store entries that come from elsewhere; their texts are embedded here. It returns when all are
-        stored. Raises TimeoutError when one call of it takes too long; what was stored until then stays."""
+        stored. Raises TimeoutError when one of its calls takes too long; entries stored before that stay."""
         async with self._in_time():
             embeddings: list[Embedding] = await self._embedder.embed.remote([entry.text for entry in entries])
         for entry, embedding in zip(entries, embeddings, strict=True):
@@ -74,8 +74,8 @@ class StoreAdmin:
         return deleted
 
     async def feedback(self, entry_id: UUID, right: bool, text: str | None = None) -> int:
-        """A person's word on a semantic hit; returns how many entries were dropped. A wrong answer is never
-        given to ``text`` again; without a text the entry is dropped.
+        """A person's verdict on a semantic hit; returns how many entries were dropped. A wrong answer is
+        never given to ``text`` again; without a text the entry is dropped.
 
         Raises:
             NotFound: there is no such entry; nothing is counted.

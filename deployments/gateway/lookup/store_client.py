@@ -38,7 +38,7 @@ class CacheClient:
         marks: TenantMarks,
     ) -> None:
         self._call_timeout_s = settings.call_timeout_s
-        # For the calls of a look-up; all others have time.
+        # For look-ups; all other calls are in no hurry.
         self._direct_embedder = DirectClient(embedder, EMBEDDER)
         self._direct_cache = DirectClient(cache, CACHE)
         self._breaker = Breaker(settings.breaker_failures, settings.breaker_cooldown_s)
@@ -64,7 +64,7 @@ class CacheClient:
         return self._breaker.is_open
 
     async def prime(self) -> None:
-        """One embedding and one look-up, so that the first request finds the way open."""
+        """One embedding and one look-up, so that the connections are open before the first request."""
         async with asyncio.timeout(self._call_timeout_s):
             for direct in (self._direct_embedder, self._direct_cache):
                 await direct.refresh()
@@ -79,7 +79,7 @@ class CacheClient:
         await self._direct_cache.close()
 
     async def _follow_store(self) -> None:
-        """Forget what is in memory when anybody purged the store, and tell the store what memory answered."""
+        """Empty the memory after a purge of the store, and report to the store which entries it answered with."""
         while True:
             try:
                 self.memory.follow((await self.store.stats()).epoch)

@@ -23,7 +23,7 @@ logger = logging.getLogger("ray.serve")
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """An entry on its way to the store. The vector is made when the look-up did not leave one."""
+    """An entry that is to be stored. Its vector is made here if the look-up made none."""
 
     entry: CacheEntry
     vector: bytes | None
@@ -32,7 +32,7 @@ class PendingWrite:
 
 @dataclass(frozen=True, slots=True)
 class PendingComparison:
-    """An engine's answer on its way to be compared with that of an entry near to its question."""
+    """An engine's answer that is to be compared with that of a near entry."""
 
     probe: Probe
     fresh: str
@@ -40,7 +40,7 @@ class PendingComparison:
 
 @dataclass(frozen=True, slots=True)
 class PendingVerdict:
-    """What the served model said of a pair."""
+    """The served model's verdict on a pair."""
 
     entry_id: UUID
     text: str
@@ -51,7 +51,7 @@ Pending = PendingWrite | PendingComparison | PendingVerdict
 
 
 class Writes:
-    """A full queue drops what comes: the next miss will bring it again."""
+    """A full queue drops new writes: the next miss makes them again."""
 
     def __init__(
         self,
@@ -81,15 +81,14 @@ class Writes:
         self._put(PendingComparison(probe, fresh.text))
 
     def add_verdict(self, entry_id: UUID, text: str, serves: bool) -> None:
-        """What the served model said is remembered for every later request."""
+        """Remember the served model's verdict for later requests."""
         self._put(PendingVerdict(entry_id, text, serves))
 
     def stop(self) -> None:
         self._task.cancel()
 
     def _put(self, pending: Pending) -> None:
-        """Behind an open breaker nothing is written: embedding and trying would only slow what is answered
-        meanwhile."""
+        """With an open breaker nothing is written: embedding and failed calls would only slow requests."""
         if self._breaker.is_open:
             self._counters.dropped += 1
             return
@@ -105,7 +104,7 @@ class Writes:
                 async with asyncio.timeout(self._call_timeout_s):
                     await self._settle(pending)
             except Exception as error:  # an answer that is not stored is only a miss later
-                # Not the breaker's business: a store that cannot be written may still answer.
+                # The breaker is not told: a store that cannot be written may still answer look-ups.
                 self._counters.failures += 1
                 logger.warning("the cache lost a %s: %r", type(pending).__name__, cause_of(error))
 

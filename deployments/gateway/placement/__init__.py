@@ -1,1 +1,1 @@
-"""Which member of the fleet takes a request, and who waits."""
+"""Which member of the fleet takes a request, and which requests wait in the queue."""

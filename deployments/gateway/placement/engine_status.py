@@ -1,4 +1,4 @@
-"""What Serve says of the engines' deployments: why a model has no replica that serves."""
+"""The status that Serve reports of the engines' deployments: why a model has no replica that serves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from serve_app.settings import Settings
 
 TIMEOUT_S = 2.0
 READ_EVERY_S = 1.0
-"""Whoever waits for readiness asks several times a second; Serve's controller need not answer all of them."""
+"""Clients that wait for readiness ask several times a second; Serve's controller is asked less often."""
 
 FAILED = frozenset({"deploy_failed", "unhealthy"})
 
@@ -27,7 +27,7 @@ FAILED = frozenset({"deploy_failed", "unhealthy"})
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
     """``status`` is Serve's: ``updating``, ``healthy``, ``unhealthy``, ``deploy_failed``, …; ``message`` is
-    one line, empty where all is well."""
+    one line, empty if there is no problem."""
 
     status: str
     message: str
@@ -56,7 +56,7 @@ class EngineStatuses:
         return self._read
 
     def _ask(self) -> dict[str, EngineStatus]:
-        if not ray.is_initialized():  # asking would start one
+        if not ray.is_initialized():  # the question would start a Ray of its own
             return {}
         applications = serve.status().applications
         found: dict[str, EngineStatus] = {}
@@ -68,7 +68,7 @@ class EngineStatuses:
         return self._with_room(found)
 
     def _with_room(self, found: dict[str, EngineStatus]) -> dict[str, EngineStatus]:
-        """Replicas that wait for room: the setting says more than the resources."""
+        """Replicas that wait for resources: name the setting that asks for too many."""
         if all(status.status != "updating" for status in found.values()):
             return found
         problems = room_problems(self._settings)

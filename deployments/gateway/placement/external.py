@@ -1,4 +1,4 @@
-"""External upstreams as members of the fleet: what is known of one before it was ever asked."""
+"""External upstreams as members of the fleet: their first report, from the settings."""
 
 from __future__ import annotations
 

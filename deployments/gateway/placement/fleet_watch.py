@@ -22,17 +22,17 @@ from serve_app.openai.models import context_tokens
 
 POLL_TIMEOUT_S = 1.0
 FORGET_AFTER_S = 5.0
-"""How long a member is believed that does not answer (it hangs, or the controller restarts)."""
+"""How long the last report of a member counts that does not answer (it hangs, or the controller restarts)."""
 
 HEALTH_PATH = "/health"
 
 DOUBT_PERIOD_S = 1.0
-"""Between looks at an upstream that did not answer the last one."""
+"""Between health checks of an upstream that did not answer the last one."""
 
 logger = logging.getLogger("ray.serve")
 
 Changed = Callable[[str], None]
-"""Told the model whose members were looked at."""
+"""Called with the model whose members were polled."""
 
 
 class FleetWatch:
@@ -59,7 +59,7 @@ class FleetWatch:
         self._loops += [_task(self._watch_external(each)) for each in external]
 
     async def stop(self) -> None:
-        """Ends every loop, and waits until their connections are given back."""
+        """End every loop, and wait until its connections are released."""
         tasks = [*self._loops, *self._touching]
         for task in tasks:
             task.cancel()
@@ -72,27 +72,27 @@ class FleetWatch:
                 reports, silent = await ask_every_replica(handle, "describe", POLL_TIMEOUT_S)
                 answered_at = time.monotonic()
                 self._learn(model, reports, silent, answered_at)
-            except Exception as error:  # the loop must outlive whatever a poll meets
+            except Exception as error:  # the loop must survive any failure of a poll
                 self._cannot_ask(model, error, answered_at)
             self._changed(model)
             await asyncio.sleep(self._period_s)
 
     def _cannot_ask(self, model: str, error: Exception, answered_at: float) -> None:
-        """Serve says so when there is no replica. In a fleet that scales to zero that is believed at once;
-        elsewhere the replicas that were there are, for a while: the controller may have restarted."""
-        nobody_there = isinstance(error, DeploymentUnavailableError) and model in self._may_be_empty
-        if not nobody_there:
+        """Serve has an error of its own for "no replica". In a fleet that scales to zero, the members are then
+        removed at once; elsewhere they are kept for a while, as the controller may have restarted."""
+        no_replica = isinstance(error, DeploymentUnavailableError) and model in self._may_be_empty
+        if not no_replica:
             logger.warning("fleet poll of %s failed: %s", model, type(error).__name__)
-        if nobody_there or time.monotonic() - answered_at > FORGET_AFTER_S:
+        if no_replica or time.monotonic() - answered_at > FORGET_AFTER_S:
             self._fleet.update(model, [], time.monotonic())
 
     def _learn(self, model: str, reports: list[EngineReport], silent: int, now: float) -> None:
-        """Who does not report is gone; but while some replica is silent, it may be one of those."""
+        """Members without a report are removed, unless some replica did not answer: it may be one of them."""
         if silent:
-            logger.warning("%d replicas of %s did not say how they are", silent, model)
+            logger.warning("%d replicas of %s did not report their load", silent, model)
         keep_since = now - FORGET_AFTER_S if silent else now
         for member in self._fleet.update(model, reports, now, keep_since=keep_since):
-            # Connect ahead of the first request, beside the poll: a new member may hang.
+            # Connect before the first request, in a task of its own: a new member may hang.
             task = _task(self._upstream.fetch(member.report, HEALTH_PATH))
             self._touching.add(task)
             task.add_done_callback(self._touching.discard)
@@ -104,7 +104,7 @@ class FleetWatch:
                 report = await self._look_at(report, external, health)
                 self._fleet.learn(report, time.monotonic())
                 self._changed(report.model)
-            except Exception as error:  # the loop must outlive whatever a look meets
+            except Exception as error:  # the loop must survive any failure of a check
                 logger.warning("health of %s failed: %s", report.replica_id, type(error).__name__)
             period_s = external.health_period_s
             await asyncio.sleep(min(period_s, DOUBT_PERIOD_S) if health.is_doubtful else period_s)
@@ -117,7 +117,7 @@ class FleetWatch:
         state = health.saw(look, heard=self._fleet.heard_at(report) >= began_at)
         healthy = state is EngineState.READY
         if look is Look.SILENT and healthy:
-            logger.info("upstream %s of %s: no answer to a look", report.replica_id, report.model)
+            logger.info("upstream %s of %s: no answer to a health check", report.replica_id, report.model)
         if state is not report.state:
             logger.info("upstream %s of %s: %s", report.replica_id, report.model, state.value)
         limits = report.token_limits

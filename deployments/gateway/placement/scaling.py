@@ -1,5 +1,5 @@
-"""A gateway's part in scaling engines: it wakes a model that has no replica, and tells engines what it knows
-of the traffic, which they pass on to the autoscaling policy."""
+"""A gateway's part in scaling engines: it starts a model that has no replica, and reports its traffic to the
+engines, which pass it on to the autoscaling policy."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ class Scaling:
             try:
                 async with asyncio.timeout(REPORT_TIMEOUT_S):
                     await handle.broadcast("hear", load).results_async()
-            except Exception as error:  # nobody is there, or one hangs: the next report says it again
+            except Exception as error:  # no replica, or one hangs: the next report repeats it
                 logger.debug("load of %s not reported: %s", model, type(error).__name__)

@@ -1,4 +1,4 @@
-"""Who sends a request, and what that client may see and do."""
+"""Authentication: the client that sends a request, and what it may see and do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Authenticator:
         self._admin_token = admin_token
 
     def identify(self, exchange: Exchange) -> Identity:
-        """The client's identity; the exchange is told which timings that client may see.
+        """The client's identity; sets which timings the exchange may show to it.
 
         Raises:
             Unauthorized: there is no key, or the key is not known.

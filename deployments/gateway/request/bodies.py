@@ -1,4 +1,4 @@
-"""Request bodies while they arrive: none may hold a place that another request could use."""
+"""Request bodies while they arrive: a slow one must not keep other requests out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from serve_app.request.body_pace import BodyPace
 from serve_app.settings.root import LimitSettings
 
 ADMINISTRATORS = "/administrators"
-"""Who sends bodies to ``/admin``; no tenant has a slash in its name."""
+"""The tenant of bodies sent to ``/admin``; no real tenant has a slash in its name."""
 
 DRAIN_LIMIT = 32
 """A refused body is read (and dropped) up to this many times the limit, so that the client gets to
@@ -19,7 +19,7 @@ read the answer instead of a reset connection."""
 
 
 class Bodies:
-    """Reads them, each within its time, and knows how many of each tenant are on their way."""
+    """Reads them, each within its time, and counts those of each tenant that are arriving."""
 
     def __init__(self, limits: LimitSettings) -> None:
         self._limits = limits
@@ -27,17 +27,17 @@ class Bodies:
         self._arriving: Counter[str] = Counter()
 
     async def read(self, exchange: Exchange, tenant: str) -> bytes:
-        """The whole body. From now on the request counts among those that the gateway answers.
+        """The whole body. From then on the request counts among those that the gateway answers.
 
         Raises:
             BodyTimeout: it did not arrive in time, or too slowly.
             BodyTooLarge: it is longer than ``limits.max_body_bytes``.
             ClientGone: the client left while sending it.
-            OverCapacity: too many bodies of the tenant are on their way; or the gateway is full.
+            OverCapacity: too many bodies of the tenant are arriving, or the gateway is full.
         """
         if self._arriving[tenant] >= self._limits.max_bodies_per_tenant:
             raise OverCapacity(
-                f"{self._limits.max_bodies_per_tenant} request bodies of yours are on their way "
+                f"{self._limits.max_bodies_per_tenant} request bodies of this tenant are arriving "
                 "(limits.max_bodies_per_tenant).",
                 1,
             )

@@ -19,12 +19,12 @@ from serve_app.request.timing import Timeline
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 RETRY_HEADER = "x-should-retry"
-"""OpenAI's and Anthropic's clients do what it says, instead of what they think of the status."""
+"""OpenAI's and Anthropic's clients follow it instead of judging by the status."""
 FAIL_TIMEOUT_S = 5.0
 
 
 class ClientGone(Exception):
-    """The client closed the connection; there is nobody to answer."""
+    """The client closed the connection before the response ended."""
 
 
 class Exchange:
@@ -78,11 +78,11 @@ class Exchange:
         return message.get("body", b""), message.get("more_body", False)
 
     def server_timing(self) -> dict[str, str]:
-        """The header that says where the time went, as far as this client may know."""
+        """The header with the duration of each step that this client may see."""
         return {"server-timing": self.timeline.server_timing(whole=self.shows_all_timing)}
 
     async def start(self, status: int, content_type: str, headers: Mapping[str, str] | None = None) -> None:
-        """Send status and headers. What was put into ``response_headers`` goes with every response."""
+        """Send status and headers, with all of ``response_headers``."""
         self.started = True
         self.status = status
         if self._account is not None:
@@ -114,7 +114,7 @@ class Exchange:
         await self.write(body, more=False)
 
     async def respond_empty(self, headers: Mapping[str, str]) -> None:
-        """204: there is nothing to say but the headers."""
+        """204: a response of headers only."""
         self.response_headers |= headers
         await self.start(204, JSON)
         await self.write(b"", more=False)
@@ -128,14 +128,14 @@ class Exchange:
                 self.response_headers[RETRY_HEADER] = str(error.should_retry).lower()
             await self.respond(error.status, self._dialect.body(error, self.request_id))
         elif self._stream is not None and self._stream.has_ended and self._at_event_boundary:
-            await self.write(b"", more=False)  # everything was said; what follows is nobody's concern
+            await self.write(b"", more=False)  # the answer is complete; the error came after it
         elif self._stream is not None:
             separator = b"" if self._at_event_boundary else sse.END
             await self.write(separator + self._stream.event(error, self.request_id), more=False)
 
     @property
     def is_cut(self) -> bool:
-        """A stream that ends now ends too early: it did not say itself that it was complete."""
+        """The stream has not ended by the rules of its dialect: if it ends now, it was cut."""
         return self._stream is not None and self._stream.has_ended is False
 
     async def respond_json(self, value: Any, status: int = 200) -> None:
@@ -158,7 +158,7 @@ class Exchange:
             await self._fail_in_time(DeadlineExceeded(timeout_s))
 
     async def _fail_in_time(self, error: PromptlyError) -> None:
-        """A client that does not read may be why the deadline passed."""
+        """The deadline may have passed because the client does not read; it may not read this either."""
         try:
             async with asyncio.timeout(FAIL_TIMEOUT_S):
                 await self.fail(error)

@@ -1,4 +1,4 @@
-"""One try at one member, once the first bytes of its answer are there."""
+"""One attempt at one member, from the first bytes of its answer to the last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream that survives the death of its engine: another member goes on from the tokens already sent."""
+"""A stream that survives the death of its engine: another member continues from the tokens already sent."""
 
 from __future__ import annotations
 

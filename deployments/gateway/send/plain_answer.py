@@ -11,7 +11,7 @@ from serve_app.openai.upstream_errors import ERROR_EVENT, stream_error
 FIRST_SERVER_ERROR = 500
 
 TAIL = len(sse.DONE) + 8
-"""Bytes at a stream's end in which its ``[DONE]`` must stand."""
+"""Bytes at a stream's end that must contain its ``[DONE]``."""
 
 
 class PlainAnswer:
@@ -47,12 +47,12 @@ class PlainAnswer:
     async def _before_failure(self, chunk: bytes) -> bytes:
         """The bytes before an engine's error event. The error itself is raised by the next read, so that it
         is reported like all others, without the ``[DONE]`` that vLLM sends after it."""
-        said, mark, error = chunk.partition(ERROR_EVENT)
+        before, mark, error = chunk.partition(ERROR_EVENT)
         status, details = stream_error(mark + error)
         if status >= FIRST_SERVER_ERROR:
             self._attempt.broke()
         self._failure = EngineError(details)
-        return said or await self.read()
+        return before or await self.read()
 
     def close(self) -> None:
         self._attempt.close()
