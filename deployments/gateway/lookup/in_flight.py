@@ -22,6 +22,24 @@ Completed = Callable[[Head, list[bytes]], None]
 """Called once with a complete answer's bytes."""
 
 
+class Signal:
+    """Wakes all that wait for it."""
+
+    def __init__(self) -> None:
+        self._waiting: list[asyncio.Future[None]] = []
+
+    async def wait(self) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        await future
+
+    def notify(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+
 class InFlightRequest:
     """One answer, its bytes so far, and its readers. ``opens_alone``: its only reader opens it when it first
     reads, which saves a round of the event loop; else it opens in a task of its own.
@@ -53,7 +71,7 @@ class InFlightRequest:
         self._reading = False
         self._ended = False
         self._error: PromptlyError | None = None
-        self._news: list[asyncio.Future[None]] = []
+        self._has_read = Signal()
 
     @property
     def is_whole(self) -> bool:
@@ -97,7 +115,7 @@ class InFlightRequest:
                 raise self._error
             if self._ended:
                 return b""
-            await (self._wait_for_news() if self._reading else self._read())
+            await (self._has_read.wait() if self._reading else self._read())
 
     async def _read(self) -> None:
         """Read the next chunk, for all readers."""
@@ -111,7 +129,7 @@ class InFlightRequest:
             self._take(answer, chunk)
         finally:
             self._reading = False
-            self._notify()
+            self._has_read.notify()
 
     def _take(self, answer: OpenAnswer, chunk: bytes) -> None:
         if chunk:
@@ -144,17 +162,6 @@ class InFlightRequest:
             self._opening.add_done_callback(_close_if_open)
         else:
             self._opening.close()
-
-    async def _wait_for_news(self) -> None:
-        news = asyncio.get_running_loop().create_future()
-        self._news.append(news)
-        await news
-
-    def _notify(self) -> None:
-        news, self._news = self._news, []
-        for future in news:
-            if not future.done():
-                future.set_result(None)
 
 
 class Reader:

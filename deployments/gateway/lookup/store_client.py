@@ -79,7 +79,7 @@ class CacheClient:
         await self._direct_cache.close()
 
     async def _follow_store(self) -> None:
-        """Empty the memory after a purge of the store, and report to the store which entries it answered with."""
+        """Empty the memory after a purge of the store; report to the store which entries it answered with."""
         while True:
             try:
                 self.memory.follow((await self.store.stats()).epoch)

@@ -28,7 +28,10 @@ class ClientGone(Exception):
 
 
 class Exchange:
-    """One HTTP request and the response to it. Header names are lower case, values Latin-1."""
+    """One HTTP request and the response to it. Header names are lower case, values Latin-1.
+
+    It is long because every method reads or changes the state of one response: what may still be sent.
+    """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
