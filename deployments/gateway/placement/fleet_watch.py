@@ -78,8 +78,8 @@ class FleetWatch:
             await asyncio.sleep(self._period_s)
 
     def _cannot_ask(self, model: str, error: Exception, answered_at: float) -> None:
-        """Serve has an error of its own for "no replica". In a fleet that scales to zero, its members are then
-        removed at once; elsewhere they stay for a while, as the controller may have restarted."""
+        """Serve has an error of its own for "no replica". A fleet that scales to zero is then emptied at
+        once; any other one keeps its members for a while, as the controller may have restarted."""
         no_replica = isinstance(error, DeploymentUnavailableError) and model in self._may_be_empty
         if not no_replica:
             logger.warning("fleet poll of %s failed: %s", model, type(error).__name__)
