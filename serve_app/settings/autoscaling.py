@@ -13,12 +13,12 @@ FOR_ZERO_ONLY = frozenset({"zero_after_s"})
 
 
 class AutoscalingSettings(Frozen):
-    """Replicas between ``min`` and ``max``, as many as the latency objectives need at present."""
+    """Between ``min`` and ``max`` replicas, as many as the latency objectives currently need."""
 
     min: int = Field(
         default=1,
         ge=0,
-        description="0: an idle model has no replica, and its first request waits for a start.",
+        description="0: an idle model has no replica, and the next request waits for one to start.",
     )
     max: int = Field(ge=1)
     ttft_objective_s: float = Field(
@@ -47,7 +47,7 @@ class AutoscalingSettings(Frozen):
     zero_after_s: float = Field(
         default=300.0,
         ge=0,
-        description="With `min: 0`: the last replica stops after this time without a request.",
+        description="With `min: 0`, the last replica stops after this time without requests.",
     )
     start_s: float = Field(
         default=60.0, gt=0, description="Assumed start time of a replica, until one is measured."

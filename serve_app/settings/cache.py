@@ -14,7 +14,7 @@ Strictness = Literal["default", "strict", "similarity"]
 
 
 class CacheRule(Frozen):
-    """How long some answers live. A rule applies where every condition in it matches."""
+    """The lifetime of some answers. A rule applies if all its conditions match."""
 
     ttl_s: float = Field(ge=0, description="Seconds; 0: such answers are not stored.")
     prompt: str | None = Field(default=None, description="Regular expression to find in the last user text.")
@@ -37,8 +37,8 @@ class CacheRule(Frozen):
 
 
 class AskModelSettings(Frozen):
-    """Ask the served model whether a stored answer fits, where the verifier is not sure. It costs one token
-    and one time to first token, and only helps with a model that can judge this."""
+    """Ask the served model whether a stored answer fits if the verifier is not sure. It costs one token and
+    one time to first token, and helps only with a model that can judge this."""
 
     from_score: float = Field(
         default=0.5, ge=0, le=1, description="Least verifier score at which the model is asked."
@@ -68,7 +68,7 @@ class CrossEncoderSettings(Frozen):
 
 
 class CacheSettings(Frozen):
-    """The exact and semantic tiers; see docs/architecture.md for what an entry is shared by."""
+    """The exact and semantic tiers. docs/architecture.md says which requests share an entry."""
 
     store: Literal["qdrant_edge", "qdrant"] = Field(
         default="qdrant_edge", description="Embedded in a folder, or the server under `qdrant`."
@@ -97,7 +97,7 @@ class CacheSettings(Frozen):
         default=None, description="Decides after the guards, instead of the shipped verifier."
     )
     ask_model: AskModelSettings | None = Field(
-        default=None, description="Ask the served model about near entries that the verifier is not sure of."
+        default=None, description="Ask the served model about near entries if the verifier is not sure."
     )
     max_error_rate: float | None = Field(
         default=None,

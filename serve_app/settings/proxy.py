@@ -10,7 +10,7 @@ from serve_app.settings.base import Frozen
 
 
 class ProxySettings(Frozen):
-    """For every HAProxy that Serve runs; other proxies (a bare `serve run`) ignore them."""
+    """Settings of every HAProxy that Serve runs. Serve's own proxy (plain `serve run`) ignores them."""
 
     header_timeout_s: int = Field(
         default=10, ge=1, description="Time in which a request's headers must arrive (408)."

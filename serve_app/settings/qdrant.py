@@ -13,7 +13,7 @@ SPACE = re.compile(r"\s")
 
 
 class QdrantSettings(Frozen):
-    """Where the server is, and how the collection is made the first time.
+    """The server's address, and how its collection is created.
 
     ``shard_number``, ``replication_factor``, ``on_disk`` and ``quantize`` apply when the collection
     is created; an existing collection keeps its own.
@@ -31,11 +31,11 @@ class QdrantSettings(Frozen):
     collection: str = Field(
         default="promptly-cache",
         pattern=r"^[A-Za-z0-9_-]{1,128}$",
-        description="Prefix of its name; layout and embedder are added.",
+        description="Prefix of the collection's name; layout and embedder are appended.",
     )
     shard_number: int | None = Field(default=None, ge=1, description="Default: the server's.")
     replication_factor: int | None = Field(default=None, ge=1, description="Default: the server's.")
-    on_disk: bool = Field(default=False, description="Vectors are read from disk and not kept in memory.")
+    on_disk: bool = Field(default=False, description="Vectors stay on disk instead of in memory.")
     quantize: bool = Field(
         default=False,
         description="Search int8 vectors in memory, then rescore with the full ones: "

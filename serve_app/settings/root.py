@@ -52,7 +52,8 @@ class GatewaySettings(Frozen):
     )
     failover: bool = Field(
         default=True,
-        description="Another replica takes over when one fails, also in mid-stream (or `x-failover: off`).",
+        description="Another replica takes over when one fails, also in mid-stream. A request can turn "
+        "it off with `x-failover: off`.",
     )
     max_attempts: int = Field(
         default=3,
@@ -67,8 +68,8 @@ class GatewaySettings(Frozen):
     allowed_hosts: tuple[str, ...] = Field(
         default=(),
         strict=False,
-        description="Names (no port; `*.example.com`, `*`) that a request's `Host` may have beside the "
-        "loopback ones. Empty: those alone with `auth: loopback`, any name otherwise.",
+        description="Names (no port; `*.example.com`, `*`) that a request's `Host` may have besides the "
+        "loopback names. Empty: only loopback names with `auth: loopback`, any name otherwise.",
     )
     cors_origins: tuple[str, ...] = Field(
         default=(),
@@ -123,8 +124,8 @@ class LimitSettings(Frozen):
     max_pattern_repeats: int = Field(
         default=1000,
         ge=1,
-        description="Counted repetitions of a regular expression, multiplied out; of several, the root of "
-        "their squares' sum.",
+        description="Counted repetitions of a regular expression, multiplied out; for several expressions, "
+        "the root of the sum of their squares.",
     )
     max_counted_properties: int = Field(
         default=100,
@@ -145,7 +146,7 @@ class LimitSettings(Frozen):
         default=1_048_576, ge=1, description="Characters (or token ids) of those texts together."
     )
     body_timeout_s: float = Field(
-        default=60.0, gt=0, description="Time in which a request's body must arrive."
+        default=60.0, gt=0, description="Time within which a request's body must arrive."
     )
     min_body_bytes_per_s: float = Field(
         default=1000.0,
@@ -153,10 +154,12 @@ class LimitSettings(Frozen):
         description="Least average rate from the fifth second on; slower bodies are refused.",
     )
     max_bodies_per_tenant: int = Field(
-        default=1024, ge=1, description="Request bodies of one tenant that may arrive at once."
+        default=1024, ge=1, description="Request bodies that one tenant may send at once."
     )
     max_concurrent_requests: int = Field(
-        default=2048, ge=1, description="Waiting and running, all models; counted from a complete body."
+        default=2048,
+        ge=1,
+        description="Requests that wait or run, for all models; counted after their body arrived.",
     )
     max_queued_requests: int = Field(
         default=512, ge=0, description="Requests that may wait for room ahead of one, per model."
@@ -164,9 +167,9 @@ class LimitSettings(Frozen):
     max_queue_wait_s: float = Field(
         default=10.0, gt=0, description="A request that would wait longer is refused at once."
     )
-    request_timeout_s: float = Field(default=600.0, gt=0, description="Deadline when a request names none.")
+    request_timeout_s: float = Field(default=600.0, gt=0, description="Deadline of a request that sets none.")
     first_token_timeout_s: float = Field(
-        default=120.0, gt=0, description="An engine that has not begun to answer by then is abandoned."
+        default=120.0, gt=0, description="An attempt without a first byte after this time has failed."
     )
     between_tokens_timeout_s: float = Field(
         default=60.0, gt=0, description="A stream that pauses longer counts as dead."
@@ -175,7 +178,7 @@ class LimitSettings(Frozen):
         default=60.0,
         ge=0,
         description="A request that broke two engines (a closed connection, 500) is refused for this time; "
-        "0: never. Of several that broke together, only one that goes on to break engines is refused.",
+        "0: never. If several requests broke an engine together, only one that breaks another is refused.",
     )
     max_event_bytes: int = Field(
         default=8_388_608,
@@ -202,7 +205,7 @@ class EmbedderSettings(Frozen):
     source: str = Field(min_length=1)
     backend: Literal["auto", "torch", "onnx"] = Field(
         default="auto",
-        description="`onnx` is the faster one on a CPU and has no GPU; `auto` is `onnx` where that can run.",
+        description="`onnx` is faster on a CPU and does not run on a GPU; `auto` is `onnx` if that can run.",
     )
     device: Literal["cpu", "cuda"] = "cpu"
     dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"

@@ -48,7 +48,8 @@ class UpstreamSettings(Frozen):
     health_timeout_s: float = Field(
         default=2.0,
         gt=0,
-        description="A later answer is ignored; three in a row without a byte of another answer: a failure.",
+        description="A later answer is ignored. Three time-outs in a row without a byte of any other answer "
+        "are a failure.",
     )
     idle_connection_s: float = Field(
         default=3.0,
@@ -58,9 +59,9 @@ class UpstreamSettings(Frozen):
     paths: tuple[str, ...] | None = Field(
         default=None,
         strict=False,
-        description="Paths that clients may use. Default: those answered from one request alone that "
-        f"store nothing under our key: {', '.join(f'`{path}`' for path in VENDOR_PATHS)} (openai); "
-        "as for managed replicas (vllm).",
+        description="Paths that clients may use. Default for `openai`: stateless paths that store nothing "
+        f"under our key: {', '.join(f'`{path}`' for path in VENDOR_PATHS)}; for `vllm`: those of managed "
+        "replicas.",
     )
 
     @field_validator("paths")

@@ -12,7 +12,8 @@ CudagraphMode = Literal["none", "piecewise", "full", "full_decode_only", "full_a
 
 
 class CompilationSettings(Frozen):
-    """The part of an engine's settings that trades a slow start for fast steps."""
+    """The part of an engine's settings about compilation, which costs start-up time and saves time per
+    step."""
 
     enforce_eager: bool = False
     cudagraph_mode: CudagraphMode | None = None

@@ -1,4 +1,4 @@
-"""Settings of the devices of an engine: which, how many, and how the model is split over them."""
+"""Settings of an engine's devices: their kind and number, and how the model is split over them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from serve_app.settings.base import Frozen
 
 
 class DeviceSettings(Frozen):
-    """The part of an engine's settings that says what it runs on."""
+    """The part of an engine's settings about its devices."""
 
     accelerator: Literal["cpu", "gpu"] = "gpu"
     accelerator_type: str | None = Field(default=None, description="Ray's accelerator type, such as H100.")
@@ -23,7 +23,7 @@ class DeviceSettings(Frozen):
     )
     enable_expert_parallel: bool = Field(
         default=False,
-        description="Whole experts on each device (`tensor_parallel_size` × `data_parallel_size` of them).",
+        description="Put whole experts on each of `tensor_parallel_size` × `data_parallel_size` devices.",
     )
     placement: Literal["pack", "strict_pack", "spread", "strict_spread"] = Field(
         default="pack",
@@ -43,5 +43,5 @@ class DeviceSettings(Frozen):
 
     @property
     def num_devices(self) -> int:
-        """Of one data-parallel rank."""
+        """The devices of one data-parallel rank."""
         return self.tensor_parallel_size * self.pipeline_parallel_size

@@ -76,11 +76,11 @@ KvCacheDtype = Literal[
 
 
 class FormatSettings(Frozen):
-    """The part of an engine's settings that chooses number formats."""
+    """The part of an engine's settings about number formats."""
 
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     quantization: str | None = Field(
-        default=None, description="Default: what the weights say. `fp8` quantizes while loading."
+        default=None, description="Default: the checkpoint's method. `fp8` quantizes while loading."
     )
     kv_cache_dtype: KvCacheDtype | None = None
 

@@ -17,7 +17,7 @@ class KvOffloadSettings(Frozen):
 
 
 class MemorySettings(Frozen):
-    """The part of an engine's settings that divides its memory."""
+    """The part of an engine's settings about memory."""
 
     gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
     kv_offload: KvOffloadSettings | None = None

@@ -34,7 +34,7 @@ class EngineSettings(
         default=(),
         strict=False,
         description="Hosts from which the engine may fetch images, audio and video that a request names by "
-        "URL; default: none, media come as `data:` URLs. An engine can reach what its clients cannot.",
+        "URL; default: none, so media must be `data:` URLs. An engine can reach hosts that clients cannot.",
     )
     structured_outputs_backend: (
         Literal["auto", "xgrammar", "guidance", "outlines", "lm-format-enforcer"] | None
@@ -43,7 +43,9 @@ class EngineSettings(
     speculation: SpeculationSettings | None = None
     options: dict[str, Any] = Field(default_factory=dict, description="Any other vLLM engine argument.")
     env: dict[str, str] = Field(default_factory=dict, description="Environment of the engine's processes.")
-    num_cpus: float = Field(default=1.0, ge=0, description="Logical CPUs of the replica beside its workers.")
+    num_cpus: float = Field(
+        default=1.0, ge=0, description="Logical CPUs of the replica, besides those of its workers."
+    )
     warm_up: bool = True
     warm_up_budget_s: float = Field(
         default=10.0,

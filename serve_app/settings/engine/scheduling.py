@@ -1,4 +1,4 @@
-"""Settings of vLLM's scheduler: which requests run at once, and how many tokens a step has."""
+"""Settings of vLLM's scheduler: requests that run at once, and tokens per step."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from serve_app.settings.base import Frozen
 
 
 class SchedulingSettings(Frozen):
-    """The part of an engine's settings that bounds batches and steps."""
+    """The part of an engine's settings about batches and steps."""
 
     max_model_len: int | None = Field(default=None, ge=16, description="Context length in tokens.")
     max_num_seqs: int | None = Field(default=None, ge=1, description="Requests that run at once.")
     max_num_batched_tokens: int | None = Field(
-        default=None, ge=1, description="Tokens of one step: the budget that prompts and answers share."
+        default=None, ge=1, description="Tokens per step, shared by prompts and answers."
     )
     enable_chunked_prefill: bool | None = Field(
-        default=None, description="Long prompts go in over several steps, beside running answers."
+        default=None,
+        description="Long prompts are prefilled over several steps, together with running answers.",
     )
     long_prefill_token_threshold: int | None = Field(
         default=None, ge=1, description="Most tokens of one prompt in a step."
@@ -33,7 +34,7 @@ class SchedulingSettings(Frozen):
         return self
 
     def _wrong_batch(self) -> Iterator[str]:
-        """As in vLLM's ``SchedulerConfig``; what is unset is vLLM's to fit."""
+        """The same checks as in vLLM's ``SchedulerConfig``. vLLM fits unset values itself."""
         tokens, context = self.max_num_batched_tokens, self.max_model_len
         chunk, whole = self.long_prefill_token_threshold, self.enable_chunked_prefill is False
         if tokens is not None and self.max_num_seqs is not None and tokens < self.max_num_seqs:

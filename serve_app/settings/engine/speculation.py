@@ -42,7 +42,7 @@ class SpeculationSettings(Frozen):
     """
 
     method: Literal["ngram", "suffix", "draft_model", "eagle", "eagle3", "mtp", "medusa"]
-    num_speculative_tokens: int = Field(ge=1, le=32, description="Most tokens drafted at a step: the depth.")
+    num_speculative_tokens: int = Field(ge=1, le=32, description="Most tokens drafted in a step: the depth.")
     model: str | None = Field(default=None, description="Hub id or folder of the draft model or head.")
     draft_tensor_parallel_size: int | None = Field(
         default=None, ge=1, description="1 or the engine's `tensor_parallel_size`, which is the default."
@@ -51,24 +51,24 @@ class SpeculationSettings(Frozen):
     prompt_lookup_min: int | None = Field(default=None, ge=1, description="Shortest n-gram to match (ngram).")
     use_heterogeneous_vocab: bool | None = Field(
         default=None,
-        description="Let a draft model with another vocabulary draft the tokens that both have. Costs a mask "
-        "over the draft's logits and two look-ups a step, and acceptance wherever a token is missing.",
+        description="Let a draft model with another vocabulary draft the tokens that both have. It costs a "
+        "mask over the draft's logits and two look-ups per step, and missing tokens lower the acceptance.",
     )
     depth_by_load: tuple[DepthStep, ...] | None = Field(
         default=None,
         strict=False,
         min_length=1,
-        description="Depth by the number of running requests; the last one holds for all above.",
+        description="Depth by the number of running requests; the last step holds for all larger numbers.",
     )
     guard: bool = Field(
         default=True,
-        description="Draft less, or nothing, while measured acceptance makes drafting a loss. Without effect "
-        "where `data_parallel_size` is above 1, or `options.scheduler_cls` names another scheduler.",
+        description="Draft less, or nothing, while measured acceptance makes drafting a loss. No effect if "
+        "`data_parallel_size` is above 1, or `options.scheduler_cls` names another scheduler.",
     )
     share_drafts: bool = Field(
         default=False,
-        description="With API keys, let `suffix` draft from what all tenants were answered: more is "
-        "accepted, and the speed of an answer then tells what others got. Without keys it always does.",
+        description="With API keys, let `suffix` draft from the answers to all tenants: more drafts are "
+        "accepted, but the speed of an answer then reveals what others got. Without keys it always does.",
     )
     options: dict[str, Any] | None = Field(
         default=None, description="Any other key of vLLM's `speculative_config`."
@@ -92,7 +92,9 @@ class SpeculationSettings(Frozen):
                 f"speculation method {self.method!r} takes no `model`: it looks tokens up in the prompt"
             )
         if self.share_drafts and self.method != "suffix":
-            raise ValueError("`share_drafts` is for method 'suffix': the others draft for each request alone")
+            raise ValueError(
+                "`share_drafts` is for method 'suffix': other methods never use other requests' answers"
+            )
         if self.use_heterogeneous_vocab and self.method != "draft_model":
             raise ValueError("`use_heterogeneous_vocab` is for method 'draft_model': leave it out")
         return self
