@@ -5,17 +5,15 @@ They are typed and frozen, read once at start and passed on as values. An unknow
 
 from serve_app.settings.autoscaling import AutoscalingSettings
 from serve_app.settings.cache import CacheSettings
+from serve_app.settings.embedder import EmbedderSettings
 from serve_app.settings.engine import DisaggregationSettings, EngineSettings, SpeculationSettings
+from serve_app.settings.gateway import GatewaySettings
+from serve_app.settings.keys import KeySettings
+from serve_app.settings.limits import LimitSettings
 from serve_app.settings.load import check_exposure, load_file, parse_args
 from serve_app.settings.model import HedgeSettings, ModelSettings
 from serve_app.settings.qdrant import QdrantSettings
-from serve_app.settings.root import (
-    EmbedderSettings,
-    GatewaySettings,
-    KeySettings,
-    LimitSettings,
-    Settings,
-)
+from serve_app.settings.root import Settings
 from serve_app.settings.upstream import UpstreamSettings
 
 __all__ = [

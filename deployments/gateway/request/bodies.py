@@ -8,7 +8,7 @@ from collections import Counter
 from deployments.gateway.request.exchange import Exchange
 from serve_app.errors import BodyTimeout, BodyTooLarge, OverCapacity
 from serve_app.request.body_pace import BodyPace
-from serve_app.settings.root import LimitSettings
+from serve_app.settings import LimitSettings
 
 ADMINISTRATORS = "/administrators"
 """The tenant of bodies sent to ``/admin``; no real tenant has a slash in its name."""

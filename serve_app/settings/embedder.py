@@ -1,0 +1,45 @@
+"""Settings of the embedder."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from serve_app.settings.base import Frozen
+
+
+class EmbedderSettings(Frozen):
+    """The sentence-transformers model behind the cache and ``/v1/embeddings``."""
+
+    id: str = Field(min_length=1, description="The name clients use in `model`.")
+    source: str = Field(min_length=1)
+    backend: Literal["auto", "torch", "onnx"] = Field(
+        default="auto",
+        description="`onnx` is faster on a CPU and does not run on a GPU; `auto` is `onnx` if that can run.",
+    )
+    device: Literal["cpu", "cuda"] = "cpu"
+    dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"
+    max_batch_size: int = Field(default=32, ge=1)
+    batch_wait_ms: float = Field(
+        default=0.0, ge=0, description="How long a text waits for others to form a batch."
+    )
+    threads: int = Field(default=2, ge=1, description="Threads of a CPU embedder.")
+    recent_texts: int = Field(default=4096, ge=0, description="Embeddings that each replica remembers.")
+    replicas: int = Field(default=1, ge=1)
+    num_cpus: float = Field(default=0.2, ge=0)
+
+    @property
+    def chosen_backend(self) -> Literal["torch", "onnx"]:
+        """The backend, with ``auto`` resolved. Both backends give the same vectors."""
+        if self.backend != "auto":
+            return self.backend
+        return "onnx" if self.device == "cpu" and self.dtype in ("float32", "int8") else "torch"
+
+    @model_validator(mode="after")
+    def _backend_has_dtype(self) -> Self:
+        if self.backend == "onnx" and (self.device != "cpu" or self.dtype not in ("float32", "int8")):
+            raise ValueError("backend onnx runs on device cpu with dtype float32 or int8")
+        if self.backend == "torch" and self.dtype == "int8":
+            raise ValueError("dtype int8 needs backend onnx")
+        return self

@@ -1,0 +1,78 @@
+"""Settings of the gateways."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import Field, field_validator
+
+from serve_app.settings.base import Frozen
+from serve_app.settings.policies import known_policy
+
+HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]")
+ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://([a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
+
+
+class GatewaySettings(Frozen):
+    """The HTTP front: CPU only, scaled by the number of replicas."""
+
+    replicas: int = Field(default=1, ge=1)
+    num_cpus: float = Field(default=0.1, ge=0)
+    fleet_poll_s: float = Field(default=0.25, gt=0, description="How often engines are asked for their load.")
+    routing: str = Field(default="least_wait", description="Routing policy.")
+    session_header: str = Field(
+        default="x-session-id",
+        pattern=r"^[a-z0-9-]{1,64}$",
+        description="Header that names the session for the `session` policy, in lower case.",
+    )
+    failover: bool = Field(
+        default=True,
+        description="Another replica takes over when one fails, also in mid-stream. A request can turn "
+        "it off with `x-failover: off`.",
+    )
+    max_attempts: int = Field(
+        default=3,
+        ge=1,
+        description="Most members that one request is sent to; at most two if it breaks them.",
+    )
+    share_prefixes: bool = Field(
+        default=False,
+        description="Let tenants share engines' prefix caches: faster where all begin with one long prompt, "
+        "but the time to first token then reveals what others asked.",
+    )
+    allowed_hosts: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="Names (no port; `*.example.com`, `*`) that a request's `Host` may have besides the "
+        "loopback names. Empty: only loopback names with `auth: loopback`, any name otherwise.",
+    )
+    cors_origins: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="Origins whose pages may use this endpoint, such as `https://chat.example.com`; `*` is "
+        "every page. Empty: none.",
+    )
+
+    @field_validator("routing")
+    @classmethod
+    def _known_policy(cls, name: str) -> str:
+        return known_policy(name)
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _hosts_without_port(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if HOST_NAME.fullmatch(name) is None:
+                raise ValueError(f"{name!r}: expected a host's name or address without port, or `*`")
+        return names
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _whole_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        """They are compared exactly with what browsers send."""
+        for origin in origins:
+            if ORIGIN.fullmatch(origin) is None:
+                raise ValueError(
+                    f"{origin!r}: expected `scheme://host[:port]` in lower case without a path, or `*`"
+                )
+        return origins

@@ -1,0 +1,102 @@
+"""Limits of requests, queues and times."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from serve_app.settings.base import Frozen
+
+
+class LimitSettings(Frozen):
+    """Bounds per gateway replica; times are seconds."""
+
+    max_body_bytes: int = Field(default=1_048_576, ge=1024)
+    max_json_depth: int = Field(
+        default=64,
+        ge=8,
+        le=512,
+        description="Levels of objects and arrays in a body, and in JSON that a field holds as text.",
+    )
+    max_schema_bytes: int = Field(
+        default=65_536,
+        ge=1024,
+        description="Size of each JSON schema, grammar or list of choices in a request.",
+    )
+    max_pattern_bytes: int = Field(
+        default=4096, ge=16, description="Regular expressions of a request's schema, all together."
+    )
+    max_pattern_repeats: int = Field(
+        default=1000,
+        ge=1,
+        description="Counted repetitions of a regular expression, multiplied out; for several expressions, "
+        "the root of the sum of their squares.",
+    )
+    max_counted_properties: int = Field(
+        default=100,
+        ge=1,
+        description="Properties of a schema's objects with `minProperties` or `maxProperties`, all together.",
+    )
+    max_schema_properties: int = Field(
+        default=256, ge=1, description="Properties of one object in a schema; a grammar costs their square."
+    )
+    max_n: int = Field(default=16, ge=1, description="Answers to one prompt (`n`, a beam's width).")
+    max_prompts: int = Field(default=64, ge=1, description="Prompts in one request.")
+    max_embedding_inputs: int = Field(
+        default=2048,
+        ge=1,
+        description="Texts in one request to embed or score; OpenAI's own bound.",
+    )
+    max_embedding_characters: int = Field(
+        default=1_048_576, ge=1, description="Characters (or token ids) of those texts together."
+    )
+    body_timeout_s: float = Field(
+        default=60.0, gt=0, description="Time within which a request's body must arrive."
+    )
+    min_body_bytes_per_s: float = Field(
+        default=1000.0,
+        gt=0,
+        description="Least average rate from the fifth second on; slower bodies are refused.",
+    )
+    max_bodies_per_tenant: int = Field(
+        default=1024, ge=1, description="Request bodies that one tenant may send at once."
+    )
+    max_concurrent_requests: int = Field(
+        default=2048,
+        ge=1,
+        description="Requests that wait or run, for all models; counted after their body arrived.",
+    )
+    max_queued_requests: int = Field(
+        default=512, ge=0, description="Requests that may wait for room ahead of one, per model."
+    )
+    max_queue_wait_s: float = Field(
+        default=10.0, gt=0, description="A request that would wait longer is refused at once."
+    )
+    request_timeout_s: float = Field(default=600.0, gt=0, description="Deadline of a request that sets none.")
+    first_token_timeout_s: float = Field(
+        default=120.0, gt=0, description="An attempt without a first byte after this time has failed."
+    )
+    between_tokens_timeout_s: float = Field(
+        default=60.0, gt=0, description="A stream that pauses longer counts as dead."
+    )
+    quarantine_s: float = Field(
+        default=60.0,
+        ge=0,
+        description="A request that broke two engines (a closed connection, 500) is refused for this time; "
+        "0: never. If several requests broke an engine together, only one that breaks another is refused.",
+    )
+    max_event_bytes: int = Field(
+        default=8_388_608,
+        ge=1024,
+        description="Size of one event of an engine's stream: a longer one counts as a failure. A prompt's "
+        "token ids come in one event, some 7 bytes each.",
+    )
+    max_answer_bytes: int = Field(
+        default=268_435_456,
+        ge=1024,
+        description="Size of an answer that is not streamed: a longer one counts as the engine's failure.",
+    )
+    max_stream_buffer_bytes: int = Field(
+        default=4_194_304,
+        ge=262_144,
+        description="Bytes of a shared stream kept for joiners and slow readers.",
+    )
