@@ -136,7 +136,8 @@ def _problems(model: ModelSettings, store: ModelStore, device: Device | None) ->
 def _memory_problems(
     model: ModelSettings, files: ModelFiles, target: Architecture, device: Device
 ) -> Iterator[Problem]:
-    """Memory problems of the model alone: a draft is small in comparison, and checked elsewhere."""
+    """Memory problems of the model without its draft, which is small in comparison and checked by ``promptly
+    plan``."""
     request = engine_request(model)
     sizing = Sizing(target, loaded(target, files.weights, request), request, device)
     yield from check_memory("engine", sizing, request.max_model_len or target.context or UNKNOWN_CONTEXT)

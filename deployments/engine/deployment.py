@@ -38,7 +38,7 @@ class Engine(LLMServer):
     """An ``LLMServer`` with its own listener. It is one class because Serve calls the hooks of one class.
 
     Start: load the model, listen, warm up, then report ready (the constructor returns).
-    Stop: report draining, let requests in flight finish, close the listener, end vLLM.
+    Stop: report draining, let running requests finish, close the listener, end vLLM.
     """
 
     async def __init__(self, llm_config: LLMConfig, *, model: ModelSettings) -> None:  # type: ignore[misc]  # Serve awaits it

@@ -140,7 +140,7 @@ def _folder_weights(folder: Path) -> StoredWeights | None:
         if missing:
             raise _Unreadable(f"{folder / missing[0]} is missing, which {INDEX} names")
     else:
-        # If the single file exists, others beside it may hold the same weights in another layout.
+        # If the single file exists, other files may hold the same weights in another layout.
         single = (folder / SINGLE).is_file()
         names = [SINGLE] if single else sorted(path.name for path in folder.glob("*.safetensors"))
     if not names:

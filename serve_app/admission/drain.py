@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import deque
 
 WINDOW = 64
-"""This many departures are always remembered."""
+"""At least this many departures are remembered."""
 
 HORIZON_S = 10.0
-"""Departures of the last so many seconds are remembered as well: otherwise a batch that ends as one, a
-hundred departures within a millisecond, would fill the memory and pass for the rate."""
+"""Departures of this last period are remembered as well. Otherwise a batch whose requests end together, such
+as a hundred departures within a millisecond, would fill the memory and count as the rate."""
 
 ENOUGH = 8
-"""Fewer departures than this say nothing: the estimate from the capacity is used instead."""
+"""With fewer departures there is no rate; the estimate from the capacity is used instead."""
 
 
 class DrainRate:

@@ -63,7 +63,10 @@ def check_adapters(where: str, lora: LoraSettings, adapters: Mapping[str, Adapte
 
 def _faults(facts: AdapterFacts) -> Iterator[tuple[str, str]]:
     if facts.kind != "LORA":
-        yield f"it is no LoRA adapter but {facts.kind}", "merge it into the weights, or train a LoRA adapter"
+        yield (
+            f"it is not a LoRA adapter but {facts.kind}",
+            "merge it into the weights, or train a LoRA adapter",
+        )
         return
     if facts.missing:
         yield f"its adapter_config.json lacks {', '.join(facts.missing)}", "use an adapter that PEFT saved"

@@ -196,7 +196,7 @@ DEVICES: tuple[Device, ...] = (
         (),
     ),
 )
-"""Ray's names of accelerator types are names or aliases here; ``A100`` alone is taken for the smaller one."""
+"""The names and aliases include Ray's accelerator types; ``A100`` without a size means the smaller one."""
 
 
 def find_device(name: str) -> Device | None:

@@ -1,4 +1,4 @@
-"""Which member is believed to have which blocks of prompt text cached, from what was sent there last."""
+"""Estimates which blocks of prompt text each member has cached, from the prompts last sent to it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Collection, Sequence
 from serve_app.routing.prompt import TOKENS_PER_BLOCK
 
 DEFAULT_CACHE_TOKENS = 262_144
-"""For a member that does not report its cache size: about what one 80 GB GPU holds beside an 8B model with
-16-bit weights."""
+"""For a member that does not report its cache size: about what an 80 GB GPU holds in addition to an 8B model
+with 16-bit weights."""
 
 MOST_CACHE_TOKENS = 4_194_304
-"""The limit whatever a member reports: 32,768 blocks, some 6 MB of this process's memory."""
+"""Upper limit for the size that a member reports: 32,768 blocks, about 6 MB of this process's memory."""
 
 
 def blocks_in_cache(cache_tokens: int) -> int:

@@ -53,8 +53,8 @@ def blocks_of(text: bytes, model: str, salt: str | None = None) -> tuple[int, ..
     (``model`` is the name of the model or adapter: an adapter's cached prefixes are useless to another one).
     ``salt`` is the salt of the engine's prefix cache: prompts under different salts share nothing.
 
-    Uses Python's own hash: it is seeded per process, so that nobody can craft two texts that collide. Its
-    values must therefore not leave the process.
+    Uses Python's own hash: it is seeded per process, so that a client cannot craft two texts that collide.
+    Its values must therefore not leave the process.
     """
     blocks, chain = [], hash((model, salt))
     for end in range(BLOCK_BYTES, len(text) + 1, BLOCK_BYTES):
@@ -72,7 +72,7 @@ def _message(message: Message) -> Iterator[str]:
 
 
 def _part(part: dict[str, Any]) -> str:
-    """Text as it is; an image or other data as a unique mark with the length of its estimated tokens."""
+    """Text unchanged; an image or other data as a unique mark with the length of its estimated tokens."""
     kind = part.get("type")
     text = part.get("text" if kind != "refusal" else "refusal")
     if kind in TEXT_PARTS and isinstance(text, str):

@@ -1,4 +1,4 @@
-"""Each member in turn, as often as its weight says."""
+"""Uses the members in turn, in proportion to their weights."""
 
 from __future__ import annotations
 

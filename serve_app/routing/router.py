@@ -21,7 +21,7 @@ class Router:
         self._index = PrefixIndex()
 
     def describe(self, parsed: ParsedRequest, session: str | None, salt: str | None = None) -> RoutingRequest:
-        """What routing knows about a request now. ``salt`` is the prefix-cache salt that engines get."""
+        """The policy's input for a request. ``salt`` is the prefix-cache salt that engines get."""
         text = prompt_text(parsed)
         tokens = len(text) / BYTES_PER_TOKEN
         if not self._policy.needs_blocks:

@@ -65,15 +65,15 @@ class Hindsight:
         """
         following = walk.offers[0][0]
         for number, begin in enumerate(walk.steps):
-            place = max(begin, start)
-            while place == start or place < min(following, start + held):
-                gone = place - start
+            position = max(begin, start)
+            while position == start or position < min(following, start + held):
+                gone = position - start
                 counts, accepted = self._found[number], min(held - gone, number + 1)
                 counts[0] += 1
                 counts[1] += min(drafted - gone, number + 1)
                 counts[2] += accepted
-                place += accepted + 1
-            walk.steps[number] = place
+                position += accepted + 1
+            walk.steps[number] = position
 
     def _zeros(self) -> list[list[float]]:
         """By depth: steps, drafted and accepted tokens."""

@@ -27,7 +27,7 @@ CONFIG_PATH = "VLLM_LOGGING_CONFIG_PATH"
 SWITCH = "VLLM_CONFIGURE_LOGGING"
 
 POINTS_ELSEWHERE = ("root cause", "background process")
-"""Words in an error that only says that another process failed."""
+"""Words that mark an error as a report of another process's failure."""
 
 
 class EngineLog:
@@ -90,5 +90,5 @@ class EngineLog:
 
 
 def points_elsewhere(reason: str) -> bool:
-    """Whether an error's text only says that another process failed."""
+    """Whether an error's text only reports another process's failure."""
     return any(words in reason for words in POINTS_ELSEWHERE)

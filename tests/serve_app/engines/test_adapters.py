@@ -49,7 +49,7 @@ def test_a_rank_above_all_is_the_adapters_fault() -> None:
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({"peft_type": "PREFIX_TUNING"}, "it is no LoRA adapter but PREFIX_TUNING; merge it"),
+        ({"peft_type": "PREFIX_TUNING"}, "it is not a LoRA adapter but PREFIX_TUNING; merge it"),
         ({"use_dora": True}, "DoRA, which vLLM does not run; train it with `use_dora=False`"),
         ({"bias": "all"}, "it trains biases"),
         ({"modules_to_save": ["lm_head", "embed_tokens"]}, "whole modules (lm_head, embed_tokens)"),
