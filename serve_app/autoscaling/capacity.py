@@ -11,10 +11,6 @@ from serve_app.autoscaling.arrivals import Bin, Rate
 from serve_app.autoscaling.load import FleetLoad
 from serve_app.autoscaling.rules import ScalingRules
 
-LEAST_WAIT_SHARE = 0.25
-"""A prompt whose own prefill uses up the whole objective may still queue for this share of it: more replicas
-do not make such a prompt faster, and allowing it no wait at all would ask for all of them."""
-
 BURSTINESS = 0.5
 """Which part of a bin is worked off before its last request comes: 0 would be all of them at once, 1 one
 after the other. With a half, the late shares of fleets of 2 to 16 replicas on the bursty Azure code trace
@@ -87,10 +83,11 @@ class Capacity:
             if bin_.requests:
                 requests, tokens = growth * bin_.requests, growth * bin_.tokens
                 own = bin_.tokens / bin_.requests
-                may_wait_s = objective_s - own / self.prefill_tokens_per_s
+                # More replicas do not help a prompt whose own prefill takes longer than the objective.
+                may_wait_s = max(0.0, objective_s - own / self.prefill_tokens_per_s)
                 ahead = max(0.0, tokens - own - BURSTINESS * rate * bin_.seconds)
                 in_time = _part_in_time(
-                    max(may_wait_s, LEAST_WAIT_SHARE * objective_s),
+                    may_wait_s,
                     prompts=(backlog / rate, ahead / rate),
                     seats=((occupied - seats) * seat_s, requests * seat_s),
                 )

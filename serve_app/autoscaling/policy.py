@@ -16,15 +16,9 @@ from serve_app.autoscaling.load import FleetLoad
 from serve_app.autoscaling.rules import ScalingRules
 from serve_app.autoscaling.start_time import StartTime
 
-LEAST_LEAD_S = 5.0
-"""A trend over less than this is noise, even if replicas start faster."""
-
-ONE_MAY_BE_LATE = 20.0
-"""The allowed share is taken of at least this many requests: one slow request is no reason to scale."""
-
 ENOUGH_REQUESTS = 100.0
-"""``worth_share`` is taken of at least this many requests: in a short window a few late ones do not justify a
-replica."""
+"""``worth_share`` is taken of at least this many requests. Without it, one burst of six long prompts in an
+otherwise idle window would start eight replicas."""
 
 REPLAY_S = 2.0
 """Time between two replays of the window. One takes about a millisecond for a fleet of ten."""
@@ -194,7 +188,7 @@ class Autoscaler:
 
     def _needs(self, load: FleetLoad, now: float, start_s: float) -> Iterator[Need]:
         rules, capacity = self._rules, self._capacity
-        lead_s = min(max(start_s, LEAST_LEAD_S), rules.window_s / 2)
+        lead_s = min(start_s, rules.window_s / 2)
         rate = self._arrivals.forecast(now, lead_s)
         anybody = bool(load.ongoing or load.arrived)
         yield Need(int(anybody), Reason.WAITING if anybody else Reason.STEADY)
@@ -221,7 +215,7 @@ class Autoscaler:
             return Held(0, 0)
         growth *= 1.0 + min(MOST_UNSEEN, UNSEEN / arrivals.independent)
         requests = growth * arrivals.requests
-        allowed = rules.late_share * max(ONE_MAY_BE_LATE, requests)
+        allowed = rules.late_share * requests
 
         @cache
         def late(replicas: int) -> float:

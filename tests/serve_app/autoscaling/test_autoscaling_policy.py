@@ -298,6 +298,14 @@ def test_the_largest_burst_of_the_window_is_not_worth_a_fleet_of_its_own() -> No
     assert grown(worth_share=0.1) < grown(worth_share=0.0)
 
 
+def test_one_small_burst_of_long_prompts_is_not_worth_a_replica() -> None:
+    town = Town(replace(RULES, prefill_tokens_per_s=8000.0), ready=1)
+    town.seconds(100)
+    town.second(arrived=6, arrived_tokens=24_000)
+    town.seconds(100)
+    assert set(town.serving) == {1}
+
+
 def test_without_a_worth_the_objective_is_held_by_as_many_as_it_takes() -> None:
     town = Town(replace(RULES, max_replicas=200, worth_share=0.0), ready=1)
     for second in range(60):
