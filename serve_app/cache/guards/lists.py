@@ -27,6 +27,8 @@ class WordLists:
     """``opposites`` leads from a word to its opposites, inflected forms included; ``alternatives`` from a
     word to ``group:member`` keys, ``names`` to entities; ``base`` from an irregular form to its base;
     ``synonyms`` to the numbers of the sets that a word is in; ``modifiers`` from a word to its class.
+    ``near`` is ``synonyms`` and what may stand for each other in an otherwise equal text. ``light`` are the
+    words that come and go with the wording, in any language; ``known`` are words that are no typo.
     ``tenses``, ``languages``, ``grammar`` and ``one_sided`` are sets of words by class."""
 
     function_words: frozenset[str]
@@ -37,6 +39,9 @@ class WordLists:
     names: Members
     base: Mapping[str, str]
     synonyms: Mapping[str, frozenset[int]]
+    near: Mapping[str, frozenset[int]]
+    light: frozenset[str]
+    known: frozenset[str]
     modifiers: Mapping[str, str]
     tenses: Mapping[str, frozenset[str]]
     languages: Mapping[str, frozenset[str]]
@@ -46,8 +51,10 @@ class WordLists:
 
 def load_word_lists() -> WordLists:
     """Read ``data/*.txt`` of this package; raises ``OSError`` when a file is missing."""
+    function_words, languages = _words("function_words"), _classes("languages")
+    foreign = frozenset().union(*(words for name, words in languages.items() if name != "en"))
     return WordLists(
-        function_words=_words("function_words"),
+        function_words=function_words,
         negators=_words("negators"),
         symmetric=_words("symmetric"),
         opposites=_opposites(_lines("opposites")),
@@ -55,9 +62,12 @@ def load_word_lists() -> WordLists:
         names=_members((forms[0], forms) for forms in map(str.split, _lines("names"))),
         base={form: forms[0] for forms in map(str.split, _lines("irregular")) for form in forms[1:]},
         synonyms=_synonyms(_lines("synonyms")),
+        near=_synonyms([*_lines("synonyms"), *_lines("near_words")]),
+        light=(function_words | _words("asking_words") | foreign) - _words("foreign_telling"),
+        known=_words("known_words"),
         modifiers={word: name for name, words in _classes("modifiers").items() for word in words},
         tenses=_classes("tenses"),
-        languages=_classes("languages"),
+        languages=languages,
         grammar=_classes("grammar"),
         one_sided=_classes("one_sided"),
     )

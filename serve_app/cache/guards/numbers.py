@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from serve_app.cache.guards.compare import MOST_PAIRS, are_yes_no
 from serve_app.cache.guards.contract import Guard, Text
@@ -32,6 +33,11 @@ def _differ(a: Text, b: Text) -> bool:
         return True
     left, right = _missing(left, b.quantities), _missing(right, a.quantities)
     return bool(left) and bool(right) and not all(one.weak for one in (*left, *right))
+
+
+def say_the_same(ours: AbstractSet[Quantity], theirs: AbstractSet[Quantity]) -> bool:
+    """Each quantity of one text is one of the other's."""
+    return not _missing(ours, theirs) and not _missing(theirs, ours)
 
 
 def _missing(ours: Iterable[Quantity], theirs: Iterable[Quantity]) -> frozenset[Quantity]:

@@ -109,6 +109,11 @@ def is_number(word: str) -> bool:
     return word[0].isdecimal() or word in _WORDS
 
 
+def is_unit(word: str) -> bool:
+    """Whether ``word`` names a unit or a currency."""
+    return word in _UNIT_OF or word in _HALVES
+
+
 def _scan(words: tuple[str, ...], gaps: tuple[str, ...]) -> Iterator[Quantity]:
     index = 0
     while index < len(words):

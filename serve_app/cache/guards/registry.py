@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from serve_app.cache.guards import (
     alternatives,
+    edit,
     identifiers,
     language,
     modifier,
@@ -16,6 +17,7 @@ from serve_app.cache.guards import (
     opposites,
     question_word,
     roles,
+    signs,
     slot,
     temporal,
 )
@@ -38,6 +40,8 @@ GUARDS: Mapping[str, GuardMaker] = MappingProxyType(
         "roles": roles.guard,
         "modifier": modifier.guard,
         "slot": slot.guard,
+        "signs": signs.guard,
+        "edit": edit.guard,
     }
 )
 """By the reason that headers and metrics show; cheap and language-independent ones first."""

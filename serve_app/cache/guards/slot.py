@@ -6,6 +6,7 @@ from serve_app.cache.guards.compare import same_word
 from serve_app.cache.guards.contract import Guard, Text
 from serve_app.cache.guards.lists import WordLists
 from serve_app.cache.guards.quantities import is_number
+from serve_app.cache.guards.residue import accounts_for
 
 _LONGEST = 3
 _SHORTEST_FRAME = 3
@@ -44,12 +45,14 @@ def difference(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[int, tuple[str, 
 def _alike(left: tuple[str, ...], right: tuple[str, ...], lists: WordLists) -> bool:
     if "".join(left) == "".join(right):
         return True
+    if (len(left) == 1 and left[0] == _initials(right)) or (len(right) == 1 and right[0] == _initials(left)):
+        return True
     return any(
-        same_word(one, other, lists.base)
-        or not lists.synonyms.get(one, _NONE).isdisjoint(lists.synonyms.get(other, _NONE))
+        same_word(one, other, lists.base) or accounts_for(one, other, lists)
         for one in left
         for other in right
     )
 
 
-_NONE: frozenset[int] = frozenset()
+def _initials(words: tuple[str, ...]) -> str:
+    return "".join([word[0] for word in words])
