@@ -9,7 +9,6 @@ from itertools import takewhile
 from statistics import median
 from typing import Any
 
-GIB = 2**30
 MIB = 2**20
 
 
