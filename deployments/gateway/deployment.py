@@ -11,7 +11,7 @@ from ray.serve.handle import DeploymentHandle
 from deployments.gateway.app import GatewayApp
 from deployments.gateway.placement.external import ExternalUpstream
 from deployments.gateway.runtime import GatewayRuntime
-from deployments.platform.trailers import mend_trailers
+from deployments.platform.http_protocol import mend_http
 from serve_app.request.admin_token import AdminToken
 from serve_app.request.auth import KeySources
 from serve_app.settings import Settings
@@ -38,7 +38,7 @@ class Gateway:
         tenant_secret: bytes,
         admin_token: AdminToken | None = None,
     ) -> None:
-        mend_trailers()  # a bare `serve run` asks for no middlewares
+        mend_http()  # a bare `serve run` asks for no middlewares
         _collect_less()
         self._runtime = GatewayRuntime(
             settings,

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from deployments.platform.direct_ingress import DirectIngress, direct_ingress
-from deployments.platform.trailers import mend_trailers
+from deployments.platform.http_protocol import mend_http
 from serve_app.dialects import dialect_of
 from serve_app.errors import BadRequest
 from serve_app.request.headers import require_utf8
@@ -70,5 +70,5 @@ class IngressMiddleware:
 
 def middlewares() -> list[Middleware]:
     """Serve's callback, in every process that speaks HTTP to clients: the middlewares to install."""
-    mend_trailers()
+    mend_http()
     return [Middleware(IngressMiddleware)]

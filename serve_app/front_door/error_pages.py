@@ -29,7 +29,8 @@ def error_pages(settings: ProxySettings) -> dict[int, PromptlyError]:
     """The error for each status that HAProxy answers itself."""
     return {
         400: BadRequest(
-            "The request is not valid HTTP, or its request line and headers together exceed 15 kB.",
+            "The request is not valid HTTP, its line and headers together exceed 15 kB, or the client "
+            "closed its sending side before it was answered, which counts as leaving.",
             code="malformed_http",
         ),
         403: Forbidden("The proxy refuses this request.", code="refused"),

@@ -17,6 +17,7 @@ from sim_engine import Faults, SimEngine, SimSettings
 
 from deployments.gateway.placement.external import external_upstreams
 from deployments.gateway.runtime import GatewayRuntime
+from deployments.platform.http_protocol import mend_http
 from serve_app.request.admin_token import AdminToken
 from serve_app.request.auth import KeySources, make_key
 from serve_app.settings import parse_args
@@ -276,6 +277,7 @@ async def gateway(
             **(handles or {}),
         )
         stack.push_async_callback(runtime.close)
+        mend_http()  # as the deployment does
         url = await stack.enter_async_context(serving(runtime.app))
         http = await stack.enter_async_context(aiohttp.ClientSession(url, headers={} if keys else AS_ADMIN))
         running = Running(http, tuple(engines), url, keys)

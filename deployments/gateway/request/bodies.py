@@ -31,10 +31,13 @@ class Bodies:
 
         Raises:
             BodyTimeout: it did not arrive in time, or too slowly.
-            BodyTooLarge: it is longer than ``limits.max_body_bytes``.
+            BodyTooLarge: it is longer than ``limits.max_body_bytes``, or says so in its `Content-Length`:
+                then nothing of it is waited for, and no `100 Continue` is sent.
             ClientGone: the client left while sending it.
             OverCapacity: too many bodies of the tenant are arriving, or the gateway is full.
         """
+        if exchange.announced_bytes > self._limits.max_body_bytes:
+            raise BodyTooLarge(self._limits.max_body_bytes)
         if self._arriving[tenant] >= self._limits.max_bodies_per_tenant:
             raise OverCapacity(
                 f"{self._limits.max_bodies_per_tenant} request bodies of this tenant are arriving "

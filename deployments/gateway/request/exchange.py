@@ -72,6 +72,11 @@ class Exchange:
         """By its headers (RFC 9112, section 6)."""
         return "transfer-encoding" in self.headers or self.headers.get("content-length", "0") != "0"
 
+    @property
+    def announced_bytes(self) -> int:
+        """The body's length by its headers; 0 if they name none. The server refused what is no number."""
+        return int(self.headers.get("content-length", 0))
+
     async def body_part(self) -> tuple[bytes, bool]:
         """The next bytes of the body, and whether more follow. Raises: ClientGone: the client left before
         the body's end."""

@@ -25,12 +25,12 @@ class Half:
         self._writer = writer
 
     @classmethod
-    async def begin(cls, running: Running, length: int, tenant: str | None = None) -> Half:
+    async def begin(cls, running: Running, length: int, tenant: str | None = None, extra: str = "") -> Half:
         address = urlsplit(running.url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         key = "" if tenant is None else f"authorization: {running.headers(tenant)['authorization']}\r\n"
         head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\n{key}content-type: application/json\r\n"
-        writer.write(f"{head}content-length: {length}\r\n\r\n".encode())
+        writer.write(f"{head}{extra}content-length: {length}\r\n\r\n".encode())
         return cls(reader, writer)
 
     def send(self, part: bytes) -> None:
@@ -125,6 +125,22 @@ async def test_a_body_beyond_its_limit_is_refused_although_it_was_sent_whole() -
     async with gateway(FAST, limits={"max_body_bytes": 1024}) as running:
         answered = await running.post("x" * 2000)
         assert (answered.status, answered.error["code"]) == (413, "body_too_large")
+
+
+async def test_a_body_that_is_announced_beyond_its_limit_is_refused_at_its_headers() -> None:
+    async with gateway(FAST, limits={"max_body_bytes": 1024}) as running:
+        half = await Half.begin(running, 1025)
+        status, error = await half.error()
+        assert (status, error["code"]) == (413, "body_too_large")
+        assert "limits.max_body_bytes" in error["message"]
+        half.close()
+
+
+async def test_who_asks_before_sending_too_long_a_body_is_not_told_to_send_it() -> None:
+    async with gateway(FAST, limits={"max_body_bytes": 1024}) as running:
+        half = await Half.begin(running, 1025, extra="expect: 100-continue\r\n")
+        assert await half.status() == 413
+        half.close()
 
 
 async def test_who_leaves_inside_a_body_leaves_nothing_behind() -> None:

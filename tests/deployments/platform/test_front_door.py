@@ -134,6 +134,20 @@ async def test_who_leaves_after_head_and_body_in_two_writes_frees_the_engine_wit
         assert cpu_s(front.pid) - spent <= 0.05
 
 
+async def test_who_closes_its_sending_side_before_it_is_answered_hears_why_and_frees_the_engine() -> None:
+    """`option abortonclose` takes the end of a client's data for its leaving: they look the same."""
+    body = json.dumps(chat("endless", max_tokens=4000)).encode()
+    async with behind(ENDLESS) as (running, front):
+        reader, writer = await asyncio.open_connection(LOOPBACK, front.port)
+        writer.write(head(body) + body)
+        writer.write_eof()
+        status, headers, said = await answer(reader)
+        writer.close()
+        assert (status, headers["content-type"]) == (400, "application/json")
+        assert "closed its sending side" in said["error"]["message"]
+        await running.until_idle()
+
+
 # ---- HAProxy dies ----
 
 
@@ -225,6 +239,20 @@ async def test_what_is_no_http_gets_an_error_in_openais_shape(raw: bytes) -> Non
     assert (status, headers["content-type"]) == (400, "application/json")
     assert body["error"]["type"] == "invalid_request_error"
     assert "15 kB" in body["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"FOO /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\nx-a: a\x01b\r\n\r\n",
+    ],
+)
+async def test_what_haproxy_passes_and_the_gateway_cannot_read_gets_one_too(raw: bytes) -> None:
+    async with behind() as (_, front):
+        status, headers, body = await sent(front, raw)
+    assert (status, headers["content-type"]) == (400, "application/json")
+    assert body["error"]["code"] == "malformed_http"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,95 @@
+"""What uvicorn does at the edge of HTTP, mended: trailers, its own 400, half-closed connections.
+
+Checked against uvicorn 0.54 and httptools 0.9 (llhttp). It mends ``HttpToolsProtocol``, where:
+
+- A trailer (a header behind the last chunk) is appended to the list that the application reads. A key or a
+  content type counted if it came in the same packet as the head, and did not if it came later.
+- llhttp takes ``Connection: close`` in a trailer for the end of the connection, after uvicorn has promised to
+  keep it. Nothing more is read on it: behind a proxy that reuses connections, the next request there,
+  anybody's, was never answered.
+- What is not HTTP is answered with plain text, even in the middle of another answer on the same connection.
+- A client that shuts down its sending side after its request gets nothing: asyncio closes the connection.
+  The end of its data is also how a client's leaving shows, so the request ends; now the client is told why.
+
+RFC 9110, section 6.5.1: trailers are not merged into the headers. When uvicorn moves, look at these
+callbacks; the test in ``tests/deployments/platform/test_http_protocol.py`` says whether this is still needed.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from serve_app.errors import BadRequest
+from serve_app.front_door import http_text
+
+MARK: Final = "_promptly_mends_it"
+MALFORMED: Final = http_text(
+    400,
+    BadRequest(
+        "The request is not valid HTTP: its method, target, a header or a chunk of its body cannot be read.",
+        code="malformed_http",
+    ),
+)
+HALF_CLOSED: Final = http_text(
+    400,
+    BadRequest(
+        "The client closed its sending side before it was answered, which counts as leaving.",
+        code="half_closed",
+    ),
+)
+
+
+def mend_http(protocol: Any = HttpToolsProtocol) -> None:
+    """For every connection that is made from now on in this process; more than once does no harm."""
+    if getattr(protocol, MARK, False):
+        return
+    protocol.on_headers_complete = _with_own_headers(protocol.on_headers_complete)
+    protocol.on_message_complete = _told_of_the_end(protocol.on_message_complete)
+    protocol.send_400_response = _refuse_malformed
+    protocol.eof_received = _refuse_half_closed
+    setattr(protocol, MARK, True)
+
+
+def _with_own_headers(original: Any) -> Any:
+    @functools.wraps(original)
+    def on_headers_complete(self: Any) -> None:
+        original(self)
+        self.scope["headers"] = list(self.headers)  # what is appended from now on is a trailer
+
+    return on_headers_complete
+
+
+def _told_of_the_end(original: Any) -> Any:
+    @functools.wraps(original)
+    def on_message_complete(self: Any) -> None:
+        original(self)
+        if self.cycle is None or self.parser.should_keep_alive():
+            return
+        self.cycle.keep_alive = False  # the answer says so, and the connection ends with it
+        if self.cycle.response_complete:
+            self.transport.close()
+
+    return on_message_complete
+
+
+def _refuse_malformed(self: Any, _: str) -> None:
+    if not _is_answering(self):
+        self.transport.write(MALFORMED)
+    self.transport.close()
+
+
+def _refuse_half_closed(self: Any) -> None:
+    """asyncio closes the connection afterwards: an ``eof_received`` that returns nothing asks for that."""
+    cycle = self.cycle
+    is_waiting = cycle is not None and not cycle.response_complete and not cycle.more_body
+    if is_waiting and not cycle.response_started:
+        self.transport.write(HALF_CLOSED)
+
+
+def _is_answering(protocol: Any) -> bool:
+    """An answer has begun and not ended: whatever is written now would be read as a part of it."""
+    cycle = protocol.cycle
+    return cycle is not None and cycle.response_started and not cycle.response_complete
