@@ -33,6 +33,7 @@ from serve_app.request.admin_token import AdminToken, load_admin_token
 from serve_app.request.auth import KeySources, load_keys
 from serve_app.request.tenant_marks import new_secret
 from serve_app.settings import KeySettings, ModelSettings, Settings, check_exposure, parse_args
+from serve_app.settings.doubts import doubts
 
 SOURCE = "applications[].args"
 """Where the settings stand in a Serve config file: a builder is given the arguments, not the file's name."""
@@ -83,6 +84,8 @@ def build(args: dict[str, Any]) -> serve.Application:
         settings = parse_args(args, source=SOURCE)
         check_exposure(settings, listening_host(), source=SOURCE)
         check_room(settings, os.environ, source=SOURCE)
+        for doubt in doubts(settings):
+            logger.warning("%s: %s", SOURCE, doubt)
         return build_graph(settings, with_secrets(os.environ), engine=build_engine)
     except SettingsError as error:
         raise RayServeException(f"Wrong settings: {error}") from None

@@ -10,7 +10,7 @@ import argparse
 import os
 import ssl
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from deployments.gateway.placement.external import external_upstreams
@@ -18,8 +18,11 @@ from deployments.platform.secret_environment import with_secrets
 from serve_app.errors import SettingsError
 from serve_app.request.auth import load_keys
 from serve_app.settings import KeySettings, Settings
+from serve_app.settings.doubts import doubts
 from serve_app.settings.load import load_file
 from serve_app.settings.proxy import ProxySettings
+
+FOLDER_STARTS = ("/", "./", "../", "~")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,20 +33,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     try:
-        check(options.config, os.environ)
+        warnings = check(options.config, os.environ)
     except SettingsError as error:
         print(error, file=sys.stderr)
         return 1
+    for warning in warnings:
+        print(f"{options.config}: warning: {warning}", file=sys.stderr)
     return 0
 
 
-def check(config: Path, environment: Mapping[str, str]) -> None:
-    """Raises: SettingsError: one message that names the file, the setting and what was expected."""
-    for settings in load_file(config):
+def check(config: Path, environment: Mapping[str, str]) -> list[str]:
+    """The warnings, a line each: an unknown path in `paths`, a model's folder that is not on this machine.
+
+    Raises: SettingsError: one message that names the file, the setting and what was expected.
+    """
+    applications = load_file(config)
+    for settings in applications:
         try:
             _check_named(settings, with_secrets(environment))
         except SettingsError as error:
             raise SettingsError(f"{config}: {error}") from None
+    return [line for settings in applications for line in (*doubts(settings), *_missing_folders(settings))]
+
+
+def _missing_folders(settings: Settings) -> Iterator[str]:
+    """Sources that are written as a folder. A name such as `org/model` is the hub's, or a prepared model."""
+    sources = [(f"models[{number}].source", model.source) for number, model in enumerate(settings.models)]
+    if settings.embedder is not None:
+        sources.append(("embedder.source", settings.embedder.source))
+    for where, source in sources:
+        if source is not None and source.startswith(FOLDER_STARTS) and not Path(source).expanduser().is_dir():
+            yield f"{where} = {source!r}: no such folder on this machine"
 
 
 def _check_named(settings: Settings, environment: Mapping[str, str]) -> None:

@@ -61,7 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``promptly plan``."""
     parser.add_argument("config", type=Path, help="Serve config file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="in the first model")
-    parser.add_argument("--device", help=f"default: the engine's accelerator_type; one of {device_names()}")
+    parser.add_argument(
+        "--device", help=f"default: the engine's accelerator_type; one of cpu, {device_names()}"
+    )
     parser.add_argument("--memory-gib", type=positive, help="memory of one device, instead of the table's")
     parser.add_argument("--gpus", type=int, help="GPUs of the cluster, for all models together")
     parser.add_argument("--rate", type=positive, help="requests per second, for TTFT and time per token")
@@ -183,18 +185,32 @@ def _engine_problems(plan: ModelPlan, model: ModelSettings, draft: ModelFiles | 
 
 def _device(model: ModelSettings, hardware: Hardware) -> Device | None:
     """The device to plan for; ``None`` if neither the options nor the settings name a known one. Raises:
-    SettingsError: ``--device`` is unknown."""
+    SettingsError: ``--device`` is unknown, or another kind than the engine's accelerator."""
     engine = model.managed_engine
+    _require_kind(model, hardware.name)
     if engine.accelerator == "cpu":
         device = this_machine()
     else:
         name = hardware.name or engine.accelerator_type
         device = None if name is None else find_device(name)
-        if device is None and hardware.name is not None:
-            raise SettingsError(f"--device {hardware.name}: expected one of: {device_names()}")
     if device is not None and hardware.memory_gib is not None:
         return replace(device, memory_gib=hardware.memory_gib)
     return device
+
+
+def _require_kind(model: ModelSettings, name: str | None) -> None:
+    """An engine's settings are for GPUs or for CPUs: planned for the other kind they would mean nothing."""
+    if name is None:
+        return
+    asks_cpu, on_cpu = name.lower() == "cpu", model.managed_engine.accelerator == "cpu"
+    if not asks_cpu and find_device(name) is None:
+        raise SettingsError(f"--device {name}: expected one of: cpu, {device_names()}")
+    if asks_cpu != on_cpu:
+        kind = "CPUs (engine.accelerator: cpu)" if on_cpu else "GPUs (engine.accelerator: gpu)"
+        raise SettingsError(
+            f"--device {name}: the model {model.id!r} runs on {kind}; "
+            f"plan it with --set engine.accelerator={'gpu' if on_cpu else 'cpu'}, or without --device"
+        )
 
 
 def _demand(options: argparse.Namespace) -> Demand:

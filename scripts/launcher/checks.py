@@ -12,7 +12,7 @@ from launcher.config import ConfigError, ServeConfig, read_config
 from launcher.errors import StartError
 from launcher.options import Options
 from launcher.ports import port_is_free
-from launcher.terminal import say_step
+from launcher.terminal import say, say_step
 
 CHECK_TIMEOUT_S = 60.0
 
@@ -53,6 +53,8 @@ def check_settings(config: Path) -> None:
     )
     if done.returncode != 0:
         raise StartError(done.stderr.strip())
+    for warning in done.stderr.splitlines():
+        say(f"  {warning}")
 
 
 def port_taken(config: ServeConfig) -> str:

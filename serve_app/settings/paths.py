@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 VENDOR_PATHS = (
     "/v1/chat/completions",
@@ -24,13 +25,25 @@ ENGINE_PATHS = (
     "/v1/embeddings",
     "/v1/score",
     "/v1/rerank",
-    "/v1/audio/transcriptions",
-    "/v1/audio/translations",
     "/tokenize",
     "/detokenize",
 )
 """Paths that vLLM 0.29 answers from a single request. Paths that change an engine (``/v1/load_lora_adapter``)
-or bundle many requests (``/v1/chat/completions/batch``) are left out."""
+or bundle many requests (``/v1/chat/completions/batch``) are left out, and so are those that take uploads."""
+
+UPLOADS = frozenset(
+    {
+        "/v1/audio/transcriptions",
+        "/v1/audio/translations",
+        "/v1/files",
+        "/v1/images/edits",
+        "/v1/images/variations",
+    }
+)
+"""Paths that take ``multipart/form-data``: the gateway refuses it with 415, because it reads only JSON."""
+
+VENDORS_OWN = ("/v1/audio/speech", "/v1/batches", "/v1/fine_tuning/jobs", "/v1/images/generations")
+"""Further paths of OpenAI's that take JSON: nobody who names them has mistyped another one."""
 
 PATH = re.compile(r"/v1(?:/[A-Za-z0-9_-]+)+|/tokenize|/detokenize")
 
@@ -42,3 +55,24 @@ def plain_paths(paths: Sequence[str] | None) -> None:
             raise ValueError(
                 f"{path!r}: expected an exact path such as `/v1/rerank`, `/tokenize` or `/detokenize`"
             )
+
+
+def doubtful_path(path: str, *, is_vendor: bool) -> str | None:
+    """Why offering ``path`` is probably a mistake; ``None`` for a path that is known."""
+    known = {*ENGINE_PATHS, *VENDOR_PATHS, *(VENDORS_OWN if is_vendor else ())}
+    if path in known:
+        return None
+    if path in UPLOADS:
+        return "it takes uploads, which are not relayed (415)"
+    close = difflib.get_close_matches(path, sorted(known), n=1, cutoff=0.85)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    server = "an OpenAI-compatible server" if is_vendor else "an engine"
+    return f"not a path that {server} is known to have{hint}"
+
+
+def doubtful_paths(where: str, paths: Sequence[str] | None, *, is_vendor: bool) -> Iterator[str]:
+    """One line for each; ``where`` is the setting that lists them."""
+    for index, path in enumerate(paths or ()):
+        doubt = doubtful_path(path, is_vendor=is_vendor)
+        if doubt is not None:
+            yield f"{where}[{index}] = {path!r}: {doubt}"

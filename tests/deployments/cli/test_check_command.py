@@ -88,3 +88,43 @@ def test_a_key_of_another_certificate_is_named(tmp_path: Path) -> None:
 def test_authorities_that_are_not_there_are_named(tmp_path: Path) -> None:
     proxy = certificate(tmp_path, "own") | {"tls_client_ca": "/nowhere/ca.pem"}
     assert "proxy.tls_client_ca = '/nowhere/ca.pem'" in said(config(tmp_path, proxy=proxy))
+
+
+# ---- valid, and probably not meant ----
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "doubt"),
+    [
+        ("openai", "/v1/chat/completion", "did you mean '/v1/chat/completions'?"),
+        ("openai", "/v1/nothing", "not a path that an OpenAI-compatible server is known to have"),
+        ("vllm", "/v1/batches", "not a path that an engine is known to have"),
+        ("vllm", "/v1/audio/transcriptions", "it takes uploads, which are not relayed (415)"),
+    ],
+)
+def test_a_path_that_nobody_is_known_to_have_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, path: str, doubt: str
+) -> None:
+    file = config(tmp_path, UPSTREAM | {"kind": kind, "paths": ["/v1/embeddings", path]})
+    assert main(["check", str(file)]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{file}: warning: models[0].upstreams[0].paths[1] = {path!r}: ")
+    assert doubt in line
+
+
+def test_paths_that_are_known_and_not_offered_by_default_are_no_warning(tmp_path: Path) -> None:
+    assert (
+        check(config(tmp_path, UPSTREAM | {"paths": ["/v1/responses", "/v1/images/generations"]}), {}) == []
+    )
+
+
+def test_a_models_folder_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
+    there = tmp_path / "model"
+    there.mkdir()
+    models = [
+        {"id": "a", "source": str(there), "engine": {}},
+        {"id": "b", "source": str(tmp_path / "modle"), "engine": {}},
+        {"id": "c", "source": "org/model", "engine": {}},
+    ]
+    (line,) = check(config(tmp_path, models=models), {})
+    assert line == f"models[1].source = {str(tmp_path / 'modle')!r}: no such folder on this machine"

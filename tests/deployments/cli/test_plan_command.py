@@ -140,7 +140,7 @@ def test_numbers_out_of_range_are_refused(
 
 def test_upstreams_alone_load_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(CONFIGS / "upstreams.yaml")]) == 0
-    assert "nothing to load" in capsys.readouterr().out
+    assert "nothing to plan" in capsys.readouterr().out
 
 
 SHIPPED = [
@@ -194,3 +194,32 @@ def test_the_command_needs_neither_ray_nor_vllm_nor_torch() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(
+    ("accelerator", "device", "said"),
+    [
+        ("cpu", "H100", "runs on CPUs (engine.accelerator: cpu); plan it with --set engine.accelerator=gpu"),
+        ("gpu", "cpu", "runs on GPUs (engine.accelerator: gpu); plan it with --set engine.accelerator=cpu"),
+        ("cpu", "gpu", "--device gpu: expected one of: cpu, "),
+        ("gpu", "gpu", "--device gpu: expected one of: cpu, "),
+    ],
+)
+def test_a_device_of_another_kind_than_the_engines_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], accelerator: str, device: str, said: str
+) -> None:
+    path = config_file(tmp_path, managed(accelerator=accelerator, max_model_len=2048))
+    assert main(["plan", str(path), "--device", device]) == 1
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert shown.out == ""
+
+
+@pytest.mark.usefixtures("store")
+def test_the_cpu_of_this_machine_may_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = config_file(tmp_path, managed(accelerator="cpu", max_model_len=2048))
+    main(["plan", str(path)])
+    unnamed = capsys.readouterr()
+    main(["plan", str(path), "--device", "cpu"])
+    assert capsys.readouterr() == unnamed

@@ -115,6 +115,14 @@ async def raw_post(running: Running, target: str, fields: dict[str, Any]) -> int
         await writer.wait_closed()
 
 
+@pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/v1/audio/translations"])
+async def test_what_takes_uploads_is_not_offered(path: str) -> None:
+    async with gateway() as running:
+        answer = await running.send(BODY, path)
+        assert (answer.status, answer.error["code"]) == (404, "path_not_offered")
+        assert path not in (await running.get("/openapi.json"))["paths"]
+
+
 async def test_a_setting_offers_more_or_less() -> None:
     more, less = Member(answers(200, {"by": "more"})), Member(answers(200, {"by": "less"}))
     async with listening(more, less):
