@@ -7,8 +7,9 @@ nothing.
     promptly plan config.yaml --device L4 --rate 4 --prompt-tokens 1000 --output-tokens 200
     promptly plan config.yaml --device H100 --trace requests.csv --ttft-ms 500 --tpot-ms 50
 
-Models are read from their folders, or from the hub: only config.json and the index of the weights. Exit
-status 1: something in the file would fail while loading; each line names it, and a value that would work.
+Models are read from their folders, or from the hub: only config.json and the index of the weights. Where the
+hub cannot be reached, the models that the shipped configs name are taken from a record. Exit status 1:
+something in the file would fail while loading; each line names it, and a value that would work.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ def share(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Print the plan of every model in the file; 1 if something would not work."""
-    library = ModelLibrary(ModelStore(default_cache_dir()), offline=options.offline or _hub_is_off())
+    store = ModelStore(default_cache_dir())
+    library = ModelLibrary(store, offline=options.offline or _hub_is_off(), recorded=True)
     efficiency = Efficiency(options.bandwidth_share, options.compute_share)
     hardware = Hardware(options.device, options.memory_gib, efficiency)
     try:

@@ -10,9 +10,11 @@ import json
 import math
 import struct
 from collections import Counter
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from serve_app import planning
 from serve_app.engines import vocabulary_of
 from serve_app.model_store import ModelStore
 from serve_app.planning import ModelFiles, StoredWeights
@@ -21,6 +23,9 @@ from serve_app.planning.quantization import STORED_BYTES
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
+RECORD = "data/models.json"
+"""In ``serve_app.planning``: ``config.json`` of well-known models, with its date and source."""
+
 MAX_HEADER_BYTES = 100_000_000
 """The limit of the safetensors format."""
 
@@ -46,12 +51,20 @@ class _Unreadable(Exception):
 
 class ModelLibrary:
     """Looks for models in this machine's folders first, then on the hub. ``endpoint``: a hub other than the
-    public one."""
+    public one. ``recorded``: where neither has the model, take its shape from Promptly's own record."""
 
-    def __init__(self, store: ModelStore, *, offline: bool = False, endpoint: str | None = None) -> None:
+    def __init__(
+        self,
+        store: ModelStore,
+        *,
+        offline: bool = False,
+        endpoint: str | None = None,
+        recorded: bool = False,
+    ) -> None:
         self._store = store
         self._offline = offline
         self._endpoint = endpoint
+        self._recorded = recorded
 
     def read(
         self, source: str, revision: str | None = None, *, field: str = "source", vocabulary: bool = False
@@ -73,6 +86,15 @@ class ModelLibrary:
         cached = _from_cache(source, revision, vocabulary)
         if cached is not None:
             return cached
+        try:
+            return self._from_elsewhere(source, revision, field)
+        except SourceError as error:
+            known = recorded(source) if self._recorded and error.is_remote and revision is None else None
+            if known is None:
+                raise
+            return known
+
+    def _from_elsewhere(self, source: str, revision: str | None, field: str) -> ModelFiles:
         if self._offline:
             raise SourceError(
                 field,
@@ -107,6 +129,14 @@ class ModelLibrary:
             works = f"prepare the model on this machine ({folder}), or set HF_ENDPOINT to a mirror"
             reason = f"the hub cannot be reached ({type(error).__name__})"
             raise SourceError(field, source, reason, works, is_remote=True) from error
+
+
+def recorded(source: str) -> ModelFiles | None:
+    """A model's shape as it was published, from Promptly's record of the models that its configs and guides
+    name; ``None``: not among them."""
+    record = json.loads(files(planning).joinpath(RECORD).read_text(encoding="utf-8"))
+    found = record["models"].get(source)
+    return None if found is None else ModelFiles(found["config"], recorded=record["read"])
 
 
 def _from_cache(source: str, revision: str | None, vocabulary: bool) -> ModelFiles | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from serve_app.planning.architecture import Config
+from serve_app.planning.execution import Execution, execution
 from serve_app.planning.hardware import Device
 from serve_app.settings import EngineSettings, ModelSettings
 
@@ -16,10 +17,6 @@ DEFAULT_UTILIZATION = 0.92
 BLOCK_TOKENS = 16
 CPU_BLOCK_TOKENS = 128
 """Tokens of a KV block: ``CacheConfig.DEFAULT_BLOCK_SIZE``, and ``CpuPlatform``'s own default."""
-
-V2_METHODS = frozenset({"eagle", "eagle3", "mtp"})
-"""Speculation methods of vLLM 0.29's second model runner; all others use the first one
-(``VllmConfig._get_v2_model_runner_unsupported_features``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,7 @@ class Draft:
 class EngineRequest:
     """Sizes of one engine, in tokens, devices and shares. ``None``: vLLM chooses. ``adapters``: how many LoRA
     adapters a batch may hold, and their highest rank. ``prefill_replicas``: replicas that only prefill, in
-    addition to those that decode."""
+    addition to those that decode. ``execution``: how vLLM runs it on a GPU."""
 
     tensor_parallel: int
     pipeline_parallel: int
@@ -60,6 +57,7 @@ class EngineRequest:
     draft: Draft | None
     adapters: tuple[int, int] | None
     prefill_replicas: int
+    execution: Execution | None = None
 
     @property
     def devices(self) -> int:
@@ -69,7 +67,7 @@ class EngineRequest:
     @property
     def first_runner(self) -> bool:
         """Whether vLLM uses its first model runner, whose sampler needs more memory."""
-        return self.draft is not None and self.draft.method not in V2_METHODS
+        return self.execution is not None and self.execution.runner == 1
 
     def sequences(self, device: Device | None) -> int:
         """``max_num_seqs``, or the default of ``EngineArgs.get_batch_defaults`` for an API server."""
@@ -126,6 +124,7 @@ def engine_request(model: ModelSettings) -> EngineRequest:
         draft=_draft(engine),
         adapters=None if engine.lora is None else (engine.lora.batch_loras, engine.lora.max_lora_rank),
         prefill_replicas=0 if engine.disaggregation is None else engine.disaggregation.prefill_replicas,
+        execution=execution(engine),
     )
 
 

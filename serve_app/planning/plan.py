@@ -25,11 +25,13 @@ UNKNOWN_CONTEXT = 2048
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
     """What is known about a model without loading it: ``config.json``, the weights' headers or index
-    (``None``: there are no weight files), and the tokenizer's vocabulary, token to id (empty: not read)."""
+    (``None``: there are no weight files), and the tokenizer's vocabulary, token to id (empty: not read).
+    ``recorded``: the day of Promptly's own record, if the config is from there."""
 
     config: Config
     weights: StoredWeights | None = None
     vocabulary: Mapping[str, int] = field(default_factory=dict)
+    recorded: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +106,21 @@ def plan_model(
         min_replicas=fewest,
         max_replicas=most,
         problems=problems,
-        notes=tuple(notes(architecture, request, device, files.weights is None, draft_shape)),
+        notes=(
+            *_recorded(files, draft),
+            *notes(architecture, request, device, files.weights is None, draft_shape),
+        ),
     )
+
+
+def _recorded(files: ModelFiles, draft: ModelFiles | None) -> Iterator[str]:
+    days = {name: found.recorded for name, found in (("model", files), ("draft", draft)) if found is not None}
+    taken = {name: day for name, day in days.items() if day is not None}
+    if taken:
+        yield (
+            f"The shape of the {' and the '.join(taken)} is from Promptly's record of {min(taken.values())}: "
+            "neither this machine nor a hub that can be reached has it."
+        )
 
 
 def check_cluster(plans: Sequence[ModelPlan], gpus: int) -> Iterator[Problem]:

@@ -43,6 +43,7 @@ def report(plan: ModelPlan, demand: Demand) -> Iterator[str]:
     """The report on one model, line by line, without its problems: the caller prints those with the file's
     name."""
     yield from _head(plan)
+    yield from _execution(plan)
     yield from _memory(plan)
     yield from _capacity(plan)
     yield from _speed(plan)
@@ -63,6 +64,16 @@ def _head(plan: ModelPlan) -> Iterator[str]:
     device = "device not known (--device)" if plan.device is None else plan.device.name
     yield f"{plan.where} {plan.id}: {plan.source}"
     yield f"  {plan.architecture.name}, {request.devices} x {device}, {', '.join(parts)}"
+
+
+def _execution(plan: ModelPlan) -> Iterator[str]:
+    found = plan.request.execution
+    if found is None:
+        return
+    scheduling = "asynchronous" if found.is_async else "synchronous"
+    runner = {1: "first", 2: "second"}[found.runner]
+    yield f"  vLLM: {runner} model runner, CUDA graphs {found.graphs}, {scheduling} scheduling"
+    yield from (f"    {reason}" for reason in found.reasons)
 
 
 def _memory(plan: ModelPlan) -> Iterator[str]:

@@ -20,6 +20,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnno
 
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore
+from serve_app.planning.execution import schedules_depths, sends_depths
 from serve_app.settings import EngineSettings, ModelSettings, SpeculationSettings
 from serve_app.settings.engine import (
     DEPTH_CAN_CHANGE,
@@ -36,6 +37,11 @@ MOST_REQUESTS = 1 << 20
 SUFFIX_PACKAGE = "arctic_inference"
 CONNECTORS = {"nixl": "NixlConnector", "lmcache": "LMCacheConnectorV1"}
 GUARDED_SCHEDULER = "deployments.engine.vllm.guarded_scheduler.guarded_scheduler"
+DEPTH_SCHEDULER = "deployments.engine.vllm.guarded_scheduler.depth_scheduler"
+DEPTHS = "promptly_depth_by_load"
+"""The key of vLLM's ``additional_config`` under which these schedulers find ``depth_by_load``, where vLLM
+itself must not be told (see :func:`serve_app.planning.execution.sends_depths`)."""
+
 NO_DOMAIN = "none: send media as data: URLs"
 """Matches no host. For vLLM an empty list means "any host": it would fetch every address that a request
 names."""
@@ -69,16 +75,18 @@ def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
         "optimization_level": engine.optimization_level,
         "performance_mode": engine.performance_mode,
         "enable_sleep_mode": engine.enable_sleep_mode or _sleeps_on_gpu(model) or None,
-        "speculative_config": speculative_config(engine.speculation, store),
-        "scheduler_cls": GUARDED_SCHEDULER if _is_guarded(engine) else None,
+        "speculative_config": speculative_config(engine.speculation, store, tells=sends_depths(engine)),
+        "scheduler_cls": _scheduler(engine),
     }
     given = {name: value for name, value in named.items() if value is not None}
     parts = _offload(engine) | _transfer(engine) | _lora(engine.lora, store)
     return _with_parts(given | parts | engine.options, engine)
 
 
-def speculative_config(settings: SpeculationSettings | None, store: ModelStore) -> dict[str, Any] | None:
-    """vLLM's ``speculative_config``."""
+def speculative_config(
+    settings: SpeculationSettings | None, store: ModelStore, *, tells: bool = True
+) -> dict[str, Any] | None:
+    """vLLM's ``speculative_config``. ``tells``: say to vLLM that the depth may change."""
     if settings is None:
         return None
     values: dict[str, Any] = {
@@ -90,9 +98,9 @@ def speculative_config(settings: SpeculationSettings | None, store: ModelStore) 
         "prompt_lookup_min": settings.prompt_lookup_min,
         "use_heterogeneous_vocab": settings.use_heterogeneous_vocab,
     }
-    if settings.depth_by_load is not None:
+    if tells and settings.depth_by_load is not None:
         values["num_speculative_tokens_per_batch_size"] = depth_schedule(settings.depth_by_load)
-    elif settings.guard and settings.method in DEPTH_CAN_CHANGE - READS_THE_TEXT:
+    elif tells and settings.guard and settings.method in DEPTH_CAN_CHANGE - READS_THE_TEXT:
         # With a schedule, even of a single depth, vLLM captures CUDA graphs that allow the depth to change.
         same = DepthStep(requests=1, tokens=settings.num_speculative_tokens)
         values["num_speculative_tokens_per_batch_size"] = depth_schedule([same])
@@ -109,6 +117,13 @@ def _is_guarded(engine: EngineSettings) -> bool:
     different depths, they would wait for each other forever."""
     speculation = engine.speculation
     return speculation is not None and speculation.guard and engine.data_parallel_size == 1
+
+
+def _scheduler(engine: EngineSettings) -> str | None:
+    """The scheduler that decides the depth; ``None``: vLLM's own."""
+    if _is_guarded(engine):
+        return GUARDED_SCHEDULER
+    return DEPTH_SCHEDULER if schedules_depths(engine) else None
 
 
 def depth_schedule(steps: Sequence[DepthStep]) -> list[list[int]]:
@@ -206,7 +221,9 @@ def _lora(settings: LoraSettings | None, store: ModelStore) -> dict[str, Any]:
 
 def _with_parts(arguments: dict[str, Any], engine: EngineSettings) -> dict[str, Any]:
     """Merge in settings that are one key of a vLLM argument; its other keys may be in ``options``."""
+    depths = engine.speculation.depth_by_load if engine.speculation and schedules_depths(engine) else None
     parts = {
+        "additional_config": (DEPTHS, depths and depth_schedule(depths)),
         "compilation_config": ("cudagraph_mode", engine.cudagraph_mode and engine.cudagraph_mode.upper()),
         "structured_outputs_config": ("backend", engine.structured_outputs_backend),
     }

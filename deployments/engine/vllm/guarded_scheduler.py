@@ -3,7 +3,9 @@
 vLLM's ``scheduler_cls`` names it (see ``deployments.engine.vllm.arguments``). Not public in vLLM 0.29; check
 when vLLM moves:
 
-- ``Scheduler.dynamic_sd_lookup``: depth by the number of scheduled requests, read at every step;
+- ``Scheduler.dynamic_sd_lookup``: depth by the number of scheduled requests, read at every step. The second
+  model runner drafts ``num_speculative_tokens`` all the same, and only verifies fewer: there drafting is a
+  fixed part of every step, and the guard's fit of durations counts it as such;
 - ``make_spec_decoding_stats``: called for each request whose draft was judged;
 - ``update_draft_token_ids``: receives the drafts for the next step (not with asynchronous scheduling, where
   drafts stay on the device), and ``Request.is_prefill_chunk``: drafts of a prompt chunk are dropped;
@@ -20,7 +22,9 @@ from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
 
+from deployments.engine.vllm.arguments import DEPTHS
 from serve_app.settings.engine import DEPTH_CAN_CHANGE
 from serve_app.speculation import Guard, GuardPolicy
 
@@ -35,6 +39,25 @@ def guarded_scheduler(vllm_config: Any, **arguments: Any) -> Scheduler:
     is_async = vllm_config.scheduler_config.async_scheduling
     kind = GuardedAsyncScheduler if is_async else GuardedScheduler
     return kind(vllm_config=vllm_config, **arguments)
+
+
+def depth_scheduler(vllm_config: Any, **arguments: Any) -> Scheduler:
+    """The factory that ``scheduler_cls`` names: vLLM's own scheduler, with a depth by load that vLLM's
+    configuration does not name."""
+    is_async = vllm_config.scheduler_config.async_scheduling
+    made = (AsyncScheduler if is_async else Scheduler)(vllm_config=vllm_config, **arguments)
+    made.dynamic_sd_lookup = made.dynamic_sd_lookup or _own_depths(vllm_config)
+    return made
+
+
+def _own_depths(vllm_config: Any) -> list[int] | None:
+    """Depth by the number of scheduled requests, from ``additional_config``; ``None``: not set."""
+    ranges = vllm_config.additional_config.get(DEPTHS)
+    if ranges is None:
+        return None
+    return build_dynamic_sd_schedule_lookup(
+        ranges, vllm_config.scheduler_config.max_num_seqs, vllm_config.num_speculative_tokens
+    )
 
 
 class GuardedScheduler(Scheduler):
@@ -56,7 +79,7 @@ class GuardedScheduler(Scheduler):
         self._started: dict[int, float] = {}  # by the id of a step's SchedulerOutput
         self._ended = 0.0
         deepest = [self.num_spec_tokens] * (self.scheduler_config.max_num_seqs + 1)
-        self._by_load = tuple(self.dynamic_sd_lookup or deepest)
+        self._by_load = tuple(self.dynamic_sd_lookup or _own_depths(self.vllm_config) or deepest)
         self._apply()
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:

@@ -146,19 +146,32 @@ def test_upstreams_alone_load_nothing(capsys: pytest.CaptureFixture[str]) -> Non
 SHIPPED = [
     ("local.yaml", None, 0),
     ("gpu-8b.yaml", "L4", 1),
-    ("gpu-70b-tp4.yaml", None, 16),
-    ("gpu-8x.yaml", None, 8),
+    ("gpu-70b-tp4.yaml", "H100", 16),
+    ("gpu-8x.yaml", "H100", 8),
 ]
 
 
 @pytest.mark.parametrize(("name", "device", "gpus"), SHIPPED, ids=[each[0] for each in SHIPPED])
 def test_the_shipped_configs_pass(store: ModelStore, name: str, device: str | None, gpus: int) -> None:
     applications = load_file(CONFIGS / name)
-    library = ModelLibrary(store, offline=True)
+    library = ModelLibrary(store, offline=True, recorded=True)
     plans, problems = plan_applications(applications, library, Hardware(name=device))
     assert problems == []
     assert all(plan.memory.tokens for plan in plans)
     assert sum(plan.max_replicas * plan.request.devices for plan in plans if not plan.request.on_cpu) <= gpus
+
+
+@pytest.mark.parametrize("name", [each[0] for each in SHIPPED if each[0] != "local.yaml"])
+def test_a_shipped_gpu_config_is_planned_where_no_hub_can_be_reached(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From an empty machine, by the record of the models that the configs name."""
+    monkeypatch.setenv("PROMPTLY_CACHE", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert main(["plan", str(CONFIGS / name), "--device", "H100", "--offline"]) == 0
+    shown = capsys.readouterr().out
+    assert "vLLM: second model runner, CUDA graphs full_and_piecewise, asynchronous scheduling" in shown
+    assert "from Promptly's record of 20" in shown
 
 
 def documented() -> list[tuple[str, str]]:

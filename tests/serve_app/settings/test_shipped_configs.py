@@ -35,8 +35,9 @@ def test_a_shipped_config_is_valid_for_serve_and_for_promptly(path: Path) -> Non
 
 
 @pytest.mark.parametrize("path", WITH_ENGINES, ids=lambda path: path.name)
-def test_a_shipped_engine_speculates(path: Path) -> None:
-    assert shipped(path.name).models[0].managed_engine.speculation is not None
+def test_a_shipped_engine_speculates_unless_it_is_for_throughput(path: Path) -> None:
+    speculation = shipped(path.name).models[0].managed_engine.speculation
+    assert (speculation is None) == (path.name == "gpu-8x.yaml")
 
 
 @pytest.mark.parametrize("path", WITH_ENGINES, ids=lambda path: path.name)
@@ -55,13 +56,13 @@ def test_a_shipped_config_gives_an_engine_configuration_that_ray_and_vllm_accept
         assert engine_options(model)["graceful_shutdown_timeout_s"] > model.drain_timeout_s
 
 
-def test_the_70b_config_is_tensor_parallel_with_a_draft_model_and_scales() -> None:
+def test_the_70b_config_is_tensor_parallel_with_a_head_and_scales() -> None:
     model = shipped("gpu-70b-tp4.yaml").models[0]
     engine = model.managed_engine
     assert engine.tensor_parallel_size == 4
     assert engine.kv_cache_dtype == "fp8"
     assert engine.speculation is not None
-    assert engine.speculation.method == "draft_model"
+    assert engine.speculation.method == "eagle3"
     assert isinstance(model.replicas, AutoscalingSettings)
     assert (model.replicas.min, model.replicas.max) == (1, 4)
 

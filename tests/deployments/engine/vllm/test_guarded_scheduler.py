@@ -23,7 +23,7 @@ from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
-from deployments.engine.vllm.arguments import GUARDED_SCHEDULER
+from deployments.engine.vllm.arguments import DEPTH_SCHEDULER, DEPTHS, GUARDED_SCHEDULER
 from deployments.engine.vllm.guarded_scheduler import GuardedAsyncScheduler, guarded_scheduler
 
 DEPTH, KNEE, BLOCK, BLOCKS, ENOUGH_TOKENS = 4, 8.0, 128, 2000, 8000
@@ -160,6 +160,24 @@ def test_the_depth_by_load_that_was_set_is_the_most(tmp_path: Path) -> None:
     by_load = [[1, 1, DEPTH], [2, 8, 1]]
     config = configuration(tmp_path, "ngram", num_speculative_tokens_per_batch_size=by_load)
     assert max(run(scheduler(config), acceptance=0.95).longest) == 1
+
+
+def test_a_depth_by_load_that_vllm_is_not_told_of_is_the_most_too(tmp_path: Path) -> None:
+    config = configuration(tmp_path, "eagle3")
+    config.additional_config = {DEPTHS: [[1, 1, DEPTH], [2, 8, 1]]}
+    ran = run(scheduler(config), acceptance=0.95)
+    assert max(ran.longest) == max(ran.asked) == 1
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_without_the_guard_vllms_own_scheduler_keeps_to_the_depths(tmp_path: Path, is_async: bool) -> None:
+    config = configuration(tmp_path, "eagle3")
+    config.additional_config = {DEPTHS: [[1, 1, DEPTH], [2, 4, 1], [5, 8, 0]]}
+    config.scheduler_config.scheduler_cls = DEPTH_SCHEDULER
+    config.scheduler_config.async_scheduling = is_async
+    made = scheduler(config)
+    assert isinstance(made, AsyncScheduler) == is_async
+    assert made.dynamic_sd_lookup[1:] == [DEPTH, 1, 1, 1, 0, 0, 0, 0]
 
 
 def test_vllms_asynchronous_scheduler_is_guarded_too(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from typing import Any, Literal
 import pytest
 
 from deployments.engine.vllm.arguments import (
+    DEPTH_SCHEDULER,
+    DEPTHS,
     GUARDED_SCHEDULER,
     NO_DOMAIN,
     check_arguments,
@@ -136,6 +138,21 @@ def test_a_prepared_draft_goes_before_the_hub(store: ModelStore) -> None:
     found = speculative_config(settings, store)
     assert found is not None
     assert found["model"] == str(store.folder("owner/draft"))
+
+
+EAGLE3 = {"method": "eagle3", "model": "owner/head", "num_speculative_tokens": 4}
+
+
+@pytest.mark.parametrize(("guard", "scheduler"), [(True, GUARDED_SCHEDULER), (False, DEPTH_SCHEDULER)])
+def test_where_vllm_must_not_be_told_of_depths_the_scheduler_is(
+    store: ModelStore, guard: bool, scheduler: str
+) -> None:
+    speculation = EAGLE3 | {"guard": guard, "depth_by_load": [dict(step) for step in STEPS]}
+    options = {"additional_config": {"other": 1}}
+    found = engine_arguments(model(speculation=speculation, options=options), store)
+    assert "num_speculative_tokens_per_batch_size" not in found["speculative_config"]
+    assert found["scheduler_cls"] == scheduler
+    assert found["additional_config"] == {"other": 1, DEPTHS: depth_schedule(STEPS)}
 
 
 def test_depths_by_load_are_ranges_without_gaps() -> None:
