@@ -44,7 +44,7 @@ def test_null_takes_a_key_away(settings: Settings) -> None:
     [
         ("engine", "expected key=value"),
         ("=1", "expected key=value"),
-        ("engine.dtype=[", "no YAML value"),
+        ("engine.dtype=[", "not a YAML value"),
         ("engine.tensor_parallel_size=0", "tensor_parallel_size"),
         ("engine.tensor_paralel_size=2", "unknown key"),
     ],

@@ -118,7 +118,7 @@ def test_a_path_that_is_not_there_is_named(store: ModelStore, source: str) -> No
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [(None, "config.json is missing"), ("{", "holds no JSON"), ("[]", "holds no JSON object")],
+    [(None, "config.json is missing"), ("{", "is not valid JSON"), ("[]", "is not a JSON object")],
 )
 def test_a_folder_that_holds_no_model_is_named(
     store: ModelStore, tmp_path: Path, content: str | None, expected: str
@@ -153,7 +153,7 @@ def test_a_draft_with_another_vocabulary_is_refused_with_the_price_of_mapping(
 
 def test_a_draft_whose_tokenizer_counts_otherwise_is_refused(store: ModelStore, tmp_path: Path) -> None:
     folder = write(tmp_path / "draft", LLAMA, {word: 255 - number for word, number in WORDS.items()})
-    assert "other numbers to the same words" in line_for(store, model(speculation=draft(str(folder))))
+    assert "other ids to the same tokens" in line_for(store, model(speculation=draft(str(folder))))
 
 
 def test_tokenizers_in_another_form_are_not_compared(store: ModelStore, tmp_path: Path) -> None:
