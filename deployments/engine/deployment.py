@@ -104,9 +104,9 @@ class Engine(LLMServer):
         )
         return engine_metrics(own, self._gateways.newest(now))
 
-    async def hear(self, gateway: GatewayLoad) -> None:
+    async def record_traffic(self, gateway: GatewayLoad) -> None:
         """Receive a gateway's traffic report; this replica passes it on to the autoscaling policy."""
-        self._gateways.hear(gateway, time.monotonic())
+        self._gateways.record(gateway, time.monotonic())
 
     async def check_health(self) -> None:
         """Serve's health check; a replica that fails it is replaced."""

@@ -17,7 +17,7 @@ from deployments.wire.http1 import (
     request_bytes,
 )
 from serve_app.errors import UpstreamFailed
-from serve_app.fleet import EngineReport, Look
+from serve_app.fleet import EngineReport, Probe
 from serve_app.openai.sse import EventMeter
 from serve_app.redaction import Redactor, StreamRedactor
 from serve_app.wire.private_address import PrivateAddress
@@ -234,18 +234,18 @@ class UpstreamPool:
             self._redactors[own] = Redactor([*self._secrets, *report.headers.values()])
         return self._redactors[own]
 
-    async def look(self, report: EngineReport, target: str, limit_s: float) -> Look:
+    async def probe(self, report: EngineReport, target: str, limit_s: float) -> Probe:
         """The member's health by ``GET target``. This also opens a connection ahead of the next request."""
         try:
             async with asyncio.timeout(limit_s):
                 status, _ = await self._get(report, target)
         except TimeoutError:
-            return Look.SILENT
+            return Probe.TIMED_OUT
         except ConnectionRefused as error:
-            return Look.SILENT if isinstance(error.__cause__, ConnectTimeout) else Look.NOBODY
+            return Probe.TIMED_OUT if isinstance(error.__cause__, ConnectTimeout) else Probe.REFUSED
         except UpstreamFailed:
-            return Look.UNWELL
-        return Look.WELL if status == 200 else Look.UNWELL
+            return Probe.UNHEALTHY
+        return Probe.HEALTHY if status == 200 else Probe.UNHEALTHY
 
     async def fetch(self, report: EngineReport, target: str) -> bytes | None:
         """The body of ``GET target``; ``None`` unless the status is 200 and it arrives in time. This also

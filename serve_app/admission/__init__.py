@@ -1,8 +1,8 @@
 """Which requests go to an engine now, which wait, and which are refused: pure policy, no clock, no tasks."""
 
 from serve_app.admission.drain import DrainRate
-from serve_app.admission.fairness import FairLines, most_for_one, reserved
-from serve_app.admission.waiting import Ticket, WaitingLine
+from serve_app.admission.fairness import FairQueues, most_for_one, reserved
+from serve_app.admission.priority_queue import PriorityQueue, Ticket
 from serve_app.request.priority import (
     DEFAULT_PRIORITY,
     FIRST_PRIORITY,
@@ -20,9 +20,9 @@ __all__ = [
     "PRIORITY_FIELD",
     "PRIORITY_HEADER",
     "DrainRate",
-    "FairLines",
+    "FairQueues",
+    "PriorityQueue",
     "Ticket",
-    "WaitingLine",
     "body_priority",
     "most_for_one",
     "request_priority",

@@ -16,35 +16,35 @@ ENOUGH = 8
 
 
 class DrainRate:
-    """Places that come free per second while the fleet is full: from the first request that waits until a
-    departure finds the queue empty. At any other time departures follow arrivals and do not show what the
-    fleet can do."""
+    """Slots that become free per second while the fleet is full: from the first waiting request until a
+    departure finds the queue empty. At other times departures follow arrivals, and do not show the fleet's
+    capacity."""
 
     def __init__(self) -> None:
         self._since: float | None = None
         self._departures: deque[tuple[float, int]] = deque()
-        self._places = 0
+        self._slots = 0
 
     def waits(self, now: float) -> None:
         """A request begins to wait at ``now`` (monotonic seconds)."""
         if self._since is None:
             self._since = now
 
-    def departed(self, now: float, *, line_is_empty: bool, places: int = 1) -> None:
-        """A request left its engine and freed its places."""
-        if line_is_empty:
+    def departed(self, now: float, *, queue_is_empty: bool, slots: int = 1) -> None:
+        """A request left its engine and freed its slots."""
+        if queue_is_empty:
             self._since = None
             self._departures.clear()
-            self._places = 0
+            self._slots = 0
             return
-        self._departures.append((now, places))
-        self._places += places
+        self._departures.append((now, slots))
+        self._slots += slots
         while len(self._departures) > WINDOW and self._departures[0][0] < now - HORIZON_S:
             self._since, gone = self._departures.popleft()
-            self._places -= gone
+            self._slots -= gone
 
     def per_second(self, now: float) -> float | None:
         """The rate; ``None`` while too little was seen. Time without a departure lowers it."""
         if self._since is None or len(self._departures) < ENOUGH or now <= self._since:
             return None
-        return self._places / (now - self._since)
+        return self._slots / (now - self._since)

@@ -1,11 +1,11 @@
-"""Fair shares of a model's places: which tenant may take one, and who is next when several tenants wait.
+"""Fair shares of a model's slots: which tenant may take one, and who is next when several tenants wait.
 
-A place is room for one sequence at one engine; a request takes one for each sequence that it generates. A
-tenant is *active* while it holds or waits for places, and for ``ABOUT_S`` after its last request. A single
-active tenant may take all places. Otherwise a tenant is free to take up to its fair share (all places divided
-by the active tenants). Above its share it must leave places free for the others: as many as each of them
-recently held at once plus one (up to their share), and at least a reserve, so that they find a free place
-instead of waiting for an answer to end. Free places go to the tenant with the fewest first (max-min
+A slot is room for one sequence at one engine; a request takes one for each sequence that it generates. A
+tenant is *active* while it holds or waits for slots, and for ``ABOUT_S`` after its last request. A single
+active tenant may take all slots. Otherwise a tenant is free to take up to its fair share (all slots divided
+by the active tenants). Above its share it must leave slots free for the others: as many as each of them
+recently held at once plus one (up to their share), and at least a reserve, so that they find a free slot
+instead of waiting for an answer to end. Free slots go to the tenant with the fewest first (max-min
 fairness), among equals to the one that was served longest ago; within a tenant priority decides, then age.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from serve_app.admission.waiting import Ticket, WaitingLine
+from serve_app.admission.priority_queue import PriorityQueue, Ticket
 
 T = TypeVar("T")
 
@@ -25,26 +25,26 @@ ABOUT_S = 60.0
 """How long a tenant stays active after its last request, in seconds."""
 
 RESERVED_SHARE = 8
-"""One place in this many is reserved for tenants that hold none."""
+"""One slot in this many is reserved for tenants that hold none."""
 
 
-def reserved(places: int) -> int:
-    """How many of a member's places are reserved: one in ``RESERVED_SHARE``, at least one, never the only
+def reserved(slots: int) -> int:
+    """How many of a member's slots are reserved: one in ``RESERVED_SHARE``, at least one, never the only
     one."""
-    return max(1, places // RESERVED_SHARE) if places > 1 else 0
+    return max(1, slots // RESERVED_SHARE) if slots > 1 else 0
 
 
-def most_for_one(places: int) -> int:
-    """How many of a member's places one request may take while tenants share: half of them, rounded up."""
-    return (places + 1) // 2
+def most_for_one(slots: int) -> int:
+    """How many of a member's slots one request may take while tenants share: half of them, rounded up."""
+    return (slots + 1) // 2
 
 
 @dataclass(slots=True)
 class _Tenant(Generic[T]):
-    """``held`` places now, ``peak`` the most of them recently (reached at ``peak_at``), ``turn`` the number
+    """``held`` slots now, ``peak`` the most of them recently (reached at ``peak_at``), ``turn`` the number
     of its last grant. Times are monotonic seconds."""
 
-    line: WaitingLine[T] = field(default_factory=WaitingLine)
+    queue: PriorityQueue[T] = field(default_factory=PriorityQueue)
     held: int = 0
     peak: int = 0
     peak_at: float = -math.inf
@@ -53,11 +53,12 @@ class _Tenant(Generic[T]):
 
     @property
     def is_busy(self) -> bool:
-        return self.held > 0 or len(self.line) > 0
+        return self.held > 0 or len(self.queue) > 0
 
 
-class FairLines(Generic[T]):
-    """One queue for each tenant, and the places that each holds. No clock: callers pass ``now``."""
+class FairQueues(Generic[T]):
+    """One queue for each tenant, and the slots that each holds. No clock: callers pass ``now``. It is one
+    class because the order of the queues depends on the slots that tenants hold."""
 
     def __init__(self) -> None:
         self._tenants: OrderedDict[str, _Tenant[T]] = OrderedDict()  # the longest unseen first
@@ -66,15 +67,15 @@ class FairLines(Generic[T]):
         self._turns = 0
 
     def __len__(self) -> int:
-        """How many requests wait, of all tenants."""
-        return sum(len(tenant.line) for tenant in self._waiting.values())
+        """How many requests of all tenants wait."""
+        return sum(len(tenant.queue) for tenant in self._waiting.values())
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def __iter__(self) -> Iterator[Ticket[T]]:
         """All waiting tickets; a copy."""
-        return iter([ticket for tenant in self._waiting.values() for ticket in tenant.line])
+        return iter([ticket for tenant in self._waiting.values() for ticket in tenant.queue])
 
     def held(self, name: str) -> int:
         tenant = self._tenants.get(name)
@@ -92,14 +93,14 @@ class FairLines(Generic[T]):
             else:
                 del self._tenants[first]
 
-    # ---- the queue ----
+    # ---- the queues ----
 
     def enter(self, name: str, priority: int, request: T) -> Ticket[T]:
         tenant = self._waiting[name] = self._tenants.setdefault(name, _Tenant())
-        return tenant.line.enter(priority, request)
+        return tenant.queue.enter(priority, request)
 
     def contains(self, name: str, ticket: Ticket[T]) -> bool:
-        return name in self._waiting and ticket in self._waiting[name].line
+        return name in self._waiting and ticket in self._waiting[name].queue
 
     def leave(self, name: str, ticket: Ticket[T]) -> None:
         """Remove a ticket that was served, timed out or given up.
@@ -108,39 +109,39 @@ class FairLines(Generic[T]):
             ValueError: it was removed already.
         """
         if name not in self._waiting:
-            raise ValueError(f"ticket {ticket.number} is not in line")
-        self._waiting[name].line.leave(ticket)
-        if not self._waiting[name].line:
+            raise ValueError(f"ticket {ticket.number} is not in the queue")
+        self._waiting[name].queue.leave(ticket)
+        if not self._waiting[name].queue:
             del self._waiting[name]
 
     def ahead_of(self, name: str, priority: int) -> int:
         """How many requests would be served before a new ticket: those ahead in the tenant's own queue, and
         up to one more than that of each other tenant, because tenants take turns."""
         own = self._waiting.get(name)
-        ahead = own.line.ahead_of(priority) if own is not None else 0
-        others = (len(tenant.line) for other, tenant in self._waiting.items() if other != name)
+        ahead = own.queue.ahead_of(priority) if own is not None else 0
+        others = (len(tenant.queue) for other, tenant in self._waiting.items() if other != name)
         return ahead + sum(min(waiting, ahead + 1) for waiting in others)
 
     def turns(self) -> list[Iterable[Ticket[T]]]:
         """The queues, in the order in which tenants are served."""
         if len(self._waiting) == 1:
-            return [tenant.line for tenant in self._waiting.values()]
+            return [tenant.queue for tenant in self._waiting.values()]
         in_turn = sorted(self._waiting.values(), key=lambda tenant: (tenant.held, tenant.turn))
-        return [tenant.line for tenant in in_turn]
+        return [tenant.queue for tenant in in_turn]
 
-    # ---- the places ----
+    # ---- the slots ----
 
     @property
     def is_shared(self) -> bool:
-        """More than one tenant is active."""
+        """Whether more than one tenant is active."""
         return len(self._tenants) > 1
 
-    def may_take(self, name: str, weight: int, *, places: int, free: int, reserve: int) -> bool:
-        """Whether the tenant may take ``weight`` of the ``free`` places now. ``places`` is the total; at
-        least ``reserve`` of them are for the other tenants (places that those hold count towards it)."""
+    def may_take(self, name: str, weight: int, *, slots: int, free: int, reserve: int) -> bool:
+        """Whether the tenant may take ``weight`` of the ``free`` slots now. ``slots`` is the total; at
+        least ``reserve`` of them are for the other tenants (slots that those hold count towards it)."""
         if not self.is_shared:
             return True
-        held, share = self.held(name), max(1, places // len(self._tenants))
+        held, share = self.held(name), max(1, slots // len(self._tenants))
         if held + weight <= share:
             return True
         left = free - weight
@@ -150,7 +151,7 @@ class FairLines(Generic[T]):
         return held == 0 or self._wanted_by_others(name, share, left) <= left
 
     def _wanted_by_others(self, name: str, share: int, enough: int) -> int:
-        """Free places that the other tenants may want soon: what each recently held, plus one, minus what it
+        """Free slots that the other tenants may want soon: what each recently held, plus one, minus what it
         holds now. Counting stops once the sum is above ``enough``."""
         wanted = 0
         for other, tenant in self._tenants.items():

@@ -118,12 +118,12 @@ class GatewayReports:
     """The newest report of each gateway that one replica has received."""
 
     def __init__(self) -> None:
-        self._heard: dict[str, tuple[float, GatewayLoad]] = {}
+        self._reports: dict[str, tuple[float, GatewayLoad]] = {}
 
-    def hear(self, load: GatewayLoad, now: float) -> None:
-        self._heard[load.gateway] = now, load
+    def record(self, load: GatewayLoad, now: float) -> None:
+        self._reports[load.gateway] = now, load
 
     def newest(self, now: float) -> list[GatewayLoad]:
         """The newest reports. A gateway that has sent none for ``FORGET_S`` is gone, and so is its queue."""
-        self._heard = {name: heard for name, heard in self._heard.items() if now - heard[0] < FORGET_S}
-        return [load for _, load in self._heard.values()]
+        self._reports = {name: report for name, report in self._reports.items() if now - report[0] < FORGET_S}
+        return [load for _, load in self._reports.values()]

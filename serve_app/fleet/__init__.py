@@ -1,6 +1,6 @@
 """A gateway's view of the members: their state, load and pace."""
 
-from serve_app.fleet.health import Health, Look
+from serve_app.fleet.health import Health, Probe
 from serve_app.fleet.members import EngineReport, EngineState, Member, PrefillCounts
 from serve_app.fleet.table import UNREACHABLE_S, Dispatch, FleetTable
 
@@ -11,7 +11,7 @@ __all__ = [
     "EngineState",
     "FleetTable",
     "Health",
-    "Look",
     "Member",
     "PrefillCounts",
+    "Probe",
 ]

@@ -8,18 +8,20 @@ from enum import Enum
 
 from serve_app.fleet.members import EngineState
 
-SILENT_LOOKS = 3
-"""This many health checks in a row without an answer, and without a byte of any other answer meanwhile, count
-as a failure. A server that computes on its event loop is silent while a step runs, and answers afterwards."""
+TIMEOUTS_TO_FAIL = 3
+"""This many health checks in a row that time out, without a byte of any other answer meanwhile, count as a
+failure. A server that computes on its event loop does not answer while a step runs."""
 
 
-class Look(Enum):
-    WELL = "well"
-    UNWELL = "unwell"
-    """It reports itself unhealthy, or its answer is not HTTP."""
-    NOBODY = "nobody"
+class Probe(Enum):
+    """The result of one health check."""
+
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
+    """The server reports itself unhealthy, or its answer is not HTTP."""
+    REFUSED = "refused"
     """The connection was refused."""
-    SILENT = "silent"
+    TIMED_OUT = "timed out"
     """No answer in time."""
 
 
@@ -28,20 +30,20 @@ class Health:
     """The health of one upstream, over time."""
 
     state: EngineState = EngineState.WARMING
-    silent_looks: int = 0
+    timeouts: int = 0
 
     @property
     def is_doubtful(self) -> bool:
-        """It was healthy, but did not answer the last check: check again soon."""
-        return self.state is EngineState.READY and self.silent_looks > 0
+        """Whether it was healthy but the last check timed out: check again soon."""
+        return self.state is EngineState.READY and self.timeouts > 0
 
-    def saw(self, look: Look, *, heard: bool) -> EngineState:
-        """The state after one check. ``heard``: bytes of some answer arrived while the check lasted."""
-        if look is Look.SILENT and self.state is EngineState.READY:
-            self.silent_looks = 0 if heard else self.silent_looks + 1
-            if self.silent_looks < SILENT_LOOKS:
+    def record(self, probe: Probe, *, bytes_arrived: bool) -> EngineState:
+        """The state after one check. ``bytes_arrived``: bytes of any answer arrived during the check."""
+        if probe is Probe.TIMED_OUT and self.state is EngineState.READY:
+            self.timeouts = 0 if bytes_arrived else self.timeouts + 1
+            if self.timeouts < TIMEOUTS_TO_FAIL:
                 return self.state
         else:
-            self.silent_looks = 0
-        self.state = EngineState.READY if look is Look.WELL else EngineState.FAILED
+            self.timeouts = 0
+        self.state = EngineState.READY if probe is Probe.HEALTHY else EngineState.FAILED
         return self.state

@@ -90,12 +90,12 @@ class EngineReport:
 class Member:
     """One engine in the table: its newest report, and what this gateway knows beyond it.
 
-    A *place* is room for one sequence at an engine; a request takes one for each of its sequences. ``limit``
-    is how many places may be taken at once. ``in_flight`` counts the places that this gateway's requests take
+    A *slot* is room for one sequence at an engine; a request takes one for each of its sequences. ``limit``
+    is how many slots may be taken at once. ``in_flight`` counts the slots that this gateway's requests take
     there; ``unanswered`` are those of them that wait for their first byte, ``pending_tokens`` their estimated
     uncached prompts. ``others`` are sequences in the newest report that are not from this gateway,
     ``others_waiting`` those of them that had not begun. ``turn`` is a virtual time that advances by
-    1 / weight with every request; the member with the lowest one is next. ``heard_at``: when bytes of any
+    1 / weight with every request; the member with the lowest one is next. ``last_byte_at``: when bytes of any
     answer last arrived (monotonic seconds).
     """
 
@@ -106,7 +106,7 @@ class Member:
     others_waiting: int = 0
     unreachable_until: float = 0.0
     reported_at: float = 0.0
-    heard_at: float = 0.0
+    last_byte_at: float = 0.0
     turn: float = 0.0
     unanswered: int = 0
     pending_tokens: float = 0.0
@@ -132,7 +132,7 @@ class Member:
 
     @property
     def room(self) -> int:
-        """Free places."""
+        """Free slots."""
         return max(0, self.limit - self.in_flight - self.others)
 
     def expected_wait_s(self, new_tokens: float) -> float:

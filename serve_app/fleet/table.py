@@ -16,8 +16,8 @@ UNREACHABLE_S = 1.0
 class Dispatch:
     """One request at one member. ``tokens`` estimates its uncached prompt, ``tokens_ahead`` that plus the
     prompts that this gateway had sent there and that are not answered; ``queued``: the member was at its
-    capacity. Times are monotonic seconds; ``placed_at`` is when the engine began to run it, if that can be
-    known. ``places`` is how many it takes (one for each sequence), ``tenant`` whose they are."""
+    capacity. Times are monotonic seconds; ``began_at`` is when the engine began to run it, if that can be
+    known. ``slots`` is how many it takes (one for each sequence), ``tenant`` whose they are."""
 
     member: Member
     tokens: float
@@ -25,8 +25,8 @@ class Dispatch:
     queued: bool
     sent_at: float
     first_byte_at: float | None = None
-    placed_at: float | None = None
-    places: int = 1
+    began_at: float | None = None
+    slots: int = 1
     tenant: str = ""
 
 
@@ -34,7 +34,7 @@ class FleetTable:
     """Members by model. ``send``, ``first_byte`` and ``end`` follow each request. It is one class because all
     its methods change the same members, and the members have one owner.
 
-    ``limits`` bounds the places taken at once at one managed replica, by model; ``None`` means the replica's
+    ``limits`` bounds the slots taken at once at one managed replica, by model; ``None`` means the replica's
     own capacity, which always applies to external upstreams. Models in ``may_be_empty`` are ready without a
     member: their fleet may be scaled to zero while idle.
     """
@@ -78,10 +78,10 @@ class FleetTable:
         self._recover_idle(model, now)
         return tuple(member for name, member in current.items() if known.get(name) is not member)
 
-    def heard_at(self, report: EngineReport) -> float:
+    def last_byte_at(self, report: EngineReport) -> float:
         """When bytes of any answer last arrived from a member (monotonic seconds); 0: unknown."""
         member = self._members[report.model].get(report.replica_id)
-        return 0.0 if member is None else member.heard_at
+        return 0.0 if member is None else member.last_byte_at
 
     def learn(self, report: EngineReport, now: float) -> None:
         """Take in one member's report; the others stay as they are."""
@@ -116,14 +116,14 @@ class FleetTable:
         return tuple(member for member in self._members[model].values() if member.can_serve(now))
 
     def send(
-        self, member: Member, tokens: float, now: float, *, places: int = 1, tenant: str = ""
+        self, member: Member, tokens: float, now: float, *, slots: int = 1, tenant: str = ""
     ) -> Dispatch:
         """A request with an estimated ``tokens`` of uncached prompt goes to ``member``."""
         queued = member.load >= member.report.capacity
         dispatch = Dispatch(member, tokens, member.pending_tokens + tokens, queued, now)
-        dispatch.places, dispatch.tenant = places, tenant
-        member.in_flight += places
-        member.unanswered += places
+        dispatch.slots, dispatch.tenant = slots, tenant
+        member.in_flight += slots
+        member.unanswered += slots
         member.pending_tokens += tokens
         self._advance_turn(member)
         return dispatch
@@ -139,26 +139,26 @@ class FleetTable:
         """The member began to answer. Only a stream that was not ``queued`` shows how long a prompt takes:
         the first byte of any other answer also waited for some request to end, another one or itself."""
         pace = dispatch.member.pace
-        dispatch.first_byte_at = dispatch.member.heard_at = now
+        dispatch.first_byte_at = dispatch.member.last_byte_at = now
         self._answered(dispatch)
         if streamed and not dispatch.queued:
             pace.saw_first_byte(now - dispatch.sent_at, dispatch.tokens_ahead, dispatch.tokens)
         if streamed:
-            dispatch.placed_at = max(dispatch.sent_at, now - dispatch.tokens * pace.prefill_s_per_token)
+            dispatch.began_at = max(dispatch.sent_at, now - dispatch.tokens * pace.prefill_s_per_token)
         elif not dispatch.queued:
-            dispatch.placed_at = dispatch.sent_at
+            dispatch.began_at = dispatch.sent_at
 
     def end(self, dispatch: Dispatch, now: float, *, complete: bool) -> None:
         """The request is over. Only a ``complete`` answer gives a sample of the member's service time,
         counted from when it began to run: with the wait, a long queue would look like a slow member."""
-        dispatch.member.in_flight -= dispatch.places
+        dispatch.member.in_flight -= dispatch.slots
         if dispatch.first_byte_at is None:
             self._answered(dispatch)
-        elif complete and dispatch.placed_at is not None:
-            dispatch.member.pace.saw_end(now - dispatch.placed_at)
+        elif complete and dispatch.began_at is not None:
+            dispatch.member.pace.saw_end(now - dispatch.began_at)
 
     def _answered(self, dispatch: Dispatch) -> None:
-        dispatch.member.unanswered -= dispatch.places
+        dispatch.member.unanswered -= dispatch.slots
         dispatch.member.pending_tokens -= dispatch.tokens
 
     def mark_unreachable(self, member: Member, now: float) -> None:

@@ -16,7 +16,7 @@ from ray.serve.handle import DeploymentHandle
 from deployments.gateway.placement.external import ExternalUpstream
 from deployments.platform.serve import ask_every_replica
 from deployments.wire.upstream import UpstreamPool
-from serve_app.fleet import EngineReport, EngineState, FleetTable, Health, Look
+from serve_app.fleet import EngineReport, EngineState, FleetTable, Health, Probe
 from serve_app.openai.continuation import TokenLimits
 from serve_app.openai.models import context_tokens
 
@@ -113,10 +113,10 @@ class FleetWatch:
         self, report: EngineReport, external: ExternalUpstream, health: Health
     ) -> EngineReport:
         began_at = time.monotonic()
-        look = await self._upstream.look(report, external.health_target, external.health_timeout_s)
-        state = health.saw(look, heard=self._fleet.heard_at(report) >= began_at)
+        probe = await self._upstream.probe(report, external.health_target, external.health_timeout_s)
+        state = health.record(probe, bytes_arrived=self._fleet.last_byte_at(report) >= began_at)
         healthy = state is EngineState.READY
-        if look is Look.SILENT and healthy:
+        if probe is Probe.TIMED_OUT and healthy:
             logger.info("upstream %s of %s: no answer to a health check", report.replica_id, report.model)
         if state is not report.state:
             logger.info("upstream %s of %s: %s", report.replica_id, report.model, state.value)

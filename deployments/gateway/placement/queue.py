@@ -14,7 +14,7 @@ from deployments.gateway.placement.cold_start import ColdStart
 from deployments.gateway.placement.room import Room
 from deployments.gateway.placement.wait_estimate import WaitEstimate
 from deployments.gateway.request.call import PlaceRequest
-from serve_app.admission import FairLines, Ticket
+from serve_app.admission import FairQueues, Ticket
 from serve_app.autoscaling import Demand
 from serve_app.errors import NoReplica, OverCapacity, PromptlyError
 from serve_app.fleet import UNREACHABLE_S, Dispatch, FleetTable, Member
@@ -34,7 +34,7 @@ CLOCK_S = 0.01
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """A request in the queue, and the future for its place. ``passed`` counts the places that other requests
+    """A request in the queue, and the future for its place. ``passed`` counts the slots that other requests
     got while it was first and needed more than were free."""
 
     asked: PlaceRequest
@@ -66,8 +66,8 @@ class Admission:
         self._limits = limits
         self._traffic = traffic
         self.demand = demand
-        self._queue: FairLines[Waiter] = FairLines()
-        self._waiting_places = 0
+        self._queue: FairQueues[Waiter] = FairQueues()
+        self._waiting_slots = 0
         self.room = Room(model, fleet, router, self._queue, is_shared=shared, cold_start=cold_start)
         self._estimate = WaitEstimate(self.room)
 
@@ -103,7 +103,7 @@ class Admission:
         ahead = self._queue.ahead_of(asked.tenant, priority)
         waiter = Waiter(asked, frozenset(tried), asyncio.get_running_loop().create_future())
         ticket = self._queue.enter(asked.tenant, priority, waiter)
-        self._waiting_places += asked.weight
+        self._waiting_slots += asked.weight
         self.wake()  # requests ahead may avoid the very members that have room
         if not waiter.place.done() and not tried:
             self._refuse_if_hopeless(ticket, ahead)
@@ -155,7 +155,7 @@ class Admission:
                     self._leave(ticket)
                     waiter.place.set_result(dispatch)
                     for other in blocked:
-                        other.passed += dispatch.places
+                        other.passed += dispatch.slots
                     return True
                 if waiter.tried:
                     continue  # it avoids members: others of its tenant may pass it
@@ -205,7 +205,7 @@ class Admission:
     def _leave(self, ticket: Ticket[Waiter]) -> None:
         asked = ticket.request.asked
         self._queue.leave(asked.tenant, ticket)
-        self._waiting_places -= asked.weight
+        self._waiting_slots -= asked.weight
 
     # ---- refusals ----
 
@@ -241,5 +241,5 @@ class Admission:
     def _sequences(self, ahead: int, asked: PlaceRequest) -> float:
         """Of ``ahead`` requests and this one. Those ahead are taken to weigh what requests in the queue weigh
         on average."""
-        usual = self._waiting_places / len(self._queue) if self._queue else 1.0
+        usual = self._waiting_slots / len(self._queue) if self._queue else 1.0
         return ahead * usual + asked.weight

@@ -8,7 +8,7 @@ from typing import Any
 
 from deployments.gateway.placement.cold_start import ColdStart
 from deployments.gateway.request.call import PlaceRequest
-from serve_app.admission import FairLines, most_for_one, reserved
+from serve_app.admission import FairQueues, most_for_one, reserved
 from serve_app.errors import BadRequest
 from serve_app.fleet import Dispatch, EngineState, FleetTable, Member
 from serve_app.request.failover import Tried
@@ -27,7 +27,7 @@ class Room:
         model: str,
         fleet: FleetTable,
         router: Router,
-        shares: FairLines[Any],
+        shares: FairQueues[Any],
         *,
         is_shared: bool,
         cold_start: ColdStart | None,
@@ -77,8 +77,8 @@ class Room:
         members = [member for member in candidates if _may_serve(member, asked, tried)]
         routing = self._router.current(asked.routing)
         for best in self._router.order(routing, members):
-            places = 1 if asked.weight == 1 else min(asked.weight, self._most(best))
-            if best.room >= places:
+            slots = 1 if asked.weight == 1 else min(asked.weight, self._most(best))
+            if best.room >= slots:
                 break
         else:
             return None
@@ -86,22 +86,22 @@ class Room:
             self.start_if_cold()
         self._router.sent(routing, best)
         asked.timeline.add("route", started_ns)
-        self._shares.took(asked.tenant, places, now)
+        self._shares.took(asked.tenant, slots, now)
         tokens = routing.uncached_tokens(best)
-        return self.fleet.send(best, tokens, now, places=places, tenant=asked.tenant)
+        return self.fleet.send(best, tokens, now, slots=slots, tenant=asked.tenant)
 
     def give_back(self, dispatch: Dispatch, now: float, *, complete: bool) -> None:
         self.fleet.end(dispatch, now, complete=complete)
-        self._shares.gave_back(dispatch.tenant, dispatch.places)
+        self._shares.gave_back(dispatch.tenant, dispatch.slots)
 
     def is_within_share(self, asked: PlaceRequest, candidates: Sequence[Member]) -> bool:
-        """See ``FairLines.may_take``. A tenant that is alone has no limit."""
+        """See ``FairQueues.may_take``. A tenant that is alone has no limit."""
         if not self._shares.is_shared:
             return True
         return self._shares.may_take(
             asked.tenant,
             min(asked.weight, max(map(self._most, candidates), default=1)),
-            places=sum(member.limit for member in candidates),
+            slots=sum(member.limit for member in candidates),
             free=sum(member.room for member in candidates),
             reserve=sum(reserved(member.limit) for member in candidates),
         )

@@ -61,6 +61,6 @@ class Scaling:
             load = demand.report(admission.waiting, admission.waiting_tokens, time.monotonic())
             try:
                 async with asyncio.timeout(REPORT_TIMEOUT_S):
-                    await handle.broadcast("hear", load).results_async()
+                    await handle.broadcast("record_traffic", load).results_async()
             except Exception as error:  # no replica, or one hangs: the next report repeats it
                 logger.debug("load of %s not reported: %s", model, type(error).__name__)

@@ -24,7 +24,7 @@ class WaitEstimate:
 
     def departed(self, dispatch: Dispatch, now: float, *, queue_is_empty: bool) -> None:
         if dispatch.first_byte_at is not None:  # a failed attempt does not show how fast answers end
-            self._drain.departed(now, line_is_empty=queue_is_empty, places=dispatch.places)
+            self._drain.departed(now, queue_is_empty=queue_is_empty, slots=dispatch.slots)
 
     def seconds(self, ahead: float) -> float | None:
         """Until there was room for ``ahead`` sequences; ``None`` while the rate is not known."""

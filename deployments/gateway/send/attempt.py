@@ -71,7 +71,7 @@ class Attempt:
             raise self._stall() if self._stalled else error from None
         finally:
             self._waiting_since = None
-        self.dispatch.member.heard_at = time.monotonic()
+        self.dispatch.member.last_byte_at = time.monotonic()
         if not chunk:
             if self._stalled:
                 raise self._stall()

@@ -206,17 +206,17 @@ async def test_a_heavy_request_is_passed_only_so_often() -> None:
     assert passed == 16
     for dispatch in running[:2]:
         places.admission.end(dispatch, complete=True)
-    assert (await asyncio.wait_for(heavy, 5)).places == 8
+    assert (await asyncio.wait_for(heavy, 5)).slots == 8
     for dispatch in running[2:]:
         places.admission.end(dispatch, complete=True)
-    assert (await asyncio.wait_for(light, 5)).places == 1
+    assert (await asyncio.wait_for(light, 5)).slots == 1
 
 
 async def test_what_weighs_more_than_any_member_is_refused_and_what_comes_in_parts_is_not() -> None:
     places = Places(8, 4)
     with pytest.raises(BadRequest):
         await places.admission.place(places.call("a", 5))
-    assert (await places.admission.place(places.call("a", 4))).places == 4
+    assert (await places.admission.place(places.call("a", 4))).slots == 4
     assert places.held() == [4, 0]
 
 
@@ -240,7 +240,7 @@ async def test_no_place_leaks_no_tenant_starves_and_no_member_holds_too_much(
             waiting.remove(task)
             running.append(task.result())
         assert all(held <= limit for held, limit in zip(places.held(), limits, strict=True))
-        assert sum(places.held()) == sum(dispatch.places for dispatch in running)
+        assert sum(places.held()) == sum(dispatch.slots for dispatch in running)
 
     for _ in range(400):
         step = chance.random()

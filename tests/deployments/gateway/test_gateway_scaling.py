@@ -66,7 +66,7 @@ class Fleet:
     def broadcast(self, method: str, *given: Any) -> Answers:
         if not self.is_up.is_set():
             return Answers([])
-        if method == "hear":
+        if method == "record_traffic":
             self.told.extend(given)
             return Answers([None])
         return Answers([self._report()])

@@ -19,7 +19,7 @@ def drained(times: Iterable[float], since: float = 0.0) -> DrainRate:
     drain = DrainRate()
     drain.waits(since)
     for time in times:
-        drain.departed(time, line_is_empty=False)
+        drain.departed(time, queue_is_empty=False)
     return drain
 
 
@@ -48,16 +48,16 @@ def test_silence_slows_the_rate() -> None:
 def test_departures_that_found_nobody_waiting_do_not_count() -> None:
     drain = DrainRate()
     for number in range(100):
-        drain.departed(number / 1000, line_is_empty=True)
+        drain.departed(number / 1000, queue_is_empty=True)
     assert drain.per_second(0.1) is None
 
 
 def test_the_time_before_somebody_waited_does_not_count() -> None:
     drain = DrainRate()
-    drain.departed(0.0, line_is_empty=True)
+    drain.departed(0.0, queue_is_empty=True)
     drain.waits(3600.0)
     for number in range(1, 11):
-        drain.departed(3600.0 + number, line_is_empty=False)
+        drain.departed(3600.0 + number, queue_is_empty=False)
     assert drain.per_second(3610.0) == 1.0
 
 
@@ -65,7 +65,7 @@ def test_others_that_begin_to_wait_do_not_begin_the_measurement_anew() -> None:
     drain = DrainRate()
     for number in range(1, 11):
         drain.waits(number - 1.0)
-        drain.departed(float(number), line_is_empty=False)
+        drain.departed(float(number), queue_is_empty=False)
     assert drain.per_second(10.0) == 1.0
 
 
@@ -73,17 +73,17 @@ def test_a_line_that_forms_again_before_anybody_departs_is_the_same_line() -> No
     """No departure found it empty: the fleet was full all the time."""
     drain = drained(range(1, 11))
     drain.waits(12.0)
-    drain.departed(20.0, line_is_empty=False)
+    drain.departed(20.0, queue_is_empty=False)
     assert drain.per_second(22.0) == 0.5
 
 
 def test_a_departure_that_finds_nobody_waiting_ends_the_measurement() -> None:
     drain = drained(range(1, 11))
-    drain.departed(11.0, line_is_empty=True)
+    drain.departed(11.0, queue_is_empty=True)
     assert drain.per_second(11.0) is None
     drain.waits(50.0)
     for number in range(ENOUGH):
-        drain.departed(51.0 + number, line_is_empty=False)
+        drain.departed(51.0 + number, queue_is_empty=False)
     assert drain.per_second(58.0) == 1.0
 
 
@@ -105,37 +105,37 @@ def test_a_fleet_that_became_faster_or_slower_shows_soon(before_s: float, after_
     assert drained(before + after).per_second(after[-1]) == pytest.approx(1 / after_s, rel=0.1)
 
 
-def foretold_and_waited(places: int, service_s: tuple[float, float]) -> list[tuple[float, float]]:
-    """A line before ``places``, after an hour with one request only; half as many again come as can be
+def foretold_and_waited(slots: int, service_s: tuple[float, float]) -> list[tuple[float, float]]:
+    """A queue before ``slots``, after an hour with one request only; half as many again come as can be
     served. What each was told when it began to wait, and how long it did."""
     choose = random.Random(5)
-    between_s = sum(service_s) / 2 / places / 1.5
-    arrivals = deque(3600.0 + number * between_s for number in range(40 + 20 * places))
+    between_s = sum(service_s) / 2 / slots / 1.5
+    arrivals = deque(3600.0 + number * between_s for number in range(40 + 20 * slots))
     drain = DrainRate()
-    ends, line, seen = [4.0], deque[tuple[float, float | None]](), list[tuple[float, float]]()
-    while arrivals or line:
+    ends, queue, seen = [4.0], deque[tuple[float, float | None]](), list[tuple[float, float]]()
+    while arrivals or queue:
         if ends and (not arrivals or ends[0] <= arrivals[0]):
             now = heapq.heappop(ends)
-            drain.departed(now, line_is_empty=not line)
-            if line:
-                since, foretold = line.popleft()
+            drain.departed(now, queue_is_empty=not queue)
+            if queue:
+                since, foretold = queue.popleft()
                 heapq.heappush(ends, now + choose.uniform(*service_s))
                 seen += [] if foretold is None else [(foretold, now - since)]
-        elif len(ends) < places:
+        elif len(ends) < slots:
             heapq.heappush(ends, arrivals.popleft() + choose.uniform(*service_s))
         else:
             now = arrivals.popleft()
             rate = drain.per_second(now)
             drain.waits(now)
-            line.append((now, None if rate is None else (len(line) + 1) / rate))
+            queue.append((now, None if rate is None else (len(queue) + 1) / rate))
     return seen
 
 
-@pytest.mark.parametrize("places", [1, 16, 128])
+@pytest.mark.parametrize("slots", [1, 16, 128])
 @pytest.mark.parametrize("service_s", [(5.0, 5.0), (1.0, 5.0)], ids=["equal", "unequal"])
-def test_the_wait_foretold_is_about_the_wait_that_comes(places: int, service_s: tuple[float, float]) -> None:
-    seen = foretold_and_waited(places, service_s)
-    assert len(seen) > 5 * places
+def test_the_wait_foretold_is_about_the_wait_that_comes(slots: int, service_s: tuple[float, float]) -> None:
+    seen = foretold_and_waited(slots, service_s)
+    assert len(seen) > 5 * slots
     assert 0.75 < median(foretold / waited for foretold, waited in seen) < 1.33
     # Nobody who would have been served within ten seconds is sent away for a minute.
     assert not [foretold for foretold, waited in seen if waited <= 10.0 and foretold > 60.0]

@@ -86,8 +86,8 @@ def test_reports_are_numbered_and_name_their_gateway(demand: Demand) -> None:
 
 def test_a_replica_passes_on_the_newest_of_each_gateway_until_it_falls_silent() -> None:
     reports = GatewayReports()
-    reports.hear(GatewayLoad("a", 1), 0.0)
-    reports.hear(GatewayLoad("b", 1), 5.0)
-    reports.hear(GatewayLoad("a", 2), 6.0)
+    reports.record(GatewayLoad("a", 1), 0.0)
+    reports.record(GatewayLoad("b", 1), 5.0)
+    reports.record(GatewayLoad("a", 2), 6.0)
     assert {(load.gateway, load.number) for load in reports.newest(6.0)} == {("a", 2), ("b", 1)}
     assert [load.gateway for load in reports.newest(5.0 + FORGET_S)] == ["a"]

@@ -19,28 +19,28 @@ class Ticket(Generic[T]):
     request: T = field(compare=False)
 
 
-class WaitingLine(Generic[T]):
+class PriorityQueue(Generic[T]):
     """Always sorted; a queue holds a few thousand tickets at most."""
 
     def __init__(self) -> None:
-        self._line: list[Ticket[T]] = []
+        self._tickets: list[Ticket[T]] = []
         self._issued = 0
 
     def __len__(self) -> int:
-        return len(self._line)
+        return len(self._tickets)
 
     def __iter__(self) -> Iterator[Ticket[T]]:
         """In serving order; a copy, so that tickets may leave during the iteration."""
-        return iter(tuple(self._line))
+        return iter(tuple(self._tickets))
 
     def __contains__(self, ticket: Ticket[T]) -> bool:
-        place = self._place_of(ticket)
-        return self._line[place : place + 1] == [ticket]
+        position = self._position_of(ticket)
+        return self._tickets[position : position + 1] == [ticket]
 
     def enter(self, priority: int, request: T) -> Ticket[T]:
         self._issued += 1
         ticket = Ticket(priority, self._issued, request)
-        insort(self._line, ticket)
+        insort(self._tickets, ticket)
         return ticket
 
     def leave(self, ticket: Ticket[T]) -> None:
@@ -50,12 +50,12 @@ class WaitingLine(Generic[T]):
             ValueError: it was removed already.
         """
         if ticket not in self:
-            raise ValueError(f"ticket {ticket.number} is not in line")
-        del self._line[self._place_of(ticket)]
+            raise ValueError(f"ticket {ticket.number} is not in the queue")
+        del self._tickets[self._position_of(ticket)]
 
     def ahead_of(self, priority: int) -> int:
         """How many would be served before a new ticket of ``priority``."""
-        return bisect_right(self._line, priority, key=lambda ticket: ticket.priority)
+        return bisect_right(self._tickets, priority, key=lambda ticket: ticket.priority)
 
-    def _place_of(self, ticket: Ticket[T]) -> int:
-        return bisect_left(self._line, ticket)
+    def _position_of(self, ticket: Ticket[T]) -> int:
+        return bisect_left(self._tickets, ticket)
