@@ -173,7 +173,8 @@ def _unnamed(words: Iterable[str], text: Text, other: Text, named: AbstractSet[s
 
 def _is_count_of_best(number: str, text: Text) -> bool:
     """ "The top 10 sights" are the top sights."""
-    return text.words[max(0, text.words.index(number) - 1)] in _COUNTED
+    words = _words(text)
+    return words[max(0, words.index(number) - 1)] in _COUNTED
 
 
 def _words(text: Text) -> tuple[str, ...]:

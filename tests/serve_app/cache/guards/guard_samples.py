@@ -102,6 +102,7 @@ OBJECTED: tuple[tuple[str, str, str], ...] = (
     ("signs", "How fast is 100 Mb/s?", "How fast is 100 MB/s?"),
     ("signs", "What does \\d match in a regex?", "What does \\D match in a regex?"),
     ("signs", "dbt run --select +orders", "dbt run --select orders+"),
+    ("edit", "推荐一款3000元以内的手机。", "推荐一款8000元以内的手机。"),
     ("edit", "How do I pause my Gousto box?", "How do I skip my Gousto box?"),
     ("edit", "How do I leave a Slack workspace?", "How do I archive a Slack workspace?"),
     ("edit", "How much does a visa for a student cost?", "How much does a visa for a spouse cost?"),
