@@ -167,12 +167,14 @@ class InFlightRequest:
 class Reader:
     """One client's position in an answer."""
 
+    head: Head
+
     def __init__(self, request: InFlightRequest) -> None:
         self._request = request
         self.position = 0
 
     async def begin(self) -> Reader:
-        """Raises what opening the answer raised."""
+        """Sets ``head``. Raises what opening the answer raised."""
         self.head = (await self._request.begun()).head
         return self
 

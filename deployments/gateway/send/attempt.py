@@ -64,7 +64,7 @@ class Attempt:
         Raises:
             UpstreamFailed: the connection broke, or nothing came for ``stall_s`` seconds.
         """
-        self._waiting_since = self._loop.time()
+        self._waiting_since = time.monotonic()
         try:
             chunk = await self.response.read_some()
         except UpstreamFailed as error:
@@ -86,13 +86,13 @@ class Attempt:
 
     def _check(self) -> None:
         """Close the connection if a reader has waited too long; the reader then gets an error."""
-        now = self._loop.time()
+        now = time.monotonic()
         since = now if self._waiting_since is None else self._waiting_since
         if now >= since + self._stall_s:
             self._stalled = True
             self.response.abort()
         else:
-            self._timer = self._loop.call_at(since + self._stall_s, self._check)
+            self._timer = self._loop.call_later(since + self._stall_s - now, self._check)
 
     def _stall(self) -> UpstreamFailed:
         return UpstreamFailed(
