@@ -15,9 +15,6 @@ from serve_app.planning.quantization import (
     STORED_BYTES,
 )
 
-VOCAB_PADDING = 64
-"""vLLM pads a vocabulary to a multiple of this (``DEFAULT_VOCAB_PADDING_SIZE``)."""
-
 
 @dataclass(frozen=True, slots=True)
 class StoredWeights:

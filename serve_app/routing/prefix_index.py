@@ -103,7 +103,7 @@ class PrefixIndex:
             del self._holders[block]
 
     def check_integrity(self) -> None:
-        """Both directions of the index agree."""
+        """Assert, in tests, that both directions of the index agree."""
         inverted: dict[int, int] = {}
         for name, held in self._held.items():
             for block in held:

@@ -40,10 +40,6 @@ def prompt_text(request: ParsedRequest) -> bytes:
     return _completion_prompt(generation.prompt)
 
 
-def prompt_blocks(request: ParsedRequest) -> tuple[int, ...]:
-    return blocks_of(prompt_text(request), request.model)
-
-
 def estimated_tokens(request: ParsedRequest) -> float:
     return len(prompt_text(request)) / BYTES_PER_TOKEN
 

@@ -72,10 +72,6 @@ class Settings(Frozen):
         return tuple(_drafting_alone(model) for model in self.models)
 
     @property
-    def cache_races(self) -> bool:
-        return self.cache is not None and self.cache.race
-
-    @property
     def cache_joins(self) -> bool:
         return self.cache is not None and self.cache.join
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from samples import TEXTS, chat_request, completion_request, user
+from samples import TEXTS, chat_request, completion_request, prompt_blocks, user
 
 from serve_app.openai.requests import ParsedRequest
 from serve_app.routing.prompt import (
@@ -14,7 +14,6 @@ from serve_app.routing.prompt import (
     IMAGE_TOKENS,
     TOKENS_PER_BLOCK,
     estimated_tokens,
-    prompt_blocks,
 )
 
 LONG = "once upon a time " * 200

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from samples import chat_request, make_member
+from samples import chat_request, make_member, prompt_blocks
 
 from serve_app.fleet import Member
 from serve_app.routing import POLICIES, Router, RoutingRequest
-from serve_app.routing.prompt import estimated_tokens, prompt_blocks
+from serve_app.routing.prompt import estimated_tokens
 
 PROMPT = chat_request("once upon a time " * 200)
 REQUEST = RoutingRequest(10.0)

@@ -68,7 +68,9 @@ def test_the_70b_config_is_tensor_parallel_with_a_head_and_scales() -> None:
 
 
 def test_on_two_cores_nothing_races() -> None:
-    assert not shipped("local.yaml").cache_races
+    cache = shipped("local.yaml").cache
+    assert cache is not None
+    assert not cache.race
 
 
 def test_the_upstreams_config_has_a_vendor_that_helps_out() -> None:
