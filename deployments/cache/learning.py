@@ -53,7 +53,8 @@ class Permission:
 
 
 class CacheLearning:
-    """The learned state; only the cache's event loop uses it.
+    """The learned state; only the cache's event loop uses it. It wraps each method of the policy, to know
+    when there is something to save; hence their number.
 
     ``scale`` names the kind of score; what was learned on another scale is discarded. ``record`` is the
     verifier's record on other data, used as a prior. ``draw`` returns random numbers from [0, 1)."""
@@ -96,9 +97,9 @@ class CacheLearning:
     async def compare(self, fresh: str, cached: str) -> bool | None:
         """Whether two answers say the same; ``None`` if undecidable. They are embedded only if comparing
         their words does not decide; of long answers only the beginning is embedded."""
-        told = same_answer(fresh, cached, None)
-        if told is not None:
-            return told
+        same = same_answer(fresh, cached, None)
+        if same is not None:
+            return same
         found: list[Embedding] = await self._embedder.embed.remote([fresh, cached])
         return same_answer(fresh, cached, _cosine(*found))
 
@@ -140,7 +141,7 @@ class CacheLearning:
             saved = None if note is None else self._on_this_scale(msgspec.json.decode(note))
             self._policy = reuse_policy(self._rate, saved, self._record)
         except (msgspec.DecodeError, ValueError, TypeError, AttributeError) as error:
-            logger.warning("what the cache had learned cannot be read (%s): it learns anew", error)
+            logger.warning("what the cache had learned cannot be read (%s): it starts with nothing", error)
             self._policy = reuse_policy(self._rate, record=self._record)
 
     async def save(self, notes: Notes) -> None:

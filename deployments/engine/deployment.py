@@ -90,7 +90,7 @@ class Engine(LLMServer):
     def record_autoscaling_stats(self) -> dict[str, float]:
         """Serve's hook for custom metrics; Serve's own counters do not see requests over HTTP."""
         now, load = time.monotonic(), self._probe.load()
-        speed, most = self._probe.speed.of_late(now), self._model.max_requests_per_replica
+        speed, most = self._probe.speed.recent(now), self._model.max_requests_per_replica
         own = ReplicaLoad(
             running=load.running,
             waiting=load.waiting,

@@ -1,4 +1,4 @@
-"""The traffic of the last minutes."""
+"""The arrivals of the last minutes, and their trend."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Rate:
 
 
 class Arrivals:
-    """Bins of the last ``window_s`` seconds, oldest first; consecutive observations without requests share
-    one bin."""
+    """The bins of the last ``window_s`` seconds, oldest first; consecutive observations without requests
+    share one bin."""
 
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
@@ -59,8 +59,8 @@ class Arrivals:
 
     @property
     def independent(self) -> float:
-        """How many independent arrivals the window's requests are equivalent to: a burst tells less than the
-        same number of separate requests.
+        """How many independent arrivals the window's requests are equivalent to: a burst says less about the
+        traffic than the same number of separate requests.
 
         Requests divided by their index of dispersion (variance over mean of the requests per second: 1 for
         independent arrivals, more for bursts).
@@ -91,7 +91,7 @@ class Arrivals:
         return both_idle or last.seconds + elapsed_s <= BIN_S
 
     def rate(self, since: float, until: float) -> Rate:
-        """Mean over the bins that ended after ``since`` and no later than ``until``."""
+        """The mean rate over the bins that ended after ``since`` and no later than ``until``."""
         requests = tokens = 0.0
         for bin_ in reversed(self._bins):
             if bin_.end <= since:

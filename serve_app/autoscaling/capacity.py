@@ -12,56 +12,56 @@ from serve_app.autoscaling.load import FleetLoad
 from serve_app.autoscaling.rules import ScalingRules
 
 BURSTINESS = 0.5
-"""Which part of a bin is worked off before its last request comes: 0 would be all of them at once, 1 one
+"""Share of a bin that is processed before its last request arrives: 0 if all of them arrive at once, 1 if one
 after the other. With a half, the late shares of fleets of 2 to 16 replicas on the bursty Azure code trace
-come out nearly as in the simulation of single requests (``scripts/autoscaling_simulation/``): 28 % for
+are nearly those of the simulation of single requests (``scripts/autoscaling_simulation/``): 28 % for
 26 % at 4 replicas, 4.9 % for 4.5 % at 8."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """One replica runs ``seats`` requests at once, each for ``service_s`` seconds."""
+    """One replica runs ``slots`` requests at once, each for ``service_s`` seconds."""
 
     prefill_tokens_per_s: float
     service_s: float
-    seats: float
+    slots: float
 
     @classmethod
     def expected(cls, rules: ScalingRules) -> Capacity:
-        """The values of the rules, used until something is measured."""
+        """The values of the rules, used until they are measured."""
         return cls(rules.prefill_tokens_per_s, rules.service_s, rules.requests_per_replica or 16.0)
 
     def measured(self, load: FleetLoad, rules: ScalingRules) -> Capacity:
-        """The mean of the replicas that report a value; a value that none reports stays as it was."""
+        """The mean over the replicas that report a value; a value that none reports stays as it is."""
         ready = load.ready
         prefill = [each.prefill_tokens_per_s for each in ready if each.prefill_tokens_per_s]
         service = [each.service_s for each in ready if each.service_s]
-        seats = [min(each.capacity, rules.requests_per_replica or each.capacity) for each in ready]
+        slots = [min(each.capacity, rules.requests_per_replica or each.capacity) for each in ready]
         return Capacity(
             fmean(prefill) if prefill else self.prefill_tokens_per_s,
             fmean(service) if service else self.service_s,
-            max(1.0, fmean(seats)) if seats else self.seats,
+            max(1.0, fmean(slots)) if slots else self.slots,
         )
 
     def replicas_for(self, rate: Rate) -> float:
-        """How many replicas a steady rate keeps busy: with prefill, or with occupied seats (Little's law)."""
+        """How many replicas a steady rate keeps busy, with prefill or with occupied slots (Little's law)."""
         by_prompts = rate.tokens / self.prefill_tokens_per_s
-        by_seats = rate.requests * self.service_s / self.seats
-        return max(by_prompts, by_seats)
+        by_slots = rate.requests * self.service_s / self.slots
+        return max(by_prompts, by_slots)
 
     def replicas_for_backlog(self, load: FleetLoad, rate: Rate, lead_s: float, clear_s: float) -> float:
-        """How many replicas are needed ``lead_s`` from now, when a replica that is ordered now starts to
-        serve: enough for the ``rate``, and to clear within ``clear_s`` the backlog that the ready replicas
-        will have left by then."""
+        """How many replicas are needed in ``lead_s`` seconds, when a replica that is ordered now begins to
+        serve: enough for the ``rate``, and enough to clear within ``clear_s`` the backlog that the ready
+        replicas leave until then."""
         ready = len(load.ready)
-        line = max(0.0, load.ongoing - ready * self.seats)
+        queue = max(0.0, load.ongoing - ready * self.slots)
         tokens = load.unprefilled_tokens + lead_s * (rate.tokens - ready * self.prefill_tokens_per_s)
-        requests = line + lead_s * (rate.requests - ready * self.seats / self.service_s)
+        requests = queue + lead_s * (rate.requests - ready * self.slots / self.service_s)
         if tokens <= 0 and requests <= 0:
             return 0.0
         by_prompts = tokens / (clear_s * self.prefill_tokens_per_s)
-        by_seats = requests * self.service_s / (clear_s * self.seats)
-        return self.replicas_for(rate) + max(0.0, by_prompts, by_seats)
+        by_slots = requests * self.service_s / (clear_s * self.slots)
+        return self.replicas_for(rate) + max(0.0, by_prompts, by_slots)
 
     def late_requests(
         self,
@@ -73,11 +73,11 @@ class Capacity:
         """How many requests of ``bins``, scaled by ``growth``, would be answered late by this many replicas.
 
         A fluid model: all replicas together prefill one prompt after the other, and each request first waits
-        for a seat.
+        for a slot.
         """
         rate = replicas * self.prefill_tokens_per_s
-        seats = replicas * self.seats
-        seat_s = self.service_s / seats
+        slots = replicas * self.slots
+        slot_s = self.service_s / slots
         backlog = occupied = late = 0.0
         for bin_ in bins:
             if bin_.requests:
@@ -89,29 +89,29 @@ class Capacity:
                 in_time = _part_in_time(
                     may_wait_s,
                     prompts=(backlog / rate, ahead / rate),
-                    seats=((occupied - seats) * seat_s, requests * seat_s),
+                    slots=((occupied - slots) * slot_s, requests * slot_s),
                 )
                 late += requests * (1.0 - in_time)
                 occupied += requests
                 backlog += tokens
             backlog = max(0.0, backlog - rate * bin_.seconds)
-            occupied -= min(occupied, seats) * -math.expm1(-bin_.seconds / self.service_s)
+            occupied -= min(occupied, slots) * -math.expm1(-bin_.seconds / self.service_s)
         return late
 
 
-def _part_in_time(may_wait_s: float, prompts: tuple[float, float], seats: tuple[float, float]) -> float:
-    """The share of a bin's requests, in order, that waits no longer than ``may_wait_s``: for the prompts
-    ahead of it and, if every seat is taken, for a seat. Each wait is a pair: the wait of the first request
-    (negative while seats are free) and how much longer the last one waits."""
+def _part_in_time(may_wait_s: float, prompts: tuple[float, float], slots: tuple[float, float]) -> float:
+    """The share of a bin's requests that wait at most ``may_wait_s``: for the prompts ahead of them and, if
+    every slot is occupied, for a slot. Each wait is a pair: the wait of the bin's first request (negative
+    while slots are free), and how much longer its last one waits."""
     first, more = prompts
-    first_seat, more_seat = seats
-    if first + max(0.0, first_seat) > may_wait_s:
+    first_slot, more_slot = slots
+    if first + max(0.0, first_slot) > may_wait_s:
         return 0.0
-    if first + more + max(0.0, first_seat + more_seat) <= may_wait_s:
+    if first + more + max(0.0, first_slot + more_slot) <= may_wait_s:
         return 1.0
     part = (may_wait_s - first) / more if more else 1.0
-    if first_seat + part * more_seat > 0.0:
-        part = (may_wait_s - first - first_seat) / (more + more_seat)
+    if first_slot + part * more_slot > 0.0:
+        part = (may_wait_s - first - first_slot) / (more + more_slot)
     return min(1.0, part)
 
 

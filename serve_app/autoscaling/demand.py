@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 SETTLED_S = 0.5
-"""A request that is withdrawn sooner did not need an engine: the cache answered it (with ``cache.race`` it is
-asked at the same time; a look-up's budget is some ten milliseconds), or the client left at once."""
+"""A request that is withdrawn sooner did not need an engine: the cache answered it (with ``cache.race`` both
+are asked at the same time; a look-up takes about ten milliseconds), or the client left at once."""
 
 FORGET_S = 10.0
-"""A gateway whose last report is older than this is gone. Gateways report every second."""
+"""A gateway whose last report is older than this has stopped. Gateways report every second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Asked:
 @dataclass(slots=True)
 class Demand:
     """One gateway's counters of one model. Every request starts with ``came`` and ends with ``began``,
-    ``failed``, ``withdrew`` or ``went_elsewhere``. A missing or repeated end does no harm."""
+    ``failed``, ``withdrew`` or ``went_elsewhere``. A missing or repeated end is harmless."""
 
     gateway: str
     objective_s: float
@@ -61,9 +61,9 @@ class Demand:
         return asked
 
     def began(self, asked: Asked, ttft_s: float | None) -> None:
-        """The first bytes of its answer are there. ``ttft_s`` is a stream's time to first token since the
-        request reached the gateway, ``None`` for an answer that is not streamed. A ``cold`` request waited
-        for a replica to start, which says nothing about the fleet's size, so its time is not counted."""
+        """The answer began. ``ttft_s`` is a stream's time to first token since the request reached the
+        gateway, ``None`` for an answer that is not streamed. The time of a ``cold`` request is not counted:
+        it waited for a replica to start, which says nothing about the fleet's size."""
         if asked not in self._open:
             return
         self._close(asked)
@@ -72,7 +72,7 @@ class Demand:
             self._late += ttft_s > self.objective_s
 
     def failed(self, asked: Asked) -> None:
-        """The request was refused, timed out or broke: it counts as an arrival all the same."""
+        """The request was refused, timed out or broke; it still counts as an arrival."""
         if asked in self._open:
             self._close(asked)
 
@@ -83,7 +83,7 @@ class Demand:
         self._open.discard(asked)
 
     def went_elsewhere(self, asked: Asked) -> None:
-        """Another member answers, one that is not ours to scale (an external upstream)."""
+        """A member that is not scaled here answers (an external upstream)."""
         self._open.discard(asked)
 
     def report(self, queued: float, queued_tokens: float, now: float) -> GatewayLoad:
@@ -124,6 +124,6 @@ class GatewayReports:
         self._reports[load.gateway] = now, load
 
     def newest(self, now: float) -> list[GatewayLoad]:
-        """The newest reports. A gateway that has sent none for ``FORGET_S`` is gone, and so is its queue."""
+        """The newest reports, without gateways that have sent none for ``FORGET_S``."""
         self._reports = {name: report for name, report in self._reports.items() if now - report[0] < FORGET_S}
         return [load for _, load in self._reports.values()]

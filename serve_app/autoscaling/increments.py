@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 
 MOST_SOURCES = 1000
-"""How many sources are remembered, the most recently seen ones: a source is a process that may never report
-again."""
+"""Sources that are remembered, the most recent ones: a source is a process that may never report again."""
 
 
 class Increments:

@@ -33,9 +33,9 @@ class FleetLoad:
 
     ``starting`` and ``waking`` replicas were ordered and do not serve yet; ``sleeping`` ones are kept with
     their weights off the device. ``queued`` requests wait at the gateways, ``queued_tokens`` is the size of
-    their prompts. The rest counts *since the last call*: ``arrived`` and ``arrived_tokens`` the requests that
-    the cache did not answer, wherever they are now, and their prompt tokens; ``first_tokens`` and
-    ``late_first_tokens`` the answers that began, and those of them later than the objective.
+    their prompts. The other fields count *since the last call*: ``arrived`` and ``arrived_tokens`` the
+    requests that the cache did not answer, wherever they are now, and their prompt tokens; ``first_tokens``
+    and ``late_first_tokens`` the answers that began, and those of them later than the objective.
     """
 
     ready: tuple[ReplicaLoad, ...] = ()

@@ -11,7 +11,7 @@ SMOOTHING = 0.1
 
 STALE_S = 60.0
 """Measurements older than this were taken under another load and are dropped. Otherwise the slow answers of a
-rush would keep a fleet large that has one client left."""
+busy time would keep a fleet large that has one client left."""
 
 
 @dataclass(slots=True)
@@ -31,11 +31,11 @@ class EngineSpeed:
     _services: int = 0
     _gaps: int = 0
 
-    def of_late(self, now: float) -> EngineSpeed:
+    def recent(self, now: float) -> EngineSpeed:
         """This measurement, or an empty one if the engine has been idle for ``STALE_S``."""
         return self if now - self._measured_at < STALE_S else EngineSpeed()
 
-    def _begin_anew_if_stale(self, now: float) -> None:
+    def _reset_if_stale(self, now: float) -> None:
         if now - self._measured_at >= STALE_S:
             self.service_s = self.itl_s = None
             self._tokens = self._busy_s = 0.0
@@ -61,21 +61,21 @@ class EngineSpeed:
             return
         busy_s = max(ttfts_s) if since is None else min(max(ttfts_s), now - since)
         if busy_s > 0:
-            self._begin_anew_if_stale(now)
+            self._reset_if_stale(now)
             self._tokens = _mean(self._tokens, tokens, self._prompts)
             self._busy_s = _mean(self._busy_s, busy_s, self._prompts)
             self._prompts += 1
 
     def served(self, seconds: float, now: float) -> None:
         """A request that ends ``now`` has run for ``seconds``."""
-        self._begin_anew_if_stale(now)
+        self._reset_if_stale(now)
         self.service_s = _mean(self.service_s or 0.0, seconds, self._services)
         self._services += 1
 
     def decoded(self, gaps_s: Sequence[float], now: float) -> None:
         """One step gave a token to each running stream; ``gaps_s`` are the seconds since each one's last."""
         if gaps_s:
-            self._begin_anew_if_stale(now)
+            self._reset_if_stale(now)
             self.itl_s = _mean(self.itl_s or 0.0, sum(gaps_s) / len(gaps_s), self._gaps)
             self._gaps += 1
 

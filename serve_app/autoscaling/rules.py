@@ -12,7 +12,7 @@ class ScalingRules:
     of an hour does not justify the fleet that would have met it. 0 holds the objective at any cost.
 
     ``window_s``: traffic of the last so many seconds is expected to return. ``headroom``: share by which
-    traffic may grow before a fleet that was just made smaller misses the objective. ``hold_s``: replicas that
+    traffic may grow before a fleet that was just reduced misses the objective. ``hold_s``: replicas that
     were needed within this time are kept, and at least for as long as a start takes (300 s: the stabilisation
     window of Kubernetes' autoscaler). ``utilisation``: share of its capacity that a replica gives to steady
     traffic. ``requests_per_replica``: how many a replica should run at once (``None``: its capacity).

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 SMOOTHING = 0.3
-"""Weight of the newest start: starts are rare, and their time changes with the image, the node and the cache
-of compiled code."""
+"""Weight of the newest start: starts are rare, and their duration changes with the image, the node and the
+cache of compiled code."""
 
 
 class StartTime:
@@ -23,7 +23,8 @@ class StartTime:
         self._ordered: deque[float] = deque()
 
     def observe(self, ready: int, starting: int, now: float) -> None:
-        """The fleet at ``now`` (seconds). Call on every decision: the interval is the measurement's error."""
+        """The fleet at ``now`` (seconds). Called on every decision: the interval is the measurement's
+        error."""
         came = ready - self._ready
         while came > 0 and len(self._ordered) > starting:
             self._saw(now - self._ordered.popleft())

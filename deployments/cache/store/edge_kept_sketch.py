@@ -35,7 +35,7 @@ class KeptSketch:
             history = _read(self._path)
             self._sketch.load(history)
             if len(history) - len(self._sketch) > len(self._sketch) // 2 + SLACK:
-                _write_anew(self._path, self._sketch.compact())
+                _write_file(self._path, self._sketch.compact())
             self._file = io.FileIO(self._path, "ab")
         except OSError as error:
             self._give_up(error)
@@ -92,13 +92,13 @@ class KeptSketch:
             return
         try:
             self._file.close()
-            _write_anew(self._path, records)
+            _write_file(self._path, records)
             self._file = io.FileIO(self._path, "ab")
         except OSError as error:
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        logger.warning("cache store: %s cannot be kept (%s); the next start makes it anew", self._path, error)
+        logger.warning("cache store: %s cannot be kept (%s); the next start rebuilds it", self._path, error)
         self.close()
         try:
             self._path.unlink(missing_ok=True)
@@ -121,7 +121,7 @@ def _read(path: Path) -> Records:
     return records
 
 
-def _write_anew(path: Path, records: Records) -> None:
+def _write_file(path: Path, records: Records) -> None:
     """Write under another name, then rename: if the process is killed here, the old file remains."""
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.write_bytes(records.tobytes())

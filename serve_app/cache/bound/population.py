@@ -78,6 +78,8 @@ class PopulationEvidence:
 
     A *repeat* is a fresh answer to the same text: the cached answer is right for it by definition, so the
     share of repeats that the comparison calls wrong is its noise.
+
+    It is one class because its counts fade, merge and are saved together.
     """
 
     right: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
@@ -151,7 +153,7 @@ class PopulationEvidence:
     def curve(self) -> Curve:
         """The current curve; fitting one takes about 40 µs."""
         if self._curve is None:
-            self._curve = self._fit()
+            self._curve = fitted(self.right, self.wrong, self.false_alarm)
         return self._curve
 
     def error(self, score: float) -> float:
@@ -206,29 +208,32 @@ class PopulationEvidence:
         self.spread = self.spread * kept + ((not right) - mean) * (wrong - expected)
         self.expected_pairs = self.expected_pairs * kept + mean * expected
 
-    def _fit(self) -> Curve:
-        alarm, mean, bound = self.false_alarm, 1.0, 1.0
-        means: list[float] = []
-        bounds: list[float] = []
-        for size, wrong, count in self._pooled():
-            if count > 0:
-                mean = min(mean, wrong / count)
-                bound = min(bound, without_noise(wilson_upper(wrong, count), alarm))
-            means += [mean] * size
-            bounds += [bound] * size
-        return Curve(tuple(means), tuple(bounds))
 
-    def _pooled(self) -> list[tuple[int, float, float]]:
-        """(buckets, wrong, count), pooled until the share of wrong falls from one to the next: isotonic
-        regression by pooling adjacent violators (Ayer et al., 1955)."""
-        blocks: list[tuple[int, float, float]] = []
-        for right, wrong in zip(self.right, self.wrong, strict=True):
-            block = (1, wrong, right + wrong)
-            while blocks and _violates(blocks[-1], block):
-                size, bad, count = blocks.pop()
-                block = (size + block[0], bad + block[1], count + block[2])
-            blocks.append(block)
-        return blocks
+def fitted(right: Sequence[float], wrong: Sequence[float], false_alarm: float) -> Curve:
+    """The curve of these counts by bucket."""
+    mean = bound = 1.0
+    means: list[float] = []
+    bounds: list[float] = []
+    for size, bad, count in _pooled(right, wrong):
+        if count > 0:
+            mean = min(mean, bad / count)
+            bound = min(bound, without_noise(wilson_upper(bad, count), false_alarm))
+        means += [mean] * size
+        bounds += [bound] * size
+    return Curve(tuple(means), tuple(bounds))
+
+
+def _pooled(right: Sequence[float], wrong: Sequence[float]) -> list[tuple[int, float, float]]:
+    """(buckets, wrong, count), pooled until the share of wrong answers falls from one block to the next:
+    isotonic regression by pooling adjacent violators (Ayer et al., 1955)."""
+    blocks: list[tuple[int, float, float]] = []
+    for good, bad in zip(right, wrong, strict=True):
+        block = (1, bad, good + bad)
+        while blocks and _violates(blocks[-1], block):
+            size, more, count = blocks.pop()
+            block = (size + block[0], more + block[1], count + block[2])
+        blocks.append(block)
+    return blocks
 
 
 def without_noise(share: float, false_alarm: float) -> float:

@@ -1,4 +1,4 @@
-"""What several guards ask of two words or two texts."""
+"""Comparisons of words and texts that several guards share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stem(word: str, base: Mapping[str, str]) -> str:
 
 
 def is_transposed(one: str, other: str) -> bool:
-    """Two neighbouring letters exchanged."""
+    """Whether two neighbouring letters are exchanged."""
     if len(one) != len(other) or one == other:
         return False
     start = next(index for index, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
@@ -33,7 +33,7 @@ def is_transposed(one: str, other: str) -> bool:
 
 
 def is_respelling(one: str, other: str) -> bool:
-    """Two neighbouring letters exchanged; in longer words also one letter more, less or other."""
+    """Whether two neighbouring letters are exchanged; in longer words also one letter more, less or other."""
     shorter = min(len(one), len(other))
     if abs(len(one) - len(other)) > 1 or shorter < SHORTEST_STEM or one.isdigit() or other.isdigit():
         return False
@@ -49,12 +49,12 @@ def is_respelling(one: str, other: str) -> bool:
 
 
 def same_word(one: str, other: str, base: Mapping[str, str]) -> bool:
-    """Inflections or respellings of one word."""
+    """Whether both are inflections or respellings of one word."""
     return one == other or stem(one, base) == stem(other, base) or is_respelling(one, other)
 
 
 def are_yes_no(a: Text, b: Text, lists: WordLists) -> bool:
-    """Whether both begin as a question that wants a yes or no does."""
+    """Whether both begin like a yes-or-no question."""
     auxiliaries = lists.grammar["auxiliaries"]
     return all(text.words and text.words[0] in auxiliaries for text in (a, b))
 
@@ -78,7 +78,8 @@ def exclusive(a: Text, b: Text, lists: WordLists) -> tuple[list[str], list[str]]
 
 
 def entities(text: Text, members: Members) -> set[str]:
-    """The entities of a list that ``text`` names, by one word or by two in a row (then not by each alone)."""
+    """The entities of a list that ``text`` names, by one word or by two in a row (then not by each
+    alone)."""
     singles = members.singles & text.vocabulary
     pairs = members.firsts & text.vocabulary
     if not pairs:

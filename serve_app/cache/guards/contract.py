@@ -1,4 +1,4 @@
-"""What a guard is, and the text it looks at: analysed once, compared often."""
+"""The contract of a guard, and its input: a text, analysed once and compared often."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from serve_app.cache.guards.quantities import Quantity, quantities_in
 
 MAX_CHARACTERS = 4_000
-"""What follows in a longer text is not looked at, so that work is bounded."""
+"""The rest of a longer text is ignored, so that the work is bounded."""
 
 _TOKEN = re.compile(r"(\d+(?:[.,:/]\d+)*[^\W_]*|[^\W_]+(?:'[^\W_]+)*)")
 _SENTENCE_END = re.compile(r"[.?!:;\n]|[\"(\[*“]$")
@@ -23,9 +23,9 @@ class Text:
     """A text as the guards see it, cut at ``MAX_CHARACTERS``.
 
     ``words`` are lower case, without possessive and contracted endings ("what's" is "what", "don't" is
-    "not"); ``written`` are the same words as they were written, and ``gaps`` what stands around them
+    "not"); ``written`` are the same words as they were written, and ``gaps`` the text around them
     (``gaps[i]`` before word ``i``, ``gaps[-1]`` after the last). ``capitalised`` are the indices of words
-    written as a name is, away from a sentence's start; empty when the letters do not tell (a headline).
+    written like a name, not at a sentence's start; empty if capitals mark no names (a headline).
     """
 
     raw: str
@@ -42,7 +42,7 @@ class Text:
         return index == 0 or _SENTENCE_END.search(self.gaps[index].rstrip(" ")) is not None
 
     def overlap(self, other: Text) -> float:
-        """The part of all words that both texts have, 0 to 1."""
+        """The share of all words that both texts have, 0 to 1."""
         shared = len(self.vocabulary & other.vocabulary)
         return shared / (len(self.vocabulary) + len(other.vocabulary) - shared or 1)
 
@@ -52,7 +52,7 @@ Guard = Callable[[Text, Text], bool]
 
 
 def analyse(text: str) -> Text:
-    """Cut ``text`` into words, names and quantities. Any string will do; nothing is raised."""
+    """Split ``text`` into words, names and quantities. Accepts any string; raises nothing."""
     raw = text[:MAX_CHARACTERS].replace("’", "'")
     pieces = _TOKEN.split(raw)
     written = tuple(pieces[1::2])
@@ -106,7 +106,7 @@ def _capitalised(written: tuple[str, ...], gaps: tuple[str, ...]) -> tuple[int, 
 
 
 def _is_headline(written: tuple[str, ...], upper: int) -> bool:
-    """Most of the words begin with a capital letter: it does not mark names."""
+    """Whether most of the words begin with a capital letter, which then marks no names."""
     if upper < 4 or upper * 10 < len(written) * 4:
         return False
     long = [word for word in written if len(word) > 3]

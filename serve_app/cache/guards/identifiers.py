@@ -57,7 +57,7 @@ def guard(lists: WordLists) -> Guard:
 
 
 def identifiers(text: Text) -> set[str]:
-    """In lower case, without quotes, spaces and hyphens."""
+    """The identifiers in lower case, without quotes, spaces and hyphens."""
     return {
         plain for one in _found(text.raw) if len(plain := _plain(one)) > 1 and not _QUANTITY.fullmatch(plain)
     }
@@ -77,7 +77,7 @@ def _found(raw: str) -> Iterator[str]:
 
 
 def mentions(text: Text) -> set[str]:
-    """Words that a text asks about as words: how X is spelled, what X means, how to say X."""
+    """Words that a text asks about: how X is spelled, what X means, how to say X."""
     if not any(hint in text.lower for hint in _HINTS):
         return set()
     return {match[1] for pattern in _MENTION for match in pattern.finditer(text.lower)}
@@ -88,7 +88,7 @@ def _plain(identifier: str) -> str:
 
 
 def _identifiers_differ(a: Text, b: Text) -> bool:
-    """Each text has one that stands nowhere in the other, however it is written there."""
+    """Whether each text has an identifier that the other has in no spelling."""
     ours = identifiers(a)
     theirs = identifiers(b) if ours else ours
     if not theirs or ours == theirs:
@@ -102,7 +102,7 @@ def _identifiers_differ(a: Text, b: Text) -> bool:
 
 
 def _is_typo(one: str, other: str) -> bool:
-    """Two letters exchanged; digits exchanged make another identifier."""
+    """Whether two letters are exchanged; exchanged digits make another identifier."""
     return is_transposed(one, other) and not any(sign.isdecimal() for sign in one + other)
 
 

@@ -61,7 +61,8 @@ def scripts_differ(a: Text, b: Text) -> bool:
 
 
 def script(text: str) -> str:
-    """The script of most of the first letters; "" without letters. Japanese is kana, whatever part is Han."""
+    """The script of most of the first letters; "" without letters. Japanese counts as kana even if most is
+    Han."""
     counts = Counter(_script_of(letter) for letter in text[:_LOOKED_AT] if letter.isalpha())
     if not counts:
         return ""
@@ -76,7 +77,7 @@ def _script_of(letter: str) -> str:
 def languages_differ(
     ours: frozenset[str], theirs: frozenset[str], languages: Mapping[str, frozenset[str]]
 ) -> bool:
-    """Each text has clearly more small words of its own language than of the other's."""
+    """Whether each text has clearly more function words of its own language than of the other's."""
     english = languages["en"]
     if len(ours & english) > _CLEAR and len(theirs & english) > _CLEAR:
         return False

@@ -1,4 +1,4 @@
-"""The guards' word lists: read once by whoever builds the guards, then only looked at."""
+"""The guards' word lists: read once when the guards are built, then constant."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def plural(word: str) -> str:
 
 
 def inflections(word: str) -> frozenset[str]:
-    """The word with its regular endings; forms that do not exist do no harm, because nobody writes them."""
+    """The word with its regular endings; forms that do not exist are harmless, because no text has them."""
     if len(word) < 3 or "-" in word:
         return frozenset({word.replace("-", "")})
     stem = word[:-1] if word.endswith("e") else word

@@ -11,7 +11,7 @@ _LINKS = frozenset({"and", "or"})
 
 def guard(lists: WordLists) -> Guard:
     def objects(a: Text, b: Text) -> bool:
-        """Nothing but modifiers differs, and these are of different classes; or "and" became "or"."""
+        """Only modifiers of different classes differ; or "and" became "or"."""
         if a.vocabulary == b.vocabulary:
             return False
         ours, theirs = _modifiers(a, b, lists), _modifiers(b, a, lists)
@@ -33,7 +33,7 @@ def _modifiers(text: Text, other: Text, lists: WordLists) -> set[str]:
 
 
 def _telling(a: Text, b: Text, lists: WordLists) -> frozenset[str]:
-    """The classes that matter when one text has them and the other has none."""
+    """The classes that matter if one text has them and the other does not."""
     return lists.one_sided["yes_no" if are_yes_no(a, b, lists) else "always"]
 
 

@@ -12,7 +12,7 @@ ALIGNED = 0.4
 
 def guard(lists: WordLists) -> Guard:
     def objects(a: Text, b: Text) -> bool:
-        """The number of negations differs by an odd number, and no opposite makes up for it."""
+        """The number of negations differs by an odd number, and no opposite compensates for it."""
         if a.overlap(b) < ALIGNED:
             return False
         return is_negated(a, b, lists) == (True, False)

@@ -45,7 +45,7 @@ def _missing(ours: Iterable[Quantity], theirs: Iterable[Quantity]) -> frozenset[
 
 
 def same(one: Quantity, other: Quantity) -> bool:
-    """Equal in value and unit; a bare number equals the same number in any unit."""
+    """Whether both are equal in value and unit; a bare number equals the same number in any unit."""
     if one.dimension == other.dimension:
         return _close(one.value, other.value) and one.written == other.written
     kinds = {one.dimension, other.dimension}
@@ -55,7 +55,7 @@ def same(one: Quantity, other: Quantity) -> bool:
 
 
 def _is_share(one: Quantity, other: Quantity) -> bool:
-    """A half and 50 %."""
+    """Whether they are a fraction and its percentage, such as a half and 50 %."""
     if one.dimension == "":
         one, other = other, one
     return one.dimension == "percent" and _close(one.value, 100 * other.value)

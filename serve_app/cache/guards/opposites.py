@@ -12,7 +12,7 @@ ALIGNED = 0.4
 
 def guard(lists: WordLists) -> Guard:
     def objects(a: Text, b: Text) -> bool:
-        """An odd number of opposites, and no "not" that makes up for it."""
+        """There is an odd number of opposites, and no "not" compensates for it."""
         if a.overlap(b) < ALIGNED:
             return False
         return is_negated(a, b, lists) == (False, True)

@@ -39,5 +39,5 @@ def are_exchanged(shared: AbstractSet[str], a: Text, b: Text, lists: WordLists) 
 
 
 def is_symmetric(text: Text, lists: WordLists) -> bool:
-    """Whether a word such as "difference" or "married" makes an order of two things mean nothing."""
+    """Whether a word such as "difference" or "married" makes the order of two things meaningless."""
     return not lists.symmetric.isdisjoint(text.vocabulary)

@@ -1,4 +1,4 @@
-"""Whether what one text says is turned round in the other: by a "not", a prefix, or an opposite."""
+"""Whether one text negates the other: by a "not", a prefix, or an opposite."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def reversals(a: Text, b: Text, lists: WordLists) -> tuple[int, int]:
 
 
 def is_negated(a: Text, b: Text, lists: WordLists) -> tuple[bool, bool]:
-    """Whether a "not" or its like stands on one side only, and whether an opposite does."""
+    """Whether only one text has a "not" or a similar word, and whether only one has an opposite."""
     prefixed, opposed = reversals(a, b, lists)
     return (negations(a, lists) - negations(b, lists) + prefixed) % 2 == 1, opposed % 2 == 1
 

@@ -1,4 +1,4 @@
-"""All guards, in the order in which they are asked."""
+"""All guards, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ GUARDS: Mapping[str, GuardMaker] = MappingProxyType(
 
 
 class Guards:
-    """Every guard of ``GUARDS``, holding the word lists it was made with."""
+    """Every guard of ``GUARDS``, built with the word lists."""
 
     def __init__(self, lists: WordLists, makers: Mapping[str, GuardMaker] = GUARDS) -> None:
         self._guards = tuple((name, make(lists)) for name, make in makers.items())
@@ -58,7 +58,7 @@ class Guards:
         return next((name for name, objects in self._guards if objects(a, b)), None)
 
     def evidence(self, a: Text, b: Text) -> Mapping[str, bool]:
-        """What every guard says, in their order."""
+        """The result of every guard, in their order."""
         return {name: objects(a, b) for name, objects in self._guards}
 
     def silence(self) -> Mapping[str, bool]:

@@ -85,7 +85,7 @@ class _Content:
 
 
 def _same_vocabulary(a: Text, b: Text, lists: WordLists) -> bool:
-    """A quick look that spares most pairs the slow one."""
+    """A quick check that avoids the slow one for most pairs."""
     left = a.vocabulary - b.vocabulary - lists.function_words
     right = b.vocabulary - a.vocabulary - lists.function_words
     if len(left) != len(right):
@@ -112,7 +112,7 @@ def _wrong_passive(a: _Content, b: _Content) -> bool | None:
 
 
 def _exchanged(a: _Content, b: _Content) -> bool:
-    """What differs between the two orders is two blocks P and Q around M that changed places."""
+    """Whether the two orders differ by two blocks P and Q that changed places around M."""
     start, end = _differing(a.stems, b.stems)
     blocks = _blocks(a.stems[start:end], b.stems[start:end])
     if blocks is None:
@@ -157,7 +157,7 @@ def _blocks(ours: Sequence[str], theirs: Sequence[str]) -> tuple[int, int] | Non
 
 
 def _is_idle(text: _Content, start: int, p: int, q: int, end: int) -> bool:
-    """The order of the two blocks means nothing."""
+    """Whether the order of the two blocks has no meaning."""
     return text.is_symmetric(start, p, q) or _is_coordination(text, start, p, q, end)
 
 

@@ -1,4 +1,4 @@
-"""Another time: what used to be, what is, what will be; or two clauses in the other order."""
+"""Another time: past, present or future; or two clauses in the other order."""
 
 from __future__ import annotations
 

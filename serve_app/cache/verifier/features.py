@@ -1,4 +1,4 @@
-"""What the verifier knows of a pair of texts: cheap numbers, the same whichever text comes first."""
+"""The verifier's features of a pair of texts: cheap numbers that do not depend on the order of the texts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _match(words: Words, best: Sequence[float]) -> dict[str, float]:
 
 
 def _left_over(words: Words, other: Words, best: Sequence[float]) -> dict[str, float]:
-    """The words that the other side does not have."""
+    """Features of the words that the other text does not have."""
     left = [
         (weight, is_content, match)
         for (word, weight, is_content), match in zip(words.said, best, strict=True)
@@ -92,7 +92,7 @@ def _left_over(words: Words, other: Words, best: Sequence[float]) -> dict[str, f
 
 
 def _shared(first: Words, second: Words, left_weight: float) -> dict[str, float]:
-    """``left_weight``: of the words that only one of the two has."""
+    """``left_weight``: the weight of the words that only one of the texts has."""
     return {
         "overlap": 1 - left_weight / (first.total_weight + second.total_weight),
         "content_jaccard": _jaccard(first.content, second.content),
@@ -106,7 +106,7 @@ def _shared(first: Words, second: Words, left_weight: float) -> dict[str, float]
 
 
 def _remainders(first: Words, second: Words) -> dict[str, float]:
-    """What only one text says, taken as a whole, against what only the other one says."""
+    """The words that only one text has, taken as a whole, compared with those that only the other has."""
     one, two = _remainder(first, second), _remainder(second, first)
     if one is None and two is None:
         return {"remainders": NONE_LEFT, "one_sided": 0.0}
@@ -129,7 +129,7 @@ def _remainder(words: Words, other: Words) -> Floats | None:
 
 
 def _order(first: Words, second: Words) -> dict[str, float]:
-    """Whether the words that each text has once come in the same order in both."""
+    """Whether the words that occur once in each text are in the same order."""
     places = [(second.places[word], word) for word in first.places if word in second.places]
     wrong, share = _inversions([place for place, _ in places])
     _, content_share = _inversions([place for place, word in places if word in first.content])

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 LEAF = -1
 
 ML_OPSET = 3
-"""Of ai.onnx.ml: the last one in which a tree's nodes are plain lists."""
+"""The last version of ai.onnx.ml in which a tree's nodes are plain lists."""
 
 OPSET = 17
 IR_VERSION = 8
-"""That of ``OPSET``: a runtime refuses a file format that is newer than itself."""
+"""The version of ``OPSET``: a runtime refuses a file format that is newer than itself."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Forest:
     value: NDArray[np.float32]
 
     def probability(self, features: NDArray[np.float32]) -> float:
-        """The trees' mean; ``features`` [n] in the order of training."""
+        """The mean of the trees; ``features`` [n] are in the order of training."""
         (found,) = self._session.run(None, {"features": features[None]})
         return float(found[0, 0])
 
     @cached_property
     def _session(self) -> Any:
-        # Here, not at the top: whoever only builds the graph of deployments does without (0.2 s).
+        # Imported here, because building the graph of deployments does not need it (0.2 s).
         import onnxruntime
 
         options = onnxruntime.SessionOptions()

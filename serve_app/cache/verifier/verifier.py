@@ -1,4 +1,4 @@
-"""The learned verifier: a calibrated guess whether one answer serves two texts."""
+"""The trained verifier: the calibrated probability that one answer serves two texts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ FULL_PRECISION = "float32"
 
 @dataclass(frozen=True, slots=True)
 class VerifierCard:
-    """What a trained verifier says of itself.
+    """The description of a trained verifier.
 
     ``embedder``: the model whose token vectors it was trained on. ``features``: their names, in order.
     ``thresholds``: the least probability of a hit, by the embedder's precision and the name of a setting of
     ``cache.decision``.
-    ``record``: how it did on pairs that it was not trained on, by ranges of scores: (lowest score, hits,
-    wrong ones among them if traffic is mixed as assumed).
+    ``record``: its results on pairs that it was not trained on, by ranges of scores: (lowest score, hits,
+    wrong hits, if traffic is mixed as assumed).
     """
 
     embedder: str
@@ -32,7 +32,8 @@ class VerifierCard:
     record: tuple[tuple[float, float, float], ...] = ()
 
     def threshold(self, decision: str, dtype: str = FULL_PRECISION) -> float:
-        """Of a precision that it was not trained for (16 bits), that of the full one."""
+        """The threshold at a precision; one that it was not trained for (16 bits) has that of full
+        precision."""
         return self.thresholds.get(dtype, self.thresholds[FULL_PRECISION])[decision]
 
 

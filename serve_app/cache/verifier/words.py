@@ -1,4 +1,4 @@
-"""A text as the verifier sees it: words, how much each of them says, and what each of them means."""
+"""A text as the verifier sees it: words, their weights and their vectors."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from serve_app.cache.guards.contract import MAX_CHARACTERS
 Floats = NDArray[np.float32]
 
 MAX_WORDS = 96
-"""Of a text's beginning: what comes later is not compared word by word. It bounds a decision's time, as
-``MAX_CHARACTERS`` does."""
+"""Words of a text's beginning that are compared. Like ``MAX_CHARACTERS`` it bounds a decision's time."""
 
 LITTLE = 0.3
 """The weight of a function word: it shapes a question, but says little."""
@@ -31,7 +30,7 @@ class Tokenizer(Protocol):
 
 
 class Encoding(Protocol):
-    """Token ids, and for each the word it belongs to (``None``: none) and its place in the text."""
+    """Token ids, and for each the word it belongs to (``None``: none) and its position in the text."""
 
     @property
     def ids(self) -> list[int]: ...
@@ -45,10 +44,10 @@ class Encoding(Protocol):
 class Words:
     """The words of one text; ``n`` of them.
 
-    ``weights`` [n]: how much a word says. ``is_content`` [n]: it is no function word. ``vectors`` [n, d]:
+    ``weights`` [n]: the words' weights. ``is_content`` [n]: the word is no function word. ``vectors`` [n, d]:
     unit vectors of the words alone, without their context.
 
-    What follows from these is made once: a stored text meets many questions.
+    Derived values are computed once: a stored text is compared with many questions.
     """
 
     texts: tuple[str, ...]
@@ -96,7 +95,7 @@ class Words:
 
     @cached_property
     def places(self) -> Mapping[str, int]:
-        """Where each word stands that is there once, in the text's order."""
+        """The index of each word that occurs once, in the text's order."""
         counts = Counter(self.texts)
         return {word: index for index, word in enumerate(self.texts) if counts[word] == 1}
 
@@ -119,7 +118,7 @@ class WordReader:
         self._function_words = function_words
 
     def read(self, text: str) -> Words:
-        """The text's first words; punctuation is none."""
+        """The text's first words, without punctuation."""
         text = text[:MAX_CHARACTERS]
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         # Each of these attributes is a new list at every access.
@@ -141,14 +140,14 @@ class WordReader:
         )
 
     def _weights(self, pieces: Sequence[int], sizes: NDArray[np.intp], content: NDArray[np.bool_]) -> Floats:
-        """A word that the vocabulary does not have whole is rare: at least 1.5 for each of its parts."""
+        """Words of several tokens are rare: their weight is at least 1.5 for each token."""
         if not pieces:
             return np.zeros(0, np.float32)
         rarest = np.maximum.reduceat(self._rarity[pieces], _starts(sizes))
         return np.where(content, np.maximum(rarest, 1.5 * sizes), LITTLE).astype(np.float32)
 
     def _vectors(self, pieces: Sequence[int], sizes: NDArray[np.intp]) -> Floats:
-        """A word's mean and its sum have one direction."""
+        """The unit vectors of the words; a sum has the same direction as a mean."""
         if not pieces:
             return np.zeros((0, self._table.shape[1]), np.float32)
         return unit(np.add.reduceat(self._table[pieces], _starts(sizes), axis=0))

@@ -215,7 +215,7 @@ async def test_a_fresh_answer_teaches_nothing_about_an_entry_that_has_another_an
         assert (await cache.stats()).bound["observations"] == 0
 
 
-async def test_the_same_text_answered_anew_shows_how_noisy_the_comparison_is(tmp_path: Path) -> None:
+async def test_another_answer_to_the_same_text_shows_how_noisy_the_comparison_is(tmp_path: Path) -> None:
     async with opened(tmp_path, max_error_rate=0.05) as cache:
         stored = entry()
         for answer in (RIGHT, OTHER) * 20:

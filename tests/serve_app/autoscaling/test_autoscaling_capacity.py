@@ -1,4 +1,4 @@
-"""How late requests would be follows from prompts, seats and the number of replicas."""
+"""How late requests would be follows from prompts, slots and the number of replicas."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from serve_app.autoscaling import Bin, Capacity, FleetLoad, ReplicaLoad, Scaling
 from serve_app.autoscaling.arrivals import Rate
 from serve_app.autoscaling.capacity import least
 
-FAST = Capacity(prefill_tokens_per_s=1000.0, service_s=1.0, seats=1000.0)
+FAST = Capacity(prefill_tokens_per_s=1000.0, service_s=1.0, slots=1000.0)
 """Only prompts matter."""
 
-NARROW = Capacity(prefill_tokens_per_s=1e9, service_s=10.0, seats=4.0)
-"""Only seats matter."""
+NARROW = Capacity(prefill_tokens_per_s=1e9, service_s=10.0, slots=4.0)
+"""Only slots matter."""
 
 
 def bins(*requests: float, tokens: float = 100.0) -> list[Bin]:
@@ -45,7 +45,7 @@ def test_a_backlog_stays_until_it_is_prefilled() -> None:
 
 def test_requests_wait_for_seats() -> None:
     assert NARROW.late_requests(bins(4), 1, 1.0) == 0.0
-    # Each of the four seats is free again after 10 s: the fifth request waits for 2.5 s.
+    # Each of the four slots is free again after 10 s: the fifth request waits for 2.5 s.
     assert NARROW.late_requests(bins(8), 1, 1.0) == pytest.approx(4.0 - 0.4)
     assert NARROW.late_requests(bins(8), 1, 2.5) == pytest.approx(4.0 - 1.0)
     assert NARROW.late_requests(bins(8), 2, 1.0) == 0.0
@@ -87,7 +87,7 @@ def test_a_backlog_that_outlasts_a_start_is_shared_by_as_many_as_clear_it() -> N
 
 def test_a_line_for_seats_counts_as_a_prompt_backlog_does() -> None:
     load = FleetLoad(ready=(ReplicaLoad(running=4),), queued=16)
-    # 16 wait, 4 of them get a seat within the 10 s of a start; each keeps a quarter of a replica for 10 s.
+    # 16 wait, 4 of them get a slot within the 10 s of a start; each keeps a quarter of a replica for 10 s.
     assert NARROW.replicas_for_backlog(load, Rate(), lead_s=10.0, clear_s=10.0) == pytest.approx(3.0)
 
 
@@ -104,7 +104,7 @@ def test_what_is_measured_goes_before_what_was_expected_and_is_kept() -> None:
 def test_seats_are_no_more_than_a_replica_should_carry() -> None:
     rules = ScalingRules(max_replicas=4, requests_per_replica=6.0)
     load = FleetLoad(ready=(ReplicaLoad(capacity=32), ReplicaLoad(capacity=4)))
-    assert Capacity.expected(rules).measured(load, rules).seats == pytest.approx(5.0)
+    assert Capacity.expected(rules).measured(load, rules).slots == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize("most", [1, 2, 7, 16])

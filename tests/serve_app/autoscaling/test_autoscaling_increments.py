@@ -1,4 +1,4 @@
-"""Counters of many processes grow, start anew, go and come back."""
+"""Counters of many processes grow, restart, vanish and return."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_growth_is_counted_once_over_sources_that_come_and_go() -> None:
     assert increments.since_last({"b": 4.0}) == 1.0
 
 
-def test_a_counter_that_fell_began_anew() -> None:
+def test_a_counter_that_fell_has_restarted() -> None:
     increments = Increments()
     increments.since_last({"a": 100.0})
     assert increments.since_last({"a": 2.0}) == 2.0

@@ -45,11 +45,11 @@ def test_what_was_measured_in_a_rush_is_not_said_of_an_engine_that_is_idle_since
     speed = EngineSpeed()
     speed.prefilled(1000, [0.5], 10.0, full=False)
     speed.served(20.0, 30.0)
-    assert speed.of_late(30.0 + 0.9 * STALE_S) is speed
-    later = speed.of_late(30.0 + 1.1 * STALE_S)
+    assert speed.recent(30.0 + 0.9 * STALE_S) is speed
+    later = speed.recent(30.0 + 1.1 * STALE_S)
     assert (later.prefill_tokens_per_s, later.service_s, later.itl_s) == (None, None, None)
     speed.served(2.0, 200.0)
-    assert speed.of_late(201.0).service_s == pytest.approx(2.0)
+    assert speed.recent(201.0).service_s == pytest.approx(2.0)
 
 
 def test_an_engine_that_only_decodes_is_not_idle() -> None:
@@ -57,7 +57,7 @@ def test_an_engine_that_only_decodes_is_not_idle() -> None:
     speed.served(2.0, 10.0)
     for second in range(10, 300):
         speed.decoded([0.03], float(second))
-    assert (speed.of_late(300.0).service_s, speed.of_late(300.0).itl_s) == pytest.approx((2.0, 0.03))
+    assert (speed.recent(300.0).service_s, speed.recent(300.0).itl_s) == pytest.approx((2.0, 0.03))
 
 
 def test_a_step_without_a_finished_prompt_changes_nothing() -> None:

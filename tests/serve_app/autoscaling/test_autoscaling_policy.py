@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from serve_app.autoscaling import Autoscaler, Decision, FleetLoad, Reason, ReplicaLoad, ScalingRules
-from serve_app.autoscaling.policy import SETTLED_S
+from serve_app.autoscaling.lateness import SETTLED_S
 
 RULES = ScalingRules(
     min_replicas=1,

@@ -109,7 +109,7 @@ async def test_entries_of_a_large_partition_expire_and_grow_too_old(tmp_path: Pa
 
 async def test_a_large_purge_and_much_change_leave_searches_right(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        for _ in range(8):  # beyond what may be gone before the sketch is made anew
+        for _ in range(8):  # beyond what may be gone before the sketch is rebuilt
             await fill(store, range(150))
             assert await store.delete(Selection(tenant="t")) == 150
         await fill(store, range(100))
@@ -153,7 +153,7 @@ def _replace_with_folder(file: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_remove, _cut, _blank, _garble, _replace_with_folder])
-async def test_a_sketch_that_is_lost_or_damaged_is_made_anew(
+async def test_a_sketch_that_is_lost_or_damaged_is_rebuilt(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     async with opened(tmp_path) as store:
@@ -241,7 +241,7 @@ def test_a_sketch_that_cannot_be_written_is_removed_and_serves_on(
     assert len(kept) == 200
     assert UUID(int=8) in (kept.near("p", vector_of(7), 1.0, 0.0, 1) or ())
     assert len(caplog.records) == 1
-    assert "the next start makes it anew" in caplog.text
+    assert "the next start rebuilds it" in caplog.text
     assert list(tmp_path.iterdir()) == []
     kept.close()
 
