@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check(config: Path, environment: Mapping[str, str]) -> list[str]:
-    """The warnings, a line each: an unknown path in `paths`, a model's folder that is not on this machine.
+    """The warnings, one line each: an unknown path in `paths`, or a model's folder that does not exist.
 
     Raises: SettingsError: one message that names the file, the setting and what was expected.
     """
@@ -57,7 +57,8 @@ def check(config: Path, environment: Mapping[str, str]) -> list[str]:
 
 
 def _missing_folders(settings: Settings) -> Iterator[str]:
-    """Sources that are written as a folder. A name such as `org/model` is the hub's, or a prepared model."""
+    """Sources that are paths of missing folders. A name such as `org/model` is a prepared model or on the
+    hub."""
     sources = [(f"models[{number}].source", model.source) for number, model in enumerate(settings.models)]
     if settings.embedder is not None:
         sources.append(("embedder.source", settings.embedder.source))

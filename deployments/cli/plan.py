@@ -7,8 +7,8 @@ nothing.
     promptly plan config.yaml --device L4 --rate 4 --prompt-tokens 1000 --output-tokens 200
     promptly plan config.yaml --device H100 --trace requests.csv --ttft-ms 500 --tpot-ms 50
 
-Models are read from their folders, or from the hub: only config.json and the index of the weights. Where the
-hub cannot be reached, the models that the shipped configs name are taken from a record. Exit status 1:
+Models are read from their folders, or from the hub: only config.json and the index of the weights. If the hub
+cannot be reached, the shapes of the models in the shipped configs come from a record. Exit status 1:
 something in the file would fail while loading; each line names it, and a value that would work.
 """
 
@@ -187,7 +187,7 @@ def _engine_problems(plan: ModelPlan, model: ModelSettings, draft: ModelFiles | 
 
 def _device(model: ModelSettings, hardware: Hardware) -> Device | None:
     """The device to plan for; ``None`` if neither the options nor the settings name a known one. Raises:
-    SettingsError: ``--device`` is unknown, or another kind than the engine's accelerator."""
+    SettingsError: ``--device`` is unknown, or not of the engine's kind."""
     engine = model.managed_engine
     _require_kind(model, hardware.name)
     if engine.accelerator == "cpu":
@@ -201,7 +201,7 @@ def _device(model: ModelSettings, hardware: Hardware) -> Device | None:
 
 
 def _require_kind(model: ModelSettings, name: str | None) -> None:
-    """An engine's settings are for GPUs or for CPUs: planned for the other kind they would mean nothing."""
+    """Refuse a device of the other kind: an engine's settings are either for GPUs or for CPUs."""
     if name is None:
         return
     asks_cpu, on_cpu = name.lower() == "cpu", model.managed_engine.accelerator == "cpu"

@@ -24,7 +24,7 @@ CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 RECORD = "data/models.json"
-"""In ``serve_app.planning``: ``config.json`` of well-known models, with its date and source."""
+"""A file of ``serve_app.planning`` with the ``config.json`` of well-known models, their dates and sources."""
 
 MAX_HEADER_BYTES = 100_000_000
 """The limit of the safetensors format."""
@@ -51,7 +51,7 @@ class _Unreadable(Exception):
 
 class ModelLibrary:
     """Looks for models in this machine's folders first, then on the hub. ``endpoint``: a hub other than the
-    public one. ``recorded``: where neither has the model, take its shape from Promptly's own record."""
+    public one. ``recorded``: if neither has the model, take its shape from Promptly's own record."""
 
     def __init__(
         self,
@@ -132,8 +132,8 @@ class ModelLibrary:
 
 
 def recorded(source: str) -> ModelFiles | None:
-    """A model's shape as it was published, from Promptly's record of the models that its configs and guides
-    name; ``None``: not among them."""
+    """A model's published shape, from Promptly's record of the models in its configs and guides; ``None``: it
+    is not among them."""
     record = json.loads(files(planning).joinpath(RECORD).read_text(encoding="utf-8"))
     found = record["models"].get(source)
     return None if found is None else ModelFiles(found["config"], recorded=record["read"])

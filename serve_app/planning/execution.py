@@ -1,9 +1,9 @@
-"""How vLLM will run an engine: its model runner, its CUDA graphs and its scheduling, from the settings alone.
+"""Predicts from the settings how vLLM will run an engine: model runner, CUDA graphs and scheduling.
 
 The rules are those of vLLM 0.29 on CUDA: ``VllmConfig._get_v2_model_runner_unsupported_features``,
 ``_maybe_override_dynamic_sd_cudagraph_mode``, the choice of ``async_scheduling`` in ``__post_init__``, and
-the graph modes of ``OPTIMIZATION_LEVEL_TO_CONFIG``. A test holds them against vLLM's own configuration. The
-attention kernels may still allow fewer graphs; vLLM finds that out while it loads.
+the graph modes of ``OPTIMIZATION_LEVEL_TO_CONFIG``. A test compares them with vLLM's own configuration. The
+attention kernels may allow fewer graphs; vLLM notices that only while it loads.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from serve_app.settings import EngineSettings, SpeculationSettings
 from serve_app.settings.engine import DEPTH_CAN_CHANGE, READS_THE_TEXT
 
 SECOND_RUNNER_METHODS = frozenset({"eagle", "eagle3", "mtp"})
-"""Speculation that vLLM's second model runner has; any other goes back to the first."""
+"""Speculation methods of vLLM's second model runner; all others use the first one."""
 
 ASYNC_METHODS = SECOND_RUNNER_METHODS | {"draft_model"}
-"""Speculation that vLLM's asynchronous scheduler has."""
+"""Speculation methods of vLLM's asynchronous scheduler."""
 
 GRAPHS_BY_LEVEL: Mapping[int, str] = {0: "none", 1: "piecewise", 2: "full_and_piecewise"}
-"""By ``optimization_level``; 2 is vLLM's default, and 3 has the same."""
+"""CUDA graph modes by ``optimization_level``; 2 is vLLM's default, and 3 has the same mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
     """``runner``: 1 or 2 (vLLM's "V1" and "V2" model runner). ``graphs``: vLLM's ``cudagraph_mode`` in lower
-    case. ``reasons``: why it is not the second runner, whole graphs and asynchronous scheduling."""
+    case. ``reasons``: why vLLM does not use the second runner, full graphs or asynchronous scheduling."""
 
     runner: int
     graphs: str
@@ -37,7 +37,7 @@ class Execution:
 
 
 def execution(engine: EngineSettings) -> Execution | None:
-    """How a GPU engine will run; ``None`` for a CPU engine, which has one way."""
+    """How a GPU engine will run; ``None`` for a CPU engine, where vLLM has no choice."""
     if engine.accelerator == "cpu":
         return None
     against = tuple(_against_second_runner(engine))
@@ -54,18 +54,19 @@ def execution(engine: EngineSettings) -> Execution | None:
 
 
 def runs_second_runner(engine: EngineSettings) -> bool:
-    """Whether vLLM takes its second model runner."""
+    """Whether vLLM uses its second model runner."""
     found = execution(engine)
     return found is not None and found.runner == 2
 
 
 def sends_depths(engine: EngineSettings) -> bool:
-    """Whether vLLM is told that the depth may change (``num_speculative_tokens_per_batch_size``).
+    """Whether vLLM's configuration gets the depths (``num_speculative_tokens_per_batch_size``).
 
-    Never on the second runner. It captures the draft's graphs for one query length and derives the lengths of
-    all depths from it, so a mix of depths gives graphs of no or a negative number of requests, and the start
-    fails (vLLM 0.29: ``AutoRegressiveSpeculator.init_cudagraph_manager`` with ``decode_query_len=1``,
-    ``CudaGraphManager._init_candidates``). There the scheduler alone decides the depth.
+    It never does on the second runner, which captures the draft's graphs for one query length and derives the
+    lengths of all depths from it. With several depths it would compute graphs for zero or fewer requests, and
+    the start would fail (vLLM 0.29: ``AutoRegressiveSpeculator.init_cudagraph_manager`` with
+    ``decode_query_len=1``, ``CudaGraphManager._init_candidates``). There the scheduler alone decides the
+    depth.
     """
     speculation = engine.speculation
     if speculation is None or engine.data_parallel_size > 1:
@@ -77,7 +78,7 @@ def sends_depths(engine: EngineSettings) -> bool:
 
 
 def schedules_depths(engine: EngineSettings) -> bool:
-    """Whether Promptly's scheduler must apply ``depth_by_load`` itself, because vLLM is not told."""
+    """Whether Promptly's scheduler must apply ``depth_by_load``, because vLLM's configuration lacks it."""
     speculation = engine.speculation
     return speculation is not None and speculation.depth_by_load is not None and not sends_depths(engine)
 

@@ -1,4 +1,4 @@
-"""Settings that are valid and probably not what was meant. A start says them and goes on."""
+"""Finds settings that are valid but probably a mistake. A start prints them as warnings and goes on."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from serve_app.settings.root import Settings
 
 
 def doubts(settings: Settings) -> Iterator[str]:
-    """One line for each: the setting, its value and what is doubtful about it."""
+    """One line for each: the setting, its value, and the likely mistake."""
     for number, model in enumerate(settings.models):
         where = f"models[{number}]"
         if model.engine is not None:
             yield from doubtful_paths(f"{where}.paths", model.paths, is_vendor=False)
         for index, upstream in enumerate(model.upstreams):
-            place = f"{where}.upstreams[{index}].paths"
-            yield from doubtful_paths(place, upstream.paths, is_vendor=upstream.kind == "openai")
+            setting = f"{where}.upstreams[{index}].paths"
+            yield from doubtful_paths(setting, upstream.paths, is_vendor=upstream.kind == "openai")

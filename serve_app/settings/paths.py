@@ -43,7 +43,7 @@ UPLOADS = frozenset(
 """Paths that take ``multipart/form-data``: the gateway refuses it with 415, because it reads only JSON."""
 
 VENDORS_OWN = ("/v1/audio/speech", "/v1/batches", "/v1/fine_tuning/jobs", "/v1/images/generations")
-"""Further paths of OpenAI's that take JSON: nobody who names them has mistyped another one."""
+"""Further paths of OpenAI that take JSON. They are no typing errors, so they cause no warning."""
 
 PATH = re.compile(r"/v1(?:/[A-Za-z0-9_-]+)+|/tokenize|/detokenize")
 
@@ -58,7 +58,7 @@ def plain_paths(paths: Sequence[str] | None) -> None:
 
 
 def doubtful_path(path: str, *, is_vendor: bool) -> str | None:
-    """Why offering ``path`` is probably a mistake; ``None`` for a path that is known."""
+    """Why offering ``path`` is probably a mistake; ``None`` for a known path."""
     known = {*ENGINE_PATHS, *VENDOR_PATHS, *(VENDORS_OWN if is_vendor else ())}
     if path in known:
         return None
@@ -71,7 +71,7 @@ def doubtful_path(path: str, *, is_vendor: bool) -> str | None:
 
 
 def doubtful_paths(where: str, paths: Sequence[str] | None, *, is_vendor: bool) -> Iterator[str]:
-    """One line for each; ``where`` is the setting that lists them."""
+    """One line for each doubtful path; ``where`` is the setting that lists them."""
     for index, path in enumerate(paths or ()):
         doubt = doubtful_path(path, is_vendor=is_vendor)
         if doubt is not None:

@@ -39,8 +39,8 @@ CONNECTORS = {"nixl": "NixlConnector", "lmcache": "LMCacheConnectorV1"}
 GUARDED_SCHEDULER = "deployments.engine.vllm.guarded_scheduler.guarded_scheduler"
 DEPTH_SCHEDULER = "deployments.engine.vllm.guarded_scheduler.depth_scheduler"
 DEPTHS = "promptly_depth_by_load"
-"""The key of vLLM's ``additional_config`` under which these schedulers find ``depth_by_load``, where vLLM
-itself must not be told (see :func:`serve_app.planning.execution.sends_depths`)."""
+"""The key of vLLM's ``additional_config`` from which these schedulers read ``depth_by_load`` if vLLM's own
+setting must stay unset (see :func:`serve_app.planning.execution.sends_depths`)."""
 
 NO_DOMAIN = "none: send media as data: URLs"
 """Matches no host. For vLLM an empty list means "any host": it would fetch every address that a request
@@ -75,7 +75,7 @@ def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
         "optimization_level": engine.optimization_level,
         "performance_mode": engine.performance_mode,
         "enable_sleep_mode": engine.enable_sleep_mode or _sleeps_on_gpu(model) or None,
-        "speculative_config": speculative_config(engine.speculation, store, tells=sends_depths(engine)),
+        "speculative_config": speculative_config(engine.speculation, store, with_depths=sends_depths(engine)),
         "scheduler_cls": _scheduler(engine),
     }
     given = {name: value for name, value in named.items() if value is not None}
@@ -84,9 +84,9 @@ def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
 
 
 def speculative_config(
-    settings: SpeculationSettings | None, store: ModelStore, *, tells: bool = True
+    settings: SpeculationSettings | None, store: ModelStore, *, with_depths: bool = True
 ) -> dict[str, Any] | None:
-    """vLLM's ``speculative_config``. ``tells``: say to vLLM that the depth may change."""
+    """vLLM's ``speculative_config``. ``with_depths``: include the schedule of depths."""
     if settings is None:
         return None
     values: dict[str, Any] = {
@@ -98,9 +98,9 @@ def speculative_config(
         "prompt_lookup_min": settings.prompt_lookup_min,
         "use_heterogeneous_vocab": settings.use_heterogeneous_vocab,
     }
-    if tells and settings.depth_by_load is not None:
+    if with_depths and settings.depth_by_load is not None:
         values["num_speculative_tokens_per_batch_size"] = depth_schedule(settings.depth_by_load)
-    elif tells and settings.guard and settings.method in DEPTH_CAN_CHANGE - READS_THE_TEXT:
+    elif with_depths and settings.guard and settings.method in DEPTH_CAN_CHANGE - READS_THE_TEXT:
         # With a schedule, even of a single depth, vLLM captures CUDA graphs that allow the depth to change.
         same = DepthStep(requests=1, tokens=settings.num_speculative_tokens)
         values["num_speculative_tokens_per_batch_size"] = depth_schedule([same])

@@ -4,8 +4,8 @@ vLLM's ``scheduler_cls`` names it (see ``deployments.engine.vllm.arguments``). N
 when vLLM moves:
 
 - ``Scheduler.dynamic_sd_lookup``: depth by the number of scheduled requests, read at every step. The second
-  model runner drafts ``num_speculative_tokens`` all the same, and only verifies fewer: there drafting is a
-  fixed part of every step, and the guard's fit of durations counts it as such;
+  model runner always drafts ``num_speculative_tokens`` and only verifies fewer, so drafting is a fixed part
+  of every step there, and the guard's fit of durations counts it as such;
 - ``make_spec_decoding_stats``: called for each request whose draft was judged;
 - ``update_draft_token_ids``: receives the drafts for the next step (not with asynchronous scheduling, where
   drafts stay on the device), and ``Request.is_prefill_chunk``: drafts of a prompt chunk are dropped;
@@ -42,8 +42,8 @@ def guarded_scheduler(vllm_config: Any, **arguments: Any) -> Scheduler:
 
 
 def depth_scheduler(vllm_config: Any, **arguments: Any) -> Scheduler:
-    """The factory that ``scheduler_cls`` names: vLLM's own scheduler, with a depth by load that vLLM's
-    configuration does not name."""
+    """The factory that ``scheduler_cls`` names: vLLM's own scheduler with the depth by load from
+    ``additional_config``."""
     is_async = vllm_config.scheduler_config.async_scheduling
     made = (AsyncScheduler if is_async else Scheduler)(vllm_config=vllm_config, **arguments)
     made.dynamic_sd_lookup = made.dynamic_sd_lookup or _own_depths(vllm_config)
