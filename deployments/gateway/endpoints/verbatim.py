@@ -11,8 +11,8 @@ from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.call import (
     Call,
     Message,
-    PlaceRequest,
     Purpose,
+    SlotRequest,
     deadline_of,
     forwarded_headers,
     target_of,
@@ -81,7 +81,7 @@ class Verbatim:
         self._offers.require(asked.exchange.path, asked.model)
 
     async def relay(self, asked: JsonRequest, *, weight: int, in_parts: bool) -> None:
-        """Ask the model, and pass on its answer. ``weight`` and ``in_parts``: see ``PlaceRequest``."""
+        """Ask the model, and pass on its answer. ``weight`` and ``in_parts``: see ``SlotRequest``."""
         exchange, identity = asked.exchange, asked.identity
         message = Message(
             method=exchange.method,
@@ -92,7 +92,7 @@ class Verbatim:
             salt=self._salts.salt(identity.tenant, asked.fields),
             best_priority=identity.best_priority,
         )
-        place = PlaceRequest(
+        slot = SlotRequest(
             tenant=identity.tenant,
             path=exchange.path,
             priority=request_priority(exchange.headers, identity.best_priority),
@@ -103,7 +103,7 @@ class Verbatim:
             weight_field=weight_field(asked.fields),
             in_parts=in_parts,
         )
-        call = Call(model=asked.model, purpose=Purpose.RELAY, place=place, message=message, body=asked.body)
+        call = Call(model=asked.model, purpose=Purpose.RELAY, slot=slot, message=message, body=asked.body)
         await exchange.run(self._answer(exchange, call), asked.timeout_s)
 
     async def _answer(self, exchange: Exchange, call: Call) -> None:

@@ -13,8 +13,8 @@ from deployments.gateway.request.answer import Answer, OwnAnswer
 from deployments.gateway.request.call import (
     Call,
     Message,
-    PlaceRequest,
     Purpose,
+    SlotRequest,
     deadline_of,
     forwarded_headers,
     target_of,
@@ -88,7 +88,7 @@ class EngineTier:
             best_priority=identity.best_priority,
         )
         router = self._routers[self._names.model_of(request.model)]
-        place = PlaceRequest(
+        slot = SlotRequest(
             tenant=identity.tenant,
             path=exchange.path,
             priority=asked.priority,
@@ -101,7 +101,7 @@ class EngineTier:
         return Call(
             model=request.model,
             purpose=Purpose.ANSWER,
-            place=place,
+            slot=slot,
             message=message,
             body=request.body,
             failover=asked.failover,

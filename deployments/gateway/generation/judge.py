@@ -53,7 +53,7 @@ def _judging(call: Call, first: str, second: str) -> Call:
     body = msgspec.json.encode(fields)
     return msgspec.structs.replace(
         call,
-        place=msgspec.structs.replace(call.place, weight=1),
+        slot=msgspec.structs.replace(call.slot, weight=1),
         message=call.message.to(Endpoint.CHAT.value, fields, body, streams=False),
         body=body,
         resumes=None,

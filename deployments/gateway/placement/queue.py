@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from deployments.gateway.placement.cold_start import ColdStart
 from deployments.gateway.placement.room import Room
 from deployments.gateway.placement.wait_estimate import WaitEstimate
-from deployments.gateway.request.call import PlaceRequest
+from deployments.gateway.request.call import SlotRequest
 from serve_app.admission import FairQueues, Ticket
 from serve_app.autoscaling import Demand
 from serve_app.errors import NoReplica, OverCapacity, PromptlyError
@@ -34,12 +34,12 @@ CLOCK_S = 0.01
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """A request in the queue, and the future for its place. ``passed`` counts the slots that other requests
+    """A request in the queue, and the future for its slot. ``passed`` counts the slots that other requests
     got while it was first and needed more than were free."""
 
-    asked: PlaceRequest
+    asked: SlotRequest
     tried: frozenset[str]
-    place: asyncio.Future[Dispatch]
+    slot: asyncio.Future[Dispatch]
     passed: int = 0
 
 
@@ -84,7 +84,7 @@ class Admission:
         """A request could go to a member now."""
         return not self._queue and self.room.is_free()
 
-    async def place(self, asked: PlaceRequest, tried: Collection[str] = ()) -> Dispatch:
+    async def place(self, asked: SlotRequest, tried: Collection[str] = ()) -> Dispatch:
         """Room at a member that is not among ``tried``.
 
         Raises:
@@ -105,11 +105,11 @@ class Admission:
         ticket = self._queue.enter(asked.tenant, priority, waiter)
         self._waiting_slots += asked.weight
         self.wake()  # requests ahead may avoid the very members that have room
-        if not waiter.place.done() and not tried:
+        if not waiter.slot.done() and not tried:
             self._refuse_if_hopeless(ticket, ahead)
         return await self._wait(ticket)
 
-    # ---- what became of a place ----
+    # ---- what becomes of a slot ----
 
     def began(self, dispatch: Dispatch, now: float, *, streamed: bool) -> None:
         """The first byte of the answer is there."""
@@ -148,12 +148,12 @@ class Admission:
         for tickets in self._queue.turns():
             for ticket in tickets:
                 waiter = ticket.request
-                if waiter.place.done():
+                if waiter.slot.done():
                     continue  # it has just given up and not left yet
                 dispatch = self.room.take(waiter.asked, waiter.tried)
                 if dispatch is not None:
                     self._leave(ticket)
-                    waiter.place.set_result(dispatch)
+                    waiter.slot.set_result(dispatch)
                     for other in blocked:
                         other.passed += dispatch.slots
                     return True
@@ -168,15 +168,15 @@ class Admission:
 
     async def _wait(self, ticket: Ticket[Waiter]) -> Dispatch:
         waiter = ticket.request
-        if waiter.place.done():
-            return waiter.place.result()
+        if waiter.slot.done():
+            return waiter.slot.result()
         self._traffic.queued += 1
         if not self.room.is_cold:
             self._estimate.waiting()
         bound, started_ns = self._patience_s(waiter.asked), waiter.asked.timeline.clock()
         try:
             async with asyncio.timeout(bound):
-                return await waiter.place
+                return await waiter.slot
         except TimeoutError:
             self._withdraw(ticket)
             raise self._too_late(ticket, bound) from None
@@ -186,7 +186,7 @@ class Admission:
         finally:
             waiter.asked.timeline.add("queue", started_ns)
 
-    def _patience_s(self, asked: PlaceRequest) -> float:
+    def _patience_s(self, asked: SlotRequest) -> float:
         """How long a request may wait in the queue. Not until its deadline: other clients may have joined,
         and ``Exchange.run`` tells each of them when theirs has passed. But while the first replica starts,
         giving up would bring nothing: then it may wait until the deadline of the client that asked first."""
@@ -197,8 +197,8 @@ class Admission:
     def _withdraw(self, ticket: Ticket[Waiter]) -> None:
         """Leave the queue; room that came at the same moment is given back."""
         waiter = ticket.request
-        if waiter.place.done() and not waiter.place.cancelled():
-            self.end(waiter.place.result(), complete=False)
+        if waiter.slot.done() and not waiter.slot.cancelled():
+            self.end(waiter.slot.result(), complete=False)
         elif self._queue.contains(waiter.asked.tenant, ticket):
             self._leave(ticket)
 
@@ -238,7 +238,7 @@ class Admission:
         retry_after_s = self._estimate.retry_after_s(self._sequences(ahead, asked))
         raise OverCapacity(f"{ahead} requests wait ahead{expected}.", retry_after_s)
 
-    def _sequences(self, ahead: int, asked: PlaceRequest) -> float:
+    def _sequences(self, ahead: int, asked: SlotRequest) -> float:
         """Of ``ahead`` requests and this one. Those ahead are taken to weigh what requests in the queue weigh
         on average."""
         usual = self._waiting_slots / len(self._queue) if self._queue else 1.0

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from deployments.gateway.placement.cold_start import ColdStart
-from deployments.gateway.request.call import PlaceRequest
+from deployments.gateway.request.call import SlotRequest
 from serve_app.admission import FairQueues, most_for_one, reserved
 from serve_app.errors import BadRequest
 from serve_app.fleet import Dispatch, EngineState, FleetTable, Member
@@ -62,13 +62,13 @@ class Room:
         """Some member has room now."""
         return any(member.has_room for member in self.candidates())
 
-    def has_other(self, asked: PlaceRequest, tried: Tried) -> bool:
+    def has_other(self, asked: SlotRequest, tried: Tried) -> bool:
         """Whether a member is left to ask, if not at this moment: one that refused a connection may be back
         in a second."""
         ready = (m for m in self.fleet.members(self.model) if m.report.state is EngineState.READY)
         return any(_may_serve(member, asked, tried.names) for member in ready)
 
-    def take(self, asked: PlaceRequest, tried: Collection[str]) -> Dispatch | None:
+    def take(self, asked: SlotRequest, tried: Collection[str]) -> Dispatch | None:
         """Room at the best member; ``None`` if there is none now, or the tenant's share is used up."""
         now, started_ns = time.monotonic(), asked.timeline.clock()
         candidates = self.fleet.candidates(self.model, now)
@@ -94,7 +94,7 @@ class Room:
         self.fleet.end(dispatch, now, complete=complete)
         self._shares.gave_back(dispatch.tenant, dispatch.slots)
 
-    def is_within_share(self, asked: PlaceRequest, candidates: Sequence[Member]) -> bool:
+    def is_within_share(self, asked: SlotRequest, candidates: Sequence[Member]) -> bool:
         """See ``FairQueues.may_take``. A tenant that is alone has no limit."""
         if not self._shares.is_shared:
             return True
@@ -106,7 +106,7 @@ class Room:
             reserve=sum(reserved(member.limit) for member in candidates),
         )
 
-    def refuse_if_too_heavy(self, asked: PlaceRequest) -> None:
+    def refuse_if_too_heavy(self, asked: SlotRequest) -> None:
         """Such a request would keep all others from a member until its last answer ends.
 
         Raises: BadRequest.
@@ -127,7 +127,7 @@ class Room:
         return most_for_one(member.limit) if self._is_shared else member.limit
 
 
-def _may_serve(member: Member, asked: PlaceRequest, tried: Collection[str]) -> bool:
+def _may_serve(member: Member, asked: SlotRequest, tried: Collection[str]) -> bool:
     """It has not failed this request, offers its path, and gives token ids if they are needed."""
     report = member.report
     return (

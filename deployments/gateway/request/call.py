@@ -29,7 +29,7 @@ PLAIN_PATH = re.compile(r"[A-Za-z0-9_.~/-]*")
 """Nothing in it needs quoting."""
 
 
-class PlaceRequest(msgspec.Struct, frozen=True, kw_only=True):
+class SlotRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What placement needs to know: how much room a request takes, for whom, and how long it may wait.
 
     ``path`` is the client's, without the query. ``deadline`` is in monotonic seconds. ``weight`` is the
@@ -149,7 +149,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str
     purpose: Purpose
-    place: PlaceRequest
+    slot: SlotRequest
     message: Message
     body: bytes
     failover: bool = False
@@ -157,7 +157,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def body_key(self) -> bytes:
-        return body_key(self.place.tenant, self.place.path, self.body)
+        return body_key(self.slot.tenant, self.slot.path, self.body)
 
     @property
     def may_hedge(self) -> bool:

@@ -111,4 +111,4 @@ class Attempt:
                 self._quarantine.served(self._call.body_key)
             # Only a generated answer shows how long answers take.
             self._admission.end(self.dispatch, complete=self._complete and purpose is Purpose.ANSWER)
-            self._call.place.timeline.add("upstream", self._started_ns)
+            self._call.slot.timeline.add("upstream", self._started_ns)

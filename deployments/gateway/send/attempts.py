@@ -27,7 +27,7 @@ from serve_app.traffic import Traffic
 TOO_MANY_REQUESTS = 429
 
 Placed = Callable[[Dispatch], None]
-"""Called with every place that a call gets."""
+"""Called with every slot that a call gets."""
 
 
 class Attempts:
@@ -55,7 +55,7 @@ class Attempts:
         if tried.names and not self._may_go_on(call):
             raise NoReplica(f"{len(tried.names)} replicas have failed this request.", code="no_replica")
         while True:
-            dispatch = await self._to.admission.place(call.place, tried.names)
+            dispatch = await self._to.admission.place(call.slot, tried.names)
             if placed is not None:
                 placed(dispatch)
             try:
@@ -73,7 +73,7 @@ class Attempts:
         """Another attempt is allowed, and there is a member for it, if perhaps not yet."""
         if self.tried.is_spent(self._most):
             return False
-        return self._to.admission.room.has_other(call.place, self.tried)
+        return self._to.admission.room.has_other(call.slot, self.tried)
 
     async def _hedged(self, call: Call, dispatch: Dispatch, hedge: Hedge, after_s: float) -> Attempt:
         """The first of two attempts to answer; the other one is cancelled, which aborts it at its engine."""
@@ -94,7 +94,7 @@ class Attempts:
         if not hedge.may_hedge():
             return None
         avoided = {*self.tried.names, first.member.name}
-        dispatch = self._to.admission.room.take(call.place, avoided)
+        dispatch = self._to.admission.room.take(call.slot, avoided)
         if dispatch is not None:
             hedge.hedged()
             self._traffic.hedged += 1
@@ -116,7 +116,7 @@ class Attempts:
         admission.began(dispatch, now, streamed=response.is_stream)
         self._quarantine.answered(dispatch.member.name, now)
         if response.is_stream or call.purpose is Purpose.ANSWER:
-            call.place.timeline.add("upstream-ttft", started_ns)
+            call.slot.timeline.add("upstream-ttft", started_ns)
         if hedge is not None:
             hedge.saw_first_byte(now - dispatch.sent_at)
         return Attempt(

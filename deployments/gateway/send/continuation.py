@@ -128,7 +128,7 @@ class ContinuedAnswer:
         return msgspec.structs.replace(
             self._call,
             purpose=purpose,
-            place=msgspec.structs.replace(self._call.place, needs_token_ids=True),
+            slot=msgspec.structs.replace(self._call.slot, needs_token_ids=True),
             message=self._call.message.to(target, fields, body, streams=True),
             resumes=None,
         )

@@ -78,8 +78,8 @@ class Dispatcher:
 
 async def _counted(call: Call, attempts: Attempts, demand: Demand, *, is_cold: bool) -> Attempt:
     """``Attempts.begin``, counted for the autoscaler of a model that has one."""
-    place = call.place
-    asked = demand.came(place.routing.prompt_tokens, time.monotonic(), cold=is_cold)
+    slot = call.slot
+    asked = demand.came(slot.routing.prompt_tokens, time.monotonic(), cold=is_cold)
 
     def placed(dispatch: Dispatch) -> None:
         if dispatch.member.report.is_static:
@@ -93,5 +93,5 @@ async def _counted(call: Call, attempts: Attempts, demand: Demand, *, is_cold: b
     except BaseException:
         demand.failed(asked)
         raise
-    demand.began(asked, place.timeline.elapsed_ms() / 1000 if attempt.response.is_stream else None)
+    demand.began(asked, slot.timeline.elapsed_ms() / 1000 if attempt.response.is_stream else None)
     return attempt

@@ -60,7 +60,7 @@ class Sender:
                     message.method,
                     message.target_for(report),
                     message.body_for(report, to.own, by_priority=by_priority, token_ids=token_ids),
-                    message.headers_for(priority=call.place.priority if by_priority else None),
+                    message.headers_for(priority=call.slot.priority if by_priority else None),
                     fresh=fresh,
                 )
                 if response.status >= 400 or response.first.startswith(ERROR_EVENT):

@@ -16,7 +16,7 @@ from sim_engine import SimEngine
 from support.gateway import FAST, MODEL, Answered, Faults, Running, SimSettings, chat, gateway, meanwhile
 
 from deployments.gateway.placement.queue import Admission
-from deployments.gateway.request.call import PlaceRequest
+from deployments.gateway.request.call import SlotRequest
 from serve_app.errors import OverCapacity
 from serve_app.fleet import EngineReport, EngineState, FleetTable
 from serve_app.request.timing import Timeline
@@ -344,8 +344,8 @@ class Place:
         router = Router(POLICIES["least_wait"])
         self.admission = Admission(MODEL, self.fleet, router, LimitSettings(**limits), Traffic())
 
-    def call(self, timeout_s: float = 60.0, priority: int = 5) -> PlaceRequest:
-        return PlaceRequest(
+    def call(self, timeout_s: float = 60.0, priority: int = 5) -> SlotRequest:
+        return SlotRequest(
             path="/v1/chat/completions",
             routing=RoutingRequest(1.0),
             priority=priority,

@@ -17,7 +17,7 @@ from support.graph import eventually
 from test_gateway_admission import ENDLESS, SHORT, queued
 
 from deployments.gateway.placement.queue import Admission
-from deployments.gateway.request.call import PlaceRequest
+from deployments.gateway.request.call import SlotRequest
 from serve_app.errors import BadRequest
 from serve_app.fleet import Dispatch, EngineReport, EngineState, FleetTable
 from serve_app.request.timing import Timeline
@@ -174,8 +174,8 @@ class Places:
         bounds = LimitSettings(max_queue_wait_s=60.0, max_queued_requests=10_000, **settings)
         self.admission = Admission(MODEL, self.fleet, router, bounds, Traffic(), shared=True)
 
-    def call(self, tenant: str, weight: int = 1, priority: int = 5) -> PlaceRequest:
-        return PlaceRequest(
+    def call(self, tenant: str, weight: int = 1, priority: int = 5) -> SlotRequest:
+        return SlotRequest(
             path="/v1/chat/completions",
             routing=RoutingRequest(1.0),
             priority=priority,
