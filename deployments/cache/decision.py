@@ -17,6 +17,7 @@ from safetensors import safe_open
 from tokenizers import Tokenizer
 
 from serve_app.cache.decision import Decision, cross_encoded, guarded, similarity_only, verified
+from serve_app.cache.decision.steps import MeasuredLanguage
 from serve_app.cache.guards.lists import load_word_lists
 from serve_app.cache.guards.registry import GUARDS, Guards
 from serve_app.cache.verifier.library import find_verifier, function_words
@@ -41,6 +42,8 @@ def open_decision(settings: CacheSettings, embedder: str, dtype: str = FULL_PREC
     If this embedder has no verifier, or the verifier's files are not on this node, similarity and guards
     decide. If the configured cross-encoder cannot be loaded, the verifier decides. Both are logged."""
     decision = _cross_encoded(settings.cross_encoder) or _decision(settings.decision, embedder, dtype)
+    if settings.languages and settings.decision != "similarity":
+        decision = decision.behind(MeasuredLanguage(settings.languages, load_word_lists()))
     if settings.threshold is not None:
         decision = decision.with_threshold(settings.threshold)
     # Warm up: the first pair compiles patterns and fills tables.

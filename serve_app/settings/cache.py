@@ -93,6 +93,13 @@ class CacheSettings(Frozen):
         le=1,
         description="Least cosine similarity of a semantic hit; default: 0.75 before a verifier, else 0.90.",
     )
+    languages: tuple[str, ...] = Field(
+        default=("en",),
+        strict=False,
+        description="Languages (ISO 639-1, such as `de`) of texts that near entries may answer. The shipped "
+        "embedder, guards and verifier were measured for English only. `[]`: any. Without effect on "
+        "`decision: similarity`.",
+    )
     cross_encoder: CrossEncoderSettings | None = Field(
         default=None, description="Decides after the guards, instead of the shipped verifier."
     )

@@ -55,6 +55,12 @@ class Decision:
         """The same steps with another least similarity."""
         return Decision(self._steps, threshold, self._guards, self._reader)
 
+    def behind(self, step: Step) -> Decision:
+        """The same steps, with ``step`` asked right after the similarity."""
+        return Decision(
+            (*self._steps[:1], step, *self._steps[1:]), self.default_threshold, self._guards, self._reader
+        )
+
     def read(self, text: str) -> Reading:
         """Prepare a text for ``judge``."""
         return Reading(text, self._reader)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from serve_app.cache.decision.contract import NOTHING_AGAINST_IT, Finding, Pair
+from serve_app.cache.guards.lists import WordLists
+from serve_app.cache.guards.tongue import language_of
 from serve_app.cache.verifier.verifier import Verifier
 
 
@@ -27,6 +29,22 @@ class HasWords:
         if all(any(character.isalnum() for character in text) for text in both):
             return NOTHING_AGAINST_IT
         return Finding(self.name)
+
+
+class MeasuredLanguage:
+    """Both texts are in a language in which hits were measured; ``languages`` are ISO 639-1 codes."""
+
+    name = "unmeasured_language"
+
+    def __init__(self, languages: Collection[str], lists: WordLists) -> None:
+        self._languages = frozenset(languages)
+        self._lists = lists
+
+    def __call__(self, pair: Pair) -> Finding:
+        for reading in (pair.question, pair.candidate):
+            if language_of(reading.analysed, self._lists) not in self._languages:
+                return Finding(self.name)
+        return NOTHING_AGAINST_IT
 
 
 class GuardStep:

@@ -32,7 +32,7 @@ def test_a_paraphrase_hits_and_look_alikes_do_not() -> None:
         "names",
         "roles",
     }
-    assert reason(decision, "How do I bake bread?", "How do I freeze bread?", 0.80) in {"slot", "verifier"}
+    assert reason(decision, "How do I bake bread?", "How do I freeze bread?", 0.80) in {"slot", "edit", "verifier"}
 
 
 @needs_model
@@ -118,3 +118,10 @@ def test_a_cross_encoder_that_cannot_be_used_is_named_and_the_verifier_decides(
             decision = open_decision(CacheSettings.model_validate({"cross_encoder": chosen}), MINILM)
         assert not decision.is_slow
         assert complaint in caplog.text
+
+
+def test_only_english_hits_unless_the_settings_name_other_languages() -> None:
+    pair = ("Wie setze ich mein Passwort zurück?", "wie setze ich mein Passwort zurück")
+    assert reason(open_decision(CacheSettings(), "none"), *pair, 0.99) == "unmeasured_language"
+    assert reason(open_decision(CacheSettings(languages=()), "none"), *pair, 0.99) is None
+    assert reason(open_decision(CacheSettings(languages=("de",)), "none"), *pair, 0.99) is None

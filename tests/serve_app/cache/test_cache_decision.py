@@ -7,7 +7,7 @@ import math
 import pytest
 
 from serve_app.cache.decision import Decision, Finding, Pair, Verdict, guarded, similarity_only
-from serve_app.cache.decision.steps import HasWords, SimilarEnough
+from serve_app.cache.decision.steps import HasWords, MeasuredLanguage, SimilarEnough
 from serve_app.cache.guards.lists import load_word_lists
 from serve_app.cache.guards.registry import Guards
 
@@ -98,3 +98,28 @@ def test_a_guards_objection_carries_its_own_name() -> None:
 
 def test_one_cosine_threshold_is_fooled_by_what_a_guard_sees() -> None:
     assert judge(similarity_only(), "Pay 20 euros", "Pay 30 euros", 0.99).hit
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("How do I reset my password?", "How can I reset my password?", None),
+        (
+            "Wie setze ich mein Passwort zurück?",
+            "Wie kann ich mein Passwort zurücksetzen?",
+            "unmeasured_language",
+        ),
+        ("reset my password", "Wie setze ich mein Passwort zurück?", "unmeasured_language"),
+    ],
+)
+def test_texts_in_a_language_that_was_not_measured_do_not_hit(
+    one: str, other: str, expected: str | None
+) -> None:
+    decision = PLAIN.behind(MeasuredLanguage(["en"], load_word_lists()))
+    assert judge(decision, one, other, 0.99).reason == expected
+    assert judge(decision, other, one, 0.99).reason == expected
+
+
+def test_a_language_that_the_settings_name_may_hit() -> None:
+    decision = PLAIN.behind(MeasuredLanguage(["en", "de"], load_word_lists()))
+    assert judge(decision, "Wie geht es dem Hund?", "Wie geht es der Katze?", 0.99).hit
