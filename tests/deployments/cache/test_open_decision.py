@@ -32,7 +32,8 @@ def test_a_paraphrase_hits_and_look_alikes_do_not() -> None:
         "names",
         "roles",
     }
-    assert reason(decision, "How do I bake bread?", "How do I freeze bread?", 0.80) in {"slot", "edit", "verifier"}
+    baked = reason(decision, "How do I bake bread?", "How do I freeze bread?", 0.80)
+    assert baked in {"slot", "edit", "verifier"}
 
 
 @needs_model
