@@ -20,6 +20,7 @@ from serve_app.cache.decision import Decision, cross_encoded, guarded, similarit
 from serve_app.cache.decision.steps import MeasuredLanguage
 from serve_app.cache.guards.lists import load_word_lists
 from serve_app.cache.guards.registry import GUARDS, Guards
+from serve_app.cache.normal import load_normaliser
 from serve_app.cache.verifier.library import find_verifier, function_words
 from serve_app.cache.verifier.verifier import FULL_PRECISION
 from serve_app.cache.verifier.words import Floats, WordReader
@@ -42,6 +43,7 @@ def open_decision(settings: CacheSettings, embedder: str, dtype: str = FULL_PREC
     If this embedder has no verifier, or the verifier's files are not on this node, similarity and guards
     decide. If the configured cross-encoder cannot be loaded, the verifier decides. Both are logged."""
     decision = _cross_encoded(settings.cross_encoder) or _decision(settings.decision, embedder, dtype)
+    decision = decision.reading(load_normaliser())
     if settings.languages and settings.decision != "similarity":
         decision = decision.behind(MeasuredLanguage(settings.languages, load_word_lists()))
     if settings.threshold is not None:

@@ -10,6 +10,7 @@ from deployments.cache.learning import CacheLearning
 from deployments.cache.note import CacheNote
 from deployments.cache.store import CacheStore, StoreError, open_store
 from serve_app.cache.entry import CacheEntry
+from serve_app.cache.normal import vectors_of
 from serve_app.cache.purges import PurgeLog
 from serve_app.embedding import EmbedderInfo
 from serve_app.settings import CacheSettings
@@ -53,7 +54,7 @@ class StoreSession:
     async def open(self) -> None:
         """Try to open the store. A failure is logged, once for each reason, and raised by ``store``."""
         try:
-            store = await open_store(self._settings, self._embedder.dimension, self._embedder.name)
+            store = await open_store(self._settings, self._embedder.dimension, vectors_of(self._embedder))
             self._opened = store, await self._load(store)
         except (StoreError, OSError) as error:
             if str(error) != self._error:

@@ -21,6 +21,7 @@ from serve_app.breaker import Breaker
 from serve_app.cache.entry import CacheQuery, Doubt, Hit, LookUp, Miss
 from serve_app.cache.expiry import Expiry
 from serve_app.cache.keys import CacheKey
+from serve_app.cache.normal import Normaliser
 from serve_app.embedding import Embedding
 from serve_app.request.cache_controls import CacheControls
 from serve_app.request.tenant_marks import TenantMarks
@@ -34,17 +35,18 @@ logger = logging.getLogger("ray.serve")
 
 
 class Embed:
-    """The vector of one text."""
+    """The vector of one text's normal form."""
 
-    def __init__(self, embedder: DirectClient, marks: TenantMarks) -> None:
+    def __init__(self, embedder: DirectClient, marks: TenantMarks, normal: Normaliser) -> None:
         self._embedder = embedder
+        self._normal = normal
         self._marks = marks
 
     async def __call__(self, text: str, tenant: str) -> bytes | None:
         """``None`` for a text that is too long for the embedder: two texts that differ only in the part that
         it did not read would have the same vector."""
         tag = self._marks.embedding_tag(tenant)
-        found: list[Embedding] = await self._embedder.call("embed", [text], tag)
+        found: list[Embedding] = await self._embedder.call("embed", [self._normal(text)], tag)
         return found[0].vector if found[0].is_whole else None
 
 

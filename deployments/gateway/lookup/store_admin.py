@@ -13,6 +13,7 @@ from ray.serve.handle import DeploymentHandle
 from deployments.gateway.lookup.counters import CacheCounters
 from deployments.gateway.lookup.memory import Memory
 from serve_app.cache.entry import CacheEntry, CacheStats, Selection
+from serve_app.cache.normal import Normaliser
 from serve_app.embedding import Embedding
 from serve_app.errors import NotFound
 
@@ -27,9 +28,12 @@ class StoreAdmin:
         memory: Memory,
         counters: CacheCounters,
         call_timeout_s: float,
+        *,
+        normal: Normaliser,
     ) -> None:
         self._cache = cache
         self._embedder = embedder
+        self._normal = normal
         self._memory = memory
         self._counters = counters
         self._call_timeout_s = call_timeout_s
@@ -59,7 +63,8 @@ class StoreAdmin:
         """Store entries that come from elsewhere; their texts are embedded here. It returns when all are
         stored. Raises TimeoutError when one of its calls takes too long; entries stored before that stay."""
         async with self._in_time():
-            embeddings: list[Embedding] = await self._embedder.embed.remote([entry.text for entry in entries])
+            texts = [self._normal(entry.text) for entry in entries]
+            embeddings: list[Embedding] = await self._embedder.embed.remote(texts)
         for entry, embedding in zip(entries, embeddings, strict=True):
             vector = embedding.vector if embedding.is_whole else None
             async with self._in_time():

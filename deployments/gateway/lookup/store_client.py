@@ -17,6 +17,7 @@ from deployments.gateway.lookup.writes import Writes
 from deployments.wire.direct_calls import DirectClient
 from serve_app.breaker import Breaker
 from serve_app.cache.expiry import expiry_of
+from serve_app.cache.normal import load_normaliser
 from serve_app.request.tenant_marks import TenantMarks
 from serve_app.settings import CacheSettings
 from serve_app.wire.calls import CACHE, EMBEDDER
@@ -42,7 +43,8 @@ class CacheClient:
         self._direct_embedder = DirectClient(embedder, EMBEDDER)
         self._direct_cache = DirectClient(cache, CACHE)
         self._breaker = Breaker(settings.breaker_failures, settings.breaker_cooldown_s)
-        expiry, embed = expiry_of(settings), Embed(self._direct_embedder, marks)
+        expiry, normal = expiry_of(settings), load_normaliser()
+        embed = Embed(self._direct_embedder, marks, normal)
         self.counters = CacheCounters()
         self.memory = Memory(settings.exact_entries, expiry, self.counters)
         self.new_entries = NewEntries(expiry, settings.max_entry_bytes)
@@ -56,7 +58,9 @@ class CacheClient:
             counters=self.counters,
         )
         self.writes = Writes(settings, cache, embed, self._breaker, self.counters)
-        self.store = StoreAdmin(cache, embedder, self.memory, self.counters, settings.call_timeout_s)
+        self.store = StoreAdmin(
+            cache, embedder, self.memory, self.counters, settings.call_timeout_s, normal=normal
+        )
         self._following = asyncio.get_running_loop().create_task(self._follow_store())
 
     @property

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from serve_app.cache.decision.contract import Pair, Reading, Step, Verdict
 from serve_app.cache.decision.steps import CrossEncoderStep, GuardStep, HasWords, SimilarEnough, VerifierStep
 from serve_app.cache.guards.registry import Guards
+from serve_app.cache.normal import Normaliser
 from serve_app.cache.verifier.verifier import Verifier
 from serve_app.cache.verifier.words import WordReader
 
@@ -29,11 +30,13 @@ class Decision:
         default_threshold: float,
         guards: Guards | None = None,
         reader: WordReader | None = None,
+        normal: Normaliser | None = None,
     ) -> None:
         self.default_threshold = default_threshold
         self._steps = tuple(steps)
         self._guards = guards
         self._reader = reader
+        self._normal = normal
 
     @property
     def scale(self) -> str:
@@ -53,17 +56,20 @@ class Decision:
 
     def with_threshold(self, threshold: float) -> Decision:
         """The same steps with another least similarity."""
-        return Decision(self._steps, threshold, self._guards, self._reader)
+        return Decision(self._steps, threshold, self._guards, self._reader, self._normal)
 
     def behind(self, step: Step) -> Decision:
         """The same steps, with ``step`` asked right after the similarity."""
-        return Decision(
-            (*self._steps[:1], step, *self._steps[1:]), self.default_threshold, self._guards, self._reader
-        )
+        steps = (*self._steps[:1], step, *self._steps[1:])
+        return Decision(steps, self.default_threshold, self._guards, self._reader, self._normal)
+
+    def reading(self, normal: Normaliser) -> Decision:
+        """The same steps; the guards see the normal form of a text."""
+        return Decision(self._steps, self.default_threshold, self._guards, self._reader, normal)
 
     def read(self, text: str) -> Reading:
         """Prepare a text for ``judge``."""
-        return Reading(text, self._reader)
+        return Reading(text, self._reader, self._normal)
 
     def judge(
         self, question: Reading, candidate: Reading, similarity: float, threshold: float | None = None

@@ -64,13 +64,18 @@ def load_word_lists() -> WordLists:
         synonyms=_synonyms(_lines("synonyms")),
         near=_synonyms([*_lines("synonyms"), *_lines("near_words")]),
         light=(function_words | _words("asking_words") | foreign) - _words("foreign_telling"),
-        known=_words("known_words"),
+        known=known_words(),
         modifiers={word: name for name, words in _classes("modifiers").items() for word in words},
         tenses=_classes("tenses"),
         languages=languages,
         grammar=_classes("grammar"),
         one_sided=_classes("one_sided"),
     )
+
+
+def known_words() -> frozenset[str]:
+    """The words that are no typo of another one."""
+    return _words("known_words")
 
 
 def _lines(name: str) -> list[str]:

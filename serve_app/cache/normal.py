@@ -1,0 +1,99 @@
+"""The form in which a text is embedded and compared by the guards: long forms for abbreviations, and typing
+errors put right.
+
+Both are looked up in tables of this package, so a word that stands in none stays as it is. Letters other than
+ASCII, codes, paths and quoted words stay too. The text itself, by which exact hits are found, never changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+
+from serve_app.cache.guards.lists import known_words
+from serve_app.embedding import EmbedderInfo
+
+VERSION = 1
+"""Raise when the form of a text changes: vectors of two versions are not compared."""
+
+PACKAGE = "serve_app.cache"
+_MAX_CHARACTERS = 4_000
+_WORD = re.compile(r"(?<![\w./\\@#`'\"-])[a-z]{3,20}(?![\w./\\@`'\"(-]\w)(?!['\"`(/\\@])")
+_SHORTEST_EXCHANGE = 5
+_LIKE_WORDS = frozenset(
+    {"PIP", "IDE", "NAS", "OTC", "DAG", "IRA", "APR", "POA", "BAC", "DAU", "MAU", "GUI", "FSA"}
+)
+"""Abbreviations of three letters that a tool, a name or a word of another language is written like."""
+
+
+def vectors_of(embedder: EmbedderInfo) -> str:
+    """The name of what made a vector: another embedder, or another normal form of its texts, has a folder or
+    collection of its own."""
+    return f"{embedder.name}:normal-{VERSION}"
+
+
+@dataclass(frozen=True, slots=True)
+class Normaliser:
+    """``long_forms`` by the abbreviation in lower case; ``capital`` are those that need their capitals,
+    because a word or another language's word looks like them. ``right`` leads from an error to the word."""
+
+    long_forms: Mapping[str, str]
+    capital: frozenset[str]
+    right: Mapping[str, str]
+    known: frozenset[str]
+    pattern: re.Pattern[str]
+
+    def __call__(self, text: str) -> str:
+        """The normal form; a long text (over 4,000 characters) is its own."""
+        if len(text) > _MAX_CHARACTERS:
+            return text
+        righted = _WORD.sub(self._word, text) if text.isascii() else text
+        return self.pattern.sub(self._long_form, righted)
+
+    def _word(self, found: re.Match[str]) -> str:
+        word = found[0]
+        if word in self.known:
+            return word
+        return self.right.get(word) or self._exchanged(word)
+
+    def _exchanged(self, word: str) -> str:
+        """With two neighbouring letters exchanged, if that gives one known word ("calcualte")."""
+        if len(word) < _SHORTEST_EXCHANGE:
+            return word
+        fits = {
+            other
+            for index in range(len(word) - 1)
+            if (other := f"{word[:index]}{word[index + 1]}{word[index]}{word[index + 2 :]}") in self.known
+        }
+        return fits.pop() if len(fits) == 1 else word
+
+    def _long_form(self, found: re.Match[str]) -> str:
+        short = found[1].lower()
+        if short in self.capital and found[1] != found[1].upper():
+            return found[0]
+        return self.long_forms[short] + found[2]
+
+
+def load_normaliser() -> Normaliser:
+    """Read the tables of this package; raises ``OSError`` when a file is missing."""
+    entries = [line.split(": ", 1) for line in _lines("abbreviations")]
+    shorts = sorted((re.escape(short) for short, _ in entries), key=len, reverse=True)
+    known = known_words()
+    return Normaliser(
+        long_forms={short.lower(): long for short, long in entries},
+        capital=frozenset(
+            short.lower()
+            for short, _ in entries
+            if short.isupper() and (len(short) < 4 or short.lower() in known)
+        ),
+        right=dict(line.split(" ", 1) for line in _lines("misspellings")),
+        known=known,
+        pattern=re.compile(rf"(?<![\w./\-])({'|'.join(shorts)})(s?)(?![\w/\-]|\.\w)", re.IGNORECASE),
+    )
+
+
+def _lines(name: str) -> list[str]:
+    text = (files(PACKAGE) / "data" / f"{name}.txt").read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
