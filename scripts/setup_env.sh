@@ -47,6 +47,24 @@ hardware() {
     esac
 }
 
+# gpu_driver: the driver's version, such as 570.86.15; nothing where nvidia-smi does not say it.
+gpu_driver() { nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1; }
+
+# PyTorch for CUDA 13 needs this driver or a newer one. Without it everything installs, and every engine fails.
+LEAST_DRIVER=580
+
+# check_gpu PYTHON: what only an engine's start would miss, minutes later.
+check_gpu() {
+    local driver
+    driver=$(gpu_driver)
+    if [[ ${driver%%.*} =~ ^[0-9]+$ ]] && [ "${driver%%.*}" -lt "$LEAST_DRIVER" ]; then
+        fail "the NVIDIA driver is $driver, and PyTorch for CUDA 13 needs $LEAST_DRIVER or newer: update the driver, or use PROMPTLY_HARDWARE=cpu"
+    fi
+    command -v g++ >/dev/null || fail "g++ is not installed, and vLLM's kernels are compiled with it as an engine starts (Debian: apt-get install g++)"
+    "$1" -c 'import pathlib, sysconfig, sys; sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").is_file())' ||
+        fail "the headers of $1 are not installed, and Triton compiles with them as an engine starts (Debian: apt-get install python3-dev)"
+}
+
 create_venv() {
     local python=${PYTHON:-python3.11}
     if [ -z "${PYTHON:-}" ] && ! command -v "$python" >/dev/null; then python=python3; fi
@@ -156,6 +174,7 @@ main() {
     extra=$(hardware)
     [ -x "$VENV/bin/python" ] || step "creating $VENV" create_venv
     wanted=$(wanted_stamp "$extra")
+    if [ "$extra" = gpu ]; then check_gpu "$VENV/bin/python"; fi
     if [ "$(cat "$STAMP" 2>/dev/null || true)" != "$wanted" ]; then
         # An interrupted creation leaves a Python without pip.
         "$VENV/bin/python" -m pip --version >/dev/null 2>&1 || step "installing pip" install_pip
@@ -168,4 +187,4 @@ main() {
     echo "environment is ready ($extra, $(seconds_since "$started") s)"
 }
 
-main "$@"
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then main "$@"; fi

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any
 
 import msgspec
@@ -26,14 +27,15 @@ from serve_app.model_store import ModelStore
 from serve_app.planning import Device, ModelFiles, Problem
 from serve_app.planning.architecture import Architecture, read_architecture
 from serve_app.planning.checks import check_draft, check_shape
-from serve_app.planning.engine_request import configured, engine_request
+from serve_app.planning.engine_request import GIB, configured, engine_request
 from serve_app.planning.plan import UNKNOWN_CONTEXT
 from serve_app.planning.room import Sizing, check_memory
 from serve_app.planning.weights import loaded
-from serve_app.settings import AutoscalingSettings, ModelSettings
+from serve_app.settings import AutoscalingSettings, EngineSettings, ModelSettings
 from serve_app.settings.engine import LoraSettings
 
 ADAPTER_CONFIG = "adapter_config.json"
+SHARED_MEMORY = Path("/dev/shm")
 AN_ADAPTER = "use a folder that PEFT saved, or a hub id (owner/name)"
 MAPPING = (
     "or set `speculation.use_heterogeneous_vocab: true`: it then drafts only tokens that both have, and a "
@@ -53,14 +55,34 @@ def check_engine(model: ModelSettings, store: ModelStore, device: Device | None 
         raise SettingsError("\n".join(f"model {model.id!r}: {problem}" for problem in problems))
 
 
-def check_on_node(model: ModelSettings, store: ModelStore) -> None:
-    """:func:`check_engine` on the engine's own node; a CPU engine must also fit into its memory.
+def check_on_node(model: ModelSettings, store: ModelStore, *, shared_memory: Path = SHARED_MEMORY) -> None:
+    """:func:`check_engine` on the engine's own node; a CPU engine must also fit into its memory, and what a
+    GPU engine offloads into ``shared_memory``.
 
     Raises:
         SettingsError: as :func:`check_engine`.
     """
     on_cpu = model.managed_engine.accelerator == "cpu"
     check_engine(model, store, this_machine() if on_cpu else None)
+    for problem in _offload_room(model, shared_memory):
+        raise SettingsError(f"model {model.id!r}: {problem}")
+
+
+def _offload_room(model: ModelSettings, shared_memory: Path) -> Iterator[Problem]:
+    """vLLM maps the offloaded blocks from a file there (``SharedOffloadRegion``). A container often has
+    64 MiB of it, and a write beyond its end kills the engine in mid-request (SIGBUS)."""
+    offload = model.managed_engine.kv_offload
+    if offload is None or not shared_memory.is_dir():
+        return
+    free_gib = disk_usage(shared_memory).free / GIB
+    if offload.size_gib > free_gib:
+        yield Problem(
+            "engine.kv_offload.size_gib",
+            offload.size_gib,
+            f"{shared_memory} of this node has {free_gib:.1f} GiB free, and vLLM keeps the blocks there",
+            f"use at most {int(free_gib)}, or give the container more (docker --shm-size; Kubernetes: an "
+            "emptyDir of medium Memory)",
+        )
 
 
 def check_served(model: ModelSettings) -> None:
@@ -104,12 +126,31 @@ def _not_served_yet(model: ModelSettings) -> Iterator[Problem]:
             "vLLM 0.29's stages on CPUs fail at their first request in eager mode",
             "1, and a larger `tensor_parallel_size`",
         )
+    yield from _not_offloaded(engine)
     if engine.data_parallel_size > 1 and isinstance(model.replicas, AutoscalingSettings):
         yield Problem(
             "replicas",
             "autoscaled",
             "the ranks of an engine start and end together, and the policy cannot scale them together",
             "a number of engines",
+        )
+
+
+def _not_offloaded(engine: EngineSettings) -> Iterator[Problem]:
+    offload, prefill = engine.kv_offload, engine.disaggregation
+    server = "it needs an LMCache server beside the engine, which Promptly does not start"
+    if offload is not None and offload.backend == "lmcache":
+        yield Problem("engine.kv_offload.backend", "lmcache", server, "use 'native'")
+    if prefill is not None and prefill.connector == "lmcache":
+        yield Problem("engine.disaggregation.connector", "lmcache", server, "use 'nixl'")
+    if offload is not None and engine.num_devices > 1 and engine.placement != "strict_pack":
+        # CPUOffloadingSpec: rank = device index % world size, in a file of one node.
+        yield Problem(
+            "engine.placement",
+            engine.placement,
+            "vLLM gives each device its part of the offloaded cache by its number on the node; on several "
+            "nodes two devices have one number, and would overwrite each other's blocks",
+            "use 'strict_pack' with `kv_offload`",
         )
 
 

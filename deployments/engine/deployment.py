@@ -7,6 +7,7 @@ Ray Serve starts, places, checks and scales it; requests arrive over HTTP, not t
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from deployments.engine.checks import check_on_node
 from deployments.engine.cpu.threads import bind_threads, runs_in_one_process
 from deployments.engine.sleep.announcements import announced
 from deployments.engine.sleep.transitions import EngineSleep
-from deployments.engine.start.environment import engine_environment
+from deployments.engine.start.environment import engine_environment, node_environment
 from deployments.engine.start.phases import EngineStart
 from deployments.engine.start.warm_up import Shapes, warm_up
 from deployments.engine.vllm import bridge as vllm_bridge
@@ -47,7 +48,10 @@ class Engine(LLMServer):
         self._state = EngineState.WARMING
         self._gateways = GatewayReports()
         with self._start_up.loading():
-            check_on_node(model, ModelStore(default_cache_dir()))
+            store = ModelStore(default_cache_dir())
+            check_on_node(model, store)
+            resolve_on_node(llm_config, model, store)
+            os.environ.update(node_environment(model, store, os.environ))
             self._cpus = await asyncio.to_thread(bind_threads, model)
             await super().__init__(llm_config, **self._server_arguments())
         self._probe = vllm_bridge.load_probe(self)
@@ -200,7 +204,7 @@ def llm_config(model: ModelSettings, store: ModelStore) -> LLMConfig:
         "model_loading_config": {"model_id": model.id, "model_source": source},
         "accelerator_config": {"kind": engine.accelerator},
         "engine_kwargs": engine_arguments(model, store),
-        "runtime_env": {"env_vars": engine_environment(model, store)},
+        "runtime_env": {"env_vars": engine_environment(model)},
         "deployment_config": {"ray_actor_options": {"num_cpus": engine.num_cpus}},
     }
     if Path(source).is_dir():
@@ -211,3 +215,16 @@ def llm_config(model: ModelSettings, store: ModelStore) -> LLMConfig:
     if placement is not None:
         options["placement_group_config"] = placement
     return LLMConfig(**options)
+
+
+def resolve_on_node(config: LLMConfig, model: ModelSettings, store: ModelStore) -> None:
+    """Name the model, its draft and its adapters in ``config`` as this node has them: by their prepared
+    folder here, else by their hub id. The graph was built on another node, which may have other folders."""
+    source = store.resolve(model.managed_source)
+    engine_config = config.get_engine_config()
+    assert engine_config is not None, "ray.serve.llm makes one for every vLLM engine"
+    if "://" not in source:
+        engine_config.hf_model_id = source
+    here = engine_arguments(model, store)
+    named = {name: here[name] for name in ("speculative_config", "lora_modules") if name in here}
+    config.update_engine_kwargs(**named)

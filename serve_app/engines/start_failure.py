@@ -130,6 +130,14 @@ def _no_hub(found: re.Match[str], model: ModelSettings) -> Problem:
     return Problem("source", model.managed_source, reason, works)
 
 
+def _gated(found: re.Match[str], model: ModelSettings) -> Problem:
+    reason = (
+        "this model needs permission: its terms were not accepted, or HF_TOKEN is missing or of another user"
+    )
+    works = "accept its terms on the hub and start with HF_TOKEN=…, or use a model that is open"
+    return Problem("source", model.managed_source, reason, works)
+
+
 def _threads(found: re.Match[str], model: ModelSettings) -> Problem:
     engine = model.managed_engine
     ranks = engine.tensor_parallel_size * engine.pipeline_parallel_size
@@ -174,6 +182,7 @@ _KNOWN = (
     _known(r"Failed core proc\(s\): \{[^}]*: -9\b", _killed),
     _known(r"SafetensorError|incomplete metadata|invalid ?header|header too (large|small)", _broken_file),
     _known(r"size of tensor|(shape|size) mismatch|exceeds dimension size|== ?loaded_weight", _other_shapes),
+    _known(r"GatedRepoError|gated repo|awaiting a review|Access to model .* is restricted", _gated),
     _known(
         r"(couldn't connect to|Failed to resolve|Max retries exceeded|Connection ?Error|LocalEntryNotFound"
         r"|outgoing traffic has been disabled|OfflineModeIsEnabled)",
@@ -184,7 +193,11 @@ _KNOWN = (
 
 
 def _shortened(text: str, most: int = MOST_CHARACTERS) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """At most ``most`` characters. The end stays whole as far as it can: the last words carry the reason."""
+    if len(text) <= most:
+        return text
+    head = most // 3
+    return f"{text[:head]} … {text[len(text) - (most - head - 3) :]}"
 
 
 def gist(message: str) -> str:

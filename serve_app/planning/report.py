@@ -22,6 +22,7 @@ from serve_app.planning.load import (
     trace_load,
 )
 from serve_app.planning.plan import ModelPlan
+from serve_app.planning.speed import UNCERTAINTY
 from serve_app.planning.weights import element_bytes
 
 SHOWN_PROMPT_TOKENS = 1000
@@ -108,7 +109,8 @@ def _speed(plan: ModelPlan) -> Iterator[str]:
         return
     one, many = (plan.speed.decode_step_s(batch, SHOWN_PROMPT_TOKENS) for batch in (1, 32))
     prefill = plan.speed.prefill_s(SHOWN_PROMPT_TOKENS)
-    yield f"  expected, {element_bytes(plan.architecture, plan.request) * 8:.0f}-bit activations"
+    bits = element_bytes(plan.architecture, plan.request) * 8
+    yield f"  expected, {bits:.0f}-bit activations; an estimate, ± {100 * UNCERTAINTY:.0f} %"
     yield f"    per token {_ms(one)} alone, {_ms(many)} in a batch of 32 (at 1,000 tokens of context)"
     yield f"    prefill {_ms(prefill)} per 1,000 tokens"
 

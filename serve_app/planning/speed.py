@@ -27,6 +27,18 @@ LAYER_S = 20e-6
 measured."""
 
 
+EXPERT_LAYER_S = 60e-6
+"""Fixed time of a layer's experts on a GPU, beside :data:`LAYER_S`: the router, sorting tokens by expert, and
+grouped multiplications too small to fill the device. Fitted, with :data:`EXPERT_BANDWIDTH`, to published
+decode times; ``tests/serve_app/planning/test_plan_published.py`` names them."""
+
+EXPERT_BANDWIDTH = 0.75
+"""Share of the bandwidth of dense weights that reading the chosen experts reaches."""
+
+UNCERTAINTY = 0.25
+"""Relative error that these published times allow to expect."""
+
+
 @dataclass(frozen=True, slots=True)
 class Efficiency:
     """Share of the vendor's peak that real kernels reach. These are assumptions; replace them by your own
@@ -74,9 +86,10 @@ class Speed:
         return max(read / self.bytes_per_s, work / self.flops_per_s) + self._other_s(tokens)
 
     def _expert_bytes(self, tokens: float) -> float:
-        """Bytes of the experts that this many tokens choose independently."""
+        """Bytes of the experts that this many tokens choose independently, counted as the dense bytes that
+        take as long."""
         unused: float = (1.0 - self.expert_share) ** tokens
-        return self.expert_bytes * (1.0 - unused)
+        return self.expert_bytes * (1.0 - unused) / EXPERT_BANDWIDTH
 
     def _other_s(self, tokens: float) -> float:
         return self.fixed_s + self.link_s_per_token * tokens
@@ -111,9 +124,15 @@ def speed(
         flops_per_token=2 * active_parameters(shape) / ranks,
         flops_per_context=4 * shape.cached_layers * shape.heads * shape.head_dim / ranks,
         flops_per_s=_peak(shape, request, device) * 1e12 * efficiency.compute,
-        fixed_s=link_s + (0.0 if device.is_cpu else LAYER_S * shape.layers),
+        fixed_s=link_s + (0.0 if device.is_cpu else _layers_s(shape)),
         link_s_per_token=link_per_token,
     )
+
+
+def _layers_s(shape: Architecture) -> float:
+    experts = shape.experts
+    with_experts = 0 if experts is None else shape.layers - experts.dense_layers
+    return LAYER_S * shape.layers + EXPERT_LAYER_S * with_experts
 
 
 def _peak(shape: Architecture, request: EngineRequest, device: Device) -> float:

@@ -155,7 +155,8 @@ def check_arguments(model: ModelSettings, store: ModelStore) -> None:
 
 def check_config(model: ModelSettings, store: ModelStore) -> None:
     """Build vLLM's own engine configuration as the replica will. Skipped unless this node has the engine's
-    kind of device and the weights in a folder. Starts nothing.
+    kind of device and the weights in a folder: a head node without a GPU builds the graph of GPU engines,
+    and vLLM checks the rest on the engine's own node. Starts nothing.
 
     Raises:
         SettingsError: one line, with vLLM's own reason.
@@ -166,7 +167,8 @@ def check_config(model: ModelSettings, store: ModelStore) -> None:
     engine = model.managed_engine
     source = store.resolve(model.managed_source)
     on_cpu = engine.accelerator == "cpu"
-    if not Path(source).is_dir() or current_platform.is_cpu() != on_cpu:
+    has_device = current_platform.is_cpu() if on_cpu else current_platform.is_cuda_alike()
+    if not Path(source).is_dir() or not has_device:
         return
     known = {field.name for field in dataclasses.fields(AsyncEngineArgs)}
     arguments = {name: value for name, value in engine_arguments(model, store).items() if name in known}

@@ -273,3 +273,37 @@ def test_data_parallel_engines_are_served_but_not_autoscaled() -> None:
 )
 def test_what_the_gateway_serves_passes(engine: dict[str, Any]) -> None:
     check_served(model(**engine))
+
+
+OFFLOAD = {"size_gib": 16.0}
+
+
+@pytest.mark.parametrize(
+    ("engine", "says"),
+    [
+        ({"kv_offload": OFFLOAD | {"backend": "lmcache"}}, "an LMCache server beside the engine"),
+        (
+            {"disaggregation": {"prefill_replicas": 1, "connector": "lmcache"}},
+            "engine.disaggregation.connector = 'lmcache'",
+        ),
+        ({"kv_offload": OFFLOAD, "tensor_parallel_size": 4}, "use 'strict_pack' with `kv_offload`"),
+    ],
+)
+def test_an_offload_that_nothing_serves_or_that_would_overwrite_itself_is_refused(
+    engine: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(SettingsError, match=says):
+        check_served(model(**engine))
+
+
+@pytest.mark.parametrize(
+    "engine", [{}, {"tensor_parallel_size": 4, "placement": "strict_pack"}, {"placement": "spread"}]
+)
+def test_an_offload_on_one_node_is_served(engine: dict[str, Any]) -> None:
+    check_served(model(kv_offload=OFFLOAD, **engine))
+
+
+def test_what_is_offloaded_must_fit_the_nodes_shared_memory(store: ModelStore, tmp_path: Path) -> None:
+    check_on_node(model(kv_offload={"size_gib": 0.001}), store, shared_memory=tmp_path)
+    with pytest.raises(SettingsError, match=r"engine.kv_offload.size_gib = 1000000.0: .*docker --shm-size"):
+        check_on_node(model(kv_offload={"size_gib": 1e6}), store, shared_memory=tmp_path)

@@ -123,3 +123,24 @@ serve_app.errors.EngineStartError: model 'm': source = 'x': no such folder; give
 )
 def test_the_gist_of_a_deployments_message(message: str, expected: str) -> None:
     assert gist(message) == expected
+
+
+GATED = (
+    "OSError: You are trying to access a gated repo. Make sure to have access to it at https://hub/x. 401 "
+    "Client Error. Cannot access gated repo for url https://hub/x/config.json. Access to model x is "
+    "restricted. You must have access to it and be authenticated to access it. Please log in."
+)
+
+
+def test_a_gated_model_is_said_with_both_steps() -> None:
+    said = explained(GATED, model())
+    assert said.startswith("source = 'owner/target': this model needs permission")
+    assert "accept its terms on the hub and start with HF_TOKEN=" in said
+
+
+def test_the_end_of_a_long_reason_stays() -> None:
+    """The last words carry the reason; what is cut is the middle."""
+    said = explained(f"ValueError: {'a long configuration, ' * 60}and the kernel needs nvcc", model())
+    assert said.startswith("ValueError: a long")
+    assert said.endswith("and the kernel needs nvcc")
+    assert len(said) <= 400

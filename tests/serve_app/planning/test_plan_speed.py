@@ -9,7 +9,7 @@ from planned_engines import request
 from support import model_configs as configs
 
 from serve_app.planning import Efficiency, Speed, find_device, read_architecture
-from serve_app.planning.speed import speed
+from serve_app.planning.speed import EXPERT_BANDWIDTH, speed
 from serve_app.planning.weights import loaded
 
 PEAK = Efficiency(1.0, 1.0)
@@ -71,7 +71,7 @@ def test_a_few_tokens_wake_few_experts() -> None:
     engine = speed_of(configs.QWEN3_30B_A3B, "H100")
     one, many = (engine.decode_step_s(batch, 0) - engine.fixed_s for batch in (1, 128))
     assert one < 0.15 * many
-    whole = engine.dense_bytes + engine.expert_bytes
+    whole = engine.dense_bytes + engine.expert_bytes / EXPERT_BANDWIDTH
     assert many == pytest.approx(whole / 3.35e12, rel=1e-2)
 
 

@@ -7,16 +7,37 @@ from typing import Any
 
 import pytest
 
-from deployments.engine.start.environment import engine_environment
+from deployments.engine.start.environment import COPIED, engine_environment, node_environment
 from serve_app.model_store import ModelStore
 from serve_app.settings import EngineSettings, ModelSettings
 
 CACHES = ("VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 
+def model(**engine: Any) -> ModelSettings:
+    return ModelSettings(id="m", source="s", engine=EngineSettings(**({"accelerator": "cpu"} | engine)))
+
+
 def environment(folder: Path, **engine: Any) -> dict[str, str]:
-    settings = EngineSettings(**({"accelerator": "cpu"} | engine))
-    return engine_environment(ModelSettings(id="m", source="s", engine=settings), ModelStore(folder))
+    """As an engine's own processes see it: on every node the same, and then what its node adds."""
+    everywhere = engine_environment(model(**engine))
+    return everywhere | node_environment(model(**engine), ModelStore(folder), everywhere)
+
+
+def programs(folder: Path, *names: str) -> Path:
+    """A folder of programs."""
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def on_gpu_node(tmp_path: Path, *names: str) -> dict[str, str]:
+    """The environment where the virtual environment has these programs and CUDA is nowhere else."""
+    own = programs(tmp_path / "bin", *names)
+    system = {"PATH": str(tmp_path / "system"), "CUDA_HOME": str(tmp_path / "no-cuda")}
+    return node_environment(model(accelerator="gpu"), ModelStore(tmp_path), system, programs=own)
 
 
 def test_every_compile_cache_has_a_folder_of_its_own_under_promptlys(tmp_path: Path) -> None:
@@ -47,3 +68,20 @@ def test_where_media_may_be_fetched_leads_no_further(tmp_path: Path, monkeypatch
     name = "VLLM_MEDIA_URL_ALLOW_REDIRECTS"
     monkeypatch.setenv(name, environment(tmp_path)[name])
     assert envs.environment_variables[name]() is False
+
+
+@pytest.mark.parametrize(("names", "given"), [((), "0"), (("ninja",), "0"), (("ninja", "nvcc"), None)])
+def test_flashinfers_sampler_is_off_where_it_cannot_be_compiled(
+    tmp_path: Path, names: tuple[str, ...], given: str | None
+) -> None:
+    assert on_gpu_node(tmp_path, *names).get("VLLM_USE_FLASHINFER_SAMPLER") == given
+
+
+def test_the_virtual_environments_programs_are_found_first(tmp_path: Path) -> None:
+    found = on_gpu_node(tmp_path)
+    assert found["PATH"].split(":") == [str(tmp_path / "bin"), str(tmp_path / "system")]
+    assert found[COPIED].split(",") == ["PATH", *CACHES]  # also to the workers that Ray starts
+
+
+def test_nothing_of_a_gpu_is_said_to_a_cpu_engine(tmp_path: Path) -> None:
+    assert not {"VLLM_USE_FLASHINFER_SAMPLER", COPIED} & environment(tmp_path).keys()

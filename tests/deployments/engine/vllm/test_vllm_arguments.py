@@ -284,6 +284,19 @@ def test_vllms_own_configuration_is_built(engine: dict[str, Any]) -> None:
     assert dict(os.environ) == before
 
 
+def test_a_head_node_without_a_gpu_leaves_vllms_check_to_the_engines_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There vLLM has no platform, and cannot build any configuration."""
+    from vllm import platforms
+
+    monkeypatch.setattr(platforms, "_current_platform", platforms.interface.UnspecifiedPlatform())
+    store = ModelStore(tmp_path)
+    store.folder("owner/target").mkdir(parents=True)
+    gpu = ModelSettings(id="m", source="owner/target", engine=EngineSettings(accelerator="gpu"))
+    check_config(gpu, store)
+
+
 @needs_model
 @pytest.mark.parametrize(
     ("engine", "expected"),

@@ -1,0 +1,49 @@
+"""The set-up says at once what a GPU engine would miss minutes later."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SETUP = Path(__file__).parents[2] / "scripts" / "setup_env.sh"
+
+
+def check_gpu(
+    folder: Path, driver: str, *programs: str, headers: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run the set-up's check with these programs alone, a driver, and a Python with ``headers`` or not."""
+    said = {"nvidia-smi": f"echo {driver}", "python": f"exit {int(not headers)}"} | dict.fromkeys(
+        programs, ":"
+    )
+    for name, does in said.items():
+        (folder / name).write_text(f"#!/bin/sh\n{does}\n")
+        (folder / name).chmod(0o755)
+    (folder / "head").symlink_to("/usr/bin/head")
+    code = f"source {SETUP}; PATH={folder}; check_gpu python"
+    return subprocess.run(["/bin/bash", "-c", code], check=False, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("driver", ["580.65.06", "595.10", ""])
+def test_a_machine_that_has_all_passes(tmp_path: Path, driver: str) -> None:
+    ran = check_gpu(tmp_path, driver, "g++")
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_an_old_driver_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    ran = check_gpu(tmp_path, "570.86.15", "g++")
+    assert ran.returncode == 1
+    assert "the NVIDIA driver is 570.86.15, and PyTorch for CUDA 13 needs 580 or newer" in ran.stderr
+    assert "PROMPTLY_HARDWARE=cpu" in ran.stderr
+
+
+def test_a_missing_compiler_is_named(tmp_path: Path) -> None:
+    assert "g++ is not installed" in check_gpu(tmp_path, "580.65").stderr
+
+
+def test_missing_headers_of_python_are_named(tmp_path: Path) -> None:
+    assert (
+        "the headers of python are not installed"
+        in check_gpu(tmp_path, "580.65", "g++", headers=False).stderr
+    )
