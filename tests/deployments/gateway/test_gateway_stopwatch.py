@@ -68,6 +68,17 @@ async def telling(running: Running, chosen: Sequence[Probe], samples: int = SAMP
     return [each for each in await findings(running.url, running.keys, again, MORE_SAMPLES) if each.tells]
 
 
+async def not_seen(running: Running, chosen: Sequence[Probe], samples: int) -> list[str]:
+    """The leaks that are not seen. What is there is seen with more samples on a machine that is busy."""
+    missed: list[str] = []
+    for factor in (1, 3, 9):
+        found = await findings(running.url, running.keys, chosen, factor * samples)
+        missed = [str(finding) for finding in found if not finding.tells]
+        if not missed:
+            break
+    return missed
+
+
 async def test_no_probe_tells_what_another_tenant_asked(folder: Path, embedder: Embedder) -> None:
     assert len(ALL) == 12
     async with two_tenants(folder, embedder) as running:
@@ -78,8 +89,7 @@ async def test_the_stopwatch_sees_prefixes_that_are_shared(folder: Path, embedde
     """What it would say of engines that are told no salt."""
     chosen = [ALL[0], ALL[2]]
     async with two_tenants(folder, embedder, SLOW, gateway={"share_prefixes": True}) as running:
-        found = await findings(running.url, running.keys, chosen, SAMPLES)
-    assert [finding.tells for finding in found] == [True, True], [str(finding) for finding in found]
+        assert await not_seen(running, chosen, SAMPLES) == []
 
 
 async def test_the_stopwatch_sees_an_embedder_that_remembers_for_all(
@@ -87,5 +97,4 @@ async def test_the_stopwatch_sees_an_embedder_that_remembers_for_all(
 ) -> None:
     chosen = [probe for probe in ALL if probe.name == "one text's embedding"]
     async with two_tenants(folder, Forgetful(embedder)) as running:
-        [found] = await findings(running.url, running.keys, chosen, 3 * SAMPLES)
-    assert found.tells, str(found)
+        assert await not_seen(running, chosen, 3 * SAMPLES) == []
