@@ -98,6 +98,7 @@ class Exchange:
         if content_type.startswith("text/event-stream"):
             self._stream = self._dialect.stream()
             self._passed = self._stream.passed
+            self.response_headers["x-accel-buffering"] = "no"  # nginx would hold tokens back
         fields = {"content-type": content_type, **self.response_headers, **(headers or {})}
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
         try:  # uvicorn drops what is sent to a client that left; other servers raise

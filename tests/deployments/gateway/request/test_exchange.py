@@ -93,6 +93,13 @@ async def test_a_failure_in_a_stream_is_its_last_event(written: bytes, separator
     assert client.sent[-1]["more_body"] is False
 
 
+@pytest.mark.parametrize(("content_type", "held"), [(EVENT_STREAM, b"no"), ("application/json", None)])
+async def test_a_reverse_proxy_must_not_hold_tokens_back(content_type: str, held: bytes | None) -> None:
+    client = Client()
+    await client.exchange().start(200, content_type)
+    assert dict(client.sent[0]["headers"]).get(b"x-accel-buffering") == held
+
+
 async def test_a_failure_inside_a_counted_body_adds_nothing_to_it() -> None:
     client = Client()
     exchange = client.exchange()
