@@ -19,6 +19,7 @@ class DeploymentWatch:
         self.began = time.monotonic()
         self.next_look = self.began
         self.seen: dict[str, Deployment] = {}
+        self.changes = 0
 
     def look(self, at_once: bool = False) -> None:
         if time.monotonic() < self.next_look and not at_once:
@@ -34,6 +35,7 @@ class DeploymentWatch:
         before = self.seen.get(deployment.name)
         self.seen[deployment.name] = deployment
         if before is None or str(before) != str(deployment):
+            self.changes += 1
             say_step(str(deployment), self.began)
         if deployment.gist and (before is None or before.gist != deployment.gist):
             say(f"    {deployment.gist}")

@@ -25,7 +25,7 @@ def parse_options(description: str | None, arguments: list[str] | None) -> Optio
     parser.add_argument("config", type=Path, help="Serve config file")
     parser.add_argument("--port", type=int, help="HTTP port; overrides the config's")
     parser.add_argument(
-        "--timeout", type=float, default=READY_TIMEOUT_S, help="seconds to wait for readiness"
+        "--timeout", type=float, default=READY_TIMEOUT_S, help="seconds without progress, then give up"
     )
     parser.add_argument(
         "--drain", type=float, default=DRAIN_S, help="seconds that requests in flight get at the stop"

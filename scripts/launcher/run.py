@@ -62,18 +62,29 @@ class Run:
                 self.check_children()
             processes.reap_orphans(self.children)
 
-    def wait_for(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
-        """Poll ``done``, children and signals.
+    def wait_for(
+        self,
+        done: Callable[[], bool],
+        limit_s: float,
+        what: str,
+        progress: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Poll ``done``, children and signals. ``limit_s`` begins anew whenever ``progress`` gives another
+        value.
 
         Raises:
             StopRequestedError: a signal asks to stop.
             StartError: a child has ended, or ``limit_s`` is over.
         """
+        reached = progress()
         deadline = time.monotonic() + limit_s
         while not done():
             self.pause()
-            if time.monotonic() > deadline:
-                raise StartError(f"{what}: not there after {limit_s:.0f} s")
+            now_at = progress()
+            if now_at != reached:
+                reached, deadline = now_at, time.monotonic() + limit_s
+            elif time.monotonic() > deadline:
+                raise StartError(f"{what}: not there after {limit_s:.0f} s without progress")
 
     def pause(self) -> None:
         self.pause_for_signals()

@@ -10,6 +10,7 @@ from launcher import haproxy, plan, processes, status
 from launcher.announcement import announce
 from launcher.config import ServeConfig, config_to_run
 from launcher.deployment_watch import DeploymentWatch
+from launcher.downloads import Downloads, hub_cache
 from launcher.errors import StartError
 from launcher.run import Run
 from launcher.terminal import say, say_step
@@ -63,5 +64,10 @@ class Start:
             door = haproxy.owners_door(self.run.folder)
             return door is not None and status.answers_at(door, urlsplit(url).path)
 
-        self.run.wait_for(ready, self.run.options.timeout_s, url)
+        downloads = Downloads(hub_cache(os.environ))
+
+        def progress() -> tuple[int, int]:
+            return watch.changes, downloads.progress()
+
+        self.run.wait_for(ready, self.run.options.timeout_s, url, progress)
         watch.look(at_once=True)
