@@ -200,7 +200,9 @@ class GatewayRuntime:
         return {"embeddings": embeddings, "relay": PassThrough(auth, offers, verbatim)}
 
     def _describing(self) -> dict[str, Handler]:
-        catalogue = Catalogue(self._auth, self._names, self._placement.fleet, self._statuses, self._priming)
+        catalogue = Catalogue(
+            self._auth, self._names, self._placement.fleet, self._statuses, self._priming, cache=self._cache
+        )
         description = Description(self._names, has_keys=self._has_keys)
         return {
             "models": catalogue.list_models,

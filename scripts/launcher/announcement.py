@@ -8,7 +8,7 @@ import shlex
 import time
 from pathlib import Path
 
-from launcher import plan
+from launcher import plan, status
 from launcher.config import ServeConfig
 from launcher.folder import StartFolder
 from launcher.ports import LOOPBACK
@@ -20,6 +20,8 @@ def announce(run: Run) -> None:
     if run.options.ready_file is not None:
         write_atomically(run.options.ready_file, json.dumps(description(run), indent=2))
     say(f"\nReady after {time.monotonic() - run.began:.1f} s: {run.config.url}")
+    if status.cache_fails(f"{run.config.url}/health"):
+        say("The cache fails, and requests are answered without it: /admin/cache and the logs say why.")
     say(f"Dashboard: {plan.dashboard_url(run.ports)} (asks for the token in {run.folder.token})")
     say(f"Metrics for Prometheus: {plan.metrics_url(run.ports)}")
     if run.config.needs_admin_token:

@@ -96,6 +96,19 @@ def answers(url: str) -> bool:
     return _is_answered(connection, parts.path)
 
 
+def cache_fails(url: str) -> bool:
+    """Whether the ``/health`` at ``url`` names a failing cache; false where it cannot be asked (TLS)."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=REQUEST_TIMEOUT_S)
+    try:
+        connection.request("GET", parts.path)
+        return bool(json.load(connection.getresponse()).get("cache") == "failing")
+    except (OSError, http.client.HTTPException, ValueError):
+        return False
+    finally:
+        connection.close()
+
+
 def answers_at(path: Path, target: str) -> bool:
     """The same over a unix socket: the proxy's socket for its owner, where TCP needs TLS."""
     return path.exists() and _is_answered(_UnixConnection(path), target)

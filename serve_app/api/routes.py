@@ -219,14 +219,19 @@ ROUTES: tuple[Route, ...] = (
         Access.KEY,
         _get("One model.", schemas.MODEL, errors=(*ADMIN_ERRORS, NotFound)),
     ),
-    Route("/health", "health", Access.OPEN, _get("The process is up.", schemas.STATUS)),
+    Route(
+        "/health",
+        "health",
+        Access.OPEN,
+        _get("The process is up. `cache`: the state of the cache, where there is one.", schemas.HEALTH),
+    ),
     Route(
         "/ping",
         "ping",
         Access.OPEN,
         {
-            "GET": Operation("As `/health`.", {JSON: schemas.STATUS}),
-            "POST": Operation("As `/health`.", {JSON: schemas.STATUS}),
+            "GET": Operation("As `/health`.", {JSON: schemas.HEALTH}),
+            "POST": Operation("As `/health`.", {JSON: schemas.HEALTH}),
         },
     ),
     Route(

@@ -41,6 +41,7 @@ ERROR: Schema = _object(
     {"type": TEXT},
 )
 STATUS: Schema = _object({"status": TEXT})
+HEALTH: Schema = _object({"status": TEXT}, {"cache": {"enum": ["starting", "ok", "failing"]}})
 VERSION: Schema = _object({"version": TEXT})
 NAMES_MODEL: Schema = _object({"model": WORD})
 

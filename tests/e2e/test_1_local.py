@@ -228,7 +228,7 @@ def test_bad_input_gets_a_clear_error_behind_haproxy(served: Server, case: BadRe
         urllib.request.urlopen(request, timeout=30)
     assert caught.value.code == case.status
     assert json.load(caught.value)["error"]["param"] == case.param
-    assert get_json(f"{served.url}/health") == {"status": "ok"}
+    assert get_json(f"{served.url}/health") == {"status": "ok", "cache": "ok"}
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,8 @@ async def _administer(cache: CacheClient, method: str, selection: Selection | No
     return {
         **asdict(stats),
         **asdict(cache.counters),
+        "state": cache.health.state.value,
+        "trouble": cache.health.trouble,
         "breaker_open": cache.breaker_is_open,
         "queued_writes": len(cache.writes),
     }

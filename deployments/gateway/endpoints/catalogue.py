@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deployments.gateway.lookup.priming import Priming
+from deployments.gateway.lookup.store_client import CacheClient
 from deployments.gateway.placement.engine_status import EngineStatus, EngineStatuses
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import Exchange
@@ -26,17 +27,23 @@ class Catalogue:
         fleet: FleetTable,
         engines: EngineStatuses,
         priming: Priming,
+        *,
+        cache: CacheClient | None,
     ) -> None:
         self._auth = auth
         self._names = names
         self._fleet = fleet
         self._engines = engines
         self._priming = priming
+        self._cache = cache
         self._created = int(time.time())
 
     async def health(self, exchange: Exchange) -> None:
-        """The process is up."""
-        await exchange.respond_json({"status": "ok"})
+        """The process is up. A cache that fails is named: requests are answered without it."""
+        body = {"status": "ok"}
+        if self._cache is not None:
+            body["cache"] = self._cache.health.state.value
+        await exchange.respond_json(body)
 
     async def ready(self, exchange: Exchange) -> None:
         """Whether every configured model can answer. If not, it names the models whose engines have failed to

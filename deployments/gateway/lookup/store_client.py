@@ -8,6 +8,7 @@ from typing import Any
 
 from ray.serve.handle import DeploymentHandle
 
+from deployments.gateway.lookup.cache_health import CacheHealth, Part
 from deployments.gateway.lookup.counters import CacheCounters
 from deployments.gateway.lookup.look_ups import Embed, LookUps
 from deployments.gateway.lookup.memory import Memory
@@ -16,6 +17,7 @@ from deployments.gateway.lookup.store_admin import StoreAdmin
 from deployments.gateway.lookup.writes import Writes
 from deployments.wire.direct_calls import DirectClient
 from serve_app.breaker import Breaker
+from serve_app.cache.entry import CacheStats
 from serve_app.cache.expiry import expiry_of
 from serve_app.cache.normal import load_normaliser
 from serve_app.request.tenant_marks import TenantMarks
@@ -23,6 +25,8 @@ from serve_app.settings import CacheSettings
 from serve_app.wire.calls import CACHE, EMBEDDER
 
 EPOCH_PERIOD_S = 1.0
+EMBEDDER_PERIOD_S = 2.0
+"""Between two looks at the embedder, which no look-up may ask for hours."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -61,7 +65,13 @@ class CacheClient:
         self.store = StoreAdmin(
             cache, embedder, self.memory, self.counters, settings.call_timeout_s, normal=normal
         )
-        self._following = asyncio.get_running_loop().create_task(self._follow_store())
+        self.health = CacheHealth()
+        loop = asyncio.get_running_loop()
+        self._embedder = embedder
+        self._watching = [
+            loop.create_task(self._follow_store()),
+            loop.create_task(self._watch_embedder()),
+        ]
 
     @property
     def breaker_is_open(self) -> bool:
@@ -73,10 +83,12 @@ class CacheClient:
             for direct in (self._direct_embedder, self._direct_cache):
                 await direct.refresh()
             await self._direct_embedder.call("embed", ["warm-up"], "")
-            await self._direct_cache.call("stats")
+            self._note_stats(await self._direct_cache.call("stats"))
+        self.health.started()
 
     async def close(self) -> None:
-        self._following.cancel()
+        for task in self._watching:
+            task.cancel()
         self.writes.stop()
         self.look_ups.stop()
         await self._direct_embedder.close()
@@ -86,10 +98,30 @@ class CacheClient:
         """Empty the memory after a purge of the store; report to the store which entries it answered with."""
         while True:
             try:
-                self.memory.follow((await self.store.stats()).epoch)
+                stats = await self.store.stats()
+                self.memory.follow(stats.epoch)
+                self._note_stats(stats)
                 uses = self.memory.take_uses()
                 if uses:
                     await self.store.used(uses)
             except Exception as error:  # the store is away; look-ups notice and open the breaker
                 logger.debug("cache epoch not known: %s", error)
+                self.health.failed(Part.STORE, "does not answer")
             await asyncio.sleep(EPOCH_PERIOD_S)
+
+    def _note_stats(self, stats: CacheStats) -> None:
+        if stats.error is None:
+            self.health.well(Part.STORE)
+        else:
+            self.health.failed(Part.STORE, "reports an error")
+
+    async def _watch_embedder(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._call_timeout_s):
+                    await self._embedder.describe.remote()
+                self.health.well(Part.EMBEDDER)
+            except Exception as error:
+                logger.debug("embedder not known: %s", error)
+                self.health.failed(Part.EMBEDDER, "does not answer")
+            await asyncio.sleep(EMBEDDER_PERIOD_S)

@@ -186,3 +186,19 @@ def test_the_watch_ends_the_start_when_the_application_has_failed(server: Server
 
     with pytest.raises(StartError, match="no such model"):
         DeploymentWatch(server.dashboard).look()
+
+
+@pytest.mark.parametrize(
+    ("health", "expected"),
+    [
+        ({"status": "ok", "cache": "failing"}, True),
+        ({"status": "ok", "cache": "ok"}, False),
+        ({"status": "ok"}, False),
+    ],
+)
+def test_a_failing_cache_is_read_from_the_health(
+    server: Server, health: dict[str, str], expected: bool
+) -> None:
+    server.body = health
+    assert status.cache_fails(f"http://127.0.0.1:{server.server_port}/health") is expected
+    assert not status.cache_fails("http://127.0.0.1:1/health")
