@@ -54,12 +54,15 @@ class FleetWatch:
         self._period_s = period_s
         self._changed = changed
         self._may_be_empty = frozenset(may_be_empty)
+        self._stopped = False
+        self._said: dict[str, str] = {}
         self._touching: set[asyncio.Task[bytes | None]] = set()
         self._loops = [_task(self._watch(model, handle)) for model, handle in engines.items()]
         self._loops += [_task(self._watch_external(each)) for each in external]
 
     async def stop(self) -> None:
         """End every loop, and wait until its connections are released."""
+        self._stopped = True
         tasks = [*self._loops, *self._touching]
         for task in tasks:
             task.cancel()
@@ -67,7 +70,7 @@ class FleetWatch:
 
     async def _watch(self, model: str, handle: DeploymentHandle[Any]) -> None:
         answered_at = time.monotonic()
-        while True:
+        while not self._stopped:  # Python 3.11's wait_for loses a cancellation that meets the answer
             try:
                 reports, silent = await ask_every_replica(handle, "describe", POLL_TIMEOUT_S)
                 answered_at = time.monotonic()
@@ -82,14 +85,23 @@ class FleetWatch:
         once; any other one keeps its members for a while, as the controller may have restarted."""
         no_replica = isinstance(error, DeploymentUnavailableError) and model in self._may_be_empty
         if not no_replica:
-            logger.warning("fleet poll of %s failed: %s", model, type(error).__name__)
+            self._say(model, f"no replica can be asked for its load ({type(error).__name__})")
         if no_replica or time.monotonic() - answered_at > FORGET_AFTER_S:
             self._fleet.update(model, [], time.monotonic())
+
+    def _say(self, model: str, trouble: str) -> None:
+        """Log a trouble when it begins: polls repeat several times a second, and an engine that starts has no
+        replica for minutes."""
+        if self._said.get(model) != trouble:
+            self._said[model] = trouble
+            logger.warning("model %s: %s", model, trouble)
 
     def _learn(self, model: str, reports: list[EngineReport], silent: int, now: float) -> None:
         """Members without a report are removed, unless some replica did not answer: it may be one of them."""
         if silent:
-            logger.warning("%d replicas of %s did not report their load", silent, model)
+            self._say(model, f"{silent} replicas did not report their load")
+        else:
+            self._said.pop(model, None)
         keep_since = now - FORGET_AFTER_S if silent else now
         for member in self._fleet.update(model, reports, now, keep_since=keep_since):
             # Connect before the first request, in a task of its own: a new member may hang.
@@ -99,7 +111,7 @@ class FleetWatch:
 
     async def _watch_external(self, external: ExternalUpstream) -> None:
         report, health = external.report, Health()
-        while True:
+        while not self._stopped:
             try:
                 report = await self._look_at(report, external, health)
                 self._fleet.learn(report, time.monotonic())

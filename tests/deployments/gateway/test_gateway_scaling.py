@@ -54,16 +54,18 @@ class Answers:
 
 class Fleet:
     """A deployment that is scaled to zero, as its handle shows it: a call waits until somebody starts a
-    replica. ``calls`` counts those, ``told`` is what the replica heard from the gateway."""
+    replica. ``calls`` counts those, ``polls`` the broadcasts, ``told`` is what the replica heard."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self.is_up = asyncio.Event()
         self.breaks = False
         self.calls = 0
+        self.polls = 0
         self.told: list[GatewayLoad] = []
 
     def broadcast(self, method: str, *given: Any) -> Answers:
+        self.polls += 1
         if not self.is_up.is_set():
             return Answers([])
         if method == "record_traffic":
@@ -88,11 +90,16 @@ class Fleet:
 
 @asynccontextmanager
 async def sleeping(
-    upstreams: tuple[dict[str, Any], ...] = (), **args: Any
+    upstreams: tuple[dict[str, Any], ...] = (), fixed_replicas: int | None = None, **args: Any
 ) -> AsyncIterator[tuple[Running, Fleet]]:
     """A gateway in front of a model that has no replica yet."""
     replicas = {"min": 0, "max": 2, "ttft_objective_s": 5.0}
-    model = {"id": MODEL, "source": "a/b", "engine": {"accelerator": "cpu"}, "replicas": replicas}
+    model = {
+        "id": MODEL,
+        "source": "a/b",
+        "engine": {"accelerator": "cpu"},
+        "replicas": fixed_replicas or replicas,
+    }
     settings = parse_args(
         {"models": [model | {"upstreams": list(upstreams)}], "gateway": {"fleet_poll_s": 0.02}, **args},
         source="test",
@@ -244,3 +251,27 @@ async def test_a_model_that_keeps_a_replica_is_not_ready_without_one(replicas: A
     finally:
         await runtime.close()
     assert fleet.calls == 0
+
+
+async def test_an_engine_that_is_not_there_yet_is_logged_once_and_not_at_every_poll(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def warnings() -> list[str]:
+        return [each.message for each in caplog.records if "can be asked for its load" in each.message]
+
+    async def polled_five_times(fleet: Fleet) -> None:
+        until = fleet.polls + 5
+
+        async def so() -> bool:
+            return fleet.polls >= until
+
+        assert await eventually(so, within_s=5)
+
+    async with sleeping(fixed_replicas=1) as (_, fleet):
+        await polled_five_times(fleet)
+        assert len(warnings()) == 1
+        fleet.is_up.set()
+        await polled_five_times(fleet)
+        fleet.is_up.clear()
+        await polled_five_times(fleet)
+        assert len(warnings()) == 2
