@@ -44,6 +44,8 @@ def open_decision(settings: CacheSettings, embedder: str, dtype: str = FULL_PREC
     decide. If the configured cross-encoder cannot be loaded, the verifier decides. Both are logged."""
     decision = _cross_encoded(settings.cross_encoder) or _decision(settings.decision, embedder, dtype)
     decision = decision.reading(load_normaliser())
+    if settings.ask_model is not None:
+        decision = decision.asking()
     if settings.languages and settings.decision != "similarity":
         decision = decision.behind(MeasuredLanguage(settings.languages, load_word_lists()))
     if settings.threshold is not None:

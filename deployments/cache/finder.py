@@ -115,15 +115,14 @@ class EntryFinder:
         does."""
         asking = self._settings.ask_model
         score = verdict.scores.get(self._decision.scale)
-        if (
-            asking is None
-            or score is None
-            or verdict.reason != self._decision.scale
-            or score < asking.from_score
-        ):
+        if asking is None or score is None or not self._is_doubtful(verdict, score, asking.from_score):
             return verdict.reason
         serves = self._verdicts.get(match.entry.entry_id, text)
         if serves is not None:
             return None if serves else "model"
         tokens = match.entry.answer.usage.completion_tokens
         return IN_DOUBT if tokens >= asking.min_answer_tokens else verdict.reason
+
+    def _is_doubtful(self, verdict: Verdict, score: float, from_score: float) -> bool:
+        """Only the verifier objects, and not by much; or only a guard that is not sure."""
+        return verdict.unsure or (verdict.reason == self._decision.scale and score >= from_score)

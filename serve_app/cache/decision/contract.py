@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
+from serve_app.cache.guards import edit
 from serve_app.cache.guards.contract import Text, analyse
 from serve_app.cache.guards.registry import Guards
 from serve_app.cache.normal import Normaliser
@@ -53,6 +54,13 @@ class Pair:
         return self.guards.objection(self.question.analysed, self.candidate.analysed)
 
     @cached_property
+    def may_be_synonyms(self) -> bool:
+        """Whether nothing but one plain word of each text, which may be two names of one thing, objects."""
+        if self.guards is None or self.objection != edit.NAME:
+            return False
+        return self.guards.may_be_synonyms(self.question.analysed, self.candidate.analysed)
+
+    @cached_property
     def evidence(self) -> Mapping[str, bool]:
         """The result of each guard, in their order; ``True``: it objects."""
         if self.guards is None:
@@ -65,10 +73,12 @@ class Pair:
 @dataclass(frozen=True, slots=True)
 class Finding:
     """``objection``: why the stored answer must not be reused, or ``None``. ``score``: the probability
-    (0 to 1) that it may be reused, from a step that estimates it."""
+    (0 to 1) that it may be reused, from a step that estimates it. ``unsure``: the objection may be wrong, and
+    the served model may be asked."""
 
     objection: str | None = None
     score: float | None = None
+    unsure: bool = False
 
 
 NOTHING_AGAINST_IT = Finding()
@@ -85,10 +95,12 @@ class Step(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``reason``: the first objection, ``None`` for a hit. ``scores`` by the steps that gave one."""
+    """``reason``: the first objection, ``None`` for a hit. ``scores`` by the steps that gave one.
+    ``unsure``: no step but one that was not sure objected."""
 
     reason: str | None
     scores: Mapping[str, float] = field(default_factory=dict)
+    unsure: bool = False
 
     @property
     def hit(self) -> bool:

@@ -31,12 +31,15 @@ class Decision:
         guards: Guards | None = None,
         reader: WordReader | None = None,
         normal: Normaliser | None = None,
+        *,
+        asks: bool = False,
     ) -> None:
         self.default_threshold = default_threshold
         self._steps = tuple(steps)
         self._guards = guards
         self._reader = reader
         self._normal = normal
+        self._asks = asks
 
     @property
     def scale(self) -> str:
@@ -56,16 +59,27 @@ class Decision:
 
     def with_threshold(self, threshold: float) -> Decision:
         """The same steps with another least similarity."""
-        return Decision(self._steps, threshold, self._guards, self._reader, self._normal)
+        return Decision(self._steps, threshold, self._guards, self._reader, self._normal, asks=self._asks)
 
     def behind(self, step: Step) -> Decision:
         """The same steps, with ``step`` asked right after the similarity."""
         steps = (*self._steps[:1], step, *self._steps[1:])
-        return Decision(steps, self.default_threshold, self._guards, self._reader, self._normal)
+        return Decision(
+            steps, self.default_threshold, self._guards, self._reader, self._normal, asks=self._asks
+        )
 
     def reading(self, normal: Normaliser) -> Decision:
         """The same steps; the guards see the normal form of a text."""
-        return Decision(self._steps, self.default_threshold, self._guards, self._reader, normal)
+        return Decision(
+            self._steps, self.default_threshold, self._guards, self._reader, normal, asks=self._asks
+        )
+
+    def asking(self) -> Decision:
+        """The same steps; an objection that is not sure waits for what the later steps say, because the
+        served model can be asked (``Verdict.unsure``)."""
+        return Decision(
+            self._steps, self.default_threshold, self._guards, self._reader, self._normal, asks=True
+        )
 
     def read(self, text: str) -> Reading:
         """Prepare a text for ``judge``."""
@@ -78,13 +92,16 @@ class Decision:
         least = self.default_threshold if threshold is None else threshold
         pair = Pair(question, candidate, similarity, least, self._guards)
         scores: dict[str, float] = {}
+        doubted: str | None = None
         for step in self._steps:
             finding = step(pair)
             if finding.score is not None:
                 scores[step.name] = finding.score
-            if finding.objection is not None:
+            if finding.objection is not None and finding.unsure and self._asks:
+                doubted = finding.objection  # the later steps say whether it is worth asking
+            elif finding.objection is not None:
                 return Verdict(finding.objection, scores)
-        return Verdict(None, scores)
+        return Verdict(doubted, scores, unsure=doubted is not None)
 
 
 def similarity_only(threshold: float = COSINE_ALONE) -> Decision:

@@ -53,7 +53,9 @@ class GuardStep:
     name = "guards"
 
     def __call__(self, pair: Pair) -> Finding:
-        return NOTHING_AGAINST_IT if pair.objection is None else Finding(pair.objection)
+        if pair.objection is None:
+            return NOTHING_AGAINST_IT
+        return Finding(pair.objection, unsure=pair.may_be_synonyms)
 
 
 class VerifierStep:

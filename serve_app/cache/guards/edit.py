@@ -12,6 +12,8 @@ from serve_app.cache.guards.lists import WordLists
 from serve_app.cache.guards.places import is_symmetric
 from serve_app.cache.guards.residue import Residue, accounts_for, residue
 
+NAME = "edit"
+
 ALIKE = 0.62
 """From this share of equal words in equal order on, a text is an edit of the other, no rewording."""
 

@@ -23,6 +23,7 @@ from serve_app.cache.guards import (
 )
 from serve_app.cache.guards.contract import Guard, Text
 from serve_app.cache.guards.lists import WordLists
+from serve_app.cache.guards.residue import residue
 
 GuardMaker = Callable[[WordLists], Guard]
 
@@ -41,7 +42,7 @@ GUARDS: Mapping[str, GuardMaker] = MappingProxyType(
         "modifier": modifier.guard,
         "slot": slot.guard,
         "signs": signs.guard,
-        "edit": edit.guard,
+        edit.NAME: edit.guard,
     }
 )
 """By the reason that headers and metrics show; cheap and language-independent ones first."""
@@ -51,11 +52,17 @@ class Guards:
     """Every guard of ``GUARDS``, built with the word lists."""
 
     def __init__(self, lists: WordLists, makers: Mapping[str, GuardMaker] = GUARDS) -> None:
+        self._lists = lists
         self._guards = tuple((name, make(lists)) for name, make in makers.items())
 
     def objection(self, a: Text, b: Text) -> str | None:
         """The name of the first guard that objects, or ``None``."""
         return next((name for name, objects in self._guards if objects(a, b)), None)
+
+    def may_be_synonyms(self, a: Text, b: Text) -> bool:
+        """Whether the texts differ in one plain word each: a synonym that no list has, or another thing."""
+        rest = residue(a, b, self._lists)
+        return rest is not None and edit.is_one_word(rest)
 
     def evidence(self, a: Text, b: Text) -> Mapping[str, bool]:
         """The result of every guard, in their order."""

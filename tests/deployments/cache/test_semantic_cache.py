@@ -21,6 +21,7 @@ from deployments.cache.deployment import SemanticCache
 from deployments.cache.store import StoreError
 from deployments.cache.store.edge import EdgeStore
 from serve_app.cache.entry import CacheEntry, CacheQuery, Hit, Miss, Selection
+from serve_app.cache.normal import vectors_of
 from serve_app.embedding import EmbedderInfo
 from serve_app.openai.answers import Answer, Usage
 from serve_app.settings import CacheSettings
@@ -127,7 +128,7 @@ async def test_a_tenant_that_fills_the_cache_pushes_out_its_own_entries(tmp_path
 
 
 async def test_a_store_that_another_process_holds_is_opened_once_it_is_free(tmp_path: Path) -> None:
-    holder = await EdgeStore.open(str(tmp_path), DIMENSION, INFO.name)
+    holder = await EdgeStore.open(str(tmp_path), DIMENSION, vectors_of(INFO))
     cache = await open_cache(tmp_path, reopen_s=0.05)
     stored = entry()
     with pytest.raises(StoreError, match=str(tmp_path)):

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from serve_app.cache.decision import Decision, Finding, Pair, Verdict, guarded, similarity_only
-from serve_app.cache.decision.steps import HasWords, MeasuredLanguage, SimilarEnough
+from serve_app.cache.decision.steps import GuardStep, HasWords, MeasuredLanguage, SimilarEnough
 from serve_app.cache.guards.lists import load_word_lists
 from serve_app.cache.guards.registry import Guards
 
@@ -123,3 +123,39 @@ def test_texts_in_a_language_that_was_not_measured_do_not_hit(
 def test_a_language_that_the_settings_name_may_hit() -> None:
     decision = PLAIN.behind(MeasuredLanguage(["en", "de"], load_word_lists()))
     assert judge(decision, "Wie geht es dem Hund?", "Wie geht es der Katze?", 0.99).hit
+
+
+GUARDED = Guards(load_word_lists())
+SCORED = Decision((SimilarEnough(), GuardStep(), Measures()), 0.75, GUARDED)
+ONE_WORD = ("How do I archive a Slack workspace?", "How do I shelve a Slack workspace?")
+
+
+def test_an_unsure_objection_waits_for_the_later_steps_where_the_model_can_be_asked() -> None:
+    verdict = judge(SCORED.asking(), *ONE_WORD)
+    assert (verdict.reason, verdict.unsure) == ("edit", True)
+    assert verdict.scores == {"measured": 0.75}
+    assert not verdict.hit
+
+
+def test_an_unsure_objection_ends_the_decision_where_nobody_can_be_asked() -> None:
+    assert judge(SCORED, *ONE_WORD) == Verdict("edit", unsure=False)
+
+
+def test_a_later_objection_makes_an_unsure_one_sure() -> None:
+    decision = Decision((SimilarEnough(), GuardStep(), Objects()), 0.75, GUARDED).asking()
+    verdict = judge(decision, *ONE_WORD)
+    assert (verdict.reason, verdict.unsure) == ("always", False)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Can I store opened soy sauce?", "Must I store opened soy sauce?"),
+        ("Does the Z6 II have two card slots?", "Does the Z6 have two card slots?"),
+        ("Can I pay 20 euros in cash?", "Can I pay 30 euros in cash?"),
+    ],
+)
+def test_the_model_is_not_asked_about_what_the_guards_are_sure_of(one: str, other: str) -> None:
+    verdict = judge(SCORED.asking(), one, other)
+    assert verdict.reason is not None
+    assert not verdict.unsure
