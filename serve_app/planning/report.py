@@ -90,9 +90,17 @@ def _memory(plan: ModelPlan) -> Iterator[str]:
     yield "  memory per device, GiB"
     yield from (f"    {name:<12} {size / GIB:8.2f}" for name, size in rows if size)
     if taken.kv_bytes is not None:
-        yield f"    {'KV cache':<12} {taken.kv_bytes / GIB:8.2f}"
+        yield f"    {'KV cache':<12} {taken.kv_bytes / GIB:8.2f}{_doubt(plan)}"
     if taken.usable is not None:
         yield f"    {'usable':<12} {taken.usable / GIB:8.2f}"
+
+
+def _doubt(plan: ModelPlan) -> str:
+    """No start of the second runner was published with its memory, so its activations are from the source."""
+    found = plan.request.execution
+    if found is None or found.runner == 1 or plan.request.kv_cache_bytes is not None:
+        return ""
+    return "  at most: what the second runner reserves was not measured"
 
 
 def _capacity(plan: ModelPlan) -> Iterator[str]:
