@@ -202,21 +202,23 @@ async def test_one_address_has_a_bound_of_connections() -> None:
         behind(proxy=ProxySettings(max_connections_per_source=4)) as (_, front),
         AsyncExitStack() as stack,
     ):
-        held = []
-        for _ in range(4):
-            reader, writer = await asyncio.open_connection(LOOPBACK, front.port)
-            stack.callback(writer.close)
-            held.append((reader, writer))
+        held: list[asyncio.StreamWriter] = []
 
         async def refused() -> bool:
+            """With four more connections: HAProxy counts them after the kernel has accepted them, and after a
+            reload, such as that for the first members, its new process begins at none."""
+            for _ in range(4):
+                _, writer = await asyncio.open_connection(LOOPBACK, front.port)
+                stack.callback(writer.close)
+                held.append(writer)
             return await models(front.url) == 0
 
         async def let_in() -> bool:
             return await models(front.url) == 200
 
-        # The kernel accepts a connection before HAProxy counts it.
         assert await eventually(refused, within_s=10)
-        held[0][1].close()
+        for writer in held:
+            writer.close()
         assert await eventually(let_in, within_s=10)
 
 
