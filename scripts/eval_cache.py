@@ -1,6 +1,6 @@
 """Measure how often the semantic cache is right and wrong on labelled pairs of texts.
 
-    python scripts/eval_cache.py [--pairs FILE.jsonl] [--settings config.yaml] [--out FOLDER]
+    python scripts/eval_cache.py [--pairs FILE.jsonl|FILE.tsv|FOLDER] [--settings config.yaml] [--out FOLDER]
 
 It runs the decision that serves traffic, with the embedder of the settings. Each line of the file is an
 object with `query`, `candidate`, `same` (one answer serves both) and `stratum` (`para:…`, `diff:…` or
@@ -13,15 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from cache_lab.cosines import embedder_settings, similarities
 from cache_lab.evaluation import SETTINGS, Report, judge, plot
-from cache_lab.pairs import OWN_PAIRS, read_pairs
+from cache_lab.pairs import OWN_PAIRS, WRITTEN_PAIRS, LabelledPair, read_pairs
 
 from deployments.cache.decision import open_decision
+from serve_app.cache.cross_encoder import find_cross_encoder
 from serve_app.settings import EmbedderSettings
 from serve_app.settings.cache import CacheSettings
 
@@ -37,18 +39,28 @@ def main() -> None:
         sys.exit(f"eval_cache: {options.pairs} holds no pairs")
     cosines = similarities(pairs, embedder)
     decisions = {
-        name: open_decision(cache.model_copy(update={"decision": name}), embedder.source, embedder.dtype)
-        for name in SETTINGS
+        name: open_decision(cache.model_copy(update={"decision": name}), embedder.source) for name in SETTINGS
     }
     judged = [judge(name, decision, pairs, cosines) for name, decision in decisions.items()]
     name = f"{embedder.source} ({embedder.chosen_backend}, {embedder.dtype})"
-    report = Report(options.pairs.name, name, pairs, cosines, judged)
+    seen = seen_by_training(pairs, embedder.source)
+    report = Report(options.pairs.name, name, pairs, cosines, judged, seen)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "eval_cache.md").write_text(report.markdown(), encoding="utf-8")
     (options.out / "eval_cache.json").write_text(json.dumps(report.values(), indent=1), encoding="utf-8")
     plot(report, options.out / "eval_cache.png")
     print(report.markdown())
     print(f"Written to {options.out}/eval_cache.md, .json and .png")
+
+
+def seen_by_training(pairs: Sequence[LabelledPair], embedder: str) -> str:
+    """How many of the texts are in the written pairs that the shipped verifier knows, in a sentence."""
+    known = {text for pair in read_pairs(WRITTEN_PAIRS) for text in (pair.query, pair.candidate)}
+    count = sum(pair.query in known or pair.candidate in known for pair in pairs)
+    encoder = find_cross_encoder(embedder)
+    data = "none is shipped for this embedder" if encoder is None else encoder.card.about["data"]
+    shared = f"{count} of {len(pairs)} pairs share a text with the written ones"
+    return f"{shared}; the verifier learned from: {data}."
 
 
 def arguments() -> argparse.Namespace:

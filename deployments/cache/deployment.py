@@ -62,8 +62,8 @@ class SemanticCache:
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         info = await embedder.describe.remote()
-        decision = await asyncio.to_thread(open_decision, settings, info.source, info.dtype)
-        self._learning = CacheLearning(settings.max_error_rate, decision.scale, embedder, decision.record)
+        decision = await asyncio.to_thread(open_decision, settings, info.source)
+        self._learning = CacheLearning(settings.max_error_rate, decision.measure, embedder, decision.record)
         self._finder = EntryFinder(settings, decision, self._learning)
         # After a restart the epoch must exceed all earlier ones; the clock serves if the store is unreadable.
         self._purges = PurgeLog(clock_ns())

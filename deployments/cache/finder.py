@@ -19,7 +19,7 @@ IN_DOUBT = "in-doubt"
 """The miss reason when the verifier is not sure and the served model has not judged the pair yet."""
 
 READINGS = 512
-"""Texts whose words and word vectors stay in memory: about 20 KB each, 150 KB for the longest."""
+"""Texts whose analysis stays in memory: a few KB each."""
 
 CANDIDATES = 3
 """Near entries that the decision looks at; the first that it accepts answers."""

@@ -95,7 +95,7 @@ def _make(spec: EncoderSpec, folder: Path) -> None:
     (folder / CARD_FILE).write_bytes(msgspec.json.encode(_card(model)))
     _export(model, folder / GRAPH_FILE)
     if spec.dtype == "int8":
-        _quantize(folder / GRAPH_FILE)
+        quantize(folder / GRAPH_FILE)
     if not agree(OnnxEncoder(folder, spec), LibraryEncoder(model, float32), TOLERANCES[spec.dtype]):
         raise SettingsError(f"{spec.source}: its ONNX graph gives other vectors; use `backend: torch`")
 
@@ -149,7 +149,7 @@ def _export(model: Any, path: Path) -> None:
         )
 
 
-def _quantize(path: Path) -> None:
+def quantize(path: Path) -> None:
     """Quantize the weights to int8 in place: one scale per channel, and only seven bits, so that the 16-bit
     sums of CPUs without VNNI cannot overflow."""
     from onnxruntime.quantization import QuantType, quantize_dynamic

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
+from typing import Any, Literal
 
 from cache_lab.pairs import LabelledPair
 from deployments.embedder import open_configured
@@ -13,27 +12,43 @@ from serve_app.settings import EmbedderSettings
 EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
 """The encoder whose verifier is shipped."""
 
-SHIPPED_DTYPE = "int8"
+SHIPPED_DTYPE: Literal["int8"] = "int8"
 """The precision of the encoder in the shipped configs."""
 
 BATCH = 32
 
+NOT_LOOKED_UP = -1.0
 
-def embedder_settings(source: str = EMBEDDER) -> EmbedderSettings:
-    """The defaults of an embedder on CPUs."""
-    return EmbedderSettings(id="embedder", source=source)
+
+def embedder_settings(
+    source: str = EMBEDDER, dtype: Literal["float32", "int8"] = SHIPPED_DTYPE
+) -> EmbedderSettings:
+    """An embedder on CPUs; without arguments that of the shipped configs."""
+    return EmbedderSettings(id="embedder", source=source, dtype=dtype)
 
 
 def similarities(pairs: Sequence[LabelledPair], settings: EmbedderSettings) -> list[float]:
-    """One cosine for each pair.
+    """One cosine for each pair; -1 where a text is longer than the embedder reads or holds tokens that it
+    does not know: such a text is looked up by its exact words only.
 
     Raises:
         SettingsError: the encoder cannot run here.
     """
     encoder = open_configured(settings)
-    # Sorted by length, because texts that are encoded together are padded to the longest.
-    texts = sorted({text for pair in pairs for text in (pair.query, pair.candidate)}, key=len)
-    batches = [texts[begin : begin + BATCH] for begin in range(0, len(texts), BATCH)]
-    vectors = np.concatenate([encoder.encode(batch).vectors for batch in batches])
-    at = dict(zip(texts, vectors, strict=True))
-    return [float(at[pair.query] @ at[pair.candidate]) for pair in pairs]
+    # By length: what is encoded together is padded to the longest.
+    texts = sorted(
+        {text for pair in pairs for text in (pair.query, pair.candidate)}, key=lambda t: (len(t), t)
+    )
+    vectors: dict[str, Any] = {}
+    for begin in range(0, len(texts), BATCH):
+        batch = texts[begin : begin + BATCH]
+        found = encoder.encode(batch)
+        for text, vector, tokens, unknown in zip(
+            batch, found.vectors, found.tokens, found.unknown, strict=True
+        ):
+            vectors[text] = vector if tokens <= encoder.max_tokens and not unknown else None
+    return [_cosine(vectors[pair.query], vectors[pair.candidate]) for pair in pairs]
+
+
+def _cosine(one: Any, two: Any) -> float:
+    return NOT_LOOKED_UP if one is None or two is None else float(one @ two)

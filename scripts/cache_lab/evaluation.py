@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cache_lab.pairs import GROUPS, LabelledPair
-from cache_lab.rates import AS_IT_IS, MIXES, TRAFFIC, Interval, Rates, rates
+from cache_lab.rates import AS_IT_IS, MIXES, TRAFFIC, Interval, Rates, rates, wilson
 from serve_app.cache.decision import Decision, Verdict
 from serve_app.settings.cache import Strictness
 
@@ -51,6 +51,23 @@ class Row:
     decision_ms_p50: float | None = None
 
 
+@dataclass(frozen=True)
+class Part:
+    """Pairs that have something in common: how many of each group there are, and which share of them hits."""
+
+    name: str
+    pairs: Mapping[str, int]
+    hits: Mapping[str, Interval]
+
+
+PARTS: Mapping[str, Callable[[LabelledPair], str]] = {
+    "word overlap": lambda pair: pair.band,
+    "language": lambda pair: pair.language,
+    "domain": lambda pair: pair.domain,
+    "kind": lambda pair: pair.stratum,
+}
+
+
 def judge(
     name: str,
     decision: Decision,
@@ -78,6 +95,8 @@ class Report:
     pairs: Sequence[LabelledPair]
     cosines: Sequence[float]
     judged: Sequence[Judged]
+    seen: str = ""
+    """Whether training saw these pairs, in a sentence."""
 
     def rows(self) -> list[Row]:
         usual = row(f"cosine ≥ {USUAL:.2f} alone", rates(self.pairs, self._above(USUAL)))
@@ -115,6 +134,16 @@ class Report:
             for stratum in names
         }
 
+    def parts(self) -> dict[str, list[Part]]:
+        """The default setting by language, domain, word overlap and kind of pair; a part without pairs is not
+        named."""
+        judged = list(zip(self.pairs, self.judged[0].hits, strict=True))
+        found = {}
+        for title, key in PARTS.items():
+            names = sorted({key(pair) for pair in self.pairs} - {""})
+            found[title] = [part(name, [each for each in judged if key(each[0]) == name]) for name in names]
+        return found
+
     def reasons(self) -> dict[str, dict[str, int]]:
         """How often the default setting gave each reason, by group."""
         counted: dict[str, dict[str, int]] = {}
@@ -130,6 +159,8 @@ class Report:
             "rows": [asdict(each) for each in self.rows()],
             "cosine_curve": [asdict(each) for each in self.cosine_curve()],
             "score_curve": [asdict(each) for each in self.score_curve()],
+            "training": self.seen,
+            "parts": {title: [asdict(each) for each in parts] for title, parts in self.parts().items()},
             "strata": self.strata(),
             "reasons": self.reasons(),
         }
@@ -137,8 +168,9 @@ class Report:
     def markdown(self) -> str:
         parts = [
             f"# Semantic cache on {len(self.pairs)} pairs of {self.source}\n",
-            f"Embedder {self.embedder}. Shares in per cent, 95 % intervals in brackets.\n",
+            f"Embedder {self.embedder}. Shares in per cent, 95 % intervals in brackets. {self.seen}\n",
             _rows_table(self.rows()),
+            *(_parts_section(title, parts) for title, parts in self.parts().items() if parts),
             "\n## Share of hits by stratum\n",
             _strata_table(self.strata()),
             "\n## Reasons of the default setting\n",
@@ -152,6 +184,15 @@ class Report:
 
     def _above(self, least: float) -> list[bool]:
         return [cosine >= least for cosine in self.cosines]
+
+
+def part(name: str, judged: Sequence[tuple[LabelledPair, bool]]) -> Part:
+    by_group = {group: [hit for pair, hit in judged if pair.group == group] for group in GROUPS}
+    return Part(
+        name,
+        {group: len(hits) for group, hits in by_group.items()},
+        {group: wilson(sum(hits), len(hits)) for group, hits in by_group.items()},
+    )
 
 
 def row(name: str, found: Rates, times_ms: Sequence[float] | None = None) -> Row:
@@ -178,6 +219,15 @@ def _strata_table(strata: Mapping[str, Mapping[str, float]]) -> str:
     settings = list(next(iter(strata.values())))
     lines = [[name, *(f"{100 * rate:.0f}" for rate in rates.values())] for name, rates in strata.items()]
     return _table(["stratum", *settings], lines)
+
+
+def _parts_section(title: str, parts: Sequence[Part]) -> str:
+    lines = [[each.name, *(_hits_of(each, group) for group in GROUPS)] for each in parts]
+    return f"\n## Default setting by {title}: share of hits\n\n" + _table(["", *GROUPS], lines)
+
+
+def _hits_of(part: Part, group: str) -> str:
+    return f"{_share(part.hits[group])} of {part.pairs[group]}" if part.pairs[group] else "–"
 
 
 def _reasons_table(reasons: Mapping[str, Mapping[str, int]]) -> str:

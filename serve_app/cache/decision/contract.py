@@ -11,27 +11,21 @@ from serve_app.cache.guards import edit
 from serve_app.cache.guards.contract import Text, analyse
 from serve_app.cache.guards.registry import Guards
 from serve_app.cache.normal import Normaliser
-from serve_app.cache.verifier.words import WordReader, Words
 
 
 class Reading:
     """One text, analysed on first use and only once: a question is compared with several candidates.
 
-    ``words`` is ``None`` if no verifier was trained for the embedder. The guards see the text's normal form.
+    The guards see the text's normal form.
     """
 
-    def __init__(self, text: str, reader: WordReader | None = None, normal: Normaliser | None = None) -> None:
+    def __init__(self, text: str, normal: Normaliser | None = None) -> None:
         self.text = text
-        self._reader = reader
         self._normal = normal
 
     @cached_property
     def analysed(self) -> Text:
         return analyse(self.text if self._normal is None else self._normal(self.text))
-
-    @cached_property
-    def words(self) -> Words | None:
-        return self._reader.read(self.text) if self._reader is not None else None
 
 
 @dataclass(frozen=True)

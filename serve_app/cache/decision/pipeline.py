@@ -7,15 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from serve_app.cache.cross_encoder import CrossEncoder
 from serve_app.cache.decision.contract import Pair, Reading, Step, Verdict
-from serve_app.cache.decision.steps import CrossEncoderStep, GuardStep, HasWords, SimilarEnough, VerifierStep
+from serve_app.cache.decision.steps import (
+    CrossEncoderStep,
+    GuardStep,
+    HasWords,
+    SimilarEnough,
+    VerifierStep,
+)
 from serve_app.cache.guards.registry import Guards
 from serve_app.cache.normal import Normaliser
-from serve_app.cache.verifier.verifier import Verifier
-from serve_app.cache.verifier.words import WordReader
 
 COSINE_ALONE = 0.90
 """The usual threshold if only guards follow it."""
+
+JUDGES = (VerifierStep, CrossEncoderStep)
 
 COSINE_BEFORE_VERIFIER = 0.75
 """A first filter, so that the verifier runs rarely; the verifier decides."""
@@ -29,7 +36,6 @@ class Decision:
         steps: Sequence[Step],
         default_threshold: float,
         guards: Guards | None = None,
-        reader: WordReader | None = None,
         normal: Normaliser | None = None,
         *,
         asks: bool = False,
@@ -37,14 +43,13 @@ class Decision:
         self.default_threshold = default_threshold
         self._steps = tuple(steps)
         self._guards = guards
-        self._reader = reader
         self._normal = normal
         self._asks = asks
 
     @property
     def scale(self) -> str:
         """The name of the step that gives a hit its score; scores of two scales are not compared."""
-        judges = (step.name for step in self._steps if isinstance(step, VerifierStep | CrossEncoderStep))
+        judges = (step.name for step in self._steps if isinstance(step, JUDGES))
         return next(judges, SimilarEnough.name)
 
     @property
@@ -53,37 +58,37 @@ class Decision:
         return next((step.record for step in self._steps if isinstance(step, VerifierStep)), ())
 
     @property
+    def measure(self) -> str:
+        """What the learned bound notes beside what it learned: with another measure it begins anew."""
+        reads_pairs = any(isinstance(step, VerifierStep) for step in self._steps)
+        return f"{self.scale}, pairs" if reads_pairs else self.scale
+
+    @property
     def is_slow(self) -> bool:
         """It takes milliseconds, too long for an event loop's thread."""
-        return any(isinstance(step, CrossEncoderStep) for step in self._steps)
+        return any(isinstance(step, JUDGES) for step in self._steps)
 
     def with_threshold(self, threshold: float) -> Decision:
         """The same steps with another least similarity."""
-        return Decision(self._steps, threshold, self._guards, self._reader, self._normal, asks=self._asks)
+        return Decision(self._steps, threshold, self._guards, self._normal, asks=self._asks)
 
     def behind(self, step: Step) -> Decision:
         """The same steps, with ``step`` asked right after the similarity."""
         steps = (*self._steps[:1], step, *self._steps[1:])
-        return Decision(
-            steps, self.default_threshold, self._guards, self._reader, self._normal, asks=self._asks
-        )
+        return Decision(steps, self.default_threshold, self._guards, self._normal, asks=self._asks)
 
     def reading(self, normal: Normaliser) -> Decision:
         """The same steps; the guards see the normal form of a text."""
-        return Decision(
-            self._steps, self.default_threshold, self._guards, self._reader, normal, asks=self._asks
-        )
+        return Decision(self._steps, self.default_threshold, self._guards, normal, asks=self._asks)
 
     def asking(self) -> Decision:
         """The same steps; an objection that is not sure waits for what the later steps say, because the
         served model can be asked (``Verdict.unsure``)."""
-        return Decision(
-            self._steps, self.default_threshold, self._guards, self._reader, self._normal, asks=True
-        )
+        return Decision(self._steps, self.default_threshold, self._guards, self._normal, asks=True)
 
     def read(self, text: str) -> Reading:
         """Prepare a text for ``judge``."""
-        return Reading(text, self._reader, self._normal)
+        return Reading(text, self._normal)
 
     def judge(
         self, question: Reading, candidate: Reading, similarity: float, threshold: float | None = None
@@ -114,10 +119,10 @@ def guarded(guards: Guards) -> Decision:
     return Decision((SimilarEnough(), HasWords(), GuardStep()), COSINE_ALONE, guards)
 
 
-def verified(guards: Guards, verifier: Verifier, reader: WordReader, least: float) -> Decision:
-    """``least``: the probability that a hit needs at least."""
-    steps = (SimilarEnough(), HasWords(), GuardStep(), VerifierStep(verifier, least))
-    return Decision(steps, COSINE_BEFORE_VERIFIER, guards, reader)
+def verified(guards: Guards, encoder: CrossEncoder, least: float) -> Decision:
+    """``least``: the cross-encoder's calibrated probability that a hit needs."""
+    steps = (SimilarEnough(), HasWords(), GuardStep(), VerifierStep(encoder, least))
+    return Decision(steps, encoder.card.least_cosine, guards)
 
 
 def cross_encoded(guards: Guards, score: Callable[[str, str], float], least: float) -> Decision:

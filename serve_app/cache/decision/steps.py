@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from serve_app.cache.cross_encoder import CrossEncoder
 from serve_app.cache.decision.contract import NOTHING_AGAINST_IT, Finding, Pair
 from serve_app.cache.guards.lists import WordLists
 from serve_app.cache.guards.tongue import language_of
-from serve_app.cache.verifier.verifier import Verifier
 
 
 class SimilarEnough:
@@ -59,28 +59,23 @@ class GuardStep:
 
 
 class VerifierStep:
-    """The verifier's probability that one answer serves both texts reaches ``least``."""
+    """The shipped cross-encoder's calibrated probability that one answer serves both texts reaches ``least``:
+    some milliseconds on a CPU."""
 
     name = "verifier"
 
-    def __init__(self, verifier: Verifier, least: float) -> None:
-        self._verifier = verifier
+    def __init__(self, encoder: CrossEncoder, least: float) -> None:
+        self._encoder = encoder
         self._least = least
 
     @property
     def record(self) -> tuple[tuple[float, float, float], ...]:
-        """See :class:`~serve_app.cache.verifier.verifier.VerifierCard`."""
-        return self._verifier.card.record
+        """See :class:`~serve_app.cache.cross_encoder.card.Card`."""
+        return self._encoder.card.record
 
     def __call__(self, pair: Pair) -> Finding:
-        score = self._score(pair)
+        score = self._encoder.score(pair.candidate.text, pair.question.text, pair.similarity)
         return Finding(None if score >= self._least else self.name, score)
-
-    def _score(self, pair: Pair) -> float:
-        one, two = pair.question.words, pair.candidate.words
-        if not one or not two:
-            return 0.0
-        return self._verifier.score(one, two, pair.similarity, pair.evidence)
 
 
 class CrossEncoderStep:

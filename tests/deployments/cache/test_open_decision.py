@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
 from support.cross_encoder import make_cross_encoder
 
-from deployments.cache.decision import open_decision, open_word_reader
+from deployments.cache.decision import open_decision
+from serve_app.cache.cross_encoder.library import folder_of
 from serve_app.cache.decision import Decision
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import CacheSettings
@@ -82,17 +84,16 @@ def test_an_embedder_without_a_verifier_has_the_guards_and_says_so(caplog: pytes
     assert "no verifier was trained for embedder owner/unknown" in caplog.text
 
 
-def test_a_verifier_whose_embedder_has_no_files_here_leaves_the_guards(
+def test_a_verifier_without_its_files_leaves_the_guards_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = tmp_path / "all-MiniLM-L6-v2"
-    folder.mkdir()
+    broken = tmp_path / "all-MiniLM-L6-v2"
+    shutil.copytree(folder_of(MINILM), broken, ignore=shutil.ignore_patterns("*.onnx"))
     with caplog.at_level(logging.WARNING, logger="ray.serve"):
-        decision = open_decision(CacheSettings(), str(folder))
+        decision = open_decision(CacheSettings(), MINILM, tmp_path)
     assert reason(decision, "Pay 20 euros", "Pay 30 euros", 0.99) == "numbers"
-    assert "no tokenizer.json" in caplog.text
-    with pytest.raises(FileNotFoundError, match=r"no tokenizer\.json"):
-        open_word_reader(str(folder))
+    assert decision.scale == "similarity"
+    assert f"the verifier for {MINILM} cannot run" in caplog.text
 
 
 @pytest.mark.parametrize(("least", "expected"), [(0.0, None), (1.0, "cross_encoder")])
@@ -117,7 +118,7 @@ def test_a_cross_encoder_that_cannot_be_used_is_named_and_the_verifier_decides(
         chosen = {"source": source, "device": "cpu"}
         with caplog.at_level(logging.ERROR):
             decision = open_decision(CacheSettings.model_validate({"cross_encoder": chosen}), MINILM)
-        assert not decision.is_slow
+        assert decision.scale == "verifier"
         assert complaint in caplog.text
 
 

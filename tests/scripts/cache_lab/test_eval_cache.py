@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cache_lab.cosines import EMBEDDER
+from cache_lab.pairs import WRITTEN_PAIRS
 
 from serve_app.model_store import ModelStore, default_cache_dir
 
@@ -34,6 +36,24 @@ def test_it_runs_for_anyone(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert "| default setting |" in done.stdout
     assert {path.suffix for path in tmp_path.iterdir()} == {".md", ".json", ".png"}
+
+
+@pytest.mark.skipif(
+    not ModelStore(default_cache_dir()).folder(EMBEDDER).is_dir(), reason=f"{EMBEDDER} is not prepared"
+)
+def test_the_same_pairs_have_the_same_figures_whatever_their_company(tmp_path: Path) -> None:
+    lines = (WRITTEN_PAIRS / "e5.tsv").read_text(encoding="utf-8").split("\n")[:16]
+    found = []
+    for name, chosen in (("once", lines), ("again", lines[::-1])):
+        pairs = tmp_path / f"{name}.tsv"
+        pairs.write_text("\n".join(chosen), encoding="utf-8")
+        done = evaluate("--pairs", str(pairs), "--out", str(tmp_path / name))
+        assert done.returncode == 0, done.stderr[-2000:]
+        found.append(json.loads((tmp_path / name / "eval_cache.json").read_text(encoding="utf-8")))
+    once, again = found
+    assert once["parts"] == again["parts"]
+    assert once["score_curve"] == again["score_curve"]
+    assert once["training"].startswith("16 of 16 pairs share a text")
 
 
 def test_a_bad_line_is_named(tmp_path: Path) -> None:

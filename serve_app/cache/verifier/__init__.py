@@ -1,1 +1,0 @@
-"""The learned verifier of the cache's decision: words, features, forest, and the trained files."""
