@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from cache_lab.pairs import LabelledPair
 from deployments.embedder import open_configured
+from serve_app.cache.normal import load_normaliser
 from serve_app.settings import EmbedderSettings
 
 EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -28,13 +29,13 @@ def embedder_settings(
 
 
 def similarities(pairs: Sequence[LabelledPair], settings: EmbedderSettings) -> list[float]:
-    """One cosine for each pair; -1 where a text is longer than the embedder reads or holds tokens that it
-    does not know: such a text is looked up by its exact words only.
+    """One cosine for each pair, of the texts' normal forms; -1 where a text is longer than the embedder
+    reads or holds tokens that it does not know: such a text is looked up by its exact words only.
 
     Raises:
         SettingsError: the encoder cannot run here.
     """
-    encoder = open_configured(settings)
+    encoder, normal = open_configured(settings), load_normaliser()
     # By length: what is encoded together is padded to the longest.
     texts = sorted(
         {text for pair in pairs for text in (pair.query, pair.candidate)}, key=lambda t: (len(t), t)
@@ -42,7 +43,7 @@ def similarities(pairs: Sequence[LabelledPair], settings: EmbedderSettings) -> l
     vectors: dict[str, Any] = {}
     for begin in range(0, len(texts), BATCH):
         batch = texts[begin : begin + BATCH]
-        found = encoder.encode(batch)
+        found = encoder.encode([normal(text) for text in batch])
         for text, vector, tokens, unknown in zip(
             batch, found.vectors, found.tokens, found.unknown, strict=True
         ):

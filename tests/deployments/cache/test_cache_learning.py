@@ -16,12 +16,14 @@ from support.semantic_cache import open_semantic_cache
 from deployments.cache.deployment import SemanticCache
 from deployments.cache.store.edge import EdgeStore
 from serve_app.cache.entry import CacheEntry, CacheQuery, Hit, Miss, Probe, Selection
+from serve_app.cache.normal import vectors_of
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.openai.answers import Answer, Usage
 from serve_app.settings import CacheSettings
 
 DIMENSION = 4
 NAME = "test"
+VECTORS = vectors_of(EmbedderInfo(NAME, DIMENSION, 256))
 VECTOR = np.array([1, 0, 0, 0], dtype=np.float32).tobytes()
 ASKED, NEAR = "how far is the moon", "how far away is the moon"
 RIGHT = "The moon is 384,400 km away."
@@ -144,7 +146,7 @@ async def test_scores_of_another_scale_are_forgotten_and_blocks_are_not(tmp_path
         await cache.put(stored)
         await teach(cache, stored, SAME)
         await cache.report(stored.entry_id, False, NEAR)
-    store = await EdgeStore.open(str(tmp_path), DIMENSION, NAME)
+    store = await EdgeStore.open(str(tmp_path), DIMENSION, VECTORS)
     note = await store.read_note()
     assert note is not None
     await store.write_note(note.replace('"scale":"similarity"', '"scale":"verifier"'))
@@ -156,7 +158,7 @@ async def test_scores_of_another_scale_are_forgotten_and_blocks_are_not(tmp_path
 
 @pytest.mark.parametrize("note", ["{", "[]", "7", '{"population": 3}', '{"blocked": 7}', "{}"])
 async def test_a_note_that_cannot_be_read_does_not_stop_the_cache(tmp_path: Path, note: str) -> None:
-    store = await EdgeStore.open(str(tmp_path), DIMENSION, NAME)
+    store = await EdgeStore.open(str(tmp_path), DIMENSION, VECTORS)
     await store.write_note(note)
     await store.close()
     async with opened(tmp_path, max_error_rate=0.05) as cache:
