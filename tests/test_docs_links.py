@@ -74,6 +74,25 @@ def test_the_architecture_page_names_modules_that_exist() -> None:
     assert {name for name in named if not any(path.endswith(f"/{name}") for path in there)} == set()
 
 
+def test_each_module_in_a_row_of_the_architecture_page_is_in_the_folder_of_its_row() -> None:
+    """The rows of "Who owns what" begin with folders; each module is relative to one of them."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## Who owns what")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+    named = [
+        (re.findall(r"`([\w/]+/)`", folders), module)
+        for folders, modules in rows
+        for module in re.findall(r"`([\w/]+\.py)`", modules)
+    ]
+    assert len(named) > 300
+    lost = [
+        module
+        for folders, module in named
+        if not any((ROOT / folder / module).is_file() for folder in folders)
+    ]
+    assert lost == []
+
+
 @pytest.mark.parametrize(
     ("heading", "anchor"),
     [
