@@ -1,4 +1,4 @@
-"""``/admin/cache`` and ``/admin/feedback``: look at the cache, purge it, report wrong hits. Both need an
+"""``/admin/cache`` and ``/admin/cache/feedback``: look at the cache, purge it, report wrong hits. Both need an
 admin key."""
 
 from __future__ import annotations
