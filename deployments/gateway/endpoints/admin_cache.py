@@ -1,5 +1,5 @@
-"""``/admin/cache`` and ``/admin/cache/feedback``: look at the cache, purge it, report wrong hits. Both need an
-admin key."""
+"""``/admin/cache`` and ``/admin/cache/feedback``: look at the cache, purge it, report wrong hits. Both need
+an admin key."""
 
 from __future__ import annotations
 
