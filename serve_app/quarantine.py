@@ -48,28 +48,32 @@ class Suspects:
     def count(self) -> int:
         return len(self.named) + self.others
 
-    def add(self, body: bytes) -> None:
+    def add(self, body: bytes) -> bool:
+        """Returns whether the body is new here."""
         if body in self.named:
-            return
+            return False
         if len(self.named) < MOST_NAMED:
             self.named.add(body)
         else:
             self.others += 1
+        return True
 
 
 @dataclass(slots=True, eq=False)
 class Incident:
-    """One member's breaks. ``begun``: bodies whose answer had begun; ``unbegun``: those without a byte."""
+    """One member's breaks. ``begun``: bodies whose answer had begun; ``unbegun``: those without a byte.
+    ``bodies``: how many broke, also those that were cleared later."""
 
     member: str
     last_at: float
     begun: Suspects = field(default_factory=Suspects)
     unbegun: Suspects = field(default_factory=Suspects)
+    bodies: int = 0
 
     @property
     def is_lonely(self) -> bool:
-        """Only one body broke, as far as is known now."""
-        return self.begun.count + self.unbegun.count <= 1
+        """Only one body broke, as far as is known now, and no member has answered it completely since."""
+        return self.bodies == 1 and self.begun.count + self.unbegun.count == 1
 
     def share(self, body: bytes) -> float:
         """The body's part of the strike, from 0 to 1."""
@@ -101,7 +105,7 @@ class Quarantine:
         if incident is None:
             incident = self._open[member] = Incident(member, now)
             self._incidents.append(incident)
-        (incident.begun if begun else incident.unbegun).add(body)
+        incident.bodies += (incident.begun if begun else incident.unbegun).add(body)
         incident.last_at = now
         return incident
 

@@ -47,6 +47,13 @@ class Tried:
         """Members that broke because of this request, as far as is known now."""
         return self._broken_before_a_byte + sum(incident.is_lonely for incident in self._cut)
 
+    @property
+    def may_be_innocent(self) -> bool:
+        """The limit on broken members is reached, but by a cut stream that stands alone only so far. Each
+        stream of a dead member notices the death at a moment of its own."""
+        lonely = any(incident.is_lonely for incident in self._cut)
+        return lonely and self.broken >= MOST_BROKEN > self._broken_before_a_byte
+
     def is_spent(self, max_attempts: int) -> bool:
         """No further member may be tried."""
         return self.failures >= max_attempts or self.broken >= MOST_BROKEN

@@ -26,6 +26,10 @@ from serve_app.traffic import Traffic
 
 TOO_MANY_REQUESTS = 429
 
+COMPANY_S = 0.1
+"""How long the other streams of a member that died may take to notice it, before a request that lost two
+streams is blamed for both."""
+
 Placed = Callable[[Dispatch], None]
 """Called with every slot that a call gets."""
 
@@ -52,6 +56,8 @@ class Attempts:
             OverCapacity, NoReplica, UpstreamFailed, UpstreamTimeout: no member answered.
         """
         tried = self.tried
+        if tried.may_be_innocent:
+            await asyncio.sleep(COMPANY_S)
         if tried.names and not self._may_go_on(call):
             raise NoReplica(f"{len(tried.names)} replicas have failed this request.", code="no_replica")
         while True:

@@ -14,6 +14,7 @@ from deployments.cache.note import CacheNote
 from deployments.cache.store import CacheStore, StoreError
 from deployments.cache.store.edge import EdgeStore
 from serve_app.cache.entry import Selection
+from serve_app.cache.normal import vectors_of
 from serve_app.embedding import EmbedderInfo
 from serve_app.settings import CacheSettings
 
@@ -64,7 +65,7 @@ async def test_an_epoch_rises_over_a_restart_whose_clock_is_behind(tmp_path: Pat
 
 async def test_it_rises_though_the_cache_before_was_killed(tmp_path: Path) -> None:
     """Nothing is written down at the end: what is needed was written at the start."""
-    store = await EdgeStore.open(str(tmp_path), 4, "test")
+    store = await EdgeStore.open(str(tmp_path), INFO.dimension, vectors_of(INFO))
     note = await CacheNote.read(store)
     begun = await note.begin(NOW_NS)
     await store.close()
