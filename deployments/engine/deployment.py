@@ -226,5 +226,8 @@ def resolve_on_node(config: LLMConfig, model: ModelSettings, store: ModelStore) 
     if "://" not in source:
         engine_config.hf_model_id = source
     here = engine_arguments(model, store)
-    named = {name: here[name] for name in ("speculative_config", "lora_modules") if name in here}
-    config.update_engine_kwargs(**named)
+    if "speculative_config" in here:
+        config.update_engine_kwargs(speculative_config=here["speculative_config"])
+    if "lora_modules" in here:  # the HTTP server's argument, which vLLM's engine refuses
+        config.engine_kwargs["lora_modules"] = here["lora_modules"]
+        engine_config.frontend_kwargs["lora_modules"] = here["lora_modules"]

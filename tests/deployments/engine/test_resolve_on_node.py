@@ -36,7 +36,8 @@ def node(folder: Path, *, prepared: bool) -> ModelStore:
 def named(config: Any) -> tuple[str, str, str]:
     engine = config.get_engine_config()
     arguments = engine.get_initialization_kwargs()
-    (adapter,) = config.engine_kwargs["lora_modules"]
+    assert "lora_modules" not in engine.engine_kwargs  # vLLM's engine refuses it
+    (adapter,) = engine.frontend_kwargs["lora_modules"]
     return arguments["model"], arguments["speculative_config"]["model"], adapter["path"]
 
 
