@@ -167,11 +167,19 @@ def bill(which: str, of: Sequence[Package]) -> dict[str, Any]:
     }
 
 
+SHIPPED_WEIGHTS = """
+`serve_app/cache/cross_encoder/trained/` holds weights that were fine-tuned from all-MiniLM-L6-v2 (Apache-2.0).
+Some of the pairs that they learned from are text under non-commercial terms; none of it is in the project.
+Train your own with `scripts/train_cross_encoder.py` where that matters.
+"""
+
+
 def page(sets: Mapping[str, Sequence[Package]]) -> str:
     every = sorted({package for of in sets.values() for package in of}, key=lambda each: each.key)
     parts = [HEAD, *_of_note(every)]
     parts.append("\n## Prepared models\n\n| model | licence |\n|---|---|\n")
     parts += [f"| {each.repo} | {each.licence} |\n" for each in PREPARED]
+    parts.append(SHIPPED_WEIGHTS)
     parts.append("\n## Every package\n\n| package | version | sets | licence |\n|---|---|---|---|\n")
     for each in every:
         where = ", ".join(which for which, of in sets.items() if each in of)
