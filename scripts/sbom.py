@@ -168,7 +168,7 @@ def bill(which: str, of: Sequence[Package]) -> dict[str, Any]:
 
 
 SHIPPED_WEIGHTS = """
-`serve_app/cache/cross_encoder/trained/` holds weights that were fine-tuned from all-MiniLM-L6-v2 (Apache-2.0).
+`serve_app/cache/cross_encoder/trained/` holds weights fine-tuned from all-MiniLM-L6-v2 (Apache-2.0).
 Some of the pairs that they learned from are text under non-commercial terms; none of it is in the project.
 Train your own with `scripts/train_cross_encoder.py` where that matters.
 """
