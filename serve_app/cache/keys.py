@@ -5,6 +5,9 @@ text. Two requests may share an answer only inside one partition; the exact key 
 
 A field that is not known to be harmless makes the request bypass the cache. Streamed and whole answers share
 entries. Text completions have exact hits only: a near text has another continuation.
+
+A request that sets a temperature above 0 asks for a fresh sample, as evaluation tools do that count over
+many of them. A setting says whether stored answers may stand for samples.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from uuid import UUID
 import msgspec
 
 from serve_app.openai.requests import ChatRequest, Endpoint, ParsedRequest
+from serve_app.settings.cache import Sampled
 
 KEY_VERSION = 1
 """Raise it when the rules below change: old entries must not answer under new rules."""
@@ -86,13 +90,22 @@ class CacheKey:
 
 
 def cache_key(
-    request: ParsedRequest, tenant: str, model_fingerprint: str, partition_by: Collection[str] = ()
+    request: ParsedRequest,
+    tenant: str,
+    model_fingerprint: str,
+    partition_by: Collection[str] = (),
+    *,
+    sampled: Sampled = "never",
 ) -> CacheKey | None:
     """The key of a request, or ``None`` if its answer could not be replayed faithfully (bypass).
 
     ``model_fingerprint`` identifies the weights and the engine settings behind ``request.model``;
-    ``partition_by`` names fields that identify a tenant's own users, whose answers are then kept apart.
+    ``partition_by`` names fields that identify a tenant's own users, whose answers are then kept apart;
+    ``sampled`` is the setting ``cache.sampled``.
     """
+    wants_sample = is_sampled(request)
+    if wants_sample and sampled == "never":
+        return None
     fields = {name: value for name, value in request.fields.items() if value not in (None, [])}
     if fields.keys() - SHAPING_FIELDS - IGNORED_FIELDS or not _is_single_plain_answer(fields):
         return None
@@ -111,8 +124,16 @@ def cache_key(
         partition=partition,
         entry_id=UUID(bytes=digest[:16]),
         text=text,
-        semantic=request.endpoint is Endpoint.CHAT and not fields.get("continue_final_message"),
+        semantic=request.endpoint is Endpoint.CHAT
+        and not fields.get("continue_final_message")
+        and not (wants_sample and sampled == "exact"),
     )
+
+
+def is_sampled(request: ParsedRequest) -> bool:
+    """Whether the client asks for a sample: it sets a temperature above 0, and no seed (with one it asks for
+    the same sample again). Without a temperature the client leaves the choice to the server."""
+    return bool(request.generation.temperature) and request.fields.get("seed") is None
 
 
 def _is_text_message(message: Mapping[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from serve_app.settings.base import Frozen
 from serve_app.settings.qdrant import QdrantSettings
 
 Strictness = Literal["default", "strict", "similarity"]
+Sampled = Literal["never", "exact", "all"]
 
 
 class CacheRule(Frozen):
@@ -119,6 +120,12 @@ class CacheSettings(Frozen):
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
         description="Variable that holds 32 random bytes in base64: questions and answers are stored "
         "encrypted, each tenant's with its own key; default: in plain text.",
+    )
+    sampled: Sampled = Field(
+        default="never",
+        description="What may answer a request that sets a `temperature` above 0 without a `seed`: `never`: "
+        "only an engine, and nothing is stored; `exact`: also the stored answer to the same request; `all`: "
+        "also a near one's.",
     )
     ttl_s: float = Field(default=86_400.0, gt=0, description="Lifetime of an entry, seconds.")
     stale_s: float = Field(

@@ -106,7 +106,7 @@ async def test_a_request_may_set_its_own_threshold(http: aiohttp.ClientSession, 
 @pytest.mark.parametrize(
     "change",
     [
-        {"temperature": 0.5},
+        {"temperature": 0},
         {"max_tokens": 7},
         {"stop": ["x"]},
         {"seed": 1},

@@ -27,7 +27,7 @@ from serve_app.openai.bounds import refuse_excess
 from serve_app.openai.requests import Endpoint, parse_generation
 from serve_app.request.auth import DEFAULT_TENANT
 from serve_app.request.cache_controls import CacheControls
-from serve_app.settings import Settings
+from serve_app.settings import CacheSettings, Settings
 
 NDJSON = "application/x-ndjson"
 PAGE = 500
@@ -89,7 +89,7 @@ class AdminEntries:
         self._bodies = bodies
         self._cache = cache
         self._limits = settings.limits
-        self._partition_by = () if settings.cache is None else settings.cache.partition_by
+        self._rules = settings.cache or CacheSettings()
         self._names = names
         self._offers = offers
 
@@ -149,7 +149,8 @@ class AdminEntries:
         )
         refuse_excess(request.fields, self._limits)
         fingerprint = self._offers.fingerprint(request.model)
-        key = cache_key(request, given.tenant, fingerprint, self._partition_by)
+        by, sampled = self._rules.partition_by, self._rules.sampled
+        key = cache_key(request, given.tenant, fingerprint, by, sampled=sampled)
         if key is None:
             raise BadRequest("Such a request bypasses the cache (see docs/cache.md).")
         controls = CacheControls(tags=given.tags)

@@ -56,7 +56,7 @@ class Admit:
         self._limits = settings.limits
         self._fails_over = settings.gateway.failover
         self._session_header = settings.gateway.session_header
-        self._partition_by = settings.cache.partition_by if caches and settings.cache is not None else None
+        self._cache = settings.cache if caches else None
         self._uncached = frozenset(model.id for model in settings.models if not model.cache)
         self._thresholds = _thresholds(settings)
         self._speculating = _speculating(settings)
@@ -125,9 +125,10 @@ class Admit:
 
     def _cache_key(self, request: ParsedRequest, identity: Identity, fingerprint: str) -> CacheKey | None:
         """``None`` for a request that bypasses the cache."""
-        if self._partition_by is None or self._chooser.names.model_of(request.model) in self._uncached:
+        if self._cache is None or self._chooser.names.model_of(request.model) in self._uncached:
             return None
-        return cache_key(request, identity.tenant, fingerprint, self._partition_by)
+        by, sampled = self._cache.partition_by, self._cache.sampled
+        return cache_key(request, identity.tenant, fingerprint, by, sampled=sampled)
 
 
 def _thresholds(settings: Settings) -> dict[str, float]:

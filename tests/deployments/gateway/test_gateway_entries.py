@@ -56,7 +56,7 @@ async def test_answers_given_by_hand_answer_the_same_and_near_questions(folder: 
 
 
 async def test_they_answer_only_requests_with_the_same_settings(folder: Path) -> None:
-    async with local_cache(folder, race=False) as cache, cached(cache) as running:
+    async with local_cache(folder, race=False, sampled="all") as cache, cached(cache) as running:
         path = written(folder / "faq.jsonl", PAIRS[0])
         await script(running, "warm", path, request={"temperature": 0.5})
         assert (await running.post(ASKED)).headers["x-cache"] == "miss"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import unicodedata
-from typing import Any
+from typing import Any, get_args
 from uuid import UUID
 
 import pytest
@@ -13,6 +13,8 @@ from samples import CHAT, COMPLETIONS, body_of, chat_request, completion_request
 
 from serve_app.cache.keys import IGNORED_FIELDS, SHAPING_FIELDS, CacheKey, cache_key
 from serve_app.openai.requests import Endpoint, ParsedRequest, parse_generation
+from serve_app.settings import CacheSettings
+from serve_app.settings.cache import Sampled
 
 CONTENT_FIELDS = {"messages", "prompt"}
 
@@ -101,13 +103,13 @@ IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
 
 
 def key_of(request: ParsedRequest, tenant: str = "t", model_fingerprint: str = "f") -> CacheKey:
-    key = cache_key(request, tenant, model_fingerprint)
+    key = cache_key(request, tenant, model_fingerprint, sampled="all")
     assert key is not None
     return key
 
 
 def is_bypassed(request: ParsedRequest) -> bool:
-    return cache_key(request, "t", "f") is None
+    return cache_key(request, "t", "f", sampled="all") is None
 
 
 def request_for(endpoint: Endpoint, **fields: Any) -> ParsedRequest:
@@ -420,3 +422,52 @@ def test_a_tenants_users_may_have_answers_of_their_own(name: str) -> None:
     assert partition("user", "safety_identifier", user="a") != partition(
         "user", "safety_identifier", safety_identifier="a"
     )
+
+
+# ---- samples ----
+
+SAMPLED: tuple[dict[str, Any], ...] = (
+    {"temperature": 0.7},
+    {"temperature": 1},
+    {"temperature": 1, "seed": None},
+    {"temperature": 0.01, "top_p": 0.5},
+)
+
+NOT_SAMPLED: tuple[dict[str, Any], ...] = (
+    {},
+    {"temperature": None},
+    {"temperature": 0},
+    {"temperature": 0.0, "seed": 3},
+    {"temperature": 0.7, "seed": 0},
+    {"top_p": 0.9},
+)
+
+
+@pytest.mark.parametrize("endpoint", Endpoint)
+@pytest.mark.parametrize("fields", SAMPLED)
+def test_a_request_for_a_sample_is_answered_by_an_engine_unless_the_setting_says_otherwise(
+    endpoint: Endpoint, fields: dict[str, Any]
+) -> None:
+    request = request_for(endpoint, **fields)
+    assert cache_key(request, "t", "f") is None
+    exact = cache_key(request, "t", "f", sampled="exact")
+    assert exact is not None
+    assert not exact.semantic
+    whole = cache_key(request, "t", "f", sampled="all")
+    assert whole is not None
+    assert whole.semantic is (endpoint is CHAT)
+    assert (exact.partition, exact.entry_id) == (whole.partition, whole.entry_id)
+
+
+@pytest.mark.parametrize("endpoint", Endpoint)
+@pytest.mark.parametrize("fields", NOT_SAMPLED)
+def test_no_other_request_is_touched_by_the_setting_for_samples(
+    endpoint: Endpoint, fields: dict[str, Any]
+) -> None:
+    request = request_for(endpoint, **fields)
+    keys = {cache_key(request, "t", "f", sampled=sampled) for sampled in get_args(Sampled)}
+    assert keys == {key_of(request)}
+
+
+def test_samples_are_not_taken_from_the_cache_by_default() -> None:
+    assert CacheSettings().sampled == "never"
