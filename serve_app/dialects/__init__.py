@@ -1,4 +1,4 @@
-"""Errors in the format of the client's API: the contract, its implementations, and the dialect of each path.
+"""The APIs of clients: the contract, its implementations, and the dialect of each path.
 
 | dialect | paths | a stream that fails ends with |
 |---|---|---|
@@ -7,7 +7,7 @@
 | ``anthropic`` | ``/v1/messages`` | ``event: error`` with the outer ``"type": "error"`` |
 """
 
-from serve_app.dialects.base import Dialect, StreamErrors
+from serve_app.dialects.base import Dialect, MakeWriter, Reading, StreamErrors, Writer
 from serve_app.dialects.registry import dialect_of
 
-__all__ = ["Dialect", "StreamErrors", "dialect_of"]
+__all__ = ["Dialect", "MakeWriter", "Reading", "StreamErrors", "Writer", "dialect_of"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
-from serve_app.dialects.base import NamedEvents
+from serve_app.dialects.base import NamedEvents, Reading
 from serve_app.errors import PromptlyError
 
 LAST = "message_stop|error"
@@ -34,6 +35,9 @@ class AnthropicStream(NamedEvents):
 
 class AnthropicDialect:
     """``{"type": "error", "error": {type, message}, "request_id"}``."""
+
+    def read(self, fields: Mapping[str, Any]) -> Reading:
+        return Reading(dict(fields), None)
 
     def headers(self, request_id: str) -> Mapping[str, str]:
         """Where Anthropic's clients look for a request's id."""

@@ -1,10 +1,15 @@
-"""The contract of a dialect: how a client's API writes errors."""
+"""The contract of a dialect: how a client's API writes requests, answers and errors.
+
+Every request is a chat completion inside: a dialect reads its own request into the fields of one, and writes
+the answer to it, from an engine, a request in flight or the cache alike, in its own form.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from serve_app.errors import PromptlyError
 
@@ -26,8 +31,53 @@ class StreamErrors(Protocol):
         """The event that ends the stream, blank line included."""
 
 
+class Writer(Protocol):
+    """Writes one answer to a chat completion request in the form of a dialect. Each client has its own.
+
+    Every token passes through it: it may decode and encode each event once, and keeps no more of the answer
+    than it must repeat at the end.
+    """
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Bytes of a chat stream, split anywhere, as whole events of the dialect; ``b""`` if none is there.
+
+        Raises:
+            UpstreamFailed: they are no chat stream.
+        """
+        ...
+
+    def rest(self) -> bytes:
+        """The last events, when the stream has ended as it should (``[DONE]`` was fed)."""
+        ...
+
+    def whole(self, body: bytes) -> bytes:
+        """An answer that is not streamed, JSON. Raises: UpstreamFailed: it is no chat completion."""
+        ...
+
+
+MakeWriter = Callable[[str, int], Writer]
+"""From the id of the request and the time of its answer in Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A request in a dialect, as a chat completion request. ``writer`` is ``None`` for chat itself, whose
+    answers are passed on as they come.
+
+    The fields must be those that a chat client would send for the same request, defaults left out: the
+    dialects then share cached answers and answers in flight. A stream asks for usage (``stream_options``).
+    """
+
+    fields: dict[str, Any]
+    writer: MakeWriter | None
+
+
 class Dialect(Protocol):
-    """The error format of an API. The HTTP status of an error is the same in all of them."""
+    """An API. The HTTP status of an error is the same in all of them."""
+
+    def read(self, fields: Mapping[str, Any]) -> Reading:
+        """Raises: BadRequest: ``param`` is the dialect's own field."""
+        ...
 
     def headers(self, request_id: str) -> Mapping[str, str]:
         """Response headers that the API's clients look for, with or without an error."""

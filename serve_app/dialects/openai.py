@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
+from serve_app.dialects.base import Reading
 from serve_app.errors import PromptlyError
 from serve_app.openai import sse
 
@@ -20,6 +22,9 @@ class OpenAIStream:
 
 class OpenAIDialect:
     """``{"error": {message, type, param, code}}``."""
+
+    def read(self, fields: Mapping[str, Any]) -> Reading:
+        return Reading(dict(fields), None)
 
     def headers(self, request_id: str) -> Mapping[str, str]:
         return {}

@@ -127,9 +127,14 @@ def parse_generation(endpoint: Endpoint, body: bytes) -> ParsedRequest:
     Raises:
         BadRequest: not JSON, or a field of the wrong type or range; ``param`` is the field.
     """
-    sent = parse_json(body)
+    return generation_from(endpoint, parse_json(body), body)
+
+
+def generation_from(endpoint: Endpoint, sent: Mapping[str, Any], body: bytes | None = None) -> ParsedRequest:
+    """The same from a decoded body. ``body`` are the bytes it came in, which engines are sent; ``None`` for a
+    request that did not come in this form. Raises: BadRequest."""
     fields = plainly(sent)
-    if fields is not sent:
+    if body is None or fields is not sent:
         body = msgspec.json.encode(fields)
     if endpoint is Endpoint.CHAT:
         return ParsedRequest(endpoint, convert(fields, ChatRequest), fields, body)

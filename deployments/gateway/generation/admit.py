@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from typing import Any
 from urllib.parse import quote
 
 from deployments.gateway.generation.asked import Asked
@@ -13,10 +14,18 @@ from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.exchange import Exchange
 from serve_app.admission import request_priority
 from serve_app.cache.keys import CacheKey, cache_key
+from serve_app.dialects import Dialect, MakeWriter, Reading
 from serve_app.model_choice.chooser import ModelChooser
 from serve_app.model_choice.offers import Offers
 from serve_app.openai.bounds import refuse_excess
-from serve_app.openai.requests import Endpoint, ParsedRequest, parse_generation
+from serve_app.openai.depth import refuse_deep
+from serve_app.openai.requests import (
+    Endpoint,
+    ParsedRequest,
+    generation_from,
+    parse_generation,
+    parse_json,
+)
 from serve_app.request.auth import Identity
 from serve_app.request.cache_controls import CacheControls, parse_controls
 from serve_app.request.deadline import request_timeout_s
@@ -29,6 +38,19 @@ MODEL_HEADER = "x-model"
 """The model that answers, where the request named an alias or an auto model."""
 
 SAFE_IN_HEADER = "/:@+=,"
+
+Read = Callable[[Exchange, Identity, Mapping[str, Any]], Awaitable[Reading]]
+"""Reads a decoded body in a client's dialect. It may load what the request refers to.
+Raises: PromptlyError."""
+
+
+def reader_of(dialect: Dialect) -> Read:
+    """For a dialect whose requests hold all that they mean."""
+
+    async def read(exchange: Exchange, identity: Identity, fields: Mapping[str, Any]) -> Reading:
+        return dialect.read(fields)
+
+    return read
 
 
 class Admit:
@@ -61,15 +83,18 @@ class Admit:
         self._thresholds = _thresholds(settings)
         self._speculating = _speculating(settings)
 
-    async def __call__(self, exchange: Exchange, endpoint: Endpoint) -> Asked:
-        """Raises: what is wrong with the request: BadRequest, Unauthorized, NotFound, …"""
+    async def __call__(self, exchange: Exchange, endpoint: Endpoint, read: Read | None = None) -> Asked:
+        """``read`` reads a body that is not in the form of ``endpoint`` itself.
+
+        Raises: what is wrong with the request: BadRequest, Unauthorized, NotFound, …
+        """
         started_ns = exchange.timeline.clock()
         try:
-            return await self._read(exchange, endpoint)
+            return await self._read(exchange, endpoint, read)
         finally:
             exchange.timeline.add("admit", started_ns)
 
-    async def _read(self, exchange: Exchange, endpoint: Endpoint) -> Asked:
+    async def _read(self, exchange: Exchange, endpoint: Endpoint, read: Read | None) -> Asked:
         headers = exchange.headers
         identity = self._auth.identify(exchange)
         controls = parse_controls(headers)
@@ -77,7 +102,14 @@ class Admit:
         failover = wants_failover(headers, self._fails_over)
         timeout_s = request_timeout_s(headers, self._limits.request_timeout_s)
         body = await self._bodies.read(exchange, identity.tenant)
-        sent = parse_generation(endpoint, body)
+        make_writer: MakeWriter | None = None
+        if read is None:
+            sent = parse_generation(endpoint, body)
+        else:
+            fields = parse_json(body)
+            refuse_deep(fields, self._limits.max_json_depth)
+            reading = await read(exchange, identity, fields)
+            sent, make_writer = generation_from(endpoint, reading.fields), reading.writer
         weight = refuse_excess(sent.fields, self._limits)
         request = self._chosen(exchange, sent)
         fingerprint = self._offers.fingerprint(request.model)
@@ -96,6 +128,7 @@ class Admit:
             session=self._session(identity, headers),
             weight=weight,
             cache_status="bypass" if key is None else "miss",
+            writer=None if make_writer is None else make_writer(exchange.request_id, int(time.time())),
         )
 
     def _session(self, identity: Identity, headers: Mapping[str, str]) -> str | None:

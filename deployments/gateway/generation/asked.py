@@ -8,6 +8,7 @@ from deployments.gateway.lookup.in_flight import InFlightKey
 from deployments.gateway.request.exchange import Exchange
 from serve_app.cache.entry import Probe
 from serve_app.cache.keys import CacheKey
+from serve_app.dialects import Writer
 from serve_app.openai.requests import ParsedRequest
 from serve_app.request.auth import Identity
 from serve_app.request.cache_controls import CacheControls
@@ -19,6 +20,8 @@ class Asked:
 
     A look-up leaves three things: ``vector``, the text's embedding, kept for storing the answer; ``probe``, a
     near entry to compare the engine's answer with; ``refused``, why that entry did not answer.
+
+    ``writer`` writes the answer in the client's dialect; ``None`` for a client of the endpoint itself.
     """
 
     exchange: Exchange
@@ -33,6 +36,7 @@ class Asked:
     session: str | None
     weight: int
     cache_status: str
+    writer: Writer | None = None
     vector: bytes | None = None
     probe: Probe | None = None
     refused: str | None = None

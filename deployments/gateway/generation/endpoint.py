@@ -1,10 +1,10 @@
-"""Chat and text completions: admit the request, find an answer, relay it, record."""
+"""Chat and text completions, and the dialects of chats: admit a request, find an answer, relay it, record."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deployments.gateway.generation.admit import Admit
+from deployments.gateway.generation.admit import Admit, Read
 from deployments.gateway.generation.asked import Asked
 from deployments.gateway.generation.engine_tier import EngineTier
 from deployments.gateway.generation.judge import ModelJudge
@@ -23,7 +23,8 @@ from serve_app.traffic import Traffic
 
 
 class GenerationEndpoint:
-    """``POST`` on one of the two generating endpoints."""
+    """``POST`` on one of the two generating endpoints; or, with ``read``, on the path of a dialect whose
+    requests that endpoint answers."""
 
     def __init__(
         self,
@@ -34,8 +35,10 @@ class GenerationEndpoint:
         engine: EngineTier,
         refreshes: Refreshes,
         traffic: Traffic,
+        read: Read | None = None,
     ) -> None:
         self._endpoint = endpoint
+        self._read = read
         self._admit = admit
         self._tiers = tiers
         self._engine = engine
@@ -43,7 +46,7 @@ class GenerationEndpoint:
         self._traffic = traffic
 
     async def __call__(self, exchange: Exchange) -> None:
-        asked = await self._admit(exchange, self._endpoint)
+        asked = await self._admit(exchange, self._endpoint, self._read)
         try:
             await exchange.run(self._answer(asked), asked.timeout_s)
         finally:
@@ -55,7 +58,7 @@ class GenerationEndpoint:
         asked.exchange.response_headers |= found.headers
         if found.stale:
             self._refresh(asked)
-        cut = await relay(asked.exchange, found.answer, hide_usage=asked.hides_usage)
+        cut = await relay(asked.exchange, found.answer, hide_usage=asked.hides_usage, writer=asked.writer)
         self._traffic.cut += cut is not None
 
     def _refresh(self, asked: Asked) -> None:

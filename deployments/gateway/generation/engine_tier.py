@@ -78,7 +78,7 @@ class EngineTier:
         exchange, request, identity = asked.exchange, asked.request, asked.identity
         message = Message(
             method=exchange.method,
-            target=target_of(exchange),
+            target=target_of(exchange) if asked.writer is None else request.endpoint.value,
             body=request.body,
             fields=request.fields,
             headers=forwarded_headers(exchange, self._tracer),
@@ -90,7 +90,7 @@ class EngineTier:
         router = self._routers[self._names.model_of(request.model)]
         slot = SlotRequest(
             tenant=identity.tenant,
-            path=exchange.path,
+            path=request.endpoint.value,
             priority=asked.priority,
             deadline=deadline_of(exchange, asked.timeout_s),
             timeline=exchange.timeline,

@@ -32,7 +32,7 @@ PLAIN_PATH = re.compile(r"[A-Za-z0-9_.~/-]*")
 class SlotRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What placement needs to know: how much room a request takes, for whom, and how long it may wait.
 
-    ``path`` is the client's, without the query. ``deadline`` is in monotonic seconds. ``weight`` is the
+    ``path`` is the member's, without the query. ``deadline`` is in monotonic seconds. ``weight`` is the
     number of sequences to generate, ``weight_field`` the body's field that asks for them; ``in_parts``: an
     engine without room for all of them may run them one after the other. ``needs_token_ids``: only members
     that give token ids can serve it.

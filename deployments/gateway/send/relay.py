@@ -5,43 +5,60 @@ from __future__ import annotations
 
 from deployments.gateway.request.answer import Answer, OpenAnswer
 from deployments.gateway.request.exchange import Exchange
+from serve_app.dialects import Writer
 from serve_app.errors import PromptlyError, UpstreamFailed
 from serve_app.openai import sse
 
 
-async def relay(exchange: Exchange, answer: Answer, *, hide_usage: bool = False) -> PromptlyError | None:
-    """Pass an answer on as it comes, and close it. Returns why a stream was cut, after telling the client so.
-    Raises what keeps an answer from beginning."""
+async def relay(
+    exchange: Exchange, answer: Answer, *, hide_usage: bool = False, writer: Writer | None = None
+) -> PromptlyError | None:
+    """Pass an answer on as it comes, and close it; through ``writer`` if the client speaks a dialect.
+
+    Returns why a stream was cut, after telling the client so. Raises what keeps an answer from beginning.
+    """
     try:
         opened = await answer.begin()
         head = opened.head
         exchange.response_headers["x-served-by"] = head.served_by
         if head.is_stream:
-            return await _stream(exchange, opened, hide_usage)
+            change = writer or (sse.UsageFilter() if hide_usage else None)
+            return await _stream(exchange, opened, change, ends_itself=writer is not None)
         # Read to the end first: until then a failure can still be an HTTP error.
         whole = await _read_all(opened)
+        if writer is not None:
+            whole = _written(writer, whole, head.content_type)
         await exchange.respond(head.status, whole, head.content_type, exchange.server_timing())
         return None
     finally:
         answer.close()
 
 
-async def _stream(exchange: Exchange, answer: OpenAnswer, hide_usage: bool) -> PromptlyError | None:
+async def _stream(
+    exchange: Exchange, answer: OpenAnswer, change: sse.UsageFilter | Writer | None, *, ends_itself: bool
+) -> PromptlyError | None:
+    """``ends_itself``: ``change`` writes the events that end the stream."""
     headers = {"cache-control": "no-cache", **exchange.server_timing()}
     await exchange.start(answer.head.status, answer.head.content_type, headers)
-    usage_filter = sse.UsageFilter() if hide_usage else None
     try:
         while chunk := await answer.read():  # every token passes through this loop
-            passed = chunk if usage_filter is None else usage_filter.feed(chunk)
+            passed = chunk if change is None else change.feed(chunk)
             if passed:
                 await exchange.write(passed)
-        if exchange.is_cut:
+        if exchange.is_cut and not ends_itself:
             raise UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
     except PromptlyError as error:
         await exchange.fail(error)
         return error
-    await exchange.write(b"" if usage_filter is None else usage_filter.rest(), more=False)
+    await exchange.write(b"" if change is None else change.rest(), more=False)
     return None
+
+
+def _written(writer: Writer, body: bytes, content_type: str) -> bytes:
+    """A whole answer in the client's dialect; a stored one may be a stream of which all bytes are known."""
+    if content_type.startswith("text/event-stream"):
+        return writer.feed(body) + writer.rest()
+    return writer.whole(body)
 
 
 async def _read_all(answer: OpenAnswer) -> bytes:
