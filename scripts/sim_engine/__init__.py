@@ -3,7 +3,8 @@
     cd scripts && python -m sim_engine --port 0 --ready-file ready.json --itl-ms 20 --slots 64
 
 It has slots, one prefill at a time, a prefix cache and an inter-token latency. Requests and answers have
-vLLM's JSON, and it can fail in the ways that an engine fails (``Faults``).
+vLLM's JSON, and it can fail in the ways that an engine fails (``Faults``). With ``--plan`` it plays a model
+that uses tools (``plan.py``); without, it calls only a tool that the request forces.
 
 Faults come from ``--faults die_after=5,times=1``, at run time as JSON to ``POST /sim/faults``, or for one
 request in the header ``x-sim-fault: die_after=5``. ``GET /sim/stats`` shows counters, and ``POST /sim/die``

@@ -62,7 +62,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--faults", default="", help="such as die_after=5,times=1")
     for item in fields(SimSettings):
         flag = "--" + item.name.replace("_", "-")
-        parser.add_argument(flag, type=type(item.default), default=item.default, help=f"{item.default!r}")
+        kind: dict[str, Any] = {"type": type(item.default)}
+        if isinstance(item.default, bool):
+            kind = {"action": argparse.BooleanOptionalAction}
+        parser.add_argument(flag, default=item.default, help=f"{item.default!r}", **kind)
     return parser.parse_args()
 
 

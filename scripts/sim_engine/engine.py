@@ -15,6 +15,7 @@ from sim_engine.connection import Connection, Listener
 from sim_engine.faults import NO_FAULTS, Faults, FaultSource, faults_of
 from sim_engine.generation import Answer
 from sim_engine.metrics import Stats
+from sim_engine.plan import read_plan
 from sim_engine.requests import Generation, Refused, parse_generation
 from sim_engine.responses import error_body, event, to_json
 from sim_engine.scheduler import Scheduler
@@ -34,6 +35,7 @@ class SimEngine:
         self.ending = False
         self.ended = asyncio.Event()
         """Set by ``stop``, ``kill`` and ``POST /sim/die``."""
+        self._plan = read_plan(settings.plan)
         self._faults = FaultSource(faults, settings.seed)
         self._seen: deque[dict[str, Any]] = deque(maxlen=settings.keep_bodies)
         self._listener = Listener(lambda: Connection(self))
@@ -109,7 +111,7 @@ class SimEngine:
         if self.settings.keep_bodies:
             self._seen.append({"path": path, "headers": headers, "body": body.decode(errors="replace")})
         request_id = headers.get("x-request-id") or os.urandom(16).hex()
-        request = parse_generation(path, body, request_id, self.settings)
+        request = parse_generation(path, body, request_id, self.settings, self._plan)
         faults = self._faults_for(headers.get("x-sim-fault"))
         if not _answer_wrongly(client, request, faults):
             client.answer = answer = Answer(self.settings, self.scheduler, client, request, faults)

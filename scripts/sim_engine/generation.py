@@ -10,6 +10,7 @@ from sim_engine.faults import Faults
 from sim_engine.requests import Generation
 from sim_engine.responses import Shape, error_body, event
 from sim_engine.scheduler import Scheduler
+from sim_engine.scripted import ScriptedShape, ScriptedSpeaker
 from sim_engine.settings import NEVER, SimSettings
 from sim_engine.text import EOS, Speaker
 
@@ -39,11 +40,12 @@ class Answer:
         self.ids: list[int] = []
         self.admitted_s = 0.0
         self.over = False
+        self.cached_tokens = 0
         self._scheduler = scheduler
         self._client = client
         self._faults = faults
-        self._shape = Shape(request, settings.model)
-        self._speaker = Speaker(settings, request.prompt, request.ignore_eos)
+        self._shape, self._speaker = _voice(settings, request)
+        self._show_cached = settings.prompt_tokens_details
         self._due_s = 0.0
         points = (faults.hang_after, faults.die_after, faults.error_after, 0 if faults.hang_before else None)
         self._fault_at = min((point for point in points if point is not None), default=NEVER)
@@ -92,10 +94,11 @@ class Answer:
 
     def _finish(self, reason: str) -> None:
         self._scheduler.finish(self)
+        cached = self.cached_tokens if self._show_cached else None
         if self.request.stream:
-            self._client.end_stream(self._shape.end(len(self.ids)))
+            self._client.end_stream(self._shape.end(len(self.ids), cached))
         else:
-            self._client.respond(200, self._shape.whole(self.ids, reason))
+            self._client.respond(200, self._shape.whole(self.ids, reason, cached))
 
     def _fail(self) -> None:
         """Reset, end with an error, or hang. No further step is planned."""
@@ -108,3 +111,11 @@ class Answer:
                 self._client.end_stream(event(body) + event(b"[DONE]"))
             else:
                 self._client.respond(500, body)
+
+
+def _voice(settings: SimSettings, request: Generation) -> tuple[Shape, Speaker | ScriptedSpeaker]:
+    """What writes the answer's bytes, and what chooses its tokens."""
+    if request.turn is None:
+        return Shape(request, settings.model), Speaker(settings, request.prompt, request.ignore_eos)
+    shape = ScriptedShape(request, settings.model, request.turn)
+    return shape, ScriptedSpeaker(shape.ids)

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sim_engine.plan import Plan, Turn, next_turn
 from sim_engine.settings import NEVER, SimSettings
 from sim_engine.text import render_chat, tokenise
 
@@ -36,9 +37,13 @@ class Generation:
     """vLLM's ``cache_salt``: prompts of different salts share no block."""
     slots: int = 1
     """How many slots it takes: one per choice."""
+    turn: Turn | None = None
+    """What a script says; None: the usual words."""
 
 
-def parse_generation(path: str, body: bytes, request_id: str, settings: SimSettings) -> Generation:
+def parse_generation(
+    path: str, body: bytes, request_id: str, settings: SimSettings, plan: Plan = ()
+) -> Generation:
     """The request in ``body``.
 
     Raises:
@@ -50,7 +55,7 @@ def parse_generation(path: str, body: bytes, request_id: str, settings: SimSetti
         request = Generation(
             chat=chat,
             request_id=("chatcmpl-" if chat else "cmpl-") + request_id,
-            prompt=render_chat(values["messages"]) if chat else _prompt_ids(values["prompt"]),
+            prompt=_chat_ids(values) if chat else _prompt_ids(values["prompt"]),
             max_tokens=int(values.get("max_completion_tokens") or values.get("max_tokens") or NEVER),
             stream=bool(values.get("stream")),
             usage=bool((values.get("stream_options") or {}).get("include_usage")),
@@ -58,6 +63,7 @@ def parse_generation(path: str, body: bytes, request_id: str, settings: SimSetti
             ignore_eos=bool(values.get("ignore_eos")),
             salt=str(values.get("cache_salt") or ""),
             slots=int(values.get("n") or 1),
+            turn=next_turn(plan, values) if chat else None,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refused(400, f"The request is not valid: {error!r}") from error
@@ -69,6 +75,10 @@ def parse_generation(path: str, body: bytes, request_id: str, settings: SimSetti
     if room < 1:
         raise Refused(400, f"Input length ({len(request.prompt)}) exceeds model's maximum context length.")
     return replace(request, max_tokens=min(request.max_tokens, room))
+
+
+def _chat_ids(values: dict[str, Any]) -> list[int]:
+    return render_chat(values["messages"], values.get("tools"))
 
 
 def _prompt_ids(prompt: Any) -> list[int]:

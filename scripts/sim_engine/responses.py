@@ -54,29 +54,42 @@ class Shape:
         ids = b"[%d]" % token if self._request.token_ids else b"null"
         return b"".join((before, JSON_WORDS[token], between, ids, after))
 
-    def end(self, completion_tokens: int) -> bytes:
-        """The events after the last token."""
+    def end(self, completion_tokens: int, cached: int | None = None) -> bytes:
+        """The events after the last token. ``cached``: how many prompt tokens were; None: not shown."""
         if not self._request.usage:
             return event(b"[DONE]")
-        usage = {"choices": [], "usage": self._usage(completion_tokens), "system_fingerprint": "sim"}
-        return event(to_json(self._head | usage)) + event(b"[DONE]")
+        usage = self._usage(completion_tokens)
+        if cached is not None:
+            usage["prompt_tokens_details"] = {"cached_tokens": cached}
+        about = {"choices": [], "usage": usage, "system_fingerprint": "sim"}
+        return event(to_json(self._head | about)) + event(b"[DONE]")
 
-    def whole(self, ids: list[int], finish_reason: str) -> bytes:
+    def whole(self, ids: list[int], finish_reason: str, cached: int | None = None) -> bytes:
         """The body of an answer that is not streamed."""
         shown = ids if self._request.token_ids else None
-        end = {"logprobs": None, "finish_reason": finish_reason, "stop_reason": None, "token_ids": shown}
+        reason = self._reason(finish_reason)
+        end = {"logprobs": None, "finish_reason": reason, "stop_reason": None, "token_ids": shown}
         unset = dict.fromkeys(("kv_transfer_params", "ec_transfer_params", "metrics"))
         prompt: dict[str, Any] = {"prompt_logprobs": None, "prompt_token_ids": self._prompt_ids()}
-        choice: dict[str, Any] = {"index": 0, "text": detokenise(ids), **end, **prompt}
         if self._request.chat:
-            empty = dict.fromkeys(("refusal", "annotations", "audio", "function_call", "reasoning"))
-            message = {"role": "assistant", "content": detokenise(ids), **empty}
-            choice = {"index": 0, "message": message, **end}
+            choice: dict[str, Any] = {"index": 0, "message": self._message(ids), **end}
             unset = {**prompt, "prompt_text": None, **unset}
-        details = dict.fromkeys(("prompt_tokens_details", "completion_tokens_details"))
+        else:
+            choice = {"index": 0, "text": detokenise(ids), **end, **prompt}
+        details: dict[str, Any] = dict.fromkeys(("prompt_tokens_details", "completion_tokens_details"))
+        if cached is not None:
+            details["prompt_tokens_details"] = {"cached_tokens": cached}
         about = {"service_tier": None, "system_fingerprint": "sim", "usage": self._usage(len(ids)) | details}
         head = self._head | {"object": "chat.completion" if self._request.chat else "text_completion"}
         return to_json(head | {"choices": [choice | {"routed_experts": None}]} | about | unset)
+
+    def _message(self, ids: list[int]) -> dict[str, Any]:
+        empty = dict.fromkeys(("refusal", "annotations", "audio", "function_call", "reasoning"))
+        return {"role": "assistant", "content": detokenise(ids), **empty}
+
+    def _reason(self, finish_reason: str | None) -> str | None:
+        """What the answer says about its end."""
+        return finish_reason
 
     def _choice(self, finish_reason: str | None, prompt_ids: list[int] | None) -> dict[str, Any]:
         end: dict[str, Any] = {"logprobs": None, "finish_reason": finish_reason}

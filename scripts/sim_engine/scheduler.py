@@ -22,6 +22,8 @@ class Scheduled(Protocol):
     """The tokens that it has generated."""
     admitted_s: float
     over: bool
+    cached_tokens: int
+    """How many tokens of its prompt the prefix cache had, known once its prefill begins."""
 
     def begin(self, due_s: float) -> None:
         """The prompt is prefilled; the first token is due at ``due_s`` (``time.monotonic``)."""
@@ -102,16 +104,16 @@ class Scheduler:
             if answer.over:
                 continue
             start = max(self._prefilled_s, answer.admitted_s)
-            self._prefilled_s = start + self._prefill_s(answer.request)
+            self._prefilled_s = start + self._prefill_s(answer)
             if self._prefilled_s > time.monotonic():
                 self._prefilling = answer
                 self.wheel.at(self._prefilled_s, self._end_prefill)
             else:
                 self._begin(answer)
 
-    def _prefill_s(self, request: Generation) -> float:
-        prompt = request.prompt
-        cached = self._cache.cached_tokens(prompt, request.salt)
+    def _prefill_s(self, answer: Scheduled) -> float:
+        prompt = answer.request.prompt
+        answer.cached_tokens = cached = self._cache.cached_tokens(prompt, answer.request.salt)
         self.counters.prompt_tokens += len(prompt)
         self.counters.cached_tokens += cached
         return (len(prompt) - cached) * self._settings.prefill_ms_per_1k / 1e6

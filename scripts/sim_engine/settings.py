@@ -35,6 +35,10 @@ class SimSettings:
     seed: int = 0
     api_key: str = ""
     """Bearer key that ``/v1`` requires; empty: none."""
+    plan: str = ""
+    """Turns that the model plays for requests with tools (``plan.py``): JSON, or the name of its file."""
+    prompt_tokens_details: bool = False
+    """Whether ``usage`` tells the cached prompt tokens, as with vLLM's ``--enable-prompt-tokens-details``."""
     keep_bodies: int = 0
     """How many of the latest requests ``/sim/stats`` shows."""
 

@@ -6,6 +6,7 @@ answer would have.
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 import zlib
@@ -57,12 +58,20 @@ def detokenise(ids: list[int]) -> str:
     return "".join(WORDS[token - FIRST_WORD] for token in ids if token != EOS)
 
 
-def render_chat(messages: list[dict[str, Any]]) -> list[int]:
-    """Ids of a conversation. An earlier answer gets the ids that it was generated with."""
-    ids: list[int] = []
+def render_chat(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> list[int]:
+    """Ids of tools and conversation. An earlier answer gets the ids that it was generated with."""
+    ids = [IDS["<|tools|>"], *tokenise(json.dumps(tools))] if tools else []
     for message in messages:
-        ids += [IDS[f"<|{message['role']}|>"], *tokenise(_text_of(message.get("content"))), EOS]
+        ids += [IDS[f"<|{message['role']}|>"], *tokenise(_text_of(message.get("content")))]
+        for call in message.get("tool_calls") or []:
+            ids += [call_mark(call["function"]["name"]), *tokenise(call["function"]["arguments"])]
+        ids.append(EOS)
     return [*ids, IDS["<|assistant|>"]]
+
+
+def call_mark(name: str) -> int:
+    """The token that begins a call of this tool."""
+    return IDS[f"<|call|>{name}"]
 
 
 def _text_of(content: Any) -> str:
