@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
@@ -17,7 +18,7 @@ from deployments.wire.http1 import (
     request_bytes,
 )
 from serve_app.errors import UpstreamFailed
-from serve_app.fleet import EngineReport, Probe
+from serve_app.fleet import EngineReport, Member, Probe
 from serve_app.openai.sse import EventMeter
 from serve_app.redaction import Redactor, StreamRedactor
 from serve_app.wire.private_address import PrivateAddress
@@ -80,7 +81,14 @@ class UpstreamResponse:
         self._is_open = True
         self._first: bytes | None = first
         self.first = first
+        self._failure: UpstreamFailed | None = None
         self.status = connection.status
+        self.member: Member | None = None
+        """Where it is noted when bytes arrived."""
+        self.waiting_since: float | None = None
+        """Since when a reader waits for bytes (monotonic seconds); ``None`` while no one does."""
+        self.is_complete = False
+        """It was read to its end."""
         self.redactor = redactor
         self._body_redactor = StreamRedactor(redactor) if redacts_body and redactor else None
         self.headers = {name: redactor.text(value) for name, value in connection.headers.items()}
@@ -92,32 +100,36 @@ class UpstreamResponse:
         data.
 
         Raises:
-            UpstreamFailed: the connection broke before the end, or the response or an event of the stream is
-                too large (the connection is then closed).
+            UpstreamFailed: the connection broke before the end, the reader waited too long (:meth:`abort`),
+                or the response or an event of the stream is too large (the connection is then closed).
         """
-        while True:
-            data, self._first = self._first, None
-            if not data:
-                try:
+        self.waiting_since = time.monotonic()
+        try:  # every token passes here: no context manager, no method for a step
+            while True:
+                data, self._first = self._first, None
+                if not data:
                     data = await self._connection.read_some()
-                except BrokenConnection as error:  # no context manager: every token passes here
-                    raise _broken(error) from error
-            self._check_size(data)
-            if self._body_redactor is None:
-                return data
-            passed = self._body_redactor.feed(data)
-            if passed or not data:
-                return passed
-
-    def _check_size(self, data: bytes) -> None:
-        """Bound what readers that assemble an event or a whole response must hold in memory."""
-        if self.is_stream:
-            if self._events.feed(data) > self._bounds.event_bytes:
-                self._give_up("event", self._bounds.event_bytes)
-            return
-        self._size += len(data)
-        if self._size > self._bounds.answer_bytes:
-            self._give_up("answer", self._bounds.answer_bytes)
+                if self.is_stream:
+                    if self._events.feed(data) > self._bounds.event_bytes:
+                        self._give_up("event", self._bounds.event_bytes)
+                else:
+                    self._size += len(data)
+                    if self._size > self._bounds.answer_bytes:
+                        self._give_up("answer", self._bounds.answer_bytes)
+                passed = data if self._body_redactor is None else self._body_redactor.feed(data)
+                if passed or not data:
+                    break
+        except BrokenConnection as error:
+            raise self._failure or _broken(error) from error
+        finally:
+            self.waiting_since = None
+        if self.member is not None:
+            self.member.last_byte_at = time.monotonic()
+        if not passed:
+            if self._failure is not None:
+                raise self._failure
+            self.is_complete = True
+        return passed
 
     def _give_up(self, what: str, limit: int) -> NoReturn:
         self.abort()
@@ -145,13 +157,15 @@ class UpstreamResponse:
         """
         try:
             self._first = await self.read()
-            self._body_redactor, self._size = None, 0  # already redacted; it is read once more
+            # It is read once more, already redacted.
+            self._body_redactor, self._size, self.is_complete = None, 0, False
         except BaseException:
             self.close()
             raise
 
-    def abort(self) -> None:
-        """Close the connection; a waiting reader gets an error."""
+    def abort(self, failure: UpstreamFailed | None = None) -> None:
+        """Close the connection; a waiting reader gets ``failure``, or the error of a broken connection."""
+        self._failure = failure
         if self._is_open:
             self._connection.abort()
 

@@ -26,23 +26,48 @@ class Signal:
     """Wakes all that wait for it."""
 
     def __init__(self) -> None:
-        self._waiting: list[asyncio.Future[None]] = []
+        self.waiting: list[asyncio.Future[None]] = []
 
     async def wait(self) -> None:
         future = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        self.waiting.append(future)
         await future
 
     def notify(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
 
+class Opening:
+    """The answer of a member, from the request on. ``alone``: the only reader opens it when it first reads,
+    which saves a round of the event loop; else it opens in a task of its own."""
+
+    def __init__(self, opening: Coroutine[Any, Any, OpenAnswer], *, alone: bool) -> None:
+        self._opening = opening if alone else asyncio.ensure_future(opening)
+        self.answer: OpenAnswer | None = None
+
+    async def begun(self) -> OpenAnswer:
+        """The answer once its first bytes are there. Raises what opening it raised."""
+        if self.answer is None:
+            opening = self._opening
+            self.answer = await (asyncio.shield(opening) if isinstance(opening, asyncio.Future) else opening)
+        return self.answer
+
+    def close(self) -> None:
+        """Abort an answer that still opens; close one that is open."""
+        if self.answer is not None:
+            self.answer.close()
+        elif isinstance(self._opening, asyncio.Future):
+            self._opening.cancel()
+            self._opening.add_done_callback(_close_if_open)
+        else:
+            self._opening.close()
+
+
 class InFlightRequest:
-    """One answer, its bytes so far, and its readers. ``opens_alone``: its only reader opens it when it first
-    reads, which saves a round of the event loop; else it opens in a task of its own.
+    """One answer, its bytes so far, and its readers.
 
     ``keep_bytes`` of it are kept for clients that join, for slow readers and for ``completed``; a longer
     answer keeps only what its slowest reader still needs, and is not recorded.
@@ -50,26 +75,24 @@ class InFlightRequest:
 
     def __init__(
         self,
-        opening: Coroutine[Any, Any, OpenAnswer],
+        opening: Opening,
         keep_bytes: int,
         completed: Completed | None,
         ended: Callable[[InFlightRequest], None],
         *,
-        opens_alone: bool,
         priority: int,
     ) -> None:
-        self._opening = opening if opens_alone else asyncio.ensure_future(opening)
-        self._answer: OpenAnswer | None = None
+        self._opening = opening
         self._priority = priority
         self._keep_bytes = keep_bytes
         self._completed = completed
-        self._ended_call = ended
+        self._ended = ended
         self._readers: set[Reader] = set()
         self._chunks: list[bytes] = []
         self._size = 0
         self._dropped = 0
         self._reading = False
-        self._ended = False
+        self._is_over = False
         self._error: PromptlyError | None = None
         self._has_read = Signal()
 
@@ -80,7 +103,7 @@ class InFlightRequest:
 
     def suits(self, priority: int) -> bool:
         """A more urgent client does not wait in the queue behind a less urgent request."""
-        return self.is_whole and (priority >= self._priority or self._answer is not None)
+        return self.is_whole and (priority >= self._priority or self._opening.answer is not None)
 
     def add_reader(self) -> Reader:
         reader = Reader(self)
@@ -90,55 +113,59 @@ class InFlightRequest:
     def remove_reader(self, reader: Reader) -> None:
         self._readers.discard(reader)
         if not self._readers:
-            self._end()
+            self._ended(self)
+            self._opening.close()
 
     async def begun(self) -> OpenAnswer:
         """The answer once its first bytes are there. Raises what opening it raised."""
-        if self._answer is None:
-            opening = self._opening
-            self._answer = await (asyncio.shield(opening) if isinstance(opening, asyncio.Future) else opening)
-        return self._answer
+        return await self._opening.begun()
 
-    async def chunk(self, position: int) -> bytes:
-        """The chunk at ``position``; ``b""`` behind the last one.
+    async def read(self, reader: Reader) -> bytes:
+        """The next bytes for one of the readers; ``b""`` behind the last ones. If no reader has had them yet,
+        this one reads them for all.
 
         Raises:
             UpstreamFailed: the answer was cut.
-            SlowReader: the chunk is no longer kept.
+            SlowReader: the bytes are no longer kept.
         """
-        while True:
-            if position < self._dropped:
-                raise SlowReader(self._keep_bytes)
-            if position < self._dropped + len(self._chunks):
-                return self._chunks[position - self._dropped]
-            if self._error is not None:
-                raise self._error
-            if self._ended:
-                return b""
-            await (self._has_read.wait() if self._reading else self._read())
+        while True:  # every token passes here: a method for each step would cost a call
+            kept = reader.position - self._dropped
+            if 0 <= kept < len(self._chunks):
+                reader.position += 1
+                return self._chunks[kept]
+            if kept < 0 or self._is_over:
+                return self._no_more(is_late=kept < 0)
+            if self._reading:
+                await self._has_read.wait()
+                continue
+            answer = self._opening.answer or await self._opening.begun()
+            self._reading = True
+            try:
+                chunk = await answer.read()
+            except PromptlyError as error:
+                self._error, self._is_over = error, True
+            else:
+                if chunk:
+                    self._chunks.append(chunk)
+                    self._size += len(chunk)
+                    if self._size > self._keep_bytes:
+                        self._forget()
+                else:
+                    self._finish(answer)
+            finally:
+                self._reading = False
+                if self._has_read.waiting:
+                    self._has_read.notify()
 
-    async def _read(self) -> None:
-        """Read the next chunk, for all readers."""
-        answer = self._answer or await self.begun()
-        self._reading = True
-        try:
-            chunk = await answer.read()
-        except PromptlyError as error:
-            self._error = error
-        else:
-            self._take(answer, chunk)
-        finally:
-            self._reading = False
-            self._has_read.notify()
+    def _no_more(self, *, is_late: bool) -> bytes:
+        if is_late:
+            raise SlowReader(self._keep_bytes)
+        if self._error is not None:
+            raise self._error
+        return b""
 
-    def _take(self, answer: OpenAnswer, chunk: bytes) -> None:
-        if chunk:
-            self._chunks.append(chunk)
-            self._size += len(chunk)
-            if self._size > self._keep_bytes:
-                self._forget()
-            return
-        self._ended = True
+    def _finish(self, answer: OpenAnswer) -> None:
+        self._is_over = True
         answer.close()  # the engine is done, however slowly the readers read
         if self._completed is not None and self._dropped == 0:
             self._completed(answer.head, self._chunks)
@@ -151,17 +178,6 @@ class InFlightRequest:
                 return  # the newest chunk, whatever its size, is what the fastest reader waits for
             self._size -= len(self._chunks.pop(0))
             self._dropped += 1
-
-    def _end(self) -> None:
-        """The last reader left: abort an answer that still opens, close one that is open."""
-        self._ended_call(self)
-        if self._answer is not None:
-            self._answer.close()
-        elif isinstance(self._opening, asyncio.Future):
-            self._opening.cancel()
-            self._opening.add_done_callback(_close_if_open)
-        else:
-            self._opening.close()
 
 
 class Reader:
@@ -178,11 +194,9 @@ class Reader:
         self.head = (await self._request.begun()).head
         return self
 
-    async def read(self) -> bytes:
-        """The next bytes for this client; ``b""`` at the end. Raises: as :meth:`InFlightRequest.chunk`."""
-        chunk = await self._request.chunk(self.position)
-        self.position += 1
-        return chunk
+    def read(self) -> Coroutine[Any, Any, bytes]:
+        """The next bytes for this client; ``b""`` at the end. Raises: as :meth:`InFlightRequest.read`."""
+        return self._request.read(self)
 
     def close(self) -> None:
         """May be called again."""
@@ -217,7 +231,11 @@ class InFlightRequests:
                 del self._requests[key]
 
         request = InFlightRequest(
-            opening, keep_bytes, completed, forget, opens_alone=opens_alone and key is None, priority=priority
+            Opening(opening, alone=opens_alone and key is None),
+            keep_bytes,
+            completed,
+            forget,
+            priority=priority,
         )
         if key is not None:
             self._requests[key] = request

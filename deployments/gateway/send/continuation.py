@@ -49,7 +49,7 @@ class ContinuedAnswer:
                 passed = await self._resume()
             else:
                 try:
-                    chunk = await attempt.read()
+                    chunk = await attempt.response.read_some()
                 except UpstreamFailed as error:
                     self._ended(attempt, error, is_break=isinstance(error, ConnectionBroken))
                     continue
@@ -111,9 +111,7 @@ class ContinuedAnswer:
             try:
                 if attempt.response.is_stream:
                     raise UpstreamFailed("The engine cannot detokenize.", code="upstream_failed")
-                answer = b""
-                while part := await attempt.read():
-                    answer += part
+                answer = await attempt.response.read()
             finally:
                 attempt.close()
             try:

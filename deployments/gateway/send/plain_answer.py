@@ -19,6 +19,7 @@ class PlainAnswer:
 
     def __init__(self, attempt: Attempt, *, ends_with_done: bool) -> None:
         self._attempt = attempt
+        self._response = attempt.response
         self._ends_with_done = ends_with_done and attempt.response.is_stream
         self._tail = b""
         self._failure: EngineError | None = None
@@ -28,7 +29,7 @@ class PlainAnswer:
         if self._failure is not None:
             raise self._failure
         try:
-            chunk = await self._attempt.read()
+            chunk = await self._response.read_some()
         except UpstreamFailed as error:
             if sse.DONE in self._tail:
                 return b""  # the answer is complete, however the connection ends
