@@ -50,8 +50,8 @@ class SemanticCache:
     Invariants: a look-up returns the epoch read before it asked the store, and never returns an entry that
     was purged before the look-up ended. No write runs between a purge and its record.
 
-    It has one method for each call of a gateway, hence their number; the work is done by the session (the
-    store), the finder (look-ups), the room (bounds) and the feedback (learning).
+    It has many methods because Serve calls one class and gateways have that many calls; the work is done by
+    the session (the store), the finder (look-ups), the room (bounds) and the feedback (learning).
     """
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it

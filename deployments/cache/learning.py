@@ -53,8 +53,8 @@ class Permission:
 
 
 class CacheLearning:
-    """The learned state; only the cache's event loop uses it. It wraps each method of the policy, to know
-    when there is something to save; hence their number.
+    """The learned state; only the cache's event loop uses it. It has this many methods because it
+    wraps each one of the policy, to know when there is something to save.
 
     ``scale`` names the kind of score; what was learned on another scale is discarded. ``record`` is the
     verifier's record on other data, used as a prior. ``draw`` returns random numbers from [0, 1)."""

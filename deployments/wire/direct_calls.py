@@ -17,8 +17,9 @@ from ray.serve.handle import DeploymentHandle
 from starlette.types import Receive, Scope, Send
 
 from deployments.platform.serve import ask_every_replica
-from deployments.wire.http1 import BrokenConnection, ConnectionPool, NoConnection, Origin, request_bytes
+from deployments.wire.http1 import BrokenConnection, NoConnection, Origin, request_bytes
 from deployments.wire.listener import PrivateListener, read_body
+from deployments.wire.pool import ConnectionPool
 from serve_app.wire.calls import Interface, Wire, WireError
 from serve_app.wire.private_address import PrivateAddress
 

@@ -10,8 +10,6 @@ requests.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -24,10 +22,6 @@ from serve_app.wire.private_address import PrivateAddress
 
 MAX_HEAD_BYTES = 1 << 16
 """Limit of a response's status line and headers."""
-
-MAX_ASKED_BYTES = 1 << 26
-"""Limit of a response that :meth:`ConnectionPool.ask` reads whole. Those are look-ups and the like, thousands
-of times smaller."""
 
 STALE_S = 0.25
 """If a kept connection closes this soon after a request was sent, without a byte, the server had closed it
@@ -43,10 +37,6 @@ ALWAYS_SENT = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "pr
 
 class NoConnection(Exception):
     """No connection could be made, so nothing was sent."""
-
-
-class ConnectTimeout(NoConnection):
-    """The connection was neither accepted nor refused in time."""
 
 
 class BrokenConnection(Exception):
@@ -102,7 +92,11 @@ def request_bytes(origin: Origin, method: str, target: str, headers: Mapping[str
 
 class Connection(asyncio.Protocol):
     """A connection that carries one request at a time; one reader reads the response. The socket is paused
-    when ``2 * read_ahead`` bytes are unread, so a slow reader's memory use is bounded."""
+    when ``2 * read_ahead`` bytes are unread, so a slow reader's memory use is bounded.
+
+    It is one class because asyncio and the parser each call methods of it, and all of these change the same
+    response; an object in between would cost calls for every token.
+    """
 
     def __init__(self, read_ahead: int, on_end: Callable[[Connection], None]) -> None:
         self._read_ahead = read_ahead
@@ -296,177 +290,3 @@ class Connection(asyncio.Protocol):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-
-class ConnectionPool:
-    """Connections by origin. The most recently used one is reused first, so that surplus ones expire.
-
-    ``idle_s``: how long an idle connection is kept unless the caller says otherwise. It must be less than the
-    server's keep-alive time: a request sent while the server closes is lost."""
-
-    def __init__(self, *, connect_timeout_s: float, idle_s: float, read_ahead: int) -> None:
-        self._connect_timeout_s = connect_timeout_s
-        self._idle_s = idle_s
-        self._read_ahead = read_ahead
-        self._loop = asyncio.get_running_loop()
-        self._open: set[Connection] = set()
-        self._idle: dict[Origin, list[Connection]] = {}
-        self._sweep: asyncio.TimerHandle | None = None
-        self._sweep_at = 0.0
-        self._tls: ssl.SSLContext | None = None
-
-    async def take(self, origin: Origin) -> Connection:
-        """An idle connection, or a new one. The caller must give it back or abort it.
-
-        Raises:
-            NoConnection: no connection could be made in time.
-        """
-        idle, now = self._idle.get(origin), self._loop.time()
-        while idle:
-            connection = idle.pop()
-            if connection.is_young(now):
-                return connection
-            connection.abort()
-        return await self._connect(origin)
-
-    async def begin(self, origin: Origin, request: bytes, *, fresh: bool = False) -> tuple[Connection, bytes]:
-        """Send a request; returns the connection and the first bytes of the response's body (``b""`` if it is
-        empty). If a kept connection turns out to be closed by the server, the request is sent again on a new
-        one, once; ``fresh`` uses a new one from the start. The caller must give the connection back or abort
-        it.
-
-        Raises:
-            NoConnection: no connection could be made in time; nothing was sent.
-            BrokenConnection: the connection ended before the body began.
-        """
-        connection = await (self._connect(origin) if fresh else self.take(origin))
-        try:
-            return connection, await _first_bytes(connection, request)
-        except BrokenConnection:
-            if not connection.was_stale:
-                raise
-        try:
-            connection = await self._connect(origin)
-        except NoConnection as error:  # the request was sent once: the caller must not treat it as unsent
-            raise BrokenConnection("closed, and nobody listens there any more") from error
-        return connection, await _first_bytes(connection, request)
-
-    async def ask(self, origin: Origin, request: bytes) -> tuple[int, bytes]:
-        """Send one request; returns the status and whole body of the response. Cancelling it closes the
-        connection.
-
-        Raises:
-            NoConnection: no connection could be made in time.
-            BrokenConnection: the connection ended before the response did.
-        """
-        connection, part = await self.begin(origin, request)
-        try:
-            parts, size = [], 0
-            while part:
-                parts.append(part)
-                size += len(part)
-                if size > MAX_ASKED_BYTES:
-                    raise BrokenConnection("an answer without an end")
-                part = await connection.read_some()
-        except BaseException:
-            connection.abort()
-            raise
-        status = connection.status  # read it before another request may use the connection
-        self.give_back(origin, connection)
-        return status, b"".join(parts)
-
-    def give_back(self, origin: Origin, connection: Connection, idle_s: float | None = None) -> None:
-        """Return a connection whose response was read; it is closed if it cannot be kept. ``idle_s``
-        overrides the pool's idle time."""
-        if not connection.can_be_kept or connection not in self._open:
-            connection.abort()
-            return
-        until = self._loop.time() + (self._idle_s if idle_s is None else idle_s)
-        connection.keep(until)
-        self._idle.setdefault(origin, []).append(connection)
-        if self._sweep is None or until < self._sweep_at:
-            self._sweep_from(until)
-
-    def close(self) -> None:
-        """Close all connections, including those in use."""
-        if self._sweep is not None:
-            self._sweep.cancel()
-        self._idle.clear()
-        for connection in list(self._open):
-            connection.abort()
-
-    async def _connect(self, origin: Origin) -> Connection:
-        try:
-            async with asyncio.timeout(self._connect_timeout_s):
-                if origin.private is None:
-                    connection = await self._reach(origin)
-                else:
-                    connection = await self._reach_private(origin, origin.private)
-        except NotProven as error:
-            raise NoConnection(str(error)) from error
-        except TimeoutError as error:
-            raise ConnectTimeout(type(error).__name__) from error
-        except OSError as error:
-            raise NoConnection(type(error).__name__) from error
-        self._open.add(connection)
-        return connection
-
-    async def _reach(self, origin: Origin) -> Connection:
-        _, connection = await self._loop.create_connection(
-            self._new, origin.host, origin.port, ssl=self._context() if origin.is_tls else None
-        )
-        return connection
-
-    async def _reach_private(self, origin: Origin, address: PrivateAddress) -> Connection:
-        """Connect by the unix socket, which exists only on the listener's own node, else by TCP.
-
-        Raises:
-            NotProven: the listener there does not know the secret.
-        """
-        connection = None
-        if address.socket:
-            with contextlib.suppress(OSError):
-                _, connection = await self._loop.create_unix_connection(self._new, address.socket)
-        if connection is None:
-            connection = await self._reach(origin)
-        await connection.prove(Handshake(address.secret, address.url))
-        return connection
-
-    def _new(self) -> Connection:
-        return Connection(self._read_ahead, self._open.discard)
-
-    def _context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-        return self._tls
-
-    def _sweep_from(self, at: float) -> None:
-        if self._sweep is not None:
-            self._sweep.cancel()
-        self._sweep, self._sweep_at = self._loop.call_at(at, self._close_old), at
-
-    def _close_old(self) -> None:
-        now = self._loop.time()
-        self._sweep = None
-        for origin, idle in list(self._idle.items()):
-            for connection in idle:
-                if not connection.is_young(now):
-                    connection.abort()
-            young = [connection for connection in idle if connection.is_young(now)]
-            if young:
-                self._idle[origin] = young
-            else:
-                del self._idle[origin]
-        ends = [connection.idle_until for idle in self._idle.values() for connection in idle]
-        if ends:
-            self._sweep_from(min(ends))
-
-
-async def _first_bytes(connection: Connection, request: bytes) -> bytes:
-    """Send a request and return the first bytes of the response's body. Any error closes the connection."""
-    try:
-        connection.send(request)
-        return await connection.read_some()
-    except BaseException:
-        connection.abort()
-        raise

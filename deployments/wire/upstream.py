@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
-from deployments.wire.http1 import (
-    BrokenConnection,
-    Connection,
-    ConnectionPool,
-    ConnectTimeout,
-    NoConnection,
-    Origin,
-    request_bytes,
-)
+from deployments.wire.http1 import BrokenConnection, Connection, NoConnection, Origin, request_bytes
+from deployments.wire.pool import ConnectionPool, ConnectTimeout
 from serve_app.errors import UpstreamFailed
 from serve_app.fleet import EngineReport, Member, Probe
 from serve_app.openai.sse import EventMeter
@@ -54,6 +48,7 @@ class AnswerBounds:
 
 class UpstreamResponse:
     """An engine's response whose first body bytes have arrived. Names of ``headers`` are in lower case.
+    ``give_back`` returns its connection to the pool.
 
     ``redactor`` knows all secrets, including those sent to this server. An external server may repeat them
     anywhere in its response, so its whole body passes through the redactor (``redacts_body``).
@@ -61,20 +56,16 @@ class UpstreamResponse:
 
     def __init__(
         self,
-        pool: ConnectionPool,
-        origin: Origin,
         connection: Connection,
+        give_back: Callable[[], None],
         first: bytes,
         redactor: Redactor,
         *,
         redacts_body: bool,
         bounds: AnswerBounds,
-        idle_s: float | None = None,
     ) -> None:
-        self._pool = pool
-        self._origin = origin
-        self._idle_s = idle_s
         self._connection = connection
+        self._give_back = give_back
         self._bounds = bounds
         self._events = EventMeter()
         self._size = 0
@@ -112,10 +103,10 @@ class UpstreamResponse:
                 if self.is_stream:
                     if self._events.feed(data) > self._bounds.event_bytes:
                         self._give_up("event", self._bounds.event_bytes)
+                elif (size := self._size + len(data)) > self._bounds.answer_bytes:
+                    self._give_up("answer", self._bounds.answer_bytes)
                 else:
-                    self._size += len(data)
-                    if self._size > self._bounds.answer_bytes:
-                        self._give_up("answer", self._bounds.answer_bytes)
+                    self._size = size
                 passed = data if self._body_redactor is None else self._body_redactor.feed(data)
                 if passed or not data:
                     break
@@ -174,7 +165,7 @@ class UpstreamResponse:
         at the engine. A second call does nothing."""
         if self._is_open:
             self._is_open = False
-            self._pool.give_back(self._origin, self._connection, self._idle_s)
+            self._give_back()
 
 
 class UpstreamPool:
@@ -219,14 +210,12 @@ class UpstreamPool:
         except (BrokenConnection, ValueError) as error:
             raise _broken(error) from error
         return UpstreamResponse(
-            self._pool,
-            origin,
             connection,
+            partial(self._pool.give_back, origin, connection, report.idle_connection_s),
             first,
             self._redactor(report),
             redacts_body=report.is_static,
             bounds=self._bounds,
-            idle_s=report.idle_connection_s,
         )
 
     def _origin(self, report: EngineReport) -> Origin:

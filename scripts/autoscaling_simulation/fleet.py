@@ -114,7 +114,7 @@ class _Fleet:
             open_ = [replica for replica in self._replicas if replica.has_room]
             if not open_:
                 return
-            best = min(open_, key=lambda replica: (replica.unprefilled(now), replica.occupied))
+            best = min(open_, key=lambda replica: (replica.prefills.unprefilled(now), replica.occupied))
             index = self._queue.popleft()
             self._placed_s[index] = now
             best.take(index, self._trace[index].input_tokens, now)
@@ -134,7 +134,7 @@ class _Fleet:
 
     def _work(self, replica: Replica, now: float) -> None:
         replica.advance(now)
-        begun = replica.first_token(now)
+        begun = replica.prefills.ended(now)
         if begun is not None:
             self._begin(replica, begun, now)
         while (index := replica.ended()) is not None:

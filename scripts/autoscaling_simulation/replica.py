@@ -41,6 +41,45 @@ class State(Enum):
 
 
 @dataclass(slots=True, eq=False)
+class Prefills:
+    """The prompts at one replica, one after the other. ``queued`` holds (index of the request, tokens)."""
+
+    tokens_per_s: float
+    current: int | None = None
+    ends_s: float = 0.0
+    queued: deque[tuple[int, int]] = field(default_factory=deque)
+    queued_tokens: int = 0
+
+    @property
+    def requests(self) -> int:
+        return len(self.queued) + (self.current is not None)
+
+    def unprefilled(self, now: float) -> float:
+        """Prompt tokens that are queued or not yet prefilled."""
+        current_s = max(0.0, self.ends_s - now) if self.current is not None else 0.0
+        return self.queued_tokens + current_s * self.tokens_per_s
+
+    def add(self, index: int, tokens: int, now: float) -> None:
+        self.queued.append((index, tokens))
+        self.queued_tokens += tokens
+        self._begin(now)
+
+    def _begin(self, now: float) -> None:
+        if self.current is None and self.queued:
+            self.current, tokens = self.queued.popleft()
+            self.queued_tokens -= tokens
+            self.ends_s = now + tokens / self.tokens_per_s
+
+    def ended(self, now: float) -> int | None:
+        """The request whose prefill has ended by ``now``, if any; the next prefill begins."""
+        if self.current is None or self.ends_s > now + 1e-9:
+            return None
+        index, self.current = self.current, None
+        self._begin(now)
+        return index
+
+
+@dataclass(slots=True, eq=False)
 class Replica:
     """``progress`` is how many tokens a stream would have that has decoded from the start; ``decoding`` holds
     (progress at the stream's end, index of the request)."""
@@ -51,32 +90,25 @@ class Replica:
     version: int = 0
     updated_s: float = 0.0
     progress: float = 0.0
-    prefilling: int | None = None
-    prefilled_s: float = 0.0
-    prompts: deque[tuple[int, int]] = field(default_factory=deque)
-    prompt_tokens: int = 0
     decoding: list[tuple[float, int]] = field(default_factory=list)
     service_s: float | None = None
     itl_s: float | None = None
+    prefills: Prefills = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.prefills = Prefills(self.model.prefill_tokens_per_s)
 
     @property
     def occupied(self) -> int:
-        return len(self.decoding) + len(self.prompts) + (self.prefilling is not None)
+        return len(self.decoding) + self.prefills.requests
 
     @property
     def has_room(self) -> bool:
         return self.state is State.READY and self.occupied < self.model.slots
 
-    def unprefilled(self, now: float) -> float:
-        """Prompt tokens that are queued or not yet prefilled."""
-        current_s = max(0.0, self.prefilled_s - now) if self.prefilling is not None else 0.0
-        return self.prompt_tokens + current_s * self.model.prefill_tokens_per_s
-
     def take(self, index: int, tokens: int, now: float) -> None:
         self.advance(now)
-        self.prompts.append((index, tokens))
-        self.prompt_tokens += tokens
-        self._begin_prefill(now)
+        self.prefills.add(index, tokens, now)
 
     def advance(self, now: float) -> None:
         if self.decoding:
@@ -84,31 +116,17 @@ class Replica:
         self.updated_s = now
 
     def _rate(self) -> float:
-        return self.model.tokens_per_s(len(self.decoding), prefills=self.prefilling is not None)
-
-    def _begin_prefill(self, now: float) -> None:
-        if self.prefilling is None and self.prompts:
-            self.prefilling, tokens = self.prompts.popleft()
-            self.prompt_tokens -= tokens
-            self.prefilled_s = now + tokens / self.model.prefill_tokens_per_s
+        return self.model.tokens_per_s(len(self.decoding), prefills=self.prefills.current is not None)
 
     def next_event_s(self) -> float | None:
         """When the next prompt or stream ends if no request comes; ``None`` without any."""
         times = []
-        if self.prefilling is not None:
-            times.append(self.prefilled_s)
+        if self.prefills.current is not None:
+            times.append(self.prefills.ends_s)
         if self.decoding:
             left = self.decoding[0][0] - self.progress
             times.append(self.updated_s + max(0.0, left) / self._rate())
         return min(times, default=None)
-
-    def first_token(self, now: float) -> int | None:
-        """The request whose prefill has ended by ``now``, if any; the next prefill begins."""
-        if self.prefilling is None or self.prefilled_s > now + 1e-9:
-            return None
-        index, self.prefilling = self.prefilling, None
-        self._begin_prefill(now)
-        return index
 
     def decode(self, index: int, tokens: int) -> None:
         heapq.heappush(self.decoding, (self.progress + tokens, index))
@@ -126,11 +144,11 @@ class Replica:
 
     def load(self, now: float) -> ReplicaLoad:
         """What the replica would report."""
-        prefilling = self.prefilling is not None
+        prefilling = self.prefills.current is not None
         return ReplicaLoad(
             running=len(self.decoding) + prefilling,
-            waiting=len(self.prompts),
-            waiting_tokens=self.unprefilled(now),
+            waiting=len(self.prefills.queued),
+            waiting_tokens=self.prefills.unprefilled(now),
             capacity=self.model.slots,
             prefill_tokens_per_s=self.model.prefill_tokens_per_s,
             service_s=self.service_s,

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import time
-from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from typing import Any
 
 from sim_engine.connection import Connection, Listener
 from sim_engine.faults import NO_FAULTS, Faults, FaultSource, faults_of
-from sim_engine.generation import Answer
+from sim_engine.intake import Intake
 from sim_engine.metrics import Stats
-from sim_engine.plan import read_plan
-from sim_engine.requests import Generation, Refused, parse_generation
-from sim_engine.responses import error_body, event, to_json
+from sim_engine.requests import Refused
+from sim_engine.responses import error_body, to_json
 from sim_engine.scheduler import Scheduler
 from sim_engine.settings import DEFAULTS, SimSettings
 
@@ -35,9 +31,8 @@ class SimEngine:
         self.ending = False
         self.ended = asyncio.Event()
         """Set by ``stop``, ``kill`` and ``POST /sim/die``."""
-        self._plan = read_plan(settings.plan)
         self._faults = FaultSource(faults, settings.seed)
-        self._seen: deque[dict[str, Any]] = deque(maxlen=settings.keep_bodies)
+        self._intake = Intake(settings, self.scheduler, self._faults)
         self._listener = Listener(lambda: Connection(self))
         self._recovery: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -62,7 +57,9 @@ class SimEngine:
         if self._recovery is not None:
             self._recovery.cancel()
         if faults.for_s is not None:
-            self._recovery = asyncio.get_running_loop().call_later(faults.for_s, self._recover)
+            self._recovery = asyncio.get_running_loop().call_later(
+                faults.for_s, lambda: self._spawn(self.set_faults(NO_FAULTS))
+            )
         if faults.refuse:
             await self._listener.close()
         elif not self._listener.is_open and not self.ended.is_set():
@@ -74,7 +71,7 @@ class SimEngine:
             await self.scheduler.change()
 
     def stats(self) -> Stats:
-        return self.scheduler.stats(connections=len(self.connections), seen=list(self._seen))
+        return self.scheduler.stats(connections=len(self.connections), seen=list(self._intake.seen))
 
     def handle(self, client: Connection, route: str, headers: dict[str, str], body: bytes) -> None:
         """Answer one request, now or later, through ``client``. ``route`` is method and path."""
@@ -92,7 +89,7 @@ class SimEngine:
             raise Refused(401, "Unauthorized")
         match route:
             case "POST /v1/chat/completions" | "POST /v1/completions":
-                self._generate(client, route.partition(" ")[2], headers, body)
+                self._intake.take(client, route.partition(" ")[2], headers, body)
             case "GET /v1/models":
                 client.respond(200, to_json({"object": "list", "data": [_model_card(self.settings)]}))
             case "GET /health":
@@ -106,29 +103,6 @@ class SimEngine:
             case _:
                 raise Refused(404, "Not Found")
 
-    def _generate(self, client: Connection, path: str, headers: dict[str, str], body: bytes) -> None:
-        self.scheduler.counters.requests += 1
-        if self.settings.keep_bodies:
-            self._seen.append({"path": path, "headers": headers, "body": body.decode(errors="replace")})
-        request_id = headers.get("x-request-id") or os.urandom(16).hex()
-        request = parse_generation(path, body, request_id, self.settings, self._plan)
-        faults = self._faults_for(headers.get("x-sim-fault"))
-        if not _answer_wrongly(client, request, faults):
-            client.answer = answer = Answer(self.settings, self.scheduler, client, request, faults)
-            if faults.first_byte_ms:
-                self.scheduler.wheel.at(time.monotonic() + faults.first_byte_ms / 1000, answer.open)
-            else:
-                answer.open()
-        self.scheduler.note_change()
-
-    def _faults_for(self, header: str | None) -> Faults:
-        try:
-            faults = self._faults.draw(header)
-        except ValueError as error:
-            raise Refused(400, str(error)) from error
-        self.scheduler.counters.faulted += faults != NO_FAULTS
-        return faults
-
     async def _change_faults(self, client: Connection, body: bytes) -> None:
         try:
             await self.set_faults(faults_of(json.loads(body or b"{}")))
@@ -136,9 +110,6 @@ class SimEngine:
             client.respond(400, error_body(400, str(error)))
         else:
             client.respond(200, to_json(asdict(self._faults.current)))
-
-    def _recover(self) -> None:
-        self._spawn(self.set_faults(NO_FAULTS))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -170,22 +141,3 @@ def _model_card(settings: SimSettings) -> dict[str, Any]:
         "parent": None,
         "max_model_len": settings.max_model_len,
     }
-
-
-def _answer_wrongly(client: Connection, request: Generation, faults: Faults) -> bool:
-    """Whether a fault replaces the whole answer; if so, it has been sent."""
-    if faults.die_before:
-        client.reset()
-    elif faults.status is not None:
-        client.respond(faults.status, error_body(faults.status, "A simulated failure."))
-    elif faults.garbage == "http":
-        client.write(b"\x16\x03\x01 these bytes are not HTTP\r\n\r\n")
-        client.close()
-    elif faults.garbage == "json" and request.stream:
-        client.start_stream()
-        client.end_stream(event(b'{"id": this is not JSON'))
-    elif faults.garbage == "json":
-        client.respond(200, b'{"id": this is not JSON')
-    else:
-        return False
-    return True

@@ -36,7 +36,8 @@ class Evicted:
 
 class CacheStore(Protocol):
     """Finds entries by id, or by similarity within a partition. Calls may run concurrently; a call that
-    begins after a write returned sees that write.
+    begins after a write returned sees that write. It has this many methods because the cache needs as many
+    operations, each of which a backend does in its own way.
 
     Every method may raise :class:`StoreError`. A call that failed or was cancelled may still take effect.
     """

@@ -34,7 +34,7 @@ SKETCH_FROM = 1000
 
 class EdgeStore:
     """A :class:`~deployments.cache.store.base.CacheStore` on one shard, whose calls it runs on a thread. It
-    has one method for each method of the contract, hence their number."""
+    has this many methods because the contract has them."""
 
     def __init__(self, shard: Shard, path: Path, thread: StoreThread) -> None:
         self._shard = shard

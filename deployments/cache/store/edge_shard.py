@@ -40,8 +40,8 @@ ONLY_US = 0o700
 
 
 class Shard:
-    """Qdrant's blocking calls. Not thread-safe; may raise any exception. It has one method for each method of
-    the contract (``CacheStore``), hence their number; the search is in ``search``."""
+    """Qdrant's blocking calls. Not thread-safe; may raise any exception. It has this many methods because
+    the contract (``CacheStore``) has them; the search is in ``search``."""
 
     def __init__(self, points: qe.EdgeShard, sketch: KeptSketch) -> None:
         self._points = points

@@ -82,7 +82,7 @@ class Sealer:
 
 class SealedStore:
     """A :class:`~deployments.cache.store.base.CacheStore` that encrypts the entries of another store. It has
-    one method for each method of the contract, hence their number."""
+    this many methods because the contract has them."""
 
     def __init__(self, store: CacheStore, sealer: Sealer) -> None:
         self._store = store

@@ -43,8 +43,8 @@ OVERSAMPLING = 2.0
 
 
 class ServerStore:
-    """A :class:`~deployments.cache.store.base.CacheStore` on one collection. It has one method for each
-    method of the contract, hence their number."""
+    """A :class:`~deployments.cache.store.base.CacheStore` on one collection. It has this many methods
+    because the contract has them."""
 
     def __init__(self, client: AsyncQdrantClient, collection: Collection, *, quantize: bool) -> None:
         """``quantize``: searches use the int8 vectors first."""

@@ -1,4 +1,4 @@
-"""One collection of a Qdrant server: how it is created and checked, and how its calls fail."""
+"""One collection of a Qdrant server: its preparation, its calls, and how they fail."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import Any, TypeVar
 from qdrant_client import AsyncQdrantClient, models
 
 from deployments.cache.store.base import StoreError
-from deployments.cache.store.payload import FIELDS, KEYWORDS, NUMBERS, TENANT_KEY, generation
+from deployments.cache.store.payload import FIELDS
 from deployments.cache.store.server_client import is_missing, reason_of
+from deployments.cache.store.server_layout import Layout, index_of
 from serve_app.settings.qdrant import QdrantSettings
 
 T = TypeVar("T")
-
-PARTITION_LINKS = 16
-"""Edges per point in a partition's HNSW graph. There is no global graph: no search spans two partitions."""
 
 MAX_REASON = 200
 """Most characters of a reason in a message: servers' errors may be long."""
@@ -31,17 +29,15 @@ class Collection:
     ) -> None:
         self._client = client
         self._settings = settings
-        self._dimension = dimension
-        self._embedder = embedder
+        self._layout = Layout(settings, dimension, embedder)
         self._key = key
-        self._name = f"{settings.collection}-{generation(embedder, dimension)}"
         self._is_open = True
         self._is_prepared = False
         self._preparing = asyncio.Lock()
 
     @property
     def location(self) -> str:
-        return f"{self._settings.url}/collections/{self._name}"
+        return f"{self._settings.url}/collections/{self._layout.name}"
 
     async def call(self, method: Callable[..., Awaitable[T]], **arguments: Any) -> T:
         """Call a method of the client on this collection.
@@ -77,13 +73,15 @@ class Collection:
             if not await self._ask(self._client.collection_exists):
                 await self._create()
             info = await self._ask(self._client.get_collection)
-            self._check(info)
+            objection = self._layout.objection(info)
+            if objection is not None:
+                raise self._error(objection)
             for field in FIELDS:
                 if field not in info.payload_schema:
                     await self._ask(
                         self._client.create_payload_index,
                         field_name=field,
-                        field_schema=_index(field),
+                        field_schema=index_of(field),
                         wait=True,
                     )
             self._is_prepared = True
@@ -102,36 +100,12 @@ class Collection:
             raise self._error(f"not prepared within {self._settings.timeout_s:g} s") from None
 
     async def _create(self) -> None:
-        settings = self._settings
         try:
-            await self._ask(
-                self._client.create_collection,
-                vectors_config=models.VectorParams(
-                    size=self._dimension, distance=models.Distance.COSINE, on_disk=settings.on_disk
-                ),
-                hnsw_config=models.HnswConfigDiff(m=0, payload_m=PARTITION_LINKS),
-                quantization_config=_quantization() if settings.quantize else None,
-                shard_number=settings.shard_number,
-                replication_factor=settings.replication_factor,
-                metadata={"embedder": self._embedder},
-            )
+            await self._ask(self._client.create_collection, **self._layout.creation())
         except StoreError:
             # Another application may have created it in the meantime.
             if not await self._ask(self._client.collection_exists):
                 raise
-
-    def _check(self, info: models.CollectionInfo) -> None:
-        vectors = info.config.params.vectors
-        is_ours = (
-            isinstance(vectors, models.VectorParams)
-            and vectors.size == self._dimension
-            and vectors.distance == models.Distance.COSINE
-        )
-        if not is_ours:
-            raise self._error(f"it does not hold {self._dimension} dimensions compared by cosine")
-        embedder = (info.config.metadata or {}).get("embedder", self._embedder)
-        if embedder != self._embedder:
-            raise self._error(f"its vectors were made by {embedder}, not by {self._embedder}")
 
     async def _ask(self, method: Callable[..., Awaitable[T]], **arguments: Any) -> T:
         """One call. Every client error becomes a :class:`StoreError` without its cause: the cause may hold
@@ -139,7 +113,7 @@ class Collection:
         limit = asyncio.timeout(self._settings.timeout_s)
         try:
             async with limit:
-                return await method(collection_name=self._name, **arguments)
+                return await method(collection_name=self._layout.name, **arguments)
         except Exception as error:
             # gRPC may report the time-out's cancellation as an error of its own: CANCELLED.
             if isinstance(error, TimeoutError) or limit.expired():
@@ -151,18 +125,3 @@ class Collection:
     def _error(self, reason: str) -> StoreError:
         shown = reason.replace(self._key, "***") if self._key else reason
         return StoreError(f"cache store {self.location}: {' '.join(shown.split())[:MAX_REASON]}")
-
-
-def _index(field: str) -> Any:
-    if field == TENANT_KEY:
-        return models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
-    # HNSW graphs are built for partitions only.
-    if field in KEYWORDS:
-        return models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, enable_hnsw=False)
-    assert field in NUMBERS
-    return models.FloatIndexParams(type=models.FloatIndexType.FLOAT, enable_hnsw=False)
-
-
-def _quantization() -> models.ScalarQuantization:
-    scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=0.99, always_ram=True)
-    return models.ScalarQuantization(scalar=scalar)

@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from deployments.wire.http1 import BrokenConnection, ConnectionPool, NoConnection, Origin, request_bytes
+from deployments.wire.http1 import BrokenConnection, NoConnection, Origin, request_bytes
+from deployments.wire.pool import ConnectionPool
 from serve_app.wire.private_address import PrivateAddress
 
 TIMEOUT_S = 300.0

@@ -10,14 +10,8 @@ import pytest
 import uvloop
 from launcher.ports import free_port
 
-from deployments.wire.http1 import (
-    BrokenConnection,
-    Connection,
-    ConnectionPool,
-    NoConnection,
-    Origin,
-    request_bytes,
-)
+from deployments.wire.http1 import BrokenConnection, Connection, NoConnection, Origin, request_bytes
+from deployments.wire.pool import ConnectionPool
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 READ_AHEAD = 1 << 16

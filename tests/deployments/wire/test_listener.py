@@ -13,8 +13,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from deployments.wire.http1 import ConnectionPool, NoConnection, Origin, request_bytes
+from deployments.wire.http1 import NoConnection, Origin, request_bytes
 from deployments.wire.listener import PrivateListener
+from deployments.wire.pool import ConnectionPool
 from serve_app.wire.private_address import PrivateAddress
 
 
