@@ -10,7 +10,8 @@ class Traffic:
     """``joined``: answered by an identical request in flight. ``failovers``: another member was tried before
     the first byte; ``continued``: after it. ``cut``: a stream ended with an error event. ``raced``: look-ups
     at the same time as the engine; ``race_hits``: those that were faster. ``refreshed``: new answers
-    requested to replace stale entries. ``quarantined``: requests refused because members broke on them."""
+    requested to replace stale entries. ``quarantined``: requests refused because members broke on them.
+    ``items``: texts or pairs to embed, score or classify; ``items_cached``: those that the cache answered."""
 
     requests: int = 0
     queued: int = 0
@@ -25,3 +26,5 @@ class Traffic:
     race_hits: int = 0
     refreshed: int = 0
     quarantined: int = 0
+    items: int = 0
+    items_cached: int = 0

@@ -33,6 +33,7 @@ from serve_app.autoscaling.metrics import engine_metrics
 from serve_app.fleet import EngineReport, EngineState
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import ModelSettings
+from serve_app.settings.paths import offered
 
 
 class Engine(LLMServer):
@@ -58,6 +59,7 @@ class Engine(LLMServer):
         self._capacity = vllm_bridge.max_num_seqs(self)
         self._kv_cache_tokens = vllm_bridge.kv_cache_tokens(self)
         self._token_limits = vllm_bridge.token_limits(self)
+        self._tasks = await vllm_bridge.tasks(self)
         self._listener = PrivateListener(await self._build_app(), node_address())
         self._listener.start()
         with self._start_up.warming():
@@ -88,7 +90,8 @@ class Engine(LLMServer):
             gives_token_ids="reasoning_parser" not in self._model.managed_engine.options,
             speculation=self._probe.speculation(),
             start_s=self._start_s,
-            paths=frozenset(self._model.paths),
+            paths=offered(self._model.paths, self._tasks),
+            tasks=self._tasks,
         )
 
     def record_autoscaling_stats(self) -> dict[str, float]:
@@ -180,6 +183,7 @@ class Engine(LLMServer):
             sequences=self._capacity,
             speculates=engine.speculation is not None,
             structured=engine.structured_outputs_backend is not None,
+            tasks=self._tasks,
         )
         address, budget_s = self._listener.address, engine.warm_up_budget_s
         return await warm_up(address, self._model.id, shapes, budget_s=budget_s)

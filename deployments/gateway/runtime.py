@@ -17,6 +17,7 @@ from deployments.gateway.endpoints.admin_entries import AdminEntries
 from deployments.gateway.endpoints.catalogue import Catalogue
 from deployments.gateway.endpoints.description import Description
 from deployments.gateway.endpoints.embeddings import EmbeddingsEndpoint
+from deployments.gateway.endpoints.items import ItemsEndpoint
 from deployments.gateway.endpoints.passthrough import PassThrough
 from deployments.gateway.endpoints.verbatim import Verbatim
 from deployments.gateway.generation.admit import Admit
@@ -25,6 +26,7 @@ from deployments.gateway.generation.engine_tier import EngineTier
 from deployments.gateway.generation.record import Recorder
 from deployments.gateway.key_watch import KeyWatch
 from deployments.gateway.lookup.in_flight import InFlightRequests
+from deployments.gateway.lookup.item_cache import ItemCache
 from deployments.gateway.lookup.priming import Priming
 from deployments.gateway.lookup.refreshes import Refreshes
 from deployments.gateway.lookup.store_client import CacheClient
@@ -110,7 +112,7 @@ class GatewayRuntime:
         settings = self._settings
         self._auth = auth = Authenticator(None if keys is None else keys.ring(), admin_token)
         self._bodies = Bodies(settings.limits)
-        self._offers = Offers(settings, self._names)
+        self._offers = Offers(settings, self._names, self._placement.fleet)
         shared = settings.gateway.share_prefixes
         self._salts = PrefixSalts(self._marks, shared=shared, has_keys=self._has_keys)
 
@@ -196,8 +198,23 @@ class GatewayRuntime:
             tracer=self._tracer,
             limits=settings.limits,
         )
-        embeddings = EmbeddingsEndpoint(auth, verbatim, settings.embedder, self._embedder, self._marks)
-        return {"embeddings": embeddings, "relay": PassThrough(auth, offers, verbatim)}
+        items = ItemsEndpoint(
+            auth,
+            offers,
+            verbatim,
+            _item_cache(settings, self._cache),
+            names=self._names,
+            traffic=self._traffic,
+        )
+        embeddings = EmbeddingsEndpoint(
+            auth,
+            verbatim,
+            items,
+            embedder=settings.embedder,
+            handle=self._embedder,
+            marks=self._marks,
+        )
+        return {"embeddings": embeddings, "items": items, "relay": PassThrough(auth, offers, verbatim)}
 
     def _describing(self) -> dict[str, Handler]:
         catalogue = Catalogue(
@@ -264,6 +281,13 @@ def _cache_client(
     if rules is None or embedder is None or cache is None:
         return None
     return CacheClient(rules, embedder, cache, marks)
+
+
+def _item_cache(settings: Settings, cache: CacheClient | None) -> ItemCache | None:
+    if settings.cache is None or cache is None or settings.cache.item_bytes == 0:
+        return None
+    uncached = [model.id for model in settings.models if not model.cache]
+    return ItemCache(cache.memory, cache.expiry, uncached, settings.cache.partition_by)
 
 
 def _answer_bounds(settings: Settings) -> AnswerBounds:

@@ -22,7 +22,8 @@ from serve_app.errors import (
     Unauthorized,
     UnsupportedMediaType,
 )
-from serve_app.settings.paths import ENGINE_PATHS
+from serve_app.items.registry import SHAPES
+from serve_app.settings.paths import ENGINE_PATHS, OTHER_NAMES
 
 JSON = "application/json"
 JSON_LINES = "application/x-ndjson"
@@ -103,12 +104,17 @@ PRIORITY = _header("x-priority", "0 (first) to 9 (last) in the queue; default: 5
 REQUEST_ID = _header("x-request-id", "Names the request in traces; default: a new id.")
 TRACE = _header("traceparent", "Joins a trace (W3C).")
 RELAYED = (DEADLINE, PRIORITY, REQUEST_ID, TRACE)
+CACHE_CONTROL = _header(
+    "cache-control", "`no-cache` (write only), `no-store` (neither read nor write), `max-age=N`."
+)
+CACHE_TTL = _header("x-cache-ttl", "Seconds that the answer may be kept.")
+CACHE_TAGS = _header("x-cache-tags", "Tags of the answer's entry, separated by commas.")
 GENERATING = (
     *RELAYED,
-    _header("cache-control", "`no-cache` (write only), `no-store` (neither read nor write), `max-age=N`."),
+    CACHE_CONTROL,
     _header("x-cache-threshold", "Least similarity of a semantic hit, 0 to 1."),
-    _header("x-cache-ttl", "Seconds that the answer may be kept."),
-    _header("x-cache-tags", "Tags of the answer's entry, separated by commas."),
+    CACHE_TTL,
+    CACHE_TAGS,
     _header("x-model-tier", "Which of an auto model's tiers may answer."),
     _header("x-failover", "`off`: no other replica takes over."),
     _header("x-session-id", "Kept on one replica by the routing policy `session`."),
@@ -128,6 +134,13 @@ ANSWERED = (
     _header("x-cache-entry", "Of a semantic hit: for reports to `/admin/cache/feedback`."),
     _header("x-cache-stale", "`true`: the answer is being refreshed."),
     _header("x-cache-refused", "Why a near entry was not used."),
+)
+ITEM_HEADERS = (*RELAYED, CACHE_CONTROL, CACHE_TTL, CACHE_TAGS)
+ITEM_ANSWERED = (
+    _header("x-cache", "`exact` (every item), `partial`, `miss` or `bypass`."),
+    _header("x-cache-items", "Items that the cache answered, of all, such as `3/8`."),
+    SERVED_BY,
+    TIMING,
 )
 
 SELECTORS = (
@@ -169,13 +182,28 @@ def _admin(summary: str) -> dict[str, Operation]:
 
 
 NOT_FOUND_TOO = ("GET", "PUT", "PATCH", "DELETE")
-READ_HERE = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings"})
+READ_HERE = frozenset({"/v1/chat/completions", "/v1/completions", *SHAPES})
 
 
 def _relayed(path: str) -> Route:
     """A path that is relayed to the model that the body names, if its members offer it."""
     return Route(path, "relay", Access.KEY, _relays("Relayed unchanged."), unknown=NOT_FOUND_TOO)
 
+
+def _items(path: str) -> Route:
+    """A path whose answer is a list of items: each comes from the cache, or from the model's members."""
+    operation = Operation(
+        "Vectors, scores, classes or tokens of texts; known ones come from the cache.",
+        {JSON: schemas.ANYTHING},
+        {JSON: schemas.NAMES_MODEL},
+        headers=ITEM_HEADERS,
+        errors=None,
+        answer_headers=ITEM_ANSWERED,
+    )
+    return Route(path, "items", Access.KEY, {"POST": operation}, unknown=NOT_FOUND_TOO)
+
+
+ITEM_PATHS = (*SHAPES, *(path for path, own in OTHER_NAMES.items() if own in SHAPES))
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -201,9 +229,9 @@ ROUTES: tuple[Route, ...] = (
                 "Vectors of texts.",
                 {JSON: schemas.EMBEDDINGS},
                 {JSON: schemas.EMBEDDING_REQUEST},
-                headers=RELAYED,
+                headers=ITEM_HEADERS,
                 errors=None,
-                answer_headers=(SERVED_BY, TIMING),
+                answer_headers=ITEM_ANSWERED,
             )
         },
     ),
@@ -309,6 +337,7 @@ ROUTES: tuple[Route, ...] = (
     Route("/admin/fleet", "admin_fleet", Access.ADMIN, _admin("Members, their state and load.")),
     Route("/admin/latency", "admin_latency", Access.ADMIN, _admin("p50, p95 and p99 of each step, ms.")),
     Route("/admin/traffic", "admin_traffic", Access.ADMIN, _admin("Counts of requests by outcome.")),
+    *(_items(path) for path in ITEM_PATHS if path != "/v1/embeddings"),
     *(_relayed(path) for path in ENGINE_PATHS if path not in READ_HERE),
     Route(
         "/v1/{rest:path}",

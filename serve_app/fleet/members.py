@@ -50,7 +50,8 @@ class EngineReport:
     it stays in the table whether or not it reports (an external upstream).
     ``speculation``: what speculative decoding gains; ``None`` without it. ``prefills``: where prompts are
     prefilled; ``None`` where one engine does both. ``start_s``: seconds of each phase of its start.
-    ``paths``: the paths that clients may use. ``idle_connection_s``: how long an unused connection to it is
+    ``paths``: the paths that clients may use. ``tasks``: vLLM's names of what the model does; empty where it
+    is not known. ``idle_connection_s``: how long an unused connection to it is
     kept; ``None``: the gateway's own time.
     """
 
@@ -78,6 +79,7 @@ class EngineReport:
     prefills: PrefillCounts | None = None
     start_s: Mapping[str, float] = field(default_factory=dict)
     paths: frozenset[str] = frozenset(ENGINE_PATHS)
+    tasks: tuple[str, ...] = ()
     idle_connection_s: float | None = None
 
     @property

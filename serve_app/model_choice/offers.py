@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from serve_app.errors import EmbedderOnly, UnknownModel
+from serve_app.fleet import FleetTable
 from serve_app.model_choice.names import ModelNames
-from serve_app.request.paths import require_offered
+from serve_app.request.paths import require_offered, require_task
 from serve_app.settings import Settings
 from serve_app.settings.fingerprint import fingerprint
+from serve_app.settings.paths import own_name
 
 
 class Offers:
-    """Made once from the settings. Aliases and adapters are names like any other."""
+    """Made once from the settings. Aliases and adapters are names like any other. ``fleet`` knows which tasks
+    a model turned out to have."""
 
-    def __init__(self, settings: Settings, names: ModelNames) -> None:
+    def __init__(self, settings: Settings, names: ModelNames, fleet: FleetTable | None = None) -> None:
         of_models = {model.id: fingerprint(model) for model in settings.models}
         paths = {model.id: model.offered_paths for model in settings.models}
         self._fingerprints = of_models | names.fingerprints(of_models)
         self._paths = {name: paths[names.model_of(name)] for name in names.served}
+        self._all = frozenset[str]().union(*paths.values())
+        self._names = names
+        self._fleet = fleet
         self._embedder = None if settings.embedder is None else settings.embedder.id
 
     def fingerprint(self, model: str) -> str:
@@ -29,6 +35,13 @@ class Offers:
             embedder = [] if self._embedder is None else [self._embedder]
             raise UnknownModel(model, [*self._fingerprints, *embedder]) from None
 
+    def path_of(self, path: str, model: str | None = None) -> str:
+        """The path as the members of ``model`` (of any model) write it."""
+        return own_name(path, self._all if model is None else self._paths[model])
+
     def require(self, path: str, model: str | None = None) -> None:
         """See :func:`~serve_app.request.paths.require_offered`. Raises: NotFound."""
         require_offered(self._paths, path, model)
+        if model is not None and self._fleet is not None:
+            reports = [member.report for member in self._fleet.members(self._names.model_of(model))]
+            require_task(reports, path, model)

@@ -12,11 +12,25 @@ from serve_app.openai.depth import refuse_deep, refuse_deep_arguments
 from serve_app.openai.schemas import refuse_large_schemas
 from serve_app.settings import LimitSettings
 
-TEXTS = ("input", "documents", "queries", "items", "text_1", "text_2", "data_1", "data_2")
-"""The fields that hold the texts of embedding, scoring and reranking requests."""
+TEXTS = (
+    "input",
+    "documents",
+    "queries",
+    "items",
+    "text_1",
+    "text_2",
+    "data_1",
+    "data_2",
+    "texts",
+    "inputs",
+    "tokens",
+)
+"""The fields that hold the texts of embedding, scoring, reranking and detokenizing requests."""
 
+PROMPTS = ("messages", "input", "images")
+"""The fields that may hold whole conversations, or images: each is a prompt."""
 
-HOLD_TEXTS = frozenset(TEXTS)
+HOLD_TEXTS = frozenset({*TEXTS, *PROMPTS})
 BATCHED = TEXTS[1:]
 """The same without ``input``, which is one conversation on paths other than ``/v1/embeddings``."""
 
@@ -57,13 +71,27 @@ def weigh(fields: Mapping[str, Any], limits: LimitSettings) -> int:
                 code="too_many_answers",
             )
     name, prompts = _most_prompts(fields)
+    _refuse_many_prompts(name, prompts, limits)
+    return answers * prompts
+
+
+def _refuse_many_prompts(name: str, prompts: int, limits: LimitSettings) -> None:
     if prompts > limits.max_prompts:
         raise BadRequest(
             f"`{name}` holds {prompts} prompts; at most {limits.max_prompts} (limits.max_prompts).",
             param=name,
             code="too_many_prompts",
         )
-    return answers * prompts
+
+
+def _whole_prompts(name: str, value: Any) -> int:
+    """How many conversations or images it holds; a list of texts or messages is none of them."""
+    if not isinstance(value, list) or not value:
+        return 0
+    first = value[0]
+    if name == "images":
+        return len(value)
+    return len(value) if isinstance(first, list) and first and isinstance(first[0], dict) else 0
 
 
 def weight_field(fields: Mapping[str, Any]) -> str:
@@ -102,6 +130,8 @@ def refuse_many_texts(fields: Mapping[str, Any], limits: LimitSettings) -> None:
     """
     if HOLD_TEXTS.isdisjoint(fields):
         return
+    for name in PROMPTS:
+        _refuse_many_prompts(name, _whole_prompts(name, fields.get(name)), limits)
     for name in TEXTS:
         value = fields.get(name)
         if not isinstance(value, str | list):

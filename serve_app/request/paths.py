@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from serve_app.errors import NotFound
+from serve_app.fleet import EngineReport
 
 
 def require_offered(offers: Mapping[str, frozenset[str]], path: str, model: str | None = None) -> None:
@@ -22,5 +23,22 @@ def require_offered(offers: Mapping[str, frozenset[str]], path: str, model: str 
     raise NotFound(
         f"{who} POST {path}; offered: {', '.join(sorted(offered))} (settings: models[].paths, "
         "models[].upstreams[].paths).",
+        code="path_not_offered",
+    )
+
+
+def require_task(reports: Sequence[EngineReport], path: str, model: str) -> None:
+    """``reports`` are those of the members of ``model``. An engine offers only the paths of the tasks that
+    its model turned out to have.
+
+    Raises: NotFound: every member is an engine that has another task.
+    """
+    if not reports or any(path in report.paths or not report.tasks for report in reports):
+        return
+    tasks = sorted({task for report in reports for task in report.tasks})
+    offered = sorted(frozenset[str]().union(*(report.paths for report in reports)))
+    raise NotFound(
+        f"The model {model!r} does not answer POST {path}: its task is {', '.join(tasks)}, with the paths "
+        f"{', '.join(offered)}.",
         code="path_not_offered",
     )

@@ -154,6 +154,12 @@ class CacheSettings(Frozen):
     )
     max_entry_bytes: int = Field(default=262_144, ge=1024)
     exact_entries: int = Field(default=4096, ge=1, description="Entries each gateway keeps in memory.")
+    item_bytes: int = Field(
+        default=67_108_864,
+        ge=0,
+        description="Memory of each gateway for vectors, scores and classes of single texts, bytes; 0: none "
+        "are kept.",
+    )
     lookup_budget_ms: float = Field(default=250.0, gt=0, description="A slower look-up counts as a miss.")
     call_timeout_s: float = Field(
         default=10.0, gt=0, description="For calls to the store, and embeddings for it, outside look-ups."

@@ -19,6 +19,7 @@ import msgspec
 
 from deployments.wire.http1 import BrokenConnection, NoConnection, Origin, request_bytes
 from deployments.wire.pool import ConnectionPool
+from serve_app.settings.paths import GENERATE, POOLING
 from serve_app.wire.private_address import PrivateAddress
 
 TIMEOUT_S = 300.0
@@ -59,13 +60,14 @@ class WarmUpError(RuntimeError):
 @dataclass(frozen=True, slots=True)
 class Shapes:
     """The engine's limits that shape the warm-up: tokens of its context, tokens per step, concurrent
-    sequences; whether it speculates, and whether it has structured outputs."""
+    sequences; whether it speculates, and whether it has structured outputs; the tasks of its model."""
 
     context: int
     batched_tokens: int
     sequences: int
     speculates: bool = False
     structured: bool = False
+    tasks: tuple[str, ...] = (GENERATE,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,9 @@ class Rung:
     path: str
     bodies: list[dict[str, Any]]
 
+
+POOLED = frozenset({"embed", "classify", "token_embed", "token_classify"})
+"""The tasks whose models take a list of texts."""
 
 ERROR_EVENT = b'data: {"error"'
 """How an engine that fails after its first byte reports the error inside the stream."""
@@ -104,6 +109,9 @@ async def warm_up(
     pool = ConnectionPool(connect_timeout_s=CONNECT_TIMEOUT_S, idle_s=TIMEOUT_S, read_ahead=READ_AHEAD)
     with contextlib.closing(pool):
         run = _Run(pool, Origin.behind(address), clock, budget_s)
+        if GENERATE not in shapes.tasks:
+            await run.climb([_pooled(model, size) for size in pooled_sizes(shapes)])
+            return run.took
         for kind, body in _always(model, shapes):
             await run.send(kind, CHAT, [body])
         tokens = await run.tokens(model, REPEATED * REPEATS)
@@ -126,6 +134,11 @@ def batch_sizes(shapes: Shapes) -> list[int]:
     """Requests of each batch, ascending."""
     most = min(shapes.sequences, BATCHES[-1])
     return [*(size for size in BATCHES if size < most), most] if most > 1 else []
+
+
+def pooled_sizes(shapes: Shapes) -> list[int]:
+    """Texts of each request to a model that gives vectors or classes, ascending; empty for any other."""
+    return [1, *batch_sizes(shapes)] if POOLED.intersection(shapes.tasks) else []
 
 
 class _Run:
@@ -205,6 +218,11 @@ def _prompt(model: str, tokens: Sequence[int], length: int) -> Rung:
 def _batch(model: str, size: int) -> Rung:
     texts = [f"Count from {number} to {number + size}." for number in range(size)]
     return Rung(f"batch of {size}", size, CHAT, [_chat(model, text) for text in texts])
+
+
+def _pooled(model: str, size: int) -> Rung:
+    texts = [f"Text {number} of {size}." for number in range(size)]
+    return Rung(f"batch of {size}", size, POOLING, [{"model": model, "input": texts}])
 
 
 def _chat(model: str, text: str, **fields: Any) -> dict[str, Any]:

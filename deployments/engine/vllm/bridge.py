@@ -4,7 +4,8 @@ Checked against Ray 2.60 and vLLM 0.29. When either moves, look at:
 
 - ``LLMServer.engine`` (a ``VLLMEngine``) and its ``build_asgi_app()``: vLLM's own FastAPI app;
 - ``VLLMEngine._engine_client``: the ``AsyncLLM``;
-- ``AsyncLLM.sleep`` and its ``mode``;
+- ``AsyncLLM.sleep`` and its ``mode``; ``AsyncLLM.get_supported_tasks``, and ``enable_scoring_api`` of vLLM's
+  pooling entrypoints;
 - ``AsyncLLM.output_processor``: unfinished requests and their prompt tokens;
 - ``AsyncLLM.logger_manager.stat_loggers``: vLLM accepts stat loggers only at construction, which
   ``ray.serve.llm`` does; the list is read at every step, so one can be appended later.
@@ -20,6 +21,7 @@ from starlette.types import ASGIApp
 
 from serve_app.autoscaling import EngineSpeed
 from serve_app.openai.continuation import TokenLimits
+from serve_app.settings.paths import SCORE
 from serve_app.speculation import SpeculationMeter, SpeculationReport, StepCounts
 
 
@@ -142,6 +144,17 @@ def token_limits(server: Any) -> TokenLimits:
     named = model.generation_config not in ("auto", "vllm")
     cap = default if named else model.override_generation_config.get("max_new_tokens")
     return TokenLimits(context=int(model.max_model_len), default=default, cap=cap)
+
+
+async def tasks(server: Any) -> tuple[str, ...]:
+    """vLLM's names of what the model does, such as ``generate`` or ``embed``, and ``score`` if it can compare
+    two texts."""
+    from vllm.entrypoints.pooling.utils import enable_scoring_api
+
+    client = server.engine._engine_client
+    found = tuple(await client.get_supported_tasks())
+    scores = enable_scoring_api(found, client.vllm_config.model_config)
+    return (*found, SCORE) if scores else found
 
 
 async def build_asgi_app(server: Any) -> ASGIApp:

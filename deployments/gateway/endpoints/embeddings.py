@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from ray.serve.handle import DeploymentHandle
 
+from deployments.gateway.endpoints.items import ItemsEndpoint
 from deployments.gateway.endpoints.verbatim import Verbatim
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import Exchange
 from deployments.platform.serve import CALL_ERRORS, cause_of
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.errors import BadRequest, NoReplica
-from serve_app.openai.bounds import count_texts
 from serve_app.openai.requests import EmbeddingRequest, embedding_request
 from serve_app.request.auth import Identity
 from serve_app.request.tenant_marks import TenantMarks
@@ -27,18 +27,21 @@ logger = logging.getLogger("ray.serve")
 
 class EmbeddingsEndpoint:
     """Requests for the embedder's own model are answered here; those for an engine's model (a pooling model)
-    are relayed. ``embedder`` and ``handle`` are ``None`` without an embedder."""
+    go to ``items``. ``embedder`` and ``handle`` are ``None`` without an embedder."""
 
     def __init__(
         self,
         auth: Authenticator,
         verbatim: Verbatim,
+        items: ItemsEndpoint,
+        *,
         embedder: EmbedderSettings | None,
         handle: DeploymentHandle[Any] | None,
         marks: TenantMarks,
     ) -> None:
         self._auth = auth
         self._verbatim = verbatim
+        self._items = items
         self._embedder = embedder
         self._handle = handle
         self._marks = marks
@@ -49,9 +52,7 @@ class EmbeddingsEndpoint:
             request = embedding_request(asked.fields)
             await exchange.run(self._embed(exchange, request, asked.identity), asked.timeout_s)
             return
-        self._verbatim.require_offered(asked)
-        texts = count_texts(asked.fields, ("input",))
-        await self._verbatim.relay(asked, weight=texts, in_parts=True)
+        await self._items.answer(asked)
 
     async def _embed(self, exchange: Exchange, request: EmbeddingRequest, identity: Identity) -> None:
         info, embeddings = await self._call(exchange, request.texts, identity)

@@ -1,5 +1,4 @@
-"""Other paths that a model's members offer, under ``/v1/*``, ``/tokenize`` and ``/detokenize``: relayed
-unchanged."""
+"""Other paths that a model's members offer, under ``/v1/*``: relayed unchanged."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ class PassThrough:
         if exchange.method != "POST":
             raise NotFound(f"No such path: {exchange.method} {exchange.path}.", code="not_found")
         self._offers.require(exchange.path)
-        asked = await self._verbatim.read(exchange, identity)
-        self._verbatim.require_offered(asked)
+        asked = self._verbatim.offered(await self._verbatim.read(exchange, identity))
         exchange.response_headers["x-cache"] = "bypass"
         texts = count_texts(asked.fields, BATCHED)
         weight = max(asked.weight, texts)

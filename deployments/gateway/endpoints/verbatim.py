@@ -3,8 +3,11 @@ answered with whatever the engine answers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from deployments.gateway.request.answer import OwnAnswer
 from deployments.gateway.request.bodies import Bodies
@@ -35,7 +38,8 @@ from serve_app.settings import LimitSettings
 
 @dataclass(frozen=True, slots=True)
 class JsonRequest:
-    """A JSON body that names its model. ``weight``: the sequences that it asks for."""
+    """A JSON body that names its model. ``path`` is what members call the exchange's path; ``weight``: the
+    sequences that it asks for."""
 
     exchange: Exchange
     identity: Identity
@@ -43,6 +47,7 @@ class JsonRequest:
     body: bytes
     fields: dict[str, Any]
     model: str
+    path: str
     weight: int
 
 
@@ -73,38 +78,58 @@ class Verbatim:
         fields = parse_json(body)
         weight = refuse_excess(fields, self._limits)
         model = required_string(fields, "model")
-        return JsonRequest(exchange, identity, timeout_s, body, fields, model, weight)
+        return JsonRequest(exchange, identity, timeout_s, body, fields, model, exchange.path, weight)
 
-    def require_offered(self, asked: JsonRequest) -> None:
-        """Raises: UnknownModel, EmbedderOnly, NotFound: the model does not offer the path."""
+    def offered(self, asked: JsonRequest) -> JsonRequest:
+        """The request under the path that the model's members have. Raises: UnknownModel, EmbedderOnly,
+        NotFound: the model does not offer the path."""
         self._offers.fingerprint(asked.model)
-        self._offers.require(asked.exchange.path, asked.model)
+        path = self._offers.path_of(asked.path, asked.model)
+        self._offers.require(path, asked.model)
+        return asked if path == asked.path else replace(asked, path=path)
 
-    async def relay(self, asked: JsonRequest, *, weight: int, in_parts: bool) -> None:
-        """Ask the model, and pass on its answer. ``weight`` and ``in_parts``: see ``SlotRequest``."""
+    def call(
+        self,
+        asked: JsonRequest,
+        *,
+        weight: int,
+        in_parts: bool,
+        tokens: float,
+        fields: Mapping[str, Any] | None = None,
+    ) -> Call:
+        """The request to the model's members. ``weight`` and ``in_parts``: see ``SlotRequest``; ``tokens``:
+        of its prompts. ``fields``: what they are sent instead of the client's own body."""
         exchange, identity = asked.exchange, asked.identity
         message = Message(
             method=exchange.method,
-            target=target_of(exchange),
-            body=asked.body,
-            fields=asked.fields,
+            target=target_of(exchange, asked.path),
+            body=asked.body if fields is None else msgspec.json.encode(fields),
+            fields=asked.fields if fields is None else fields,
             headers=forwarded_headers(exchange, self._tracer),
             salt=self._salts.salt(identity.tenant, asked.fields),
             best_priority=identity.best_priority,
         )
         slot = SlotRequest(
             tenant=identity.tenant,
-            path=exchange.path,
+            path=asked.path,
             priority=request_priority(exchange.headers, identity.best_priority),
             deadline=deadline_of(exchange, asked.timeout_s),
             timeline=exchange.timeline,
-            routing=RoutingRequest(len(asked.body) / BYTES_PER_TOKEN),
+            routing=RoutingRequest(tokens),
             weight=weight,
             weight_field=weight_field(asked.fields),
             in_parts=in_parts,
         )
-        call = Call(model=asked.model, purpose=Purpose.RELAY, slot=slot, message=message, body=asked.body)
-        await exchange.run(self._answer(exchange, call), asked.timeout_s)
+        return Call(model=asked.model, purpose=Purpose.RELAY, slot=slot, message=message, body=asked.body)
+
+    def ask(self, call: Call) -> OwnAnswer:
+        return OwnAnswer(self._dispatcher.open(call))
+
+    async def relay(self, asked: JsonRequest, *, weight: int, in_parts: bool) -> None:
+        """Ask the model, and pass on its answer. ``weight`` and ``in_parts``: see ``SlotRequest``."""
+        tokens = len(asked.body) / BYTES_PER_TOKEN
+        call = self.call(asked, weight=weight, in_parts=in_parts, tokens=tokens)
+        await asked.exchange.run(self._answer(asked.exchange, call), asked.timeout_s)
 
     async def _answer(self, exchange: Exchange, call: Call) -> None:
-        await relay(exchange, OwnAnswer(self._dispatcher.open(call)))
+        await relay(exchange, self.ask(call))

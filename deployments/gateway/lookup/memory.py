@@ -1,4 +1,4 @@
-"""The exact tier: answers to identical requests, in this gateway's memory."""
+"""The exact tier: answers to identical requests, and items of others, in this gateway's memory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from deployments.gateway.lookup.counters import CacheCounters
 from serve_app.cache.entry import CacheEntry, Hit, Selection
 from serve_app.cache.exact import ExactTier
 from serve_app.cache.expiry import Expiry
+from serve_app.cache.items import ItemTier
 from serve_app.cache.keys import CacheKey
 from serve_app.request.cache_controls import CacheControls
 from serve_app.request.timing import Timeline
@@ -19,8 +20,9 @@ from serve_app.request.timing import Timeline
 class Memory:
     """Entries since the last purge that this gateway knows of. The store's epoch counts purges."""
 
-    def __init__(self, size: int, expiry: Expiry, counters: CacheCounters) -> None:
+    def __init__(self, size: int, expiry: Expiry, counters: CacheCounters, item_bytes: int = 0) -> None:
         self._entries = ExactTier(size)
+        self.items = ItemTier(item_bytes)
         self._expiry = expiry
         self._counters = counters
         self._epoch: int | None = None
@@ -46,6 +48,7 @@ class Memory:
 
     def remove(self, selection: Selection) -> None:
         self._entries.remove(selection)
+        self.items.remove(selection)
 
     def is_purged(self, epoch: int) -> bool:
         """An entry found at ``epoch`` may have been purged since."""
@@ -57,6 +60,7 @@ class Memory:
             return False
         if self._epoch is not None and epoch > self._epoch:
             self._entries.clear()
+            self.items.clear()
         self._epoch = epoch
         return True
 

@@ -47,10 +47,11 @@ class CacheClient:
         self._direct_embedder = DirectClient(embedder, EMBEDDER)
         self._direct_cache = DirectClient(cache, CACHE)
         self._breaker = Breaker(settings.breaker_failures, settings.breaker_cooldown_s)
-        expiry, normal = expiry_of(settings), load_normaliser()
+        self.expiry = expiry = expiry_of(settings)
+        normal = load_normaliser()
         embed = Embed(self._direct_embedder, marks, normal)
         self.counters = CacheCounters()
-        self.memory = Memory(settings.exact_entries, expiry, self.counters)
+        self.memory = Memory(settings.exact_entries, expiry, self.counters, settings.item_bytes)
         self.new_entries = NewEntries(expiry, settings.max_entry_bytes)
         self.look_ups = LookUps(
             self._direct_cache,

@@ -25,6 +25,9 @@ ENGINE_PRIORITY_HEADER = "x-vllm-priority"
 """vLLM takes a request's priority (a lower number goes first) in a header too, which overrides the body's."""
 
 
+SALTED = ("/v1/", "/classify", "/pooling")
+"""The beginnings of the paths whose requests have a `cache_salt` in vLLM."""
+
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_.~/-]*")
 """Nothing in it needs quoting."""
 
@@ -100,7 +103,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         ``model`` is the model's own name; ``by_priority``: the member schedules by priority; ``token_ids``:
         it is asked for the tokens of its answer."""
         changed: dict[str, object] = {}
-        if self.salt is not None and report.takes_cache_salt and self.target.startswith("/v1/"):
+        if self.salt is not None and report.takes_cache_salt and self.target.startswith(SALTED):
             changed[CACHE_SALT] = self.salt
         if token_ids:
             changed["return_token_ids"] = True
@@ -178,9 +181,11 @@ def forwarded_headers(exchange: Exchange, tracer: RequestTracer | None) -> dict[
     return headers
 
 
-def target_of(exchange: Exchange) -> str:
+def target_of(exchange: Exchange, path: str | None = None) -> str:
+    """``path``: what members call the exchange's path, if they have another name for it."""
     query = f"?{exchange.query.decode('latin-1')}" if exchange.query else ""
-    return (exchange.path if PLAIN_PATH.fullmatch(exchange.path) else quote(exchange.path)) + query
+    path = exchange.path if path is None else path
+    return (path if PLAIN_PATH.fullmatch(path) else quote(path)) + query
 
 
 def deadline_of(exchange: Exchange, timeout_s: float) -> float:

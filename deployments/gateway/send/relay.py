@@ -25,7 +25,7 @@ async def relay(
             change = writer or (sse.UsageFilter() if hide_usage else None)
             return await _stream(exchange, opened, change, ends_itself=writer is not None)
         # Read to the end first: until then a failure can still be an HTTP error.
-        whole = await _read_all(opened)
+        whole = await read_all(opened)
         if writer is not None:
             whole = _written(writer, whole, head.content_type)
         await exchange.respond(head.status, whole, head.content_type, exchange.server_timing())
@@ -61,7 +61,8 @@ def _written(writer: Writer, body: bytes, content_type: str) -> bytes:
     return writer.whole(body)
 
 
-async def _read_all(answer: OpenAnswer) -> bytes:
+async def read_all(answer: OpenAnswer) -> bytes:
+    """The rest of an answer. Raises what ``OpenAnswer.read`` raises."""
     parts: list[bytes] = []
     while part := await answer.read():
         parts.append(part)
