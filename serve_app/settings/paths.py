@@ -6,6 +6,8 @@ import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from serve_app.settings.vllm_routes import PRIVATE
+
 VENDOR_PATHS = (
     "/v1/chat/completions",
     "/v1/completions",
@@ -113,6 +115,8 @@ def doubtful_path(path: str, *, is_vendor: bool) -> str | None:
     known = {*ENGINE_PATHS, *VENDOR_PATHS, *(VENDORS_OWN if is_vendor else ())}
     if path in known:
         return None
+    if path in PRIVATE:
+        return "a path of vLLM that is not for clients: it changes an engine, or evades checks of a request"
     if path in UPLOADS:
         return "it takes uploads, which are not relayed (415)"
     close = difflib.get_close_matches(path, sorted(known), n=1, cutoff=0.85)

@@ -1,12 +1,7 @@
-"""Every route that vLLM 0.29 mounts, and what becomes of it here. A test compares this with the installed
-vLLM, so that a new route is noticed and decided about."""
+"""The routes of vLLM 0.29 that are no paths of a model (``paths.py`` has those), and what becomes of them
+here. A test compares both with the installed vLLM, so that a new route is noticed and decided about."""
 
 from __future__ import annotations
-
-from serve_app.settings.paths import ENGINE_PATHS, OTHER_NAMES
-
-OFFERED = frozenset({*ENGINE_PATHS, *OTHER_NAMES})
-"""Clients may use them, by the task of the model."""
 
 OWN = frozenset(
     {
@@ -37,9 +32,7 @@ PRIVATE = frozenset(
         "/generative_scoring",
         # Any of the paths above under one name (SageMaker).
         "/invocations",
-        # Not read here: uploads (415) and WebSockets.
-        "/v1/audio/transcriptions",
-        "/v1/audio/translations",
+        # A WebSocket.
         "/v1/realtime",
         # Cohere's chat, in engines with its library and `VLLM_ENABLE_COHERE_API`.
         "/cohere/v2/chat",
