@@ -183,6 +183,7 @@ class GatewayRuntime:
                 engine=engine,
                 refreshes=self._refreshes,
                 traffic=self._traffic,
+                keep_alive_s=settings.gateway.keep_alive_s,
             )
             for endpoint in (Endpoint.CHAT, Endpoint.COMPLETIONS)
         )

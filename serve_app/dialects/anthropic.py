@@ -12,6 +12,9 @@ from serve_app.errors import PromptlyError
 
 LAST = "message_stop|error"
 
+PING = b'event: ping\ndata: {"type": "ping"}\n\n'
+"""Anthropic's own keep-alive event, which may come at any place in a stream."""
+
 TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -35,6 +38,8 @@ class AnthropicStream(NamedEvents):
 
 class AnthropicDialect:
     """``{"type": "error", "error": {type, message}, "request_id"}``."""
+
+    keep_alive = PING
 
     def read(self, fields: Mapping[str, Any]) -> Reading:
         return Reading(dict(fields), None)

@@ -72,8 +72,15 @@ class Reading:
     writer: MakeWriter | None
 
 
+KEEP_ALIVE_COMMENT = b": the answer has not begun\n\n"
+"""A comment of server-sent events: parsers pass over a line that begins with a colon."""
+
+
 class Dialect(Protocol):
     """An API. The HTTP status of an error is the same in all of them."""
+
+    keep_alive: bytes
+    """Bytes that a stream's reader passes over, blank line included; may come before the first event."""
 
     def read(self, fields: Mapping[str, Any]) -> Reading:
         """Raises: BadRequest: ``param`` is the dialect's own field."""

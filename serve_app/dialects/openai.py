@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from serve_app.dialects.base import Reading
+from serve_app.dialects.base import KEEP_ALIVE_COMMENT, Reading
 from serve_app.errors import PromptlyError
 from serve_app.openai import sse
 
@@ -22,6 +22,8 @@ class OpenAIStream:
 
 class OpenAIDialect:
     """``{"error": {message, type, param, code}}``."""
+
+    keep_alive = KEEP_ALIVE_COMMENT
 
     def read(self, fields: Mapping[str, Any]) -> Reading:
         return Reading(dict(fields), None)

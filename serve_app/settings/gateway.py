@@ -35,6 +35,13 @@ class GatewaySettings(Frozen):
         ge=1,
         description="Most members that one request is sent to; at most two if it breaks them.",
     )
+    keep_alive_s: float = Field(
+        default=15.0,
+        ge=0,
+        description="Seconds between signs of life in a stream whose answer has not begun: SSE comments, "
+        "`ping` events on `/v1/messages`. After the first, the status is 200 and an error is an event. "
+        "0: none.",
+    )
     share_prefixes: bool = Field(
         default=False,
         description="Let tenants share engines' prefix caches: faster where all begin with one long prompt, "

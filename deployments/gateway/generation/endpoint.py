@@ -35,6 +35,7 @@ class GenerationEndpoint:
         engine: EngineTier,
         refreshes: Refreshes,
         traffic: Traffic,
+        keep_alive_s: float,
         read: Read | None = None,
     ) -> None:
         self._endpoint = endpoint
@@ -44,13 +45,17 @@ class GenerationEndpoint:
         self._engine = engine
         self._refreshes = refreshes
         self._traffic = traffic
+        self._keep_alive_s = keep_alive_s
 
     async def __call__(self, exchange: Exchange) -> None:
         asked = await self._admit(exchange, self._endpoint, self._read)
+        if self._keep_alive_s and asked.request.generation.wants_stream:
+            exchange.keep_alive(self._keep_alive_s)
         try:
             await exchange.run(self._answer(asked), asked.timeout_s)
         finally:
             record(asked)
+            await exchange.end_waiting()
 
     async def _answer(self, asked: Asked) -> None:
         found = await first_of(self._tiers, asked)

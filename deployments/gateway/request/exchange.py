@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from deployments.gateway.request.waiting import Waiting
 from deployments.platform.request_account import ACCOUNT, RequestAccount, request_id
 from serve_app.dialects import StreamErrors, dialect_of
-from serve_app.errors import DeadlineExceeded, PromptlyError
+from serve_app.errors import DeadlineExceeded, PromptlyError, UpstreamFailed
 from serve_app.openai import sse
 from serve_app.request.timing import Timeline
 
@@ -55,6 +56,7 @@ class Exchange:
         if self._account is not None:
             self.response_headers["x-request-id"] = self.request_id
         self.shows_all_timing = False
+        self._waiting: Waiting | None = None
         self._stream: StreamErrors | None = None
         self._passed: Callable[[bytes], None] | None = None
         self._at_event_boundary = True
@@ -89,8 +91,41 @@ class Exchange:
         """The header with the duration of each step that this client may see."""
         return {"server-timing": self.timeline.server_timing(whole=self.shows_all_timing)}
 
+    def keep_alive(self, period_s: float) -> None:
+        """Until the response starts, tell the client every ``period_s`` that its stream will come. With the
+        first of these, status and headers are sent: what fails later is an event in the stream."""
+        self._waiting = Waiting(self._say_waiting, period_s)
+
+    async def end_waiting(self) -> None:
+        """Say nothing more of :meth:`keep_alive`."""
+        if self._waiting is not None:
+            await self._waiting.end()
+            self._waiting = None
+
+    async def _say_waiting(self) -> None:
+        try:
+            if not self.started:
+                await self._begin(200, EVENT_STREAM, {"cache-control": "no-cache", **self.server_timing()})
+            await self.write(self._dialect.keep_alive)
+        except ClientGone:
+            pass  # whoever runs the request notices, too
+
     async def start(self, status: int, content_type: str, headers: Mapping[str, str] | None = None) -> None:
-        """Send status and headers, with all of ``response_headers``."""
+        """Send status and headers, with all of ``response_headers``; nothing if :meth:`keep_alive` has sent
+        them.
+
+        Raises:
+            UpstreamFailed: it has, and what would start now is no stream.
+        """
+        if self._waiting is not None:
+            await self.end_waiting()
+            if self.started:
+                if not content_type.startswith("text/event-stream"):
+                    raise UpstreamFailed("The engine answered without the stream that was asked for.")
+                return
+        await self._begin(status, content_type, headers)
+
+    async def _begin(self, status: int, content_type: str, headers: Mapping[str, str] | None = None) -> None:
         self.started = True
         self.status = status
         if self._account is not None:
@@ -131,6 +166,7 @@ class Exchange:
     async def fail(self, error: PromptlyError) -> None:
         """End with an error, in the dialect of the path: as a response of its own, or as the last event of a
         stream that has begun (an event that was cut in the middle is closed first)."""
+        await self.end_waiting()
         if not self.started:
             self.response_headers |= error.headers
             if error.should_retry is not None:
