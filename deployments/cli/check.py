@@ -1,7 +1,8 @@
 """``promptly check FILE``: finds the errors that can be found before anything starts.
 
 It checks the settings and what they name on this machine: the keys file, the variables that hold keys, the
-proxy's certificate. ``make serve`` runs it before it starts Ray.
+proxy's certificate. It prints which parsers the engines get for tool calls and reasoning. ``make serve`` runs
+it before it starts Ray.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from deployments.engine.parsers import model_parsers
 from deployments.gateway.placement.external import external_upstreams
 from deployments.platform.secret_environment import with_secrets
 from serve_app.errors import SettingsError
+from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.request.auth import load_keys
 from serve_app.settings import KeySettings, Settings
 from serve_app.settings.doubts import doubts
@@ -39,7 +42,19 @@ def run(options: argparse.Namespace) -> int:
         return 1
     for warning in warnings:
         print(f"{options.config}: warning: {warning}", file=sys.stderr)
+    for line in chosen_parsers(options.config, ModelStore(default_cache_dir())):
+        print(line)
     return 0
+
+
+def chosen_parsers(config: Path, store: ModelStore) -> Iterator[str]:
+    """Which parsers each engine would get for tool calls and reasoning, by what is on this machine, and
+    why."""
+    for settings in load_file(config):
+        for number, model in enumerate(settings.models):
+            if model.engine is not None:
+                where = f"models[{number}] {model.id}"
+                yield from (f"{where}: {line}" for line in model_parsers(model, store).lines())
 
 
 def check(config: Path, environment: Mapping[str, str]) -> list[str]:

@@ -25,6 +25,7 @@ from pathlib import Path
 from deployments.cli.overrides import overridden
 from deployments.cli.trace_file import TraceError, read_trace
 from deployments.engine.model_files import ModelLibrary, SourceError
+from deployments.engine.parsers import model_parsers
 from deployments.platform.machine import this_machine
 from serve_app.engines import check_data_parallel, check_depth, same_vocabulary
 from serve_app.errors import SettingsError
@@ -124,8 +125,10 @@ def run(options: argparse.Namespace) -> int:
         return 1
     if options.gpus is not None:
         problems += check_cluster(plans, options.gpus)
+    parsers = _parsers(applications, store, fetch=not options.offline and not _hub_is_off())
     for plan in plans:
-        print("\n".join(report(plan, demand)), end="\n\n")
+        lines = (f"  {line}" for line in parsers[plan.where, plan.id])
+        print("\n".join([*report(plan, demand), *lines]), end="\n\n")
     if not plans and not problems:
         print("no model has managed replicas: there is nothing to plan")
     for problem in problems:
@@ -153,6 +156,17 @@ def plan_applications(
             plans.append(plan)
             problems += plan.problems
     return plans, problems
+
+
+def _parsers(
+    applications: Sequence[Settings], store: ModelStore, *, fetch: bool
+) -> dict[tuple[str, str], list[str]]:
+    """Which parsers each engine gets for tool calls and reasoning, and why, by the plan's place and id."""
+    return {
+        (f"models[{index}]", model.id): model_parsers(model, store, fetch=fetch).lines()
+        for settings in applications
+        for index, model in _managed(settings)
+    }
 
 
 def _managed(settings: Settings) -> Iterator[tuple[int, ModelSettings]]:

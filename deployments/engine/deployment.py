@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 
 from deployments.engine.checks import check_on_node
 from deployments.engine.cpu.threads import bind_threads, runs_in_one_process
+from deployments.engine.parsers import model_parsers
 from deployments.engine.sleep.announcements import announced
 from deployments.engine.sleep.transitions import EngineSleep
 from deployments.engine.start.environment import engine_environment, node_environment
@@ -33,6 +34,7 @@ from serve_app.autoscaling.metrics import engine_metrics
 from serve_app.fleet import EngineReport, EngineState
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import ModelSettings
+from serve_app.settings.engine.parsers import REASONING_OPTION
 from serve_app.settings.paths import offered
 
 
@@ -52,6 +54,7 @@ class Engine(LLMServer):
             store = ModelStore(default_cache_dir())
             check_on_node(model, store)
             resolve_on_node(llm_config, model, store)
+            self._arguments = dict(llm_config.engine_kwargs)
             os.environ.update(node_environment(model, store, os.environ))
             self._cpus = await asyncio.to_thread(bind_threads, model)
             await super().__init__(llm_config, **self._server_arguments())
@@ -87,7 +90,8 @@ class Engine(LLMServer):
             kv_cache_tokens=self._kv_cache_tokens,
             token_limits=self._token_limits,
             # A reasoning parser buffers text, so token ids would run ahead of the text.
-            gives_token_ids="reasoning_parser" not in self._model.managed_engine.options,
+            gives_token_ids=not self._arguments.get(REASONING_OPTION),
+            takes_tools=bool(self._arguments.get("tool_call_parser")),
             speculation=self._probe.speculation(),
             start_s=self._start_s,
             paths=offered(self._model.paths, self._tasks),
@@ -232,6 +236,11 @@ def resolve_on_node(config: LLMConfig, model: ModelSettings, store: ModelStore) 
     here = engine_arguments(model, store)
     if "speculative_config" in here:
         config.update_engine_kwargs(speculative_config=here["speculative_config"])
+    parsers = model_parsers(model, store, fetch=True).arguments()
+    if REASONING_OPTION in parsers:
+        config.update_engine_kwargs(**{REASONING_OPTION: parsers.pop(REASONING_OPTION)})
+    config.engine_kwargs.update(parsers)
+    engine_config.frontend_kwargs.update(parsers)
     if "lora_modules" in here:  # the HTTP server's argument, which vLLM's engine refuses
         config.engine_kwargs["lora_modules"] = here["lora_modules"]
         engine_config.frontend_kwargs["lora_modules"] = here["lora_modules"]

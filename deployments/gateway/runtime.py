@@ -163,6 +163,7 @@ class GatewayRuntime:
             offers=self._offers,
             salts=self._salts,
             wake=self._dispatcher.start,
+            takes_tools=self._placement.fleet.takes_tools,
             caches=self._cache is not None,
         )
         before = []

@@ -45,6 +45,7 @@ class EngineReport:
     ``capacity`` how many requests it runs at once. ``served_as`` is its own name for the model.
     ``api_prefix`` replaces ``/v1`` in a path.
     ``gives_token_ids``: it supports vLLM's extensions, so that an interrupted stream can be continued on it.
+    ``takes_tools``: it reads tool calls out of the model's text (assumed of an upstream).
     ``takes_cache_salt``: it accepts vLLM's ``cache_salt``, which separates tenants in its prefix cache.
     ``priority``: members with a lower number are used first; ``weight``: share among equals. ``is_static``:
     it stays in the table whether or not it reports (an external upstream).
@@ -71,6 +72,7 @@ class EngineReport:
     served_as: str | None = None
     api_prefix: str = "/v1"
     gives_token_ids: bool = True
+    takes_tools: bool = True
     takes_cache_salt: bool = True
     priority: int = 0
     weight: float = 1.0

@@ -111,6 +111,11 @@ class FleetTable:
             if member.in_flight == 0:
                 member.pace.recover(min(paces), elapsed_s)
 
+    def takes_tools(self, model: str) -> bool:
+        """Whether some member reads tool calls; ``True`` if none is known yet."""
+        members = self._members[model].values()
+        return not members or any(member.report.takes_tools for member in members)
+
     def candidates(self, model: str, now: float) -> tuple[Member, ...]:
         """The members that can take a request of ``model`` now."""
         return tuple(member for member in self._members[model].values() if member.can_serve(now))

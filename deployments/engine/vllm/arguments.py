@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
 
+from deployments.engine.parsers import model_parsers
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore
 from serve_app.planning.execution import schedules_depths, sends_depths
@@ -80,6 +81,7 @@ def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
     }
     given = {name: value for name, value in named.items() if value is not None}
     parts = _offload(engine) | _transfer(engine) | _lora(engine.lora, store)
+    parts |= model_parsers(model, store).arguments()
     return _with_parts(given | parts | engine.options, engine)
 
 

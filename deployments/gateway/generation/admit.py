@@ -26,6 +26,7 @@ from serve_app.openai.requests import (
     parse_generation,
     parse_json,
 )
+from serve_app.openai.tools import calls_tools, refuse_tools
 from serve_app.request.auth import Identity
 from serve_app.request.cache_controls import CacheControls, parse_controls
 from serve_app.request.deadline import request_timeout_s
@@ -54,8 +55,8 @@ def reader_of(dialect: Dialect) -> Read:
 
 
 class Admit:
-    """Authenticates, reads and parses a request once. ``wake`` is called with a model that is scaled to zero.
-    ``caches``: this gateway has a cache."""
+    """Authenticates, reads and parses a request once. ``wake`` is called with a model that is scaled to zero;
+    ``takes_tools``: whether a model's members read tool calls. ``caches``: this gateway has a cache."""
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class Admit:
         offers: Offers,
         salts: PrefixSalts,
         wake: Callable[[str], None],
+        takes_tools: Callable[[str], bool],
         caches: bool,
     ) -> None:
         self._auth = auth
@@ -75,6 +77,7 @@ class Admit:
         self._offers = offers
         self._salts = salts
         self._wake = wake
+        self._takes_tools = takes_tools
         self._limits = settings.limits
         self._fails_over = settings.gateway.failover
         self._session_header = settings.gateway.session_header
@@ -143,6 +146,8 @@ class Admit:
         if chosen.to_start is not None:
             self._wake(chosen.to_start)
         request = chosen.request
+        if calls_tools(request.fields) and not self._takes_tools(self._chooser.names.model_of(request.model)):
+            raise refuse_tools(sent.model)
         if self._speculating and self._chooser.names.model_of(request.model) in self._speculating:
             refuse_unsupported(request.fields)
         if request.model != sent.model:

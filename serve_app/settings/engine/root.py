@@ -15,6 +15,12 @@ from serve_app.settings.engine.formats import FormatSettings
 from serve_app.settings.engine.lora import LoraSettings
 from serve_app.settings.engine.memory import MemorySettings
 from serve_app.settings.engine.options import OWN_SETTING, OWNED_BY_PROMPTLY, refuse_taken
+from serve_app.settings.engine.parsers import (
+    REASONING_PARSERS,
+    TOOL_PARSERS,
+    ParserSettings,
+    wrong_parser,
+)
 from serve_app.settings.engine.scheduling import SchedulingSettings
 from serve_app.settings.engine.speculation import SpeculationSettings
 
@@ -25,7 +31,7 @@ HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 
 
 class EngineSettings(
-    CompilationSettings, MemorySettings, SchedulingSettings, FormatSettings, DeviceSettings
+    ParserSettings, CompilationSettings, MemorySettings, SchedulingSettings, FormatSettings, DeviceSettings
 ):  # docs/settings.md lists the last base first, as pydantic does
     """One vLLM engine. Unset values are vLLM's own defaults."""
 
@@ -106,6 +112,17 @@ class EngineSettings(
     def _options_are_others(self) -> Self:
         taken = {name: name for name in OWNED_BY_PROMPTLY | type(self).model_fields.keys()}
         refuse_taken(self.options, taken | dict(OWN_SETTING))
+        return self
+
+    @model_validator(mode="after")
+    def _parsers_are_known(self) -> Self:
+        for setting, name, known in (
+            ("tools", self.tools, TOOL_PARSERS),
+            ("reasoning", self.reasoning, REASONING_PARSERS),
+        ):
+            problem = wrong_parser(setting, name, known, self.options)
+            if problem is not None:
+                raise ValueError(problem)
         return self
 
     @model_validator(mode="after")

@@ -48,6 +48,21 @@ def test_what_would_start_passes(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr() == ("", "")
 
 
+def test_it_says_which_parsers_an_engine_gets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config.yaml"
+    engines = [{"tools": "hermes", "reasoning": "off"}, {"options": {"reasoning_parser": "qwen3"}}]
+    models = [{"id": f"m{n}", "source": str(tmp_path), "engine": each} for n, each in enumerate(engines)]
+    application = {"name": "p", "args": {"models": models}}
+    file.write_text(yaml.safe_dump({"http_options": {"host": "127.0.0.1"}, "applications": [application]}))
+    assert main(["check", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "models[0] m0: tool calls: hermes (set by engine.tools)",
+        "models[0] m0: reasoning: none (engine.reasoning is off)",
+        "models[1] m1: tool calls: none (the model's files could not be read; engine.tools names a parser)",
+        "models[1] m1: reasoning: qwen3 (set by engine.options.reasoning_parser)",
+    ]
+
+
 def test_a_wrong_setting_fails_with_the_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = config(tmp_path, UPSTREAM | {"url": "abacus"})
     assert main(["check", str(file)]) == 1

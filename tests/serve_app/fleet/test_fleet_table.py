@@ -314,3 +314,12 @@ def test_a_model_that_may_be_empty_is_ready_without_a_member() -> None:
     assert not table.is_ready(0.0)
     table.update("m", [make_report("a")], 0.0)
     assert table.is_ready(0.0)
+
+
+def test_a_model_takes_tools_if_some_member_does_or_none_is_known() -> None:
+    table = FleetTable({"m": None})
+    assert table.takes_tools("m")
+    table.update("m", [make_report("a", takes_tools=False)], 0.0)
+    assert not table.takes_tools("m")
+    table.update("m", [make_report("a", takes_tools=False), make_report("b")], 1.0)
+    assert table.takes_tools("m")
