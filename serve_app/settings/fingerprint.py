@@ -27,10 +27,12 @@ WITHOUT_INFLUENCE = frozenset(
         "disaggregation",
         "enable_sleep_mode",
         "lora",
+        "tools",
     }
 )
-"""Engine settings of speed and placement, which do not change the text, and adapters, which have fingerprints
-of their own (``serve_app.model_choice.names``). Speculation is part of the digest: it is exact only in
+"""Engine settings of speed and placement, which do not change the text, the parser of tool calls (answers to
+requests with tools are not cached), and adapters, which have fingerprints of their own
+(``serve_app.model_choice.names``). Speculation is part of the digest: it is exact only in
 theory."""
 
 

@@ -28,6 +28,7 @@ SHAPING: dict[str, Any] = {
     "optimization_level": 1,
     "performance_mode": "interactivity",
     "structured_outputs_backend": "xgrammar",
+    "reasoning": "off",
 }
 """Engine settings that may change the text of an answer, with another value than the default."""
 
@@ -47,6 +48,7 @@ SPEED: dict[str, Any] = {
     "disaggregation": {"prefill_replicas": 1},
     "enable_sleep_mode": True,
     "lora": {"adapters": {"a": "b"}},
+    "tools": "off",
 }
 
 
