@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +18,12 @@ import numpy as np
 from ray.serve.handle import DeploymentHandle
 
 from deployments.cache.note import Notes
-from serve_app.cache.bound import EntryEvidence, ReusePolicy, reuse_policy, same_answer
+from serve_app.cache.bound import EntryEvidence, RecentReuses, ReusePolicy, reuse_policy, same_answer
 from serve_app.cache.entry import CacheEntry, Probe
 from serve_app.embedding import Embedding
 
-REMEMBERED_REUSES = 4096
-"""Entries whose last reuse is remembered, so that a report without a text can refer to it."""
+NO_AUDIT = 1.0
+"""A draw with which nothing is audited: draws are below 1."""
 
 UNKNOWN_SCORE = 1.0
 """The score of a reported reuse that is no longer remembered: the report then counts at every score."""
@@ -33,14 +32,6 @@ ASKS_FIRST = {"audit": "audit", "bound": "error-bound", "blocked": "blocked"}
 """Why a near entry that the decision accepts does not answer: policy reason to the name that is counted."""
 
 logger = logging.getLogger("ray.serve")
-
-
-@dataclass(frozen=True, slots=True)
-class Reuse:
-    """One reuse of an entry: the text that it answered, and the score."""
-
-    text: str
-    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +64,7 @@ class CacheLearning:
         self._draw = draw
         self._record = record
         self._policy: ReusePolicy = reuse_policy(max_error_rate, record=record)
-        self._reuses: OrderedDict[UUID, Reuse] = OrderedDict()
+        self._reuses = RecentReuses()
         self._is_saved = True
 
     @property
@@ -85,10 +76,11 @@ class CacheLearning:
 
     def ask(self, entry: CacheEntry, score: float, text: str) -> Permission:
         """Decide whether the entry may answer a text now."""
-        decision = self._policy.decide(entry.evidence, score, self._draw(), (entry.entry_id, text))
+        draw = self._draw() if self._reuses.audit_is_due(entry.entry_id, text) else NO_AUDIT
+        decision = self._policy.decide(entry.evidence, score, draw, (entry.entry_id, text))
         if decision.reuse:
             self._policy.reused(decision)
-            self._remember(entry.entry_id, Reuse(text, score))
+            self._reuses.add(entry.entry_id, text, score)
             return Permission()
         audited = decision.bound if decision.reason == "audit" else None
         probe = Probe(entry.entry_id, entry.created_at, score, audited) if decision.explore else None
@@ -116,12 +108,12 @@ class CacheLearning:
     def report(self, entry_id: UUID, evidence: EntryEvidence, right: bool, text: str | None) -> EntryEvidence:
         """Learn from a person's feedback on an entry for a text (by default the last text it answered);
         returns the entry's new evidence."""
-        reuse = self._reuses.get(entry_id)
+        reuse = self._reuses.get(entry_id, text)
         if text is None:
             if reuse is None:
                 return evidence
             text = reuse.text
-        score = reuse.score if reuse is not None and reuse.text == text else UNKNOWN_SCORE
+        score = UNKNOWN_SCORE if reuse is None else reuse.score
         self._is_saved = False
         return self._policy.report(evidence, score, right, (entry_id, text))
 
@@ -163,12 +155,6 @@ class CacheLearning:
     def _on_this_scale(self, saved: dict[str, Any]) -> dict[str, Any]:
         scale = saved.pop("scale", self._scale)
         return saved if scale == self._scale else {"blocked": saved.get("blocked", [])}
-
-    def _remember(self, entry_id: UUID, reuse: Reuse) -> None:
-        self._reuses[entry_id] = reuse
-        self._reuses.move_to_end(entry_id)
-        if len(self._reuses) > REMEMBERED_REUSES:
-            self._reuses.popitem(last=False)
 
 
 def _cosine(left: Embedding, right: Embedding) -> float:

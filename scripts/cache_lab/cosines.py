@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from cache_lab.pairs import LabelledPair
@@ -28,27 +28,55 @@ def embedder_settings(
     return EmbedderSettings(id="embedder", source=source, dtype=dtype)
 
 
-def similarities(pairs: Sequence[LabelledPair], settings: EmbedderSettings) -> list[float]:
-    """One cosine for each pair, of the texts' normal forms; -1 where a text is longer than the embedder
-    reads or holds tokens that it does not know: such a text is looked up by its exact words only.
+class Vectors:
+    """Texts' vectors as a look-up gets them: of the normal form, each alone if the precision asks for it.
 
     Raises:
         SettingsError: the encoder cannot run here.
     """
-    encoder, normal = open_configured(settings), load_normaliser()
-    # By length: what is encoded together is padded to the longest.
-    texts = sorted(
-        {text for pair in pairs for text in (pair.query, pair.candidate)}, key=lambda t: (len(t), t)
-    )
-    vectors: dict[str, Any] = {}
-    for begin in range(0, len(texts), BATCH):
-        batch = texts[begin : begin + BATCH]
-        found = encoder.encode([normal(text) for text in batch])
-        for text, vector, tokens, unknown in zip(
-            batch, found.vectors, found.tokens, found.unknown, strict=True
-        ):
-            vectors[text] = vector if tokens <= encoder.max_tokens and not unknown else None
-    return [_cosine(vectors[pair.query], vectors[pair.candidate]) for pair in pairs]
+
+    def __init__(self, settings: EmbedderSettings) -> None:
+        self._encoder = open_configured(settings)
+        self._normal = load_normaliser()
+        self._whole: dict[str, Any] = {}
+
+    @property
+    def dimension(self) -> int:
+        return self._encoder.dimension
+
+    def read(self, texts: Iterable[str]) -> None:
+        """Encode texts in batches, and remember them."""
+        # By length: what is encoded together is padded to the longest.
+        wanted = sorted(set(texts) - set(self._whole), key=lambda text: (len(text), text))
+        for begin in range(0, len(wanted), BATCH):
+            batch = wanted[begin : begin + BATCH]
+            found = self._encoder.encode([self._normal(text) for text in batch])
+            for text, vector, tokens, unknown in zip(
+                batch, found.vectors, found.tokens, found.unknown, strict=True
+            ):
+                whole = tokens <= self._encoder.max_tokens and not unknown
+                self._whole[text] = vector if whole else None
+
+    def to_look_up(self, text: str) -> Any:
+        """The vector, or ``None`` where the text is longer than the embedder reads or holds tokens that it
+        does not know: such a text is looked up by its exact words only."""
+        self.read((text,))
+        return self._whole[text]
+
+    def of_answer(self, text: str) -> Any:
+        """The vector of a text as it is, read completely or not."""
+        return self._encoder.encode([text]).vectors[0]
+
+
+def similarities(pairs: Sequence[LabelledPair], settings: EmbedderSettings) -> list[float]:
+    """One cosine for each pair; -1 where a text has no vector to look it up by (``Vectors.to_look_up``).
+
+    Raises:
+        SettingsError: the encoder cannot run here.
+    """
+    vectors = Vectors(settings)
+    vectors.read(text for pair in pairs for text in (pair.query, pair.candidate))
+    return [_cosine(vectors.to_look_up(pair.query), vectors.to_look_up(pair.candidate)) for pair in pairs]
 
 
 def _cosine(one: Any, two: Any) -> float:

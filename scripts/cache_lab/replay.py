@@ -12,8 +12,8 @@ from typing import Any
 
 import aiohttp
 
-from cache_lab.rates import wilson
-from cache_lab.stream import Meanings, Question
+from cache_lab.rates import Interval, wilson
+from cache_lab.stream import RIGHT, UNLABELLED, WRONG, Meanings, Question
 from serve_app.request.admin_token import TOKEN_VARIABLE
 
 BLOCK = 250
@@ -22,11 +22,53 @@ BLOCK = 250
 ADMIN_KEY = "PROMPTLY_ADMIN_KEY"
 WAIT_S = 60.0
 
-MISS, EXACT, RIGHT, WRONG, UNLABELLED = "miss", "exact", "right", "wrong", "wrong, unlabelled"
-"""The outcome of a request. Unlabelled: no pair says whether the two texts mean the same."""
+MISS, EXACT = "miss", "exact"
+"""Outcomes of a request beside those of a semantic hit."""
 
 HITS = (EXACT, RIGHT, WRONG, UNLABELLED)
 FALSE = (WRONG, UNLABELLED)
+
+
+@dataclass
+class BoundRecord:
+    """What the learned bound said of every near entry that the decision accepted: counts by the reason why
+    the entry did not answer (``None``: it did) and by whether its answer was right."""
+
+    said: Counter[tuple[str | None, str]] = field(default_factory=Counter)
+    expected_wrong: float = 0.0
+
+    def note(self, refusal: str | None, outcome: str, expected: float) -> None:
+        """``expected``: the mean share of wrong answers at this score that the bound knows of."""
+        self.said[refusal, outcome] += 1
+        self.expected_wrong += expected if refusal is None else 0.0
+
+    def expected(self) -> float:
+        """The share of wrong answers among those let through, as the bound saw it."""
+        return self.expected_wrong / max(1, sum(self.counts(None).values()))
+
+    def counts(self, refusal: str | None) -> dict[str, int]:
+        return {outcome: self.said[refusal, outcome] for outcome in (RIGHT, WRONG, UNLABELLED)}
+
+    @property
+    def refusals(self) -> list[str]:
+        return sorted({refusal for refusal, _ in self.said if refusal is not None})
+
+    def right_share(self) -> float:
+        """How often the bound was right, where the labels say: it let a right answer through, or held a
+        wrong one back."""
+        labelled = {key: count for key, count in self.said.items() if key[1] != UNLABELLED}
+        right = sum(
+            n for (refusal, outcome), n in labelled.items() if (refusal is None) == (outcome == RIGHT)
+        )
+        return right / max(1, sum(labelled.values()))
+
+    def values(self) -> dict[str, Any]:
+        return {
+            "let through": self.counts(None),
+            **{f"held back: {refusal}": self.counts(refusal) for refusal in self.refusals},
+            "right": self.right_share(),
+            "expected_wrong": self.expected(),
+        }
 
 
 @dataclass
@@ -38,6 +80,8 @@ class Replay:
     doubtful: list[tuple[str, str]] = field(default_factory=list)
     """The text of the request and of the entry, for hits without a label: for a person to judge."""
     bound: Mapping[str, float] = field(default_factory=dict)
+    record: BoundRecord = field(default_factory=BoundRecord)
+    """Empty in a replay over HTTP, where refusals do not say which entry they concern."""
 
     def count(self, *outcomes: str, upto: int | None = None) -> int:
         found = Counter(self.outcomes[:upto])
@@ -94,7 +138,11 @@ class Client:
             tier, entry = response.headers["x-cache"], response.headers.get("x-cache-entry")
         if tier != "semantic" or entry is None:
             return EXACT if tier == "exact" else MISS
-        return self._judge(question, await self._text(entry))
+        stored = await self._text(entry)
+        outcome = self._meanings.outcome(question.meaning, stored)
+        if outcome == UNLABELLED:
+            self.doubtful.append((question.text, stored))
+        return outcome
 
     async def bound(self) -> Mapping[str, float]:
         async with self._http.get("/admin/cache") as response:
@@ -107,14 +155,6 @@ class Client:
                 found = (await response.json())["entries"]
             self._texts[entry] = found[0]["text"] if found else ""
         return self._texts[entry]
-
-    def _judge(self, question: Question, text: str) -> str:
-        if text in self._meanings and self._meanings[text] == question.meaning:
-            return RIGHT
-        if self._meanings.is_labelled(question.text, text):
-            return WRONG
-        self.doubtful.append((question.text, text))
-        return UNLABELLED
 
 
 async def replay(
@@ -137,22 +177,56 @@ async def replay(
 
 
 def markdown(source: str, replays: Sequence[Replay]) -> str:
-    head = "| | requests | hit rate | semantic hits | wrong among them (95 %) | of which labelled |"
+    head = (
+        "| | requests | hit rate | semantic hits | wrong by the labels (95 %) | no label: wrong if all are |"
+    )
     lines = [f"# Semantic cache under a stream of requests made of {source}\n", head, "|---" * 6 + "|"]
     for each in replays:
-        low, high = each.values()["false_share_95"]
-        share = f"{100 * each.false_share():.1f} % ({100 * low:.1f}–{100 * high:.1f})"
+        labelled = wilson(each.count(WRONG), each.semantic_hits)
         lines.append(
             f"| {each.name} | {len(each.outcomes)} | {100 * each.hit_rate():.1f} % | {each.semantic_hits} "
-            f"| {share} | {each.count(WRONG)} |"
+            f"| {each.count(WRONG)}: {_percent(labelled)} "
+            f"| {each.count(UNLABELLED)}: {100 * each.false_share():.1f} % |"
         )
-    if len(replays) == 2 and replays[0].hit_rate():
-        ratio = replays[1].hit_rate() / replays[0].hit_rate()
-        semantic = replays[1].semantic_hits / max(1, replays[0].semantic_hits)
-        lines.append(
-            f"\nHit rate with the bound over that without: {ratio:.2f} × (semantic hits {semantic:.2f} ×)."
-        )
-    return "\n".join(lines) + "\n"
+    if len(replays) > 1 and len(replays) % 2 == 0:
+        lines += ["", *_with_over_without(replays[::2], replays[1::2])]
+    bounded = [each for each in replays if each.record.refusals]
+    return "\n".join([*lines, *(_bound_table(bounded) if bounded else ())]) + "\n"
+
+
+def _with_over_without(without: Sequence[Replay], bounded: Sequence[Replay]) -> list[str]:
+    """All seeds together."""
+    plain, hits = (sum(each.semantic_hits for each in replays) for replays in (without, bounded))
+    rates = [sum(each.hit_rate() for each in replays) for replays in (without, bounded)]
+    wrong = wilson(sum(each.count(WRONG) for each in bounded), hits)
+    return [
+        f"With the bound over without, all together: {hits / max(1, plain):.2f} × the semantic hits, "
+        f"{rates[1] / (rates[0] or 1):.3f} × the hit rate; {_percent(wrong)} of {hits} semantic hits "
+        "wrong by the labels."
+    ]
+
+
+def _bound_table(bounded: Sequence[Replay]) -> list[str]:
+    """What the bound said of each near entry that the decision accepted, beside what was right."""
+    outcomes = (RIGHT, WRONG, UNLABELLED)
+    lines = ["\n## How often the bound was right\n"]
+    lines += [f"| | it said | {' | '.join(outcomes)} |", "|---" * (2 + len(outcomes)) + "|"]
+    for each in bounded:
+        for refusal in (None, *each.record.refusals):
+            said = "may answer" if refusal is None else f"held back ({refusal})"
+            counts = each.record.counts(refusal).values()
+            lines.append(f"| {each.name} | {said} | {' | '.join(map(str, counts))} |")
+    lines.append("")
+    lines += [
+        f"{each.name}: right in {100 * each.record.right_share():.0f} % of the labelled; it expected "
+        f"{100 * each.record.expected():.1f} % wrong among what it let through."
+        for each in bounded
+    ]
+    return lines
+
+
+def _percent(interval: Interval) -> str:
+    return f"{100 * interval.value:.1f} % ({100 * interval.low:.1f}–{100 * interval.high:.1f})"
 
 
 def plot(replays: Sequence[Replay], path: Path) -> None:

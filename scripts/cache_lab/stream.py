@@ -17,6 +17,9 @@ from cache_lab.rates import MIXES, TRAFFIC
 EXPONENT = 1.0
 """Exponent of the Zipf law by which pairs repeat."""
 
+RIGHT, WRONG, UNLABELLED = "right", "wrong", "wrong, unlabelled"
+"""Of a stored text's answer, for a new text. Unlabelled: no pair says whether their meanings are the same."""
+
 OPENERS = ("Sure.", "Here is what I found.", "Good question.", "In short:")
 SUBJECTS = "clerk pilot farmer tailor sailor miner baker judge nurse painter porter weaver"
 VERBS = "visits repairs paints follows measures carries records admires guards describes"
@@ -44,7 +47,9 @@ class Meanings:
                 parents[query] = candidate
         numbers: dict[str, int] = {}
         self._of = {text: numbers.setdefault(_root(parents, text), len(numbers)) for text in list(parents)}
-        self._labelled = {frozenset((pair.query, pair.candidate)) for pair in pairs if not pair.same}
+        self._differ = {
+            frozenset((self._of[pair.query], self._of[pair.candidate])) for pair in pairs if not pair.same
+        }
 
     def __getitem__(self, text: str) -> int:
         """Raises:
@@ -55,10 +60,16 @@ class Meanings:
     def __contains__(self, text: str) -> bool:
         return text in self._of
 
-    def is_labelled(self, one: str, other: str) -> bool:
-        """Whether a pair says that these two differ; two texts without a common pair may still mean the
-        same."""
-        return frozenset((one, other)) in self._labelled
+    def outcome(self, asked: int, stored: str) -> str:
+        """Whether the stored text's answer is right for a new text of the meaning ``asked``. A pair that
+        calls two texts different says so of all texts with their meanings; meanings that no pair compares
+        may still be the same."""
+        if stored not in self._of:
+            return UNLABELLED
+        meanings = frozenset((asked, self._of[stored]))
+        if len(meanings) == 1:
+            return RIGHT
+        return WRONG if meanings in self._differ else UNLABELLED
 
 
 def stream(

@@ -7,6 +7,7 @@ from serve_app.cache.bound.evidence import EntryEvidence, Observation, feedback
 from serve_app.cache.bound.model import Decision, LearnedBound, upper_bound
 from serve_app.cache.bound.policy import ReusePolicy, Unbounded, reuse_policy
 from serve_app.cache.bound.population import PopulationEvidence
+from serve_app.cache.bound.reuses import RecentReuses
 
 __all__ = [
     "BlockedPairs",
@@ -16,6 +17,7 @@ __all__ = [
     "LearnedBound",
     "Observation",
     "PopulationEvidence",
+    "RecentReuses",
     "ReusePolicy",
     "Unbounded",
     "feedback",

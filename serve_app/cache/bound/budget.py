@@ -30,9 +30,9 @@ LEAST_CALIBRATION, MOST_CALIBRATION = 0.5, 4.0
 IDLE_MEMORY = 1024.0
 """Observations without a reuse in which debts and audits fade: a limit that no entry passes must not last."""
 
-AUDIT_SHARE, SURPRISED_SHARE, LEAST_AUDIT_SHARE = 0.2, 0.05, 0.01
+AUDIT_SHARE, SURPRISED_SHARE, LEAST_AUDIT_SHARE = 0.1, 0.05, 0.01
 AUDITS_IN_FULL = 20.0
-"""Audits after which their share falls as 1 / audits: 5 % at 80, 1 % at 400 (about 20,000 reuses)."""
+"""Audits after which their share falls as 1 / audits: 5 % at 40, 1 % at 200."""
 
 SURPRISING = 1.25
 """From this calibration on, more reuses are audited again."""

@@ -117,7 +117,7 @@ async def test_answers_that_prove_right_are_given_and_now_and_then_checked(tmp_p
         await teach(cache, stored, SAME)
         assert 20 <= await hits(cache) <= 40
         bound = (await cache.stats()).bound
-        assert bound["observations"] > 30
+        assert bound["observations"] > 5
         assert bound["audits"] > 0
 
 

@@ -12,7 +12,7 @@ import pytest
 from cache_lab.oracle import MODEL, Oracle
 from cache_lab.pairs import LabelledPair
 from cache_lab.replay import Replay, markdown, replay
-from cache_lab.stream import Meanings, Question, answer_to, stream
+from cache_lab.stream import RIGHT, UNLABELLED, WRONG, Meanings, Question, answer_to, stream
 from support.gateway import gateway
 from support.graph import eventually
 from support.handles import LocalHandle
@@ -35,9 +35,16 @@ def test_texts_that_pairs_join_have_one_meaning() -> None:
     meanings = Meanings(PAIRS)
     assert meanings["a one"] == meanings["a three"] != meanings["b one"] == meanings["b two"]
     assert len({meanings[text] for text in ("a one", "b one", "c", "d")}) == 4
-    assert meanings.is_labelled("b one", "a one")
-    assert not meanings.is_labelled("a two", "b one")
     assert "e" not in meanings
+
+
+def test_a_difference_between_two_texts_holds_for_all_texts_of_their_meanings() -> None:
+    meanings = Meanings(PAIRS)
+    assert meanings.outcome(meanings["a one"], "a three") == RIGHT
+    assert meanings.outcome(meanings["b one"], "a one") == WRONG
+    assert meanings.outcome(meanings["a two"], "b two") == WRONG
+    assert meanings.outcome(meanings["a one"], "d") == UNLABELLED
+    assert meanings.outcome(meanings["a one"], "a text of nobody") == UNLABELLED
 
 
 def test_a_stream_keeps_the_mix_repeats_and_is_the_same_for_a_seed() -> None:
@@ -116,7 +123,7 @@ async def test_a_replay_tells_right_hits_from_wrong_ones(tmp_path: Path) -> None
                 assert second.bound == {"blocked_pairs": 0}
                 asked = [Question("b two", meanings["b two"])]
                 assert (await replay("x", running.url, MODEL, asked, meanings)).outcomes == ["miss"]
-                asked = [Question("a three", meanings["b two"])]
+                asked = [Question("a three", meanings["c"])]
                 third = await replay("x", running.url, MODEL, asked, meanings)
                 assert third.values()["unlabelled"] == [["a three", "a one"]]
     finally:
