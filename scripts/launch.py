@@ -11,10 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from launcher.errors import StartError
 from launcher.options import parse_options
-from launcher.run import Run
-from launcher.signals import StopSignals
 from launcher.start import Start
 from launcher.supervise import supervise
 
@@ -23,16 +20,10 @@ ONLY_US = 0o077
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit status, as ``supervise`` gives it; 1 as well for wrong settings."""
+    """The exit status, as ``supervise`` gives it."""
     options = parse_options(__doc__, arguments)
     os.umask(ONLY_US)
-    signals = StopSignals()
-    try:
-        run = Run.prepare(options, signals)
-    except StartError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return supervise(Start(run))
+    return supervise(options, Start)
 
 
 if __name__ == "__main__":

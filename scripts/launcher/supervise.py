@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+
 from launcher.errors import StartError, StopRequestedError
+from launcher.options import Options
+from launcher.run import Run
+from launcher.signals import StopSignals
 from launcher.start import Start
 from launcher.stop import Stop
 from launcher.terminal import say
 
 
-def supervise(start: Start) -> int:
-    """The exit status: 0 after a stop that followed readiness, 1 after a failure, 128 + signal when stopped
-    before."""
-    run, code = start.run, 1
+def supervise(options: Options, start_of: Callable[[Run], Start]) -> int:
+    """The exit status: 0 after a stop that followed readiness, 1 after a failure or for wrong settings,
+    128 + signal when stopped before."""
     try:
-        start.start()
+        run = Run.prepare(options, StopSignals())
+    except StartError as error:
+        print(error, file=sys.stderr)
+        return 1
+    code = 1
+    try:
+        start_of(run).start()
         code = 0
         run.until_stopped()
     except StopRequestedError:

@@ -53,12 +53,6 @@ def execution(engine: EngineSettings) -> Execution | None:
     return Execution(runner, "piecewise" if mixed else graphs, slow is None, tuple(reasons))
 
 
-def runs_second_runner(engine: EngineSettings) -> bool:
-    """Whether vLLM uses its second model runner."""
-    found = execution(engine)
-    return found is not None and found.runner == 2
-
-
 def sends_depths(engine: EngineSettings) -> bool:
     """Whether vLLM's configuration gets the depths (``num_speculative_tokens_per_batch_size``).
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from serve_app.request.headers import DAY_MS, TIMEOUT
-
-HEADER = TIMEOUT.name
-MAX_MS = DAY_MS
+from serve_app.request.headers import TIMEOUT
 
 
 def request_timeout_s(headers: Mapping[str, str], default_s: float) -> float:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from serve_app.quarantine import Incident
 from serve_app.request.headers import FAILOVER
 
-FAILOVER_HEADER = FAILOVER.name
-
 MOST_BROKEN = 2
 """Members that one request may break: a second break suggests that the request itself is the cause."""
 

@@ -10,10 +10,7 @@ from __future__ import annotations
 import sys
 
 from launcher.deployment_watch import DeploymentWatch
-from launcher.errors import StartError
 from launcher.options import parse_options
-from launcher.run import Run
-from launcher.signals import StopSignals
 from launcher.start import Start
 from launcher.supervise import supervise
 
@@ -34,13 +31,7 @@ class PeerStart(Start):
 
 
 def main() -> int:
-    options, signals = parse_options(__doc__, None), StopSignals()
-    try:
-        run = Run.prepare(options, signals)
-    except StartError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return supervise(PeerStart(run))
+    return supervise(parse_options(__doc__, None), PeerStart)
 
 
 if __name__ == "__main__":

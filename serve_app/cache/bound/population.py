@@ -169,10 +169,6 @@ class PopulationEvidence:
         """The share of answers at this score that comparisons called wrong; 1 without observations."""
         return self.curve.means[bucket_of(score)]
 
-    def score_limit(self, error: float) -> float | None:
-        """The lowest score whose error is at most this; ``None`` if there is none."""
-        return next((score for score in (0.0, *EDGES) if self.error(score) <= error), None)
-
     def merged(self, other: PopulationEvidence) -> PopulationEvidence:
         """The sum of two counts, which must not have observations in common."""
         return PopulationEvidence(

@@ -26,9 +26,9 @@ class Members:
 class WordLists:
     """``opposites`` leads from a word to its opposites, inflected forms included; ``alternatives`` from a
     word to ``group:member`` keys, ``names`` to entities; ``base`` from an irregular form to its base;
-    ``synonyms`` to the numbers of the sets that a word is in; ``modifiers`` from a word to its class.
-    ``near`` is ``synonyms`` and what may stand for each other in an otherwise equal text. ``light`` are the
-    words that come and go with the wording, in any language; ``known`` are words that are no typo.
+    ``modifiers`` from a word to its class; ``near`` from a word to the numbers of the sets it is in, of
+    synonyms and of words that can replace each other in an otherwise equal text. ``light`` are the words that
+    come and go with the wording, in any language; ``known`` are words that are no typo.
     ``tenses``, ``languages``, ``grammar`` and ``one_sided`` are sets of words by class."""
 
     function_words: frozenset[str]
@@ -38,7 +38,6 @@ class WordLists:
     alternatives: Members
     names: Members
     base: Mapping[str, str]
-    synonyms: Mapping[str, frozenset[int]]
     near: Mapping[str, frozenset[int]]
     light: frozenset[str]
     known: frozenset[str]
@@ -61,7 +60,6 @@ def load_word_lists() -> WordLists:
         alternatives=_alternatives(_lines("alternatives")),
         names=_members((forms[0], forms) for forms in map(str.split, _lines("names"))),
         base={form: forms[0] for forms in map(str.split, _lines("irregular")) for form in forms[1:]},
-        synonyms=_synonyms(_lines("synonyms")),
         near=_synonyms([*_lines("synonyms"), *_lines("near_words")]),
         light=(function_words | _words("asking_words") | foreign) - _words("foreign_telling"),
         known=known_words(),
