@@ -36,6 +36,7 @@ from deployments.gateway.placement.placement import Placement
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.exchange import Handler
+from deployments.gateway.request.images import Images, IsPublic
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.send.sender import Destination, Sender
 from deployments.platform.log_redaction import redacted_logs
@@ -44,6 +45,7 @@ from deployments.wire.upstream import AnswerBounds, UpstreamPool
 from serve_app.api.door import Door
 from serve_app.hedging import Hedge
 from serve_app.latency import LatencyWindows
+from serve_app.media.addresses import is_public
 from serve_app.model_choice.chooser import ModelChooser
 from serve_app.model_choice.names import ModelNames
 from serve_app.model_choice.offers import Offers
@@ -75,10 +77,12 @@ class GatewayRuntime:
         cache: DeploymentHandle[Any] | None = None,
         tenant_secret: bytes | None = None,
         admin_token: AdminToken | None = None,
+        is_public: IsPublic = is_public,
     ) -> None:
         """``tenant_secret`` is the same for all gateways of an application (see ``TenantMarks``); a gateway
-        that is alone may make its own."""
+        that is alone may make its own. ``is_public`` judges addresses that images are fetched from."""
         self._settings = settings
+        self._is_public = is_public
         self._names = ModelNames.of(settings)
         self._has_keys = keys is not None
         self._traffic, self._latency = Traffic(), LatencyWindows()
@@ -162,6 +166,7 @@ class GatewayRuntime:
             chooser=ModelChooser(settings, self._placement.fleet),
             offers=self._offers,
             salts=self._salts,
+            images=Images(settings.media, self._is_public),
             wake=self._dispatcher.start,
             takes_tools=self._placement.fleet.takes_tools,
             caches=self._cache is not None,

@@ -70,6 +70,9 @@ IGNORED_FIELDS = frozenset(
 """Fields that are checked elsewhere, or that do not influence the text."""
 
 
+IMAGES = "*images"
+"""Of the partition: the last message's parts, where it has images."""
+
 TEXT_MESSAGE_FIELDS = frozenset({"role", "content", "name"})
 
 
@@ -126,6 +129,7 @@ def cache_key(
         text=text,
         semantic=request.endpoint is Endpoint.CHAT
         and not fields.get("continue_final_message")
+        and not _has_images(fields)
         and not (wants_sample and sampled == "exact"),
     )
 
@@ -148,6 +152,37 @@ def _is_text_message(message: Mapping[str, Any]) -> bool:
     )
 
 
+def _is_known_message(message: Mapping[str, Any]) -> bool:
+    """Whether it has only text, and images that the request itself holds."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return _is_text_message(message)
+    texts = [part for part in content if not _is_held_image(part)]
+    return _is_text_message({**message, "content": texts})
+
+
+def _is_held_image(part: Mapping[str, Any]) -> bool:
+    held = part.get("image_url")
+    url = held.get("url") if isinstance(held, dict) else held
+    known = part.keys() == {"type", "image_url"} and part["type"] == "image_url"
+    return known and isinstance(url, str) and url.startswith("data:")
+
+
+def _has_images(fields: Mapping[str, Any]) -> bool:
+    contents = (message.get("content") for message in fields.get("messages", ()))
+    return any(_is_held_image(part) for content in contents if isinstance(content, list) for part in content)
+
+
+def _text_beside_images(message: Mapping[str, Any]) -> str | None:
+    """``None``: it has no image, or what is beside it is no text."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    texts = [part["text"] for part in parts if _is_text_part(part)]
+    if len(texts) == len(parts) or not all(isinstance(text, str) for text in texts):
+        return None
+    return "\n".join(texts)
+
+
 def _is_text_part(part: Mapping[str, Any]) -> bool:
     return part.keys() == {"type", "text"} and part["type"] == "text"
 
@@ -166,8 +201,11 @@ def _split_text(request: ParsedRequest, fields: Mapping[str, Any]) -> tuple[str,
     rest = {name: value for name, value in fields.items() if name not in IGNORED_FIELDS}
     if isinstance(request.generation, ChatRequest):
         *earlier, last = rest.pop("messages")
-        text = _user_text(last) if all(_is_text_message(message) for message in earlier) else None
+        text = _user_text(last) if all(map(_is_known_message, earlier)) else None
         rest["earlier"] = earlier
+        if text is None and last.get("role") == "user" and all(map(_is_known_message, (*earlier, last))):
+            text = _text_beside_images(last)
+            rest[IMAGES] = last["content"]
         rest["last"] = {name: value for name, value in last.items() if name != "content"}
     else:
         text = rest.pop("prompt", None)

@@ -73,8 +73,16 @@ def _part(part: dict[str, Any]) -> str:
     text = part.get("text" if kind != "refusal" else "refusal")
     if kind in TEXT_PARTS and isinstance(text, str):
         return text
-    mark = f"{hash(_json(part)) & 0xFFFFFFFFFFFFFFFF:016x}"
+    mark = f"{hash(_held(part) or _json(part)) & 0xFFFFFFFFFFFFFFFF:016x}"
     return mark * (IMAGE_TOKENS * BYTES_PER_TOKEN // len(mark))
+
+
+def _held(part: dict[str, Any]) -> str | None:
+    """The data of an image that the request itself holds: the same picture is the same, whatever is said of
+    it."""
+    image = part.get("image_url")
+    url = image.get("url") if isinstance(image, dict) else None
+    return url.partition(",")[2] if isinstance(url, str) and url.startswith("data:") else None
 
 
 def _completion_prompt(prompt: str | list[Any] | None) -> bytes:

@@ -14,6 +14,7 @@ from serve_app.settings.engine import FORMER_ANSWERS, shared_side_channels
 from serve_app.settings.gateway import GatewaySettings
 from serve_app.settings.keys import KeySettings
 from serve_app.settings.limits import LimitSettings
+from serve_app.settings.media import MediaSettings
 from serve_app.settings.model import ModelSettings
 from serve_app.settings.proxy import ProxySettings
 
@@ -29,6 +30,7 @@ class Settings(Frozen):
     gateway: GatewaySettings = GatewaySettings()
     proxy: ProxySettings = ProxySettings()
     limits: LimitSettings = LimitSettings()
+    media: MediaSettings = MediaSettings()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -12,6 +12,7 @@ from deployments.gateway.generation.asked import Asked
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.images import Images
 from serve_app.admission import request_priority
 from serve_app.cache.keys import CacheKey, cache_key
 from serve_app.dialects import Dialect, MakeWriter, Reading
@@ -67,6 +68,7 @@ class Admit:
         chooser: ModelChooser,
         offers: Offers,
         salts: PrefixSalts,
+        images: Images,
         wake: Callable[[str], None],
         takes_tools: Callable[[str], bool],
         caches: bool,
@@ -76,6 +78,7 @@ class Admit:
         self._chooser = chooser
         self._offers = offers
         self._salts = salts
+        self._images = images
         self._wake = wake
         self._takes_tools = takes_tools
         self._limits = settings.limits
@@ -114,6 +117,7 @@ class Admit:
             reading = await read(exchange, identity, fields)
             sent, make_writer = generation_from(endpoint, reading.fields), reading.writer
         weight = refuse_excess(sent.fields, self._limits)
+        sent = await self._images.take_in(sent)
         request = self._chosen(exchange, sent)
         fingerprint = self._offers.fingerprint(request.model)
         self._offers.require(exchange.path, request.model)

@@ -1,0 +1,187 @@
+"""Images that a chat names by URL: fetched from public addresses, checked, and put into the request."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from serve_app.errors import BadRequest
+from serve_app.media.addresses import is_allowed_host
+from serve_app.media.data_urls import DATA, check_data_url, check_image, data_url, too_large
+from serve_app.media.parts import ImagePart, images_of, with_images
+from serve_app.openai.requests import ParsedRequest, generation_from
+from serve_app.settings.media import MediaSettings
+
+MARK = b"image_url"
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+HEADERS = {"accept": "image/*", "accept-encoding": "identity", "user-agent": "promptly"}
+NO_ADDRESS = "its host has no public address"
+
+IsPublic = Callable[[str], bool]
+
+
+class _NotPublic(OSError):
+    """A name leads to an address that no client may reach through the gateway."""
+
+
+class Images:
+    """``is_public`` judges the addresses that names lead to."""
+
+    def __init__(self, settings: MediaSettings, is_public: IsPublic) -> None:
+        self._settings = settings
+        self._is_public = is_public
+        self._room = asyncio.Semaphore(settings.max_fetches)
+
+    async def take_in(self, request: ParsedRequest) -> ParsedRequest:
+        """The request with every image as a ``data:`` URL that was checked.
+
+        Raises:
+            BadRequest: an image may not be fetched, cannot be fetched, or is no image within the limits.
+        """
+        if MARK not in request.body:
+            return request
+        images = images_of(request.fields, self._settings.max_images)
+        for image in images:
+            if image.url.startswith(DATA):
+                check_data_url(image.url, image.param, self._settings)
+        remote = [image for image in images if image.is_remote]
+        if not remote or not self._settings.allowed_domains:
+            return request
+        urls = await self._fetch_all(remote)
+        return generation_from(request.endpoint, with_images(request.fields, urls))
+
+    async def _fetch_all(self, images: list[ImagePart]) -> dict[ImagePart, str]:
+        limit_s, left = self._settings.fetch_timeout_s, _Left(self._settings.max_fetched_bytes)
+        connector = aiohttp.TCPConnector(resolver=_PublicOnly(self._is_public), force_close=True)
+        try:
+            async with (
+                asyncio.timeout(limit_s),
+                aiohttp.ClientSession(
+                    connector=connector,
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                    auto_decompress=False,
+                    headers=HEADERS,
+                ) as http,
+            ):
+                urls = await asyncio.gather(*(self._fetch(http, image, left) for image in images))
+        except TimeoutError:
+            raise _not_fetched(images[0], f"not there within {limit_s:g} s (media.fetch_timeout_s)") from None
+        return dict(zip(images, urls, strict=True))
+
+    async def _fetch(self, http: aiohttp.ClientSession, image: ImagePart, left: _Left) -> str:
+        async with self._room:
+            try:
+                data = await self._follow(http, image, left)
+            except _NotPublic:
+                raise _not_fetched(image, NO_ADDRESS) from None
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                if isinstance(error, TimeoutError):
+                    raise
+                is_inside = isinstance(error.__cause__, _NotPublic)
+                raise _not_fetched(image, NO_ADDRESS if is_inside else type(error).__name__) from None
+        return data_url(check_image(data, image.param, self._settings), data)
+
+    async def _follow(self, http: aiohttp.ClientSession, image: ImagePart, left: _Left) -> bytes:
+        url = image.url
+        for _ in range(self._settings.max_redirects + 1):
+            self._require_allowed(url, image)
+            async with http.get(url, allow_redirects=False) as response:
+                location = response.headers.get("location")
+                if response.status in REDIRECTS and location:
+                    url = urljoin(url, location)
+                    continue
+                if response.status != 200:
+                    raise _not_fetched(image, f"its server answered {response.status}")
+                return await self._read(response, image, left)
+        raise _not_fetched(image, f"more than {self._settings.max_redirects} redirects (media.max_redirects)")
+
+    def _require_allowed(self, url: str, image: ImagePart) -> None:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if parts.scheme not in ("http", "https") or parts.username is not None:
+            raise _not_fetched(image, "only http and https without a name and password")
+        if not is_allowed_host(host, self._settings.allowed_domains):
+            raise BadRequest(
+                f"`{image.param}`: images from {host!r} are not fetched (media.allowed_domains).",
+                param=image.param,
+                code="image_not_allowed",
+            )
+        if _is_address(host) and not self._is_public(host):  # aiohttp asks no resolver for it
+            raise _NotPublic
+
+    async def _read(self, response: aiohttp.ClientResponse, image: ImagePart, left: _Left) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        async for part in response.content.iter_any():
+            size += len(part)
+            left.size -= len(part)
+            if size > self._settings.max_image_bytes:
+                raise too_large(image.param, self._settings)
+            if left.size < 0:
+                raise BadRequest(
+                    f"The images are larger than {self._settings.max_fetched_bytes} bytes together "
+                    "(media.max_fetched_bytes).",
+                    param=image.param,
+                    code="image_too_large",
+                )
+            parts.append(part)
+        return b"".join(parts)
+
+
+@dataclass(slots=True)
+class _Left:
+    """Bytes that may still be fetched for one request."""
+
+    size: int
+
+
+class _PublicOnly(AbstractResolver):
+    """Resolves a name once; the connection goes to the very addresses that were judged."""
+
+    def __init__(self, is_public: IsPublic) -> None:
+        self._is_public = is_public
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
+        addresses = {str(address[0]): kind for kind, _, _, _, address in found}
+        if not addresses or not all(map(self._is_public, addresses)):
+            raise _NotPublic(host)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=kind,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address, kind in addresses.items()
+        ]
+
+    async def close(self) -> None:
+        """It keeps nothing."""
+
+
+def _is_address(host: str) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host.partition("%")[0])
+        except OSError:
+            continue
+        return True
+    return False
+
+
+def _not_fetched(image: ImagePart, why: str) -> BadRequest:
+    return BadRequest(
+        f"`{image.param}` cannot be fetched: {why}.", param=image.param, code="image_not_fetched"
+    )

@@ -1,0 +1,44 @@
+"""Settings of images in requests."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import Field, field_validator
+
+from serve_app.settings.base import Frozen
+
+HOST = re.compile(r"\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:]+")
+
+
+class MediaSettings(Frozen):
+    """Images that a chat names by URL, or holds as `data:` URLs. Bounds per gateway."""
+
+    allowed_domains: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="Hosts whose images the gateway fetches (`images.example.com`, `*.example.com`, `*`), "
+        "from public addresses only; engines get them as `data:` URLs. Default: none; a URL is left to the "
+        "engine, which refuses it without `engine.allowed_media_domains`.",
+    )
+    max_images: int = Field(default=32, ge=1, description="Images of one request.")
+    max_image_bytes: int = Field(default=20_971_520, ge=1024, description="Of one image.")
+    max_fetched_bytes: int = Field(
+        default=33_554_432, ge=1024, description="Of all images that are fetched for one request."
+    )
+    max_image_pixels: int = Field(
+        default=67_108_864, ge=1, description="Width times height, by the image's own head."
+    )
+    max_redirects: int = Field(default=3, ge=0)
+    fetch_timeout_s: float = Field(default=10.0, gt=0, description="For all images of a request together.")
+    max_fetches: int = Field(default=16, ge=1, description="Images that are fetched at once.")
+
+    @field_validator("allowed_domains")
+    @classmethod
+    def _are_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if not HOST.fullmatch(host):
+                raise ValueError(
+                    f"{host!r}: expected a host such as `images.example.com`, in lower case, or `*`"
+                )
+        return hosts
