@@ -1,4 +1,5 @@
-"""The time of a hit over HTTP, and an embedded store with many entries."""
+"""The time of a hit over HTTP, of a miss beside the engine, of the decision, and an embedded store with many
+entries."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from uuid import UUID
 
 import numpy as np
 from cache_lab.cosines import EMBEDDER, SHIPPED_DTYPE
-from cache_lab.pairs import OWN_PAIRS, read_pairs
+from cache_lab.pairs import OWN_PAIRS, WRITTEN_PAIRS, LabelledPair, read_pairs
 from launcher.ports import free_port
 
 from benchmarks.engines import scripted_engine
@@ -27,6 +28,9 @@ from benchmarks.load import Request, Sample, chat_request, closed_loop, percenti
 from benchmarks.options import Options
 from benchmarks.peers import Endpoint, promptly
 from benchmarks.table import Figure, at_least, at_most, write_report
+from deployments.cache.decision import open_decision
+from serve_app.cache.decision import Verdict
+from serve_app.settings import CacheSettings
 
 # No recent texts are kept, so that every semantic hit is embedded.
 EMBEDDER_SETTINGS = {"id": "embedder", "source": EMBEDDER, "dtype": SHIPPED_DTYPE, "recent_texts": 0}
@@ -41,7 +45,15 @@ PARTITIONS = 100
 WARM_SEARCHES = 20
 
 MISSES = 200
-"""Requests to a store that is gone, and as many without a cache, in each repeat."""
+"""Requests to a store that is gone, or that miss beside the engine, and as many without a cache, in each
+repeat."""
+
+WARM_TEXTS = 20
+"""Questions that each endpoint is asked before anything is timed."""
+
+CANDIDATES, DECISIONS = 3, 100
+NEAR = 0.9
+"""The cosine that the timed decisions are told."""
 
 UNTIL_OPEN = 20
 """Requests after which the breaker is open: it takes five failures."""
@@ -72,11 +84,15 @@ def run(options: Options) -> list[Figure]:
     entries = 5_000 if options.quick else ENTRIES
     filled = _filled(entries, options.repeats)
     added_ms = _broken_store(options)
+    raced_ms = _raced_miss(options)
+    decided = _decision_ms(options)
     figures = [
         _figure(hits, "exact_p50_ms", "exact hit p50, 1 client", "ms", at_most(3)),
         _figure(hits, "exact_per_s", f"exact hits per second, {CROWD} clients", "1/s", at_least(600)),
-        _figure(hits, "semantic_p50_ms", "semantic hit p50, 1 client", "ms", at_most(12)),
-        _figure(hits, "semantic_p99_ms", "semantic hit p99, 1 client", "ms", at_most(30)),
+        _figure(hits, "semantic_p50_ms", "semantic hit p50, 1 client", "ms", at_most(16)),
+        _figure(hits, "semantic_p99_ms", "semantic hit p99, 1 client", "ms", at_most(35)),
+        Figure(f"decision alone, {CANDIDATES} candidates, p50", "ms", tuple(decided), at_most(9)),
+        Figure("TTFT p50 over no cache, a miss beside the engine", "ms", tuple(raced_ms), at_most(0.5)),
         Figure("TTFT p50 over no cache, store gone, breaker open", "ms", tuple(added_ms), at_most(1)),
         _figure(
             filled, "shared_p50_ms", f"search p50, {entries:,} entries in one partition", "ms", at_most(3)
@@ -135,14 +151,71 @@ def _broken_store(options: Options) -> list[float]:
 
 def _ttft_ms(endpoint: Endpoint, asked: Iterator[int], count: int) -> float:
     """The median TTFT of streams one after the other, each with another question."""
-    requests = [
-        chat_request(endpoint.model, f"question number {next(asked)}", 2 * TOKENS) for _ in range(count)
-    ]
+    return percentile(_ttfts_ms(endpoint, [f"question number {next(asked)}" for _ in range(count)]), 50)
+
+
+def _ttfts_ms(endpoint: Endpoint, texts: Sequence[str]) -> list[float]:
+    """The TTFT of one stream after the other, without those that the cache answered.
+
+    Raises: RuntimeError: a request failed.
+    """
+    requests = [chat_request(endpoint.model, text, 2 * TOKENS) for text in texts]
     samples = run_fast(closed_loop(endpoint.url, requests, 1))
-    ttfts = [sample.ttft_s for sample in samples if sample.ok and sample.ttft_s is not None]
-    if len(ttfts) < count:
-        raise RuntimeError(f"{count - len(ttfts)} of {count} requests failed")
-    return 1000 * percentile(ttfts, 50)
+    failed = sum(not sample.ok or sample.ttft_s is None for sample in samples)
+    if failed:
+        raise RuntimeError(f"{failed} of {len(texts)} requests failed")
+    return [
+        1000 * sample.ttft_s
+        for sample in samples
+        if sample.ttft_s is not None and sample.headers.get("x-cache") not in ("exact", "semantic")
+    ]
+
+
+def _raced_miss(options: Options) -> list[float]:
+    """The delay that a look-up adds to a miss while it runs beside the engine: TTFT against the same gateway
+    without a cache. The store fills with the questions as they are asked, so later ones have near entries
+    that guards and verifier judge. Both gateways run at once and are asked the same in turns."""
+    count = MISSES // (10 if options.quick else 1)
+    texts = iter(dict.fromkeys(pair.query for pair in read_pairs(WRITTEN_PAIRS) if pair.language == "en"))
+    with (
+        scripted_engine(MODEL, TOKENS, ITL_MS) as engine,
+        promptly(settings_for(engine.url)) as plain,
+        promptly(settings_for(engine.url, embedder=EMBEDDER_SETTINGS, cache={"race": True})) as raced,
+    ):
+        warm = list(itertools.islice(texts, WARM_TEXTS))
+        for endpoint in (plain, raced):
+            _ttfts_ms(endpoint, warm)
+        added = []
+        for repeat in range(options.repeats):
+            asked = list(itertools.islice(texts, count))
+            order = (plain, raced)[:: options.order(repeat)]
+            found = {endpoint.url: _ttfts_ms(endpoint, asked) for endpoint in order}
+            if len(found[raced.url]) < count / 2:
+                raise RuntimeError("most of the questions that should miss were hits")
+            added.append(percentile(found[raced.url], 50) - percentile(found[plain.url], 50))
+        return added
+
+
+def _decision_ms(options: Options) -> list[float]:
+    """The median time in which the decision judges three near entries, all of which the verifier reads, in
+    this process on one thread. The texts are analysed anew each time."""
+    decision = open_decision(CacheSettings(), EMBEDDER)
+
+    def judge(pair: LabelledPair) -> Verdict:
+        return decision.judge(decision.read(pair.query), decision.read(pair.candidate), NEAR)
+
+    read = [pair for pair in read_pairs(OWN_PAIRS) if judge(pair).scores]
+    times = []
+    for _ in range(options.repeats):
+        pairs = itertools.cycle(read)
+        took = []
+        for _ in range(DECISIONS // (10 if options.quick else 1)):
+            began = time.perf_counter()
+            for _ in range(CANDIDATES):
+                judge(next(pairs))
+            took.append(1000 * (time.perf_counter() - began))
+        times.append(percentile(took, 50))
+    return times
 
 
 def _settings(url: str) -> dict[str, Any]:

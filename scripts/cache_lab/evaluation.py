@@ -135,7 +135,7 @@ class Report:
         }
 
     def parts(self) -> dict[str, list[Part]]:
-        """The default setting by language, domain, word overlap and kind of pair; a part without pairs is not
+        """The first setting by language, domain, word overlap and kind of pair; a part without pairs is not
         named."""
         judged = list(zip(self.pairs, self.judged[0].hits, strict=True))
         found = {}
@@ -145,7 +145,7 @@ class Report:
         return found
 
     def reasons(self) -> dict[str, dict[str, int]]:
-        """How often the default setting gave each reason, by group."""
+        """How often the first setting gave each reason, by group."""
         counted: dict[str, dict[str, int]] = {}
         for pair, verdict in zip(self.pairs, self.judged[0].verdicts, strict=True):
             of = counted.setdefault(verdict.reason or HIT, dict.fromkeys(GROUPS, 0))
@@ -170,10 +170,14 @@ class Report:
             f"# Semantic cache on {len(self.pairs)} pairs of {self.source}\n",
             f"Embedder {self.embedder}. Shares in per cent, 95 % intervals in brackets. {self.seen}\n",
             _rows_table(self.rows()),
-            *(_parts_section(title, parts) for title, parts in self.parts().items() if parts),
+            *(
+                _parts_section(self.judged[0].name, title, parts)
+                for title, parts in self.parts().items()
+                if parts
+            ),
             "\n## Share of hits by stratum\n",
             _strata_table(self.strata()),
-            "\n## Reasons of the default setting\n",
+            f"\n## Reasons of the {self.judged[0].name} setting\n",
             _reasons_table(self.reasons()),
             "\n## Along the verifier's threshold\n",
             _rows_table(self.score_curve()),
@@ -221,9 +225,9 @@ def _strata_table(strata: Mapping[str, Mapping[str, float]]) -> str:
     return _table(["stratum", *settings], lines)
 
 
-def _parts_section(title: str, parts: Sequence[Part]) -> str:
+def _parts_section(setting: str, title: str, parts: Sequence[Part]) -> str:
     lines = [[each.name, *(_hits_of(each, group) for group in GROUPS)] for each in parts]
-    return f"\n## Default setting by {title}: share of hits\n\n" + _table(["", *GROUPS], lines)
+    return f"\n## The {setting} setting by {title}: share of hits\n\n" + _table(["", *GROUPS], lines)
 
 
 def _hits_of(part: Part, group: str) -> str:

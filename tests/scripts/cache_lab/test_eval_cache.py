@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from cache_lab.cosines import EMBEDDER
-from cache_lab.pairs import WRITTEN_PAIRS
+from cache_lab.pairs import WRITTEN_PAIRS, read_pairs
+from eval_cache import configured, configured_first, seen_by_training
 
 from serve_app.model_store import ModelStore, default_cache_dir
 
@@ -54,6 +55,24 @@ def test_the_same_pairs_have_the_same_figures_whatever_their_company(tmp_path: P
     assert once["parts"] == again["parts"]
     assert once["score_curve"] == again["score_curve"]
     assert once["training"].startswith("16 of 16 pairs share a text")
+
+
+def test_it_names_the_written_files_that_pairs_share_texts_with() -> None:
+    pairs = read_pairs(WRITTEN_PAIRS / "e5.tsv")[:4] + read_pairs(WRITTEN_PAIRS / "e1.tsv")[:3]
+    seen = seen_by_training(pairs, "an embedder without a verifier")
+    assert seen.startswith("7 of 7 pairs share a text with the written ones (e1 3, e5 4); ")
+
+
+def test_without_settings_the_shipped_configuration_is_evaluated() -> None:
+    embedder, cache = configured(None)
+    assert (embedder.source, embedder.dtype) == (EMBEDDER, "int8")
+    assert (cache.decision, cache.threshold, cache.languages) == ("default", None, ("en",))
+
+
+def test_the_configured_decision_comes_first() -> None:
+    assert configured_first("default") == ("default", "strict")
+    assert configured_first("strict") == ("strict", "default")
+    assert configured_first("similarity") == ("similarity", "default", "strict")
 
 
 def test_a_bad_line_is_named(tmp_path: Path) -> None:
