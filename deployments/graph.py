@@ -2,6 +2,7 @@
 
     client ─► Gateway ─┬─► Embedder ◄── SemanticCache (asks for its dimension)
                        ├─► SemanticCache ─► Qdrant, embedded or a server
+                       ├─► Responses ─► SQLite, embedded
                        ├─► Engine × replicas, one deployment per model (HTTP; Ray only for control)
                        └─► external upstreams (HTTP)
 
@@ -26,6 +27,7 @@ from deployments.gateway.placement.external import external_upstreams
 from deployments.platform.cluster import check_room, is_one_node
 from deployments.platform.secret_environment import with_secrets
 from deployments.platform.serve import listening_host
+from deployments.responses.deployment import Responses
 from serve_app.errors import SettingsError
 from serve_app.model_choice.registry import load_rule
 from serve_app.model_store import ModelStore, default_cache_dir
@@ -36,7 +38,7 @@ from serve_app.settings import KeySettings, ModelSettings, Settings, check_expos
 from serve_app.settings.doubts import doubts
 
 SOURCE = "applications[].args"
-"""The key of the settings in a Serve config file: a builder gets the arguments, not the file's name."""
+"""Where the settings stand in a Serve config file: a builder is given the arguments, not the file's name."""
 
 GATEWAY_MAX_ONGOING = 10_000
 """So high that Serve never queues: the gateway has its own limit (limits.max_concurrent_requests), beyond
@@ -118,6 +120,7 @@ def build_graph(
         external=external_upstreams(settings, environment),
         embedder=embedder,
         cache=cache,
+        responses=_responses(settings),
         tenant_secret=new_secret(),
         admin_token=admin_token(settings, environment),
     )
@@ -212,6 +215,18 @@ def _semantic_cache(settings: Settings, embedder: serve.Application | None) -> s
         max_ongoing_requests=CONTROL_MAX_ONGOING,
         ray_actor_options={"num_cpus": settings.cache.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
     ).bind(settings.cache, embedder)
+
+
+def _responses(settings: Settings) -> serve.Application | None:
+    if not settings.responses.enabled:
+        return None
+    return _deployment(
+        Responses,
+        name="Responses",
+        num_replicas=1,  # one process owns the file
+        max_ongoing_requests=CONTROL_MAX_ONGOING,
+        ray_actor_options={"num_cpus": settings.responses.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
+    ).bind(settings.responses)
 
 
 __all__ = ["build", "build_engine", "build_graph", "engine_options"]

@@ -22,6 +22,7 @@
     ├── EngineError            502  the engine's own error, passed on
     ├── NoReplica              503  no engine replica can take the request now
     ├── CacheUnavailable       503  only /admin/cache: a request never fails for the cache
+    ├── ResponsesUnavailable   503  an earlier response is needed, and its store does not answer
     ├── UpstreamTimeout        504  the engine did not begin in time
     └── DeadlineExceeded       504
 
@@ -311,6 +312,21 @@ class NoReplica(PromptlyError):
 class CacheUnavailable(PromptlyError):
     status = 503
     type = "unavailable_error"
+
+
+class ResponsesUnavailable(PromptlyError):
+    """Worth another try: the store comes back within seconds."""
+
+    status = 503
+    type = "unavailable_error"
+    should_retry = True
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The store of responses does not answer: {why}.", code="responses_unavailable")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"retry-after": "1"}
 
 
 class UpstreamTimeout(PromptlyError):

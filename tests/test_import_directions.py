@@ -16,7 +16,7 @@ RUN_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve"}
 DEPLOYMENTS = (
     {"platform"},
     {"wire"},
-    {"gateway", "embedder", "engine", "cache"},
+    {"gateway", "embedder", "engine", "cache", "responses"},
     {"graph", "cli"},
 )
 """From the bottom up. A part imports parts below its own line and none beside it."""
@@ -26,7 +26,7 @@ GATEWAY = (
     {"placement"},
     {"send"},
     {"lookup"},
-    {"generation", "endpoints"},
+    {"generation", "endpoints", "responses"},
     {"app"},
     {"runtime"},
     {"deployment"},

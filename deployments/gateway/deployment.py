@@ -35,6 +35,7 @@ class Gateway:
         external: Sequence[ExternalUpstream] = (),
         embedder: DeploymentHandle[Any] | None = None,
         cache: DeploymentHandle[Any] | None = None,
+        responses: DeploymentHandle[Any] | None = None,
         tenant_secret: bytes,
         admin_token: AdminToken | None = None,
     ) -> None:
@@ -47,6 +48,7 @@ class Gateway:
             external=external,
             embedder=embedder,
             cache=cache,
+            responses=responses,
             tenant_secret=tenant_secret,
             admin_token=admin_token,
         )

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from ray.serve.handle import DeploymentHandle
@@ -20,7 +21,7 @@ from deployments.gateway.endpoints.embeddings import EmbeddingsEndpoint
 from deployments.gateway.endpoints.items import ItemsEndpoint
 from deployments.gateway.endpoints.passthrough import PassThrough
 from deployments.gateway.endpoints.verbatim import Verbatim
-from deployments.gateway.generation.admit import Admit
+from deployments.gateway.generation.admit import Admit, Read
 from deployments.gateway.generation.endpoint import GenerationEndpoint, cache_tiers
 from deployments.gateway.generation.engine_tier import EngineTier
 from deployments.gateway.generation.record import Recorder
@@ -37,6 +38,7 @@ from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.exchange import Handler
 from deployments.gateway.request.images import Images, IsPublic
+from deployments.gateway.responses.api import ResponsesApi
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.send.sender import Destination, Sender
 from deployments.platform.log_redaction import redacted_logs
@@ -75,6 +77,7 @@ class GatewayRuntime:
         external: Sequence[ExternalUpstream] = (),
         embedder: DeploymentHandle[Any] | None = None,
         cache: DeploymentHandle[Any] | None = None,
+        responses: DeploymentHandle[Any] | None = None,
         tenant_secret: bytes | None = None,
         admin_token: AdminToken | None = None,
         is_public: IsPublic = is_public,
@@ -97,6 +100,7 @@ class GatewayRuntime:
         )
         self._statuses = EngineStatuses(engines, settings)
         self._embedder = embedder
+        self._response_store = responses
         self._cache = _cache_client(settings, embedder, cache, self._marks)
         self._priming = Priming(self._cache)
         self._refreshes = Refreshes()
@@ -181,8 +185,9 @@ class GatewayRuntime:
                 in_flight=in_flight,
                 traffic=self._traffic,
             )
-        chat, completions = (
-            GenerationEndpoint(
+
+        def generating(endpoint: Endpoint, read: Read | None = None) -> GenerationEndpoint:
+            return GenerationEndpoint(
                 endpoint,
                 admit,
                 tiers=[*before, engine],
@@ -190,10 +195,19 @@ class GatewayRuntime:
                 refreshes=self._refreshes,
                 traffic=self._traffic,
                 keep_alive_s=settings.gateway.keep_alive_s,
+                read=read,
             )
-            for endpoint in (Endpoint.CHAT, Endpoint.COMPLETIONS)
+
+        chat, completions = generating(Endpoint.CHAT), generating(Endpoint.COMPLETIONS)
+        self._responses = ResponsesApi(
+            settings,
+            self._response_store,
+            auth=self._auth,
+            bodies=self._bodies,
+            offers=self._offers,
+            generating=partial(generating, Endpoint.CHAT),
         )
-        return {"chat": chat, "completions": completions}
+        return {"chat": chat, "completions": completions} | self._responses.handlers
 
     def _relaying(self) -> dict[str, Handler]:
         auth, offers, settings = self._auth, self._offers, self._settings
@@ -266,6 +280,7 @@ class GatewayRuntime:
 
     async def close(self) -> None:
         self._priming.stop()
+        await self._responses.close()
         await self._placement.close()
         if self._keys is not None:
             await self._keys.stop()

@@ -46,7 +46,7 @@ KEPT_VARIABLES = ("PATH", "LANG", "TZ", "TMPDIR")
 RETRY_S = 0.5
 
 VERSION_TIMEOUT_S = 10.0
-"""Far more than HAProxy needs to print its version."""
+"""HAProxy says its version in milliseconds."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -115,8 +115,7 @@ class FrontDoor(HAProxyApi):
         return _write_private(self._folder / "certificate.pem", b"\n".join(parts))
 
     def _own_binary(self, binary: Path) -> Path:
-        """The copy of the program that answers in JSON; the program itself where no copy can
-        be made."""
+        """The copy of the program that answers in JSON; the program itself where that cannot be."""
         program = with_json_errors(binary.read_bytes())
         if program is None:
             logger.warning("%s: HAProxy's answers to malformed requests stay HTML", binary)

@@ -19,6 +19,7 @@ from serve_app.errors import (
     NotFound,
     OverCapacity,
     PromptlyError,
+    ResponsesUnavailable,
     Unauthorized,
     UnsupportedMediaType,
 )
@@ -182,7 +183,86 @@ def _admin(summary: str) -> dict[str, Operation]:
 
 
 NOT_FOUND_TOO = ("GET", "PUT", "PATCH", "DELETE")
-READ_HERE = frozenset({"/v1/chat/completions", "/v1/completions", *SHAPES})
+STORED_ERRORS = (*ANYWHERE, Unauthorized, NotFound, ResponsesUnavailable)
+PAGE = (
+    Parameter("limit", "1 to 100; default: 20.", {"type": "integer", "minimum": 1, "maximum": 100}),
+    Parameter("order", "`desc` (default) or `asc`.", {"enum": ["asc", "desc"]}),
+    Parameter("after", "`last_id` of the page before."),
+)
+
+
+def _stored(summary: str, schema: Any, **options: Any) -> Operation:
+    """What reads or changes the store of responses."""
+    return Operation(summary, {JSON: schema}, errors=STORED_ERRORS, **options)
+
+
+def _changes(summary: str, schema: Any) -> Operation:
+    return Operation(summary, {JSON: schema}, {JSON: schemas.OBJECT}, errors=(*STORED_ERRORS, *BODY))
+
+
+STORED: tuple[Route, ...] = (
+    Route(
+        "/v1/responses/{id}",
+        "response",
+        Access.KEY,
+        {
+            "GET": _stored(
+                "A stored response.",
+                schemas.RESPONSE,
+                query=(Parameter("stream", "`true`: as a stream, once it is finished."),),
+            ),
+            "DELETE": _stored("Forget a response.", schemas.OBJECT),
+        },
+    ),
+    Route(
+        "/v1/responses/{id}/input_items",
+        "response_items",
+        Access.KEY,
+        {"GET": _stored("A page of a response's own input.", schemas.ITEM_LIST, query=PAGE)},
+    ),
+    Route(
+        "/v1/responses/{id}/cancel",
+        "response_cancel",
+        Access.KEY,
+        {"POST": _stored("End a background response.", schemas.RESPONSE)},
+    ),
+    Route(
+        "/v1/conversations",
+        "conversations",
+        Access.KEY,
+        {"POST": _changes("Begin a conversation.", schemas.OBJECT)},
+    ),
+    Route(
+        "/v1/conversations/{id}",
+        "conversation",
+        Access.KEY,
+        {
+            "GET": _stored("A conversation.", schemas.OBJECT),
+            "POST": _changes("Replace its metadata.", schemas.OBJECT),
+            "DELETE": _stored("Forget a conversation and its items.", schemas.OBJECT),
+        },
+    ),
+    Route(
+        "/v1/conversations/{id}/items",
+        "conversation_items",
+        Access.KEY,
+        {
+            "GET": _stored("A page of its items.", schemas.ITEM_LIST, query=PAGE),
+            "POST": _changes("Add items.", schemas.ITEM_LIST),
+        },
+    ),
+    Route(
+        "/v1/conversations/{id}/items/{item}",
+        "conversation_item",
+        Access.KEY,
+        {
+            "GET": _stored("One item.", schemas.OBJECT),
+            "DELETE": _stored("Remove an item.", schemas.OBJECT),
+        },
+    ),
+)
+
+READ_HERE = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", *SHAPES})
 
 
 def _relayed(path: str) -> Route:
@@ -220,6 +300,13 @@ ROUTES: tuple[Route, ...] = (
             "A continuation of a text, streamed or not.", schemas.COMPLETION_REQUEST, schemas.TEXT_ANSWER
         ),
     ),
+    Route(
+        "/v1/responses",
+        "responses",
+        Access.KEY,
+        _generates("A response, streamed or not.", schemas.RESPONSES_REQUEST, schemas.RESPONSE),
+    ),
+    *STORED,
     Route(
         "/v1/embeddings",
         "embeddings",

@@ -27,6 +27,32 @@ def _list(of: Schema, least: int = 0) -> Schema:
     return {"type": "array", "items": of} | ({"minItems": least} if least else {})
 
 
+RESPONSES_REQUEST: Schema = _object(
+    {"model": WORD},
+    {
+        "input": {"anyOf": [TEXT, _list(OBJECT)]},
+        "instructions": _or_null(TEXT),
+        "previous_response_id": _or_null(TEXT),
+        "conversation": {},
+        "stream": {},
+        "store": {},
+        "background": {},
+        "tools": {},
+    },
+)
+RESPONSE: Schema = _object(
+    {
+        "id": TEXT,
+        "object": {"const": "response"},
+        "status": TEXT,
+        "model": TEXT,
+        "output": _list(OBJECT),
+    }
+)
+ITEM_LIST: Schema = _object(
+    {"object": {"const": "list"}, "data": _list(OBJECT), "has_more": {"type": "boolean"}}
+)
+
 EVENTS: Schema = {
     "type": "string",
     "description": "Server-sent events, one chunk each. After the first byte, an error is the last event.",

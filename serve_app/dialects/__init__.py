@@ -7,7 +7,7 @@
 | ``anthropic`` | ``/v1/messages`` | ``event: error`` with the outer ``"type": "error"`` |
 """
 
-from serve_app.dialects.base import Dialect, MakeWriter, Reading, StreamErrors, Writer
+from serve_app.dialects.base import Dialect, Ending, MakeWriter, Reading, StreamErrors, Writer
 from serve_app.dialects.registry import dialect_of
 
-__all__ = ["Dialect", "MakeWriter", "Reading", "StreamErrors", "Writer", "dialect_of"]
+__all__ = ["Dialect", "Ending", "MakeWriter", "Reading", "StreamErrors", "Writer", "dialect_of"]

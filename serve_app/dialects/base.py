@@ -7,7 +7,7 @@ the answer to it, from an engine, a request in flight or the cache alike, in its
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -59,6 +59,11 @@ MakeWriter = Callable[[str, int], Writer]
 """From the id of the request and the time of its answer in Unix seconds."""
 
 
+Ending = Callable[[bytes], Awaitable[bytes]]
+"""Awaited with the last bytes of a complete answer, before they are sent: a whole answer, or what ``rest`` of
+its writer gave. Returns what is sent instead."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A request in a dialect, as a chat completion request. ``writer`` is ``None`` for chat itself, whose
@@ -70,6 +75,7 @@ class Reading:
 
     fields: dict[str, Any]
     writer: MakeWriter | None
+    ending: Ending | None = None
 
 
 KEEP_ALIVE_COMMENT = b": the answer has not begun\n\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from serve_app.dialects.anthropic import AnthropicDialect
 from serve_app.dialects.base import Dialect
 from serve_app.dialects.openai import OpenAIDialect
-from serve_app.dialects.responses import ResponsesDialect
+from serve_app.dialects.responses.dialect import ResponsesDialect
 
 DEFAULT: Dialect = OpenAIDialect()
 

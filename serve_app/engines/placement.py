@@ -62,13 +62,15 @@ def _replicas(where: str, model: ModelSettings, each: Mapping[str, float]) -> _W
 
 
 def _around_engines(settings: Settings) -> dict[str, float]:
-    """What gateways, embedders and the cache take."""
+    """What gateways, embedders, the cache and the store of responses take."""
     taken = {CPU: settings.gateway.replicas * settings.gateway.num_cpus, GPU: 0.0}
     if settings.embedder is not None:
         taken[CPU] += settings.embedder.replicas * settings.embedder.num_cpus
         taken[GPU] += settings.embedder.replicas if settings.embedder.device == "cuda" else 0
     if settings.cache is not None:
         taken[CPU] += settings.cache.num_cpus
+    if settings.responses.enabled:
+        taken[CPU] += settings.responses.num_cpus
     return taken
 
 

@@ -13,6 +13,7 @@ from serve_app.settings.limits import LimitSettings
 from serve_app.settings.load import check_exposure, load_file, parse_args
 from serve_app.settings.model import HedgeSettings, ModelSettings
 from serve_app.settings.qdrant import QdrantSettings
+from serve_app.settings.responses import ResponsesSettings
 from serve_app.settings.root import Settings
 from serve_app.settings.upstream import UpstreamSettings
 
@@ -28,6 +29,7 @@ __all__ = [
     "LimitSettings",
     "ModelSettings",
     "QdrantSettings",
+    "ResponsesSettings",
     "Settings",
     "SpeculationSettings",
     "UpstreamSettings",

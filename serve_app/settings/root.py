@@ -17,6 +17,7 @@ from serve_app.settings.limits import LimitSettings
 from serve_app.settings.media import MediaSettings
 from serve_app.settings.model import ModelSettings
 from serve_app.settings.proxy import ProxySettings
+from serve_app.settings.responses import ResponsesSettings
 
 
 class Settings(Frozen):
@@ -27,6 +28,7 @@ class Settings(Frozen):
     embedder: EmbedderSettings | None = None
     cache: CacheSettings | None = None
     auth: Literal["none", "loopback"] | KeySettings = "loopback"
+    responses: ResponsesSettings = ResponsesSettings()
     gateway: GatewaySettings = GatewaySettings()
     proxy: ProxySettings = ProxySettings()
     limits: LimitSettings = LimitSettings()

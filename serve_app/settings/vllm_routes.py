@@ -19,7 +19,7 @@ OWN = frozenset(
 
 PRIVATE = frozenset(
     {
-        # They show how a prompt is rendered, or take tokens, which evade every check of a text.
+        # They show how a prompt is rendered, or take tokens in its place: past every check of a request.
         "/v1/chat/completions/render",
         "/v1/completions/render",
         "/v1/messages/render",

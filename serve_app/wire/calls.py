@@ -1,4 +1,5 @@
-"""Calls from a gateway to the embedder and the cache: each method's arguments and result, by type.
+"""Calls from a gateway to the embedder, the cache and the store of responses: each method's arguments and
+result, by type.
 
 Bytes are decoded into the declared types or refused; decoding runs no code from the data.
 """
@@ -14,6 +15,19 @@ import msgspec
 
 from serve_app.cache.entry import CacheQuery, CacheStats, Hit, LookUp, Miss
 from serve_app.embedding import Embedding
+from serve_app.stored_responses.values import (
+    Absence,
+    Added,
+    ChainBounds,
+    Conversation,
+    Found,
+    FoundConversation,
+    History,
+    NewItem,
+    Outcome,
+    Record,
+    StoreStats,
+)
 
 
 def _as_it_is(value: Any) -> Any:
@@ -102,3 +116,21 @@ CACHE: Interface = {
     "look_up": Method(tuple[CacheQuery], tuple[Hit | None, Miss | None], _both_ways, _one_way),
     "stats": Method(tuple[()], CacheStats),
 }
+
+RESPONSES: Interface = {
+    "put": Method(tuple[Record, list[NewItem]], Outcome),
+    "get": Method(tuple[str, str], Found),
+    "history": Method(tuple[str, str, ChainBounds], History),
+    "delete": Method(tuple[str, str], Absence | None),
+    "cancel": Method(tuple[str, str], Found),
+    "beat": Method(tuple[str, list[str]], list[str]),
+    "create_conversation": Method(tuple[str, Conversation, list[NewItem]], Outcome),
+    "conversation": Method(tuple[str, str], FoundConversation),
+    "set_metadata": Method(tuple[str, str, bytes], FoundConversation),
+    "delete_conversation": Method(tuple[str, str], Absence | None),
+    "conversation_items": Method(tuple[str, str, ChainBounds], History),
+    "add_items": Method(tuple[str, str, list[NewItem]], Added),
+    "delete_item": Method(tuple[str, str, str], Absence | None),
+    "stats": Method(tuple[()], StoreStats),
+}
+"""Each names the tenant first, or in its record. All may be repeated."""

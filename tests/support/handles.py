@@ -14,7 +14,7 @@ class LocalHandle:
     """What stands for a deployment's handle: calls a plain object's methods, which may be held up or fail."""
 
     def __init__(self, target: Any) -> None:
-        self._target = target
+        self.target = target
         self._gates: dict[str, asyncio.Event] = {}
         self._stubborn: set[str] = set()
         self._failures: dict[str, Exception] = {}
@@ -48,7 +48,11 @@ class LocalHandle:
         try:
             yield
         finally:
-            del self._failures[method]
+            self.mend(method)
+
+    def mend(self, method: str) -> None:
+        """Calls no longer fail."""
+        self._failures.pop(method, None)
 
     async def _call(self, method: str, args: tuple[Any, ...]) -> Any:
         self.begun[method] += 1
@@ -56,7 +60,7 @@ class LocalHandle:
             await self._wait(method, self._gates[method])
         if method in self._failures:
             raise self._failures[method]
-        answer = await getattr(self._target, method)(*args)
+        answer = await getattr(self.target, method)(*args)
         self.ended[method] += 1
         return answer
 

@@ -15,7 +15,7 @@ from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.request.images import Images
 from serve_app.admission import request_priority
 from serve_app.cache.keys import CacheKey, cache_key
-from serve_app.dialects import Dialect, MakeWriter, Reading
+from serve_app.dialects import Dialect, Reading
 from serve_app.model_choice.chooser import ModelChooser
 from serve_app.model_choice.offers import Offers
 from serve_app.openai.bounds import refuse_excess
@@ -108,19 +108,20 @@ class Admit:
         failover = wants_failover(headers, self._fails_over)
         timeout_s = request_timeout_s(headers, self._limits.request_timeout_s)
         body = await self._bodies.read(exchange, identity.tenant)
-        make_writer: MakeWriter | None = None
+        reading: Reading | None = None
         if read is None:
             sent = parse_generation(endpoint, body)
         else:
             fields = parse_json(body)
             refuse_deep(fields, self._limits.max_json_depth)
             reading = await read(exchange, identity, fields)
-            sent, make_writer = generation_from(endpoint, reading.fields), reading.writer
+            sent = generation_from(endpoint, reading.fields)
+        make_writer = None if reading is None else reading.writer
         weight = refuse_excess(sent.fields, self._limits)
         sent = await self._images.take_in(sent)
         request = self._chosen(exchange, sent)
         fingerprint = self._offers.fingerprint(request.model)
-        self._offers.require(exchange.path, request.model)
+        self._offers.require(endpoint.value, request.model)
         key = self._cache_key(request, identity, fingerprint)
         return Asked(
             exchange,
@@ -136,6 +137,7 @@ class Admit:
             weight=weight,
             cache_status="bypass" if key is None else "miss",
             writer=None if make_writer is None else make_writer(exchange.request_id, int(time.time())),
+            ending=None if reading is None else reading.ending,
         )
 
     def _session(self, identity: Identity, headers: Mapping[str, str]) -> str | None:

@@ -8,7 +8,7 @@ from deployments.gateway.lookup.in_flight import InFlightKey
 from deployments.gateway.request.exchange import Exchange
 from serve_app.cache.entry import Probe
 from serve_app.cache.keys import CacheKey
-from serve_app.dialects import Writer
+from serve_app.dialects import Ending, Writer
 from serve_app.openai.requests import ParsedRequest
 from serve_app.request.auth import Identity
 from serve_app.request.cache_controls import CacheControls
@@ -22,6 +22,7 @@ class Asked:
     near entry to compare the engine's answer with; ``refused``, why that entry did not answer.
 
     ``writer`` writes the answer in the client's dialect; ``None`` for a client of the endpoint itself.
+    ``ending`` is awaited before the last bytes of a complete answer.
     """
 
     exchange: Exchange
@@ -37,6 +38,7 @@ class Asked:
     weight: int
     cache_status: str
     writer: Writer | None = None
+    ending: Ending | None = None
     vector: bytes | None = None
     probe: Probe | None = None
     refused: str | None = None

@@ -63,7 +63,13 @@ class GenerationEndpoint:
         asked.exchange.response_headers |= found.headers
         if found.stale:
             self._refresh(asked)
-        cut = await relay(asked.exchange, found.answer, hide_usage=asked.hides_usage, writer=asked.writer)
+        cut = await relay(
+            asked.exchange,
+            found.answer,
+            hide_usage=asked.hides_usage,
+            writer=asked.writer,
+            ending=asked.ending,
+        )
         self._traffic.cut += cut is not None
 
     def _refresh(self, asked: Asked) -> None:

@@ -35,9 +35,10 @@ class Exchange:
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope = scope
         self.method: str = scope["method"]
-        # The path without the application's route prefix, as engines know it. A slash at its end is
-        # ignored, as in most other servers.
+        # Without the application's route prefix: what the engines know.
+        # A slash at the end means nothing, as in most other servers.
         self.root_path: str = scope.get("root_path", "")
         self.path: str = scope["path"].removeprefix(self.root_path).rstrip("/") or "/"
         self.query: bytes = scope.get("query_string", b"")
@@ -69,9 +70,13 @@ class Exchange:
         self._receive = receive
         self._send = send
 
+    def scope_again(self) -> Scope:
+        """For the same request without its client, and without what counts the client's response."""
+        return {name: value for name, value in self._scope.items() if name != ACCOUNT}
+
     @property
     def announces_body(self) -> bool:
-        """Whether its headers announce a body (RFC 9112, section 6)."""
+        """By its headers (RFC 9112, section 6)."""
         return "transfer-encoding" in self.headers or self.headers.get("content-length", "0") != "0"
 
     @property
@@ -97,7 +102,7 @@ class Exchange:
         self._waiting = Waiting(self._say_waiting, period_s)
 
     async def end_waiting(self) -> None:
-        """Send no more messages of :meth:`keep_alive`."""
+        """Say nothing more of :meth:`keep_alive`."""
         if self._waiting is not None:
             await self._waiting.end()
             self._waiting = None
@@ -108,7 +113,7 @@ class Exchange:
                 await self._begin(200, EVENT_STREAM, {"cache-control": "no-cache", **self.server_timing()})
             await self.write(self._dialect.keep_alive)
         except ClientGone:
-            pass  # the task that runs the request notices it, too
+            pass  # whoever runs the request notices, too
 
     async def start(self, status: int, content_type: str, headers: Mapping[str, str] | None = None) -> None:
         """Send status and headers, with all of ``response_headers``; nothing if :meth:`keep_alive` has sent
@@ -153,12 +158,12 @@ class Exchange:
     async def respond(
         self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Send a whole response."""
+        """A whole response."""
         await self.start(status, content_type, {"content-length": str(len(body)), **(headers or {})})
         await self.write(body, more=False)
 
     async def respond_empty(self, headers: Mapping[str, str]) -> None:
-        """Send a 204: a response of headers only."""
+        """204: a response of headers only."""
         self.response_headers |= headers
         await self.start(204, JSON)
         await self.write(b"", more=False)

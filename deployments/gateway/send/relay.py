@@ -5,15 +5,21 @@ from __future__ import annotations
 
 from deployments.gateway.request.answer import Answer, OpenAnswer
 from deployments.gateway.request.exchange import Exchange
-from serve_app.dialects import Writer
+from serve_app.dialects import Ending, Writer
 from serve_app.errors import PromptlyError, UpstreamFailed
 from serve_app.openai import sse
 
 
 async def relay(
-    exchange: Exchange, answer: Answer, *, hide_usage: bool = False, writer: Writer | None = None
+    exchange: Exchange,
+    answer: Answer,
+    *,
+    hide_usage: bool = False,
+    writer: Writer | None = None,
+    ending: Ending | None = None,
 ) -> PromptlyError | None:
     """Pass an answer on as it comes, and close it; through ``writer`` if the client speaks a dialect.
+    ``ending`` is awaited before the last bytes.
 
     Returns why a stream was cut, after telling the client so. Raises what keeps an answer from beginning.
     """
@@ -23,11 +29,11 @@ async def relay(
         exchange.response_headers["x-served-by"] = head.served_by
         if head.is_stream:
             change = writer or (sse.UsageFilter() if hide_usage else None)
-            return await _stream(exchange, opened, change, ends_itself=writer is not None)
+            return await _stream(exchange, opened, change, ends_itself=writer is not None, ending=ending)
         # Read to the end first: until then a failure can still be an HTTP error.
         whole = await read_all(opened)
         if writer is not None:
-            whole = _written(writer, whole, head.content_type)
+            whole = await _written(writer, whole, head.content_type, ending)
         await exchange.respond(head.status, whole, head.content_type, exchange.server_timing())
         return None
     finally:
@@ -35,7 +41,12 @@ async def relay(
 
 
 async def _stream(
-    exchange: Exchange, answer: OpenAnswer, change: sse.UsageFilter | Writer | None, *, ends_itself: bool
+    exchange: Exchange,
+    answer: OpenAnswer,
+    change: sse.UsageFilter | Writer | None,
+    *,
+    ends_itself: bool,
+    ending: Ending | None,
 ) -> PromptlyError | None:
     """``ends_itself``: ``change`` writes the events that end the stream."""
     headers = {"cache-control": "no-cache", **exchange.server_timing()}
@@ -47,18 +58,23 @@ async def _stream(
                 await exchange.write(passed)
         if exchange.is_cut and not ends_itself:
             raise UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
+        last = b"" if change is None else change.rest()
+        if ending is not None:
+            last = await ending(last)
     except PromptlyError as error:
         await exchange.fail(error)
         return error
-    await exchange.write(b"" if change is None else change.rest(), more=False)
+    await exchange.write(last, more=False)
     return None
 
 
-def _written(writer: Writer, body: bytes, content_type: str) -> bytes:
+async def _written(writer: Writer, body: bytes, content_type: str, ending: Ending | None) -> bytes:
     """A whole answer in the client's dialect; a stored one may be a stream of which all bytes are known."""
     if content_type.startswith("text/event-stream"):
-        return writer.feed(body) + writer.rest()
-    return writer.whole(body)
+        first, last = writer.feed(body), writer.rest()
+    else:
+        first, last = b"", writer.whole(body)
+    return first + (last if ending is None else await ending(last))
 
 
 async def read_all(answer: OpenAnswer) -> bytes:

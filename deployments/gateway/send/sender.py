@@ -1,4 +1,4 @@
-"""One request to one member, until the first bytes of its answer, or its error."""
+"""One request to one member, until the first bytes of its answer or the error that it is."""
 
 from __future__ import annotations
 

@@ -35,7 +35,10 @@ QUIET = {
 @contextmanager
 def litellm(upstream_url: str, model: str, *, workers: int = 1) -> Iterator[Endpoint]:
     """LiteLLM in front of ``upstream_url`` (no path), which serves ``model``. The endpoint's processes do not
-    include the engine. ``workers`` processes share the port; LiteLLM's default is 1."""
+    include the engine. ``workers`` processes share the port; LiteLLM's default is 1.
+
+    ``workers`` processes share the port; 1 is LiteLLM's own default.
+    """
     program = install()
     port = ports.free_port()
     with scratch_folder() as folder:

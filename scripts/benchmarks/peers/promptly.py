@@ -21,7 +21,10 @@ def promptly(
     settings: Mapping[str, Any], *, name: str = "Promptly", env: Mapping[str, str] | None = None
 ) -> Iterator[Endpoint]:
     """``settings`` are the application's ``args``; the endpoint's model is the first one. A cache without a
-    ``path`` gets an empty store, which is removed when Promptly stops."""
+    ``path`` gets an empty store, which is removed when Promptly stops.
+
+    A cache without a ``path`` gets an empty store, which is removed when Promptly stops.
+    """
     port = free_port()
     with scratch_folder() as folder:
         args = with_private_store(settings, folder / "store")

@@ -59,8 +59,7 @@ class Decision:
 
     @property
     def measure(self) -> str:
-        """The measure of the scores, saved with what the learned bound learned on it. A bound with another
-        measure starts from nothing."""
+        """What the learned bound notes beside what it learned: with another measure it begins anew."""
         reads_pairs = any(isinstance(step, VerifierStep) for step in self._steps)
         return f"{self.scale}, pairs" if reads_pairs else self.scale
 

@@ -20,7 +20,8 @@ BROKEN_OFF = frozenset({b'"abort"', b'"error"'})
 
 
 class ResumableStream:
-    """Passes a stream on, remembers its tokens, and says how to continue when it ends too early.
+    """Passes a stream on, remembers its tokens, and says how to continue when it ends too early. It is one
+    class because every event reads and changes the same state.
 
     Send ``opening``, feed the engine's bytes and pass on what ``feed`` returns. If the bytes end or
     ``failure`` is set before ``done``: settle what is ``unsettled``, act on the result of ``resume``, and

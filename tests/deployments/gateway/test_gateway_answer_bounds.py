@@ -19,7 +19,7 @@ PIECE = b"x" * 65_536
 BUFFERED = 64 << 20
 """More than the sockets on the way hold."""
 
-RELAYED = ["/v1/embeddings", "/tokenize", "/v1/responses"]
+RELAYED = ["/v1/embeddings", "/tokenize"]
 RARELY_LOOKED_AT = {"health_period_s": 60.0}
 
 

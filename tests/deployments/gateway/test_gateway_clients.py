@@ -61,32 +61,22 @@ def messages_end() -> bytes:
     )
 
 
-def a_response(status: str) -> dict[str, Any]:
-    return {
-        "id": "resp_1",
-        "object": "response",
-        "created_at": 1,
-        "model": MODEL,
-        "status": status,
-        "output": [],
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-    }
+def chunk(**choice: Any) -> dict[str, Any]:
+    choices = [{"index": 0, "finish_reason": None, "delta": {}, **choice}]
+    return {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": MODEL, "choices": choices}
 
 
-def responses_begin() -> bytes:
-    place = {"item_id": "msg_1", "output_index": 0, "content_index": 0, "logprobs": []}
-    deltas = [
-        {"type": "response.output_text.delta", "sequence_number": number, "delta": word, **place}
-        for number, word in enumerate(WORDS, start=1)
-    ]
-    created = {"type": "response.created", "sequence_number": 0, "response": a_response("in_progress")}
-    return named(created, *deltas)
+def unnamed(*events: dict[str, Any]) -> bytes:
+    return b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in events)
 
 
-def responses_end() -> bytes:
-    return named({"type": "response.completed", "sequence_number": 3, "response": a_response("completed")})
+def chat_begin() -> bytes:
+    """What an engine sends whose client asked for a response."""
+    return unnamed(*[chunk(delta={"content": word}) for word in WORDS])
+
+
+def chat_end() -> bytes:
+    return unnamed(chunk(finish_reason="stop")) + b"data: [DONE]\n\n"
 
 
 def streams(first: bytes, then: Ending = end, last: bytes = b"") -> Answer:
@@ -181,18 +171,19 @@ async def test_anthropics_client_raises_for_a_stream_that_breaks(name: str) -> N
 async def test_openais_client_raises_for_a_response_that_breaks(name: str) -> None:
     then, args, options, message = FAILURES[name]
     said: list[Any] = []
-    async with serving(streams(responses_begin(), then), **args) as running, gpt(running) as client:
+    async with serving(streams(chat_begin(), then), **args) as running, gpt(running) as client:
         with pytest.raises(openai.APIError, match=re.escape(message)):
             await said_by_gpt(client, said, **options)
-    assert [event.delta for event in said[1:]] == list(WORDS)
+    deltas = [event for event in said if event.type == "response.output_text.delta"]
+    assert [event.delta for event in deltas] == list(WORDS)
 
 
 async def test_the_error_event_of_a_response_goes_on_counting() -> None:
-    async with serving(streams(responses_begin(), cut)) as running:
+    async with serving(streams(chat_begin(), cut)) as running:
         answer = await running.send({"model": MODEL, "input": "hi", "stream": True}, "/v1/responses")
     name, data = answer.body.split(b"\n\n")[-2].split(b"\n")
     event = json.loads(data.removeprefix(b"data: "))
-    assert (name, event["type"], event["sequence_number"]) == (b"event: error", "error", 3)
+    assert (name, event["type"], event["sequence_number"]) == (b"event: error", "error", 6)
 
 
 @pytest.mark.parametrize("then", [end, cut], ids=["ends", "breaks behind its end"])
@@ -205,7 +196,7 @@ async def test_a_complete_stream_is_a_complete_answer(then: Ending) -> None:
         await said_by_claude(client, said)
     assert said == list(WORDS)
     said = []
-    whole = responses_begin() + responses_end()
+    whole = chat_begin() + chat_end()
     async with serving(streams(whole, then)) as running, gpt(running) as client:
         await said_by_gpt(client, said)
     assert said[-1].type == "response.completed"

@@ -24,11 +24,11 @@ LOGGING_S = 0.02
 """uvicorn writes a traceback after the answer, and closes then."""
 
 EMBEDDINGS = "/v1/embeddings"
-RESPONSES = "/v1/responses"
+RELAYED = "/detokenize"
 BODIES: dict[str, dict[str, Any]] = {
     CHAT: {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]},
     EMBEDDINGS: {"model": MODEL, "input": "hi"},
-    RESPONSES: {"model": MODEL, "input": "hi"},
+    RELAYED: {"model": MODEL, "input": "hi"},
 }
 WHOLE = {"choices": [{"index": 0, "message": {"content": "well"}, "finish_reason": "stop"}]}
 
@@ -65,7 +65,7 @@ async def behind_uvicorn(keep_alive_s: float = 5, **upstream: Any) -> AsyncItera
 async def test_the_client_after_an_engines_500_is_answered(path: str) -> None:
     async with behind_uvicorn() as running:
         for _ in range(TURNS):
-            assert (await running.send({"model": MODEL, "input": "break"}, RESPONSES)).status == 502
+            assert (await running.send({"model": MODEL, "input": "break"}, RELAYED)).status == 502
             assert (await running.send(BODIES[path], path)).status == 200
 
 

@@ -258,7 +258,7 @@ async def test_nonsense_about_failover_is_refused(value: str) -> None:
 # ---- requests that are not read here ----
 
 
-RELAYED = ["/tokenize", "/v1/embeddings", "/v1/responses"]
+RELAYED = ["/tokenize", "/v1/embeddings"]
 BROKEN: dict[str, Answer] = {
     "500": answers(500, {"error": {"message": "no"}}),
     "503": answers(503, {"error": {"message": "no"}}),

@@ -125,7 +125,6 @@ async def test_a_line_full_of_one_tenants_requests_refuses_that_tenant_alone() -
         ("/v1/chat/completions", {"n": 4}, 4),
         (COMPLETIONS, {"prompt": ["a", "b", "c"]}, 3),
         (COMPLETIONS, {"prompt": [[1, 2], [3]], "n": 2}, 4),
-        ("/v1/responses", {"n": 5, "input": "hi"}, 5),
         ("/v1/embeddings", {"input": ["a", "b", "c"]}, 3),
         ("/v1/embeddings", {"input": ["a"] * 50}, 8),
     ],

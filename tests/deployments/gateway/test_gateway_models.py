@@ -187,7 +187,7 @@ async def test_an_alias_is_answered_in_its_models_name() -> None:
 async def test_an_alias_works_on_relayed_paths() -> None:
     small, large = pair()
     async with running_models(small, large) as running:
-        for path in ("/tokenize", "/v1/embeddings", "/v1/responses"):
+        for path in ("/tokenize", "/v1/embeddings", "/detokenize"):
             assert (await running.send({"model": "default", "input": "x"}, path)).status == 200
         assert small.asked_for == ["small"] * 3
         refused = await running.send({"model": "auto", "prompt": "x"}, "/tokenize")

@@ -29,7 +29,6 @@ NOT_OFFERED = [
     "/v1/batches",
     "/v1/files",
     "/v1/images/generations",
-    "/v1/responses",
     "/v1/assistants",
     "/v1/audio/speech",
     "/v1/load_lora_adapter",
@@ -128,12 +127,12 @@ async def test_a_setting_offers_more_or_less() -> None:
     async with listening(more, less):
         others = [
             less.upstream(name="less", paths=["/v1/embeddings"], **LOOKED_AT),
-            more.upstream(name="more", paths=["/v1/embeddings", "/v1/responses", CHAT], priority=1),
+            more.upstream(name="more", paths=["/v1/embeddings", "/detokenize", CHAT], priority=1),
         ]
         async with gateway(others=others) as running:
             assert (await running.send(BODY, "/v1/embeddings")).json == {"by": "less"}
             for _ in range(2):
-                assert (await running.send(BODY, "/v1/responses")).json == {"by": "more"}
+                assert (await running.send(BODY, "/detokenize")).json == {"by": "more"}
             assert (await running.post("hi")).status == 200
             refused = await running.post("hi", stream=True, model=MODEL)
             assert refused.headers["x-served-by"] == "more"
@@ -148,9 +147,9 @@ async def test_a_request_that_waits_for_a_path_holds_up_nobody_else() -> None:
     well = Member(answers(200, {"choices": []}))
     async with listening(well):
         others = [well.upstream(priority=1, max_requests=1, **LOOKED_AT)]
-        upstreams = [{"max_requests": 1, "paths": ["/v1/responses", CHAT]}]
+        upstreams = [{"max_requests": 1, "paths": ["/detokenize", CHAT]}]
         async with gateway(slow, upstreams=upstreams, others=others) as running, running.stream("long"):
-            waits = asyncio.ensure_future(running.send(BODY, "/v1/responses"))
+            waits = asyncio.ensure_future(running.send(BODY, "/detokenize"))
             await running.until_traffic(lambda traffic: traffic["queued"] == 1)
             async with asyncio.timeout(5):
                 answer = await running.post("short")

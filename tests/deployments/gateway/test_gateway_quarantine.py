@@ -91,7 +91,7 @@ async def test_a_stream_that_breaks_its_members_after_its_first_byte_is_refused_
         assert sum(sent > 0 for sent in fleet.poisoned()) == 2, fleet.poisoned()
 
 
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/responses", "/tokenize"])
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/tokenize"])
 async def test_what_is_only_relayed_is_refused_once_two_members_broke_on_it(path: str) -> None:
     body = {"model": MODEL, "input": POISON, "prompt": POISON}
     async with mortal("500", equal=True) as (running, fleet):

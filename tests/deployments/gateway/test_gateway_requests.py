@@ -54,7 +54,12 @@ async def test_a_stream_asked_for_in_words_is_a_stream() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/responses"])
 async def test_the_embedder_asked_for_words_says_what_it_does(cache: LocalCache, path: str) -> None:
-    body = {"model": "words", "messages": [{"role": "user", "content": "hi"}], "prompt": "hi", "input": "hi"}
+    texts: dict[str, Any] = {
+        "/v1/chat/completions": {"messages": [{"role": "user", "content": "hi"}]},
+        "/v1/completions": {"prompt": "hi"},
+        "/v1/responses": {"input": "hi"},
+    }
+    body = {"model": "words"} | texts[path]
     async with gateway(QUICK, handles=cache.handles, **cache.args) as running:
         refused = await running.send(body, path)
     assert (refused.status, refused.error["param"]) == (400, "model")

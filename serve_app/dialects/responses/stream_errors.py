@@ -1,4 +1,4 @@
-"""OpenAI's Responses API: error bodies as in OpenAI's other APIs, streams with named and numbered events."""
+"""How a stream of the Responses API ends with an error: its events are named and numbered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import msgspec
 
 from serve_app.dialects.base import NamedEvents
-from serve_app.dialects.openai import OpenAIDialect
 from serve_app.errors import PromptlyError
 
 LAST = r"response\.completed|response\.failed|response\.incomplete|error"
@@ -46,8 +45,3 @@ class ResponsesStream(NamedEvents):
             "error": details,
         }
         return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
-
-
-class ResponsesDialect(OpenAIDialect):
-    def stream(self) -> ResponsesStream:  # type: ignore[override]
-        return ResponsesStream()

@@ -1,0 +1,1 @@
+"""What a gateway does with responses that are kept."""

@@ -1,0 +1,172 @@
+"""``/v1/conversations``: items that several responses share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from deployments.gateway.request.authentication import Authenticator
+from deployments.gateway.request.bodies import Bodies
+from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.responses.store_client import ResponseStoreClient, absent
+from serve_app.dialects.responses import items as kinds
+from serve_app.dialects.responses.ids import ItemIds
+from serve_app.errors import BadRequest, NotFound, ResponsesUnavailable
+from serve_app.openai.depth import refuse_deep
+from serve_app.openai.requests import parse_json
+from serve_app.settings import LimitSettings
+from serve_app.stored_responses.paging import page_of, query_of
+from serve_app.stored_responses.values import Conversation, NewItem, Outcome
+
+MAX_NEW_ITEMS = 20
+"""In one request; OpenAI's own bound."""
+
+MAX_METADATA = 16
+NOT_KEPT = "Conversations are not stored here (responses.enabled)."
+
+
+class Conversations:
+    """Create, read, change and delete them, and their items."""
+
+    def __init__(
+        self, auth: Authenticator, bodies: Bodies, store: ResponseStoreClient | None, limits: LimitSettings
+    ) -> None:
+        self._auth = auth
+        self._bodies = bodies
+        self._store = store
+        self._limits = limits
+
+    async def create(self, exchange: Exchange) -> None:
+        """Raises: BadRequest, ResponsesUnavailable."""
+        tenant, store = self._admitted(exchange)
+        fields = await self._fields(exchange, tenant)
+        ids = ItemIds(uuid4().hex)
+        made = Conversation(
+            id=f"conv_{ids.unique}", created=int(time.time()), metadata=_metadata(fields.get("metadata"))
+        )
+        items = _new_items(fields.get("items"), ids)
+        if await store.call("create_conversation", tenant, made, items) is not Outcome.STORED:
+            raise ResponsesUnavailable("it has no room")
+        await _respond(exchange, made)
+
+    async def one(self, exchange: Exchange) -> None:
+        """``GET``, ``POST`` (metadata), ``DELETE``. Raises: NotFound, BadRequest, ResponsesUnavailable."""
+        tenant, store = self._admitted(exchange)
+        wanted = _part(exchange, 0)
+        if exchange.method == "DELETE":
+            absence = await store.call("delete_conversation", tenant, wanted)
+            if absence is not None:
+                raise absent("conversation", wanted, absence)
+            await exchange.respond_json({"id": wanted, "object": "conversation.deleted", "deleted": True})
+            return
+        if exchange.method == "POST":
+            fields = await self._fields(exchange, tenant)
+            found = await store.call("set_metadata", tenant, wanted, _metadata(fields.get("metadata")))
+        else:
+            found = await store.call("conversation", tenant, wanted)
+        if found.conversation is None:
+            raise absent("conversation", wanted, found.absence)
+        await _respond(exchange, found.conversation)
+
+    async def items(self, exchange: Exchange) -> None:
+        """``GET`` lists, ``POST`` adds. Raises: NotFound, BadRequest, ResponsesUnavailable."""
+        tenant, store = self._admitted(exchange)
+        wanted = _part(exchange, 0)
+        if exchange.method == "POST":
+            fields = await self._fields(exchange, tenant)
+            new = _new_items(fields.get("items"), ItemIds(uuid4().hex))
+            added = await store.call("add_items", tenant, wanted, new)
+            if added.absence is not None:
+                raise absent("conversation", wanted, added.absence)
+            if added.outcome is not Outcome.STORED:
+                raise ResponsesUnavailable("it has no room")
+            data = [msgspec.json.decode(each.item) for each in new]
+            first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
+            listing = {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": False}
+            await exchange.respond_json(listing)
+            return
+        page = page_of(query_of(exchange.query))
+        await exchange.respond_json(page.of(await self._all(store, tenant, wanted)))
+
+    async def item(self, exchange: Exchange) -> None:
+        """``GET``, ``DELETE``. Raises: NotFound, ResponsesUnavailable."""
+        tenant, store = self._admitted(exchange)
+        wanted, item_id = _part(exchange, 0), _part(exchange, 2)
+        if exchange.method == "DELETE":
+            absence = await store.call("delete_item", tenant, wanted, item_id)
+            if absence is not None:
+                raise absent("item", item_id, absence)
+            found = await store.call("conversation", tenant, wanted)
+            if found.conversation is None:
+                raise absent("conversation", wanted, found.absence)
+            await _respond(exchange, found.conversation)
+            return
+        for item in await self._all(store, tenant, wanted):
+            if item.get("id") == item_id:
+                await exchange.respond_json(item)
+                return
+        raise absent("item", item_id, None)
+
+    async def _all(self, store: ResponseStoreClient, tenant: str, wanted: str) -> list[Mapping[str, Any]]:
+        history = await store.call("conversation_items", tenant, wanted, store.bounds)
+        if history.absence is not None:
+            raise absent("conversation", wanted, history.absence)
+        return [msgspec.json.decode(part) for part in history.parts]
+
+    async def _fields(self, exchange: Exchange, tenant: str) -> dict[str, Any]:
+        body = await self._bodies.read(exchange, tenant)
+        fields = parse_json(body) if body else {}
+        refuse_deep(fields, self._limits.max_json_depth)
+        return fields
+
+    def _admitted(self, exchange: Exchange) -> tuple[str, ResponseStoreClient]:
+        tenant = self._auth.identify(exchange).tenant
+        if self._store is None:
+            raise NotFound(NOT_KEPT, code="not_stored")
+        return tenant, self._store
+
+
+async def _respond(exchange: Exchange, conversation: Conversation) -> None:
+    await exchange.respond_json(
+        {
+            "id": conversation.id,
+            "object": "conversation",
+            "created_at": conversation.created,
+            "metadata": msgspec.Raw(conversation.metadata),
+        }
+    )
+
+
+def _part(exchange: Exchange, place: int) -> str:
+    """Of the path below ``/v1/conversations``."""
+    return exchange.path.removeprefix("/v1/conversations/").split("/")[place]
+
+
+def _metadata(given: Any) -> bytes:
+    metadata = given or {}
+    wrong = not isinstance(metadata, dict) or len(metadata) > MAX_METADATA
+    if wrong or not all(isinstance(value, str) for value in metadata.values()):
+        raise BadRequest(
+            f"`metadata` must be at most {MAX_METADATA} texts by name.",
+            param="metadata",
+            code="invalid_value",
+        )
+    return msgspec.json.encode(metadata)
+
+
+def _new_items(given: Any, ids: ItemIds) -> Sequence[NewItem]:
+    """Items as they are stored. Raises: BadRequest: one of them is wrong."""
+    items = given or []
+    if not isinstance(items, list) or len(items) > MAX_NEW_ITEMS:
+        raise BadRequest(
+            f"`items` must be a list of at most {MAX_NEW_ITEMS} items.", param="items", code="invalid_value"
+        )
+    if not all(isinstance(item, dict) for item in items):
+        raise BadRequest("`items` must be objects.", param="items", code="invalid_value")
+    listed = kinds.listed(items)
+    kinds.check(listed)
+    return [NewItem(item["id"], msgspec.json.encode(item)) for item in kinds.stored(listed, ids)]

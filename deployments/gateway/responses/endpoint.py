@@ -1,0 +1,135 @@
+"""``/v1/responses`` and what lies below it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from deployments.gateway.request.authentication import Authenticator
+from deployments.gateway.request.exchange import EVENT_STREAM, Exchange, Handler
+from deployments.gateway.responses.background import Background
+from deployments.gateway.responses.reading import InBackground
+from deployments.gateway.responses.store_client import ResponseStoreClient
+from serve_app.dialects.responses.stored import events_of
+from serve_app.errors import BadRequest, MethodNotAllowed, NotFound
+from serve_app.model_choice.offers import Offers
+from serve_app.stored_responses.paging import page_of, query_of
+from serve_app.stored_responses.values import UNFINISHED, Record
+
+FOLLOW_PERIOD_S = 0.25
+"""Between two looks at a response that is not finished."""
+
+CREATE = "/v1/responses"
+NOT_KEPT = "Responses are not stored here (responses.enabled)."
+
+
+class CreateResponse:
+    """``POST /v1/responses``. ``generate`` answers it like any chat; a request that is to run in the
+    background comes back from it."""
+
+    def __init__(
+        self, auth: Authenticator, offers: Offers, generate: Handler, background: Background | None
+    ) -> None:
+        self._auth = auth
+        self._offers = offers
+        self._generate = generate
+        self._background = background
+
+    async def __call__(self, exchange: Exchange) -> None:
+        try:
+            await self._generate(exchange)
+        except InBackground as work:
+            assert self._background is not None, "nothing runs in the background without a store"
+            self._offers.fingerprint(work.asked.request.model)
+            await self._background.start(exchange, self._auth.identify(exchange), work)
+
+
+class StoredResponses:
+    """One response: ``GET``, ``DELETE``, its ``input_items``, ``cancel``."""
+
+    def __init__(
+        self,
+        auth: Authenticator,
+        store: ResponseStoreClient | None,
+        background: Background | None,
+        timeout_s: float,
+    ) -> None:
+        """``timeout_s``: how long a stream waits for a response that is not finished."""
+        self._auth = auth
+        self._store = store
+        self._background = background
+        self._timeout_s = timeout_s
+
+    async def one(self, exchange: Exchange) -> None:
+        """Raises: NotFound, BadRequest, ResponsesUnavailable."""
+        tenant, store = self._admitted(exchange)
+        (wanted,) = _below(exchange, 1)
+        if exchange.method == "DELETE":
+            absence = await store.call("delete", tenant, wanted)
+            if absence is not None:
+                await store.record(tenant, wanted)  # raises why
+            if self._background is not None:
+                self._background.stop(wanted)
+            await exchange.respond_json({"id": wanted, "object": "response", "deleted": True})
+            return
+        query = query_of(exchange.query)
+        record = await store.record(tenant, wanted)
+        if query.get("stream", "false").lower() != "true":
+            await exchange.respond(200, record.response)
+            return
+        if "starting_after" in query:
+            raise BadRequest(
+                "`starting_after`: the events of a stored response are fewer than those of the live one; "
+                "read it from the beginning.",
+                param="starting_after",
+                code="unsupported_parameter",
+            )
+        await exchange.run(self._replay(exchange, store, record), self._timeout_s)
+
+    async def input_items(self, exchange: Exchange) -> None:
+        """Raises: NotFound, BadRequest, ResponsesUnavailable."""
+        tenant, store = self._admitted(exchange)
+        wanted, _ = _below(exchange, 2)
+        page = page_of(query_of(exchange.query))
+        record = await store.record(tenant, wanted)
+        await exchange.respond_json(page.of(msgspec.json.decode(record.input)))
+
+    async def cancel(self, exchange: Exchange) -> None:
+        """Raises: NotFound, BadRequest, ResponsesUnavailable."""
+        tenant, store = self._admitted(exchange)
+        wanted, _ = _below(exchange, 2)
+        before = await store.record(tenant, wanted)
+        if not msgspec.json.decode(before.response).get("background"):
+            raise BadRequest(
+                "Only a response with `background: true` can be cancelled.",
+                code="invalid_value",
+                param="background",
+            )
+        if before.status in UNFINISHED:
+            await store.call("cancel", tenant, wanted)
+            if self._background is not None:
+                self._background.stop(wanted)
+        after = await store.record(tenant, wanted)
+        await exchange.respond(200, after.response)
+
+    async def _replay(self, exchange: Exchange, store: ResponseStoreClient, record: Record) -> None:
+        """As a stream; one that is not finished is waited for."""
+        while record.status in UNFINISHED:
+            await asyncio.sleep(FOLLOW_PERIOD_S)
+            record = await store.record(record.tenant, record.id)
+        await exchange.respond(200, events_of(record.response), EVENT_STREAM, {"cache-control": "no-cache"})
+
+    def _admitted(self, exchange: Exchange) -> tuple[str, ResponseStoreClient]:
+        tenant = self._auth.identify(exchange).tenant
+        if self._store is None:
+            raise NotFound(NOT_KEPT, code="not_stored")
+        return tenant, self._store
+
+
+def _below(exchange: Exchange, parts: int) -> list[str]:
+    """The parts of the path below ``/v1/responses``."""
+    found = exchange.path.removeprefix(f"{CREATE}/").split("/")
+    if len(found) != parts:
+        raise MethodNotAllowed(exchange.method, exchange.path, "POST")
+    return found

@@ -1,0 +1,181 @@
+"""Reads a request of the Responses API with what it refers to, and stores its response before its last event.
+
+The response is written when its last token is out and before the event that says so: whoever has seen that
+event can go on with it at any gateway, whichever process dies then. No token waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.responses.detached import DetachedExchange
+from deployments.gateway.responses.store_client import ResponseStoreClient, absent
+from serve_app.dialects import Reading
+from serve_app.dialects.responses import items as kinds
+from serve_app.dialects.responses.dialect import refuse_state, writer_of
+from serve_app.dialects.responses.ids import ItemIds, response_of
+from serve_app.dialects.responses.request import Asked, chat_fields, not_stored, read
+from serve_app.dialects.responses.writer import ResponsesWriter
+from serve_app.errors import BadRequest, NotFound, ResponsesUnavailable
+from serve_app.openai.bounds import refuse_excess
+from serve_app.request.auth import Identity
+from serve_app.settings import LimitSettings
+from serve_app.stored_responses.values import UNFINISHED, History, NewItem, Outcome, Record
+
+Items = Sequence[Mapping[str, Any]]
+STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
+
+logger = logging.getLogger("ray.serve")
+
+
+class InBackground(Exception):
+    """The request was read and found right; it is to run without its client."""
+
+    def __init__(self, asked: Asked, ids: ItemIds, items: bytes) -> None:
+        """``items``: its input as it is stored."""
+        super().__init__()
+        self.asked = asked
+        self.ids = ids
+        self.items = items
+
+
+class ResponsesReader:
+    """``store`` is ``None`` where nothing is stored."""
+
+    def __init__(self, store: ResponseStoreClient | None, limits: LimitSettings) -> None:
+        self._store = store
+        self._limits = limits
+
+    async def __call__(self, exchange: Exchange, identity: Identity, fields: Mapping[str, Any]) -> Reading:
+        """Raises: BadRequest, NotFound, ResponsesUnavailable; InBackground."""
+        refuse_excess(fields, self._limits)  # here its message names the field as the client wrote it
+        asked = read(fields)
+        ids = exchange.ids if isinstance(exchange, DetachedExchange) else ItemIds(uuid4().hex)
+        if self._store is None:
+            refuse_state(asked)
+            alone = kinds.with_references(asked.items, {})
+            return self._reading(asked, ids, chat_fields(asked, (), alone), None)
+        history = await self._history(self._store, identity.tenant, asked)
+        items = await self._with_named(self._store, identity.tenant, asked, history)
+        chat = chat_fields(asked, history, items)
+        kept = msgspec.json.encode(kinds.stored(items, ids)) if asked.request.wants_store else b""
+        if isinstance(exchange, DetachedExchange):
+            chat |= STREAMED
+        elif asked.request.background:
+            raise InBackground(asked, ids, kept)
+        keeping = Keeping(self._store, identity.tenant, asked, kept) if asked.request.wants_store else None
+        return self._reading(asked, ids, chat, keeping)
+
+    def _reading(self, asked: Asked, ids: ItemIds, chat: dict[str, Any], keeping: Keeping | None) -> Reading:
+        def writer(request_id: str, created: int) -> ResponsesWriter:
+            made = writer_of(asked, ids, created, stored=keeping is not None)
+            if keeping is not None:
+                keeping.writer = made
+            return made
+
+        return Reading(chat, writer, None if keeping is None else keeping.keep)
+
+    async def _history(self, store: ResponseStoreClient, tenant: str, asked: Asked) -> list[dict[str, Any]]:
+        """Everything that was said before, the oldest first."""
+        request = asked.request
+        if request.previous_response_id is not None:
+            param, wanted, what = "previous_response_id", request.previous_response_id, "response"
+            history = await store.call("history", tenant, wanted, store.bounds)
+        elif request.conversation_id is not None:
+            param, wanted, what = "conversation", request.conversation_id, "conversation"
+            history = await store.call("conversation_items", tenant, wanted, store.bounds)
+        else:
+            return []
+        if history.absence is not None:
+            raise absent(what, wanted, history.absence, param)
+        _refuse_unfit(store, history, wanted, param)
+        found: list[dict[str, Any]] = []
+        for part in history.parts:
+            said = msgspec.json.decode(part)
+            found += said if isinstance(said, list) else [said]
+        return found
+
+    async def _with_named(
+        self, store: ResponseStoreClient, tenant: str, asked: Asked, history: Items
+    ) -> Items:
+        """The request's own items, with those that it only names."""
+        named = set(kinds.references(asked.items))
+        if not named:
+            return asked.items
+        known: dict[str, Mapping[str, Any]] = {str(item.get("id")): item for item in history}
+        for response_id in {response_of(each) for each in named - known.keys()} - {None}:
+            found = await store.call("get", tenant, response_id)
+            if found.record is not None:
+                items = msgspec.json.decode(found.record.input) + msgspec.json.decode(found.record.output)
+                known |= {str(item.get("id")): item for item in items}
+        return kinds.with_references(asked.items, known)
+
+
+def _refuse_unfit(store: ResponseStoreClient, history: History, wanted: str, param: str) -> None:
+    """Raises: BadRequest, NotFound: nothing can go on from there."""
+    exceeded = store.bounds.exceeded(history)
+    if exceeded is not None:
+        raise BadRequest(
+            f"`{param}`: {wanted!r} is too long to go on with: {exceeded}.",
+            param=param,
+            code="chain_too_long",
+        )
+    if history.status in UNFINISHED or history.status in ("failed", "cancelled"):
+        raise BadRequest(
+            f"`{param}`: the response {wanted!r} is {history.status}: nothing can go on from it.",
+            param=param,
+            code="invalid_value",
+        )
+    if history.broken:
+        raise NotFound(
+            f"An earlier response of {wanted!r} was deleted.", param=param, code="previous_response_not_found"
+        )
+
+
+class Keeping:
+    """Stores one response when it is complete."""
+
+    def __init__(self, store: ResponseStoreClient, tenant: str, asked: Asked, items: bytes) -> None:
+        self._store = store
+        self._tenant = tenant
+        self._asked = asked
+        self._items = items
+        self.writer: ResponsesWriter | None = None
+
+    async def keep(self, last: bytes) -> bytes:
+        """The last bytes; they say so if the response could not be stored."""
+        writer, request = self.writer, self._asked.request
+        assert writer is not None, "an answer ends through its writer"
+        record = Record(
+            id=writer.ids.response,
+            tenant=self._tenant,
+            status=writer.status,
+            response=writer.response,
+            input=self._items,
+            output=writer.output,
+            previous=request.previous_response_id,
+            conversation=request.conversation_id,
+            tokens=writer.tokens,
+        )
+        try:
+            outcome = await self._store.call("put", record, new_items(record))
+        except ResponsesUnavailable:
+            return not_stored(last)
+        if outcome in (Outcome.FULL, Outcome.TOO_LARGE):
+            logger.warning("a response was not stored: %s", outcome)
+            return not_stored(last)
+        return last
+
+
+def new_items(record: Record) -> list[NewItem]:
+    """What a response adds to its conversation."""
+    if record.conversation is None:
+        return []
+    said = msgspec.json.decode(record.input) + msgspec.json.decode(record.output)
+    return [NewItem(item["id"], msgspec.json.encode(item)) for item in said]

@@ -1,0 +1,1 @@
+"""Responses and conversations that clients come back to."""

@@ -1,0 +1,1 @@
+"""Where responses are kept: the contract, and its implementations by name."""

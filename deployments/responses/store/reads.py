@@ -1,0 +1,130 @@
+"""What is read of the file: one connection, on one thread."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from serve_app.stored_responses.status import LEASE_S, OWNER_GONE, with_status
+from serve_app.stored_responses.values import (
+    UNFINISHED,
+    Absence,
+    ChainBounds,
+    Conversation,
+    Found,
+    FoundConversation,
+    History,
+    Record,
+)
+
+ONE = """
+SELECT r.id, r.tenant, r.status, r.response, r.input, r.previous, r.conversation, r.tokens, r.owner,
+       r.output, t.expires
+FROM responses r JOIN threads t ON t.id = r.thread WHERE r.id = ? AND r.tenant = ?
+"""
+
+CHAIN = """
+WITH RECURSIVE chain(id, previous, depth, input, output) AS (
+    SELECT id, previous, depth, input, output FROM responses WHERE id = ?1 AND tenant = ?2
+    UNION ALL
+    SELECT r.id, r.previous, r.depth, r.input, r.output FROM responses r JOIN chain c ON r.id = c.previous
+    WHERE r.tenant = ?2
+) SELECT input, output FROM chain ORDER BY depth
+"""
+
+HEAD = """
+SELECT r.depth, r.chain_bytes, r.tokens, r.status, t.expires
+FROM responses r JOIN threads t ON t.id = r.thread WHERE r.id = ? AND r.tenant = ?
+"""
+
+CONVERSATION = """
+SELECT c.id, c.created, c.metadata, c.bytes, t.expires
+FROM conversations c JOIN threads t ON t.id = c.thread WHERE c.id = ? AND c.tenant = ?
+"""
+
+
+def record_of(db: sqlite3.Connection, tenant: str, response_id: str, now: float) -> Found:
+    row = db.execute(ONE, (response_id, tenant)).fetchone()
+    if row is None or row[-1] <= now:
+        return Found(absence=absence_of(db, tenant, response_id, expired=row is not None))
+    record = Record(
+        id=row[0],
+        tenant=row[1],
+        status=row[2],
+        response=row[3],
+        input=row[4],
+        previous=row[5],
+        conversation=row[6],
+        tokens=row[7],
+        owner=row[8],
+        output=row[9],
+    )
+    return Found(_as_it_is(db, record, now))
+
+
+def _as_it_is(db: sqlite3.Connection, record: Record, now: float) -> Record:
+    """An unfinished response whose owner is gone has failed, whatever the file says."""
+    if record.status not in UNFINISHED or record.owner is None:
+        return record
+    seen = db.execute("SELECT seen FROM owners WHERE owner = ?", (record.owner,)).fetchone()
+    if seen is not None and seen[0] + LEASE_S > now:
+        return record
+    return _changed(record, "failed", OWNER_GONE)
+
+
+def _changed(record: Record, status: str, error: dict[str, Any]) -> Record:
+    return Record(
+        id=record.id,
+        tenant=record.tenant,
+        status=status,
+        response=with_status(record.response, status, error),
+        input=record.input,
+        previous=record.previous,
+        conversation=record.conversation,
+        output=record.output,
+        tokens=record.tokens,
+    )
+
+
+def absence_of(db: sqlite3.Connection, tenant: str, wanted: str, *, expired: bool = False) -> Absence:
+    if expired:
+        return Absence.EXPIRED
+    row = db.execute("SELECT why FROM gone WHERE id = ? AND tenant = ?", (wanted, tenant)).fetchone()
+    return Absence.UNKNOWN if row is None else Absence(row[0])
+
+
+def history_of(
+    db: sqlite3.Connection, tenant: str, response_id: str, bounds: ChainBounds, now: float
+) -> History:
+    head = db.execute(HEAD, (response_id, tenant)).fetchone()
+    if head is None or head[4] <= now:
+        return History(absence=absence_of(db, tenant, response_id, expired=head is not None))
+    depth, size, tokens, status, _ = head
+    known = History(depth=depth, size=size, tokens=tokens, status=status)
+    if bounds.exceeded(known) is not None or status in UNFINISHED:
+        return known
+    rows = db.execute(CHAIN, (response_id, tenant)).fetchall()
+    parts = [part for row in rows for part in row]
+    return History(parts, None, depth, size, tokens, status, broken=len(rows) != depth)
+
+
+def conversation_of(
+    db: sqlite3.Connection, tenant: str, conversation_id: str, now: float
+) -> FoundConversation:
+    row = db.execute(CONVERSATION, (conversation_id, tenant)).fetchone()
+    if row is None or row[4] <= now:
+        return FoundConversation(absence=absence_of(db, tenant, conversation_id, expired=row is not None))
+    return FoundConversation(Conversation(id=row[0], created=row[1], metadata=row[2]))
+
+
+def items_of(
+    db: sqlite3.Connection, tenant: str, conversation_id: str, bounds: ChainBounds, now: float
+) -> History:
+    row = db.execute(CONVERSATION, (conversation_id, tenant)).fetchone()
+    if row is None or row[4] <= now:
+        return History(absence=absence_of(db, tenant, conversation_id, expired=row is not None))
+    known = History(size=row[3])
+    if bounds.exceeded(known) is not None:
+        return known
+    query = "SELECT item FROM items WHERE conversation = ? ORDER BY position"
+    return History([item for (item,) in db.execute(query, (conversation_id,))], size=row[3])

@@ -1,0 +1,89 @@
+"""The tables of the SQLite file, and how it is opened."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+from serve_app.stored_responses.values import StoreError
+
+VERSION = 1
+"""Raise it when the tables change: a file of another version is refused, not guessed at."""
+
+FILE = "responses.sqlite3"
+BUSY_MS = 5000
+"""How long a statement waits for another process: a replica that is being replaced."""
+
+CACHE_KIB = 32_768
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS threads(
+    id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, used REAL NOT NULL, expires REAL NOT NULL,
+    entries INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS threads_by_use ON threads(tenant, used);
+CREATE INDEX IF NOT EXISTS threads_by_end ON threads(expires);
+
+CREATE TABLE IF NOT EXISTS responses(
+    id TEXT PRIMARY KEY, tenant TEXT NOT NULL, thread INTEGER NOT NULL, previous TEXT,
+    depth INTEGER NOT NULL, chain_bytes INTEGER NOT NULL, size INTEGER NOT NULL, tokens INTEGER NOT NULL,
+    status TEXT NOT NULL, owner TEXT, conversation TEXT, response BLOB NOT NULL, input BLOB NOT NULL,
+    output BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS responses_by_thread ON responses(thread);
+
+CREATE TABLE IF NOT EXISTS conversations(
+    id TEXT PRIMARY KEY, tenant TEXT NOT NULL, thread INTEGER NOT NULL, created INTEGER NOT NULL,
+    metadata BLOB NOT NULL, bytes INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS conversations_by_thread ON conversations(thread);
+
+CREATE TABLE IF NOT EXISTS items(
+    position INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT NOT NULL, id TEXT NOT NULL,
+    item BLOB NOT NULL, UNIQUE(conversation, id));
+
+CREATE TABLE IF NOT EXISTS gone(
+    id TEXT PRIMARY KEY, tenant TEXT NOT NULL, why TEXT NOT NULL, at REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS gone_by_time ON gone(at);
+
+CREATE TABLE IF NOT EXISTS owners(owner TEXT PRIMARY KEY, seen REAL NOT NULL);
+"""
+"""A thread is what expires and is evicted as one: a chain of responses with all its branches, or a
+conversation with its responses. ``gone`` remembers for a while why an id is not there."""
+
+
+def open_file(folder: Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """Connections to write and to read. Only this user may enter the folder.
+
+    Raises:
+        StoreError: the file cannot be opened, or is of another version.
+    """
+    path = folder / FILE
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        writing = _connect(path)
+        _prepare(writing, path)
+        return writing, _connect(path)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"responses {path}: {error}") from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Used from one thread at a time, which need not be this one."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    with suppress(OSError):
+        path.chmod(0o600)
+    connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+    connection.execute("PRAGMA journal_mode=WAL")
+    # The system writes in its own time: a killed process loses nothing, a machine without power a moment.
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("PRAGMA secure_delete=FAST")
+    connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version not in (0, VERSION):
+        raise StoreError(f"responses {path}: written by another version ({version}, not {VERSION})")
+    connection.executescript(TABLES)
+    connection.execute(f"PRAGMA user_version={VERSION}")

@@ -1,0 +1,125 @@
+"""Responses in one SQLite file. One thread writes and one reads, so that no read waits for a checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from deployments.responses.store import reads
+from deployments.responses.store.room import Room
+from deployments.responses.store.schema import FILE, open_file
+from deployments.responses.store.writes import Writes
+from serve_app.settings import ResponsesSettings
+from serve_app.stored_responses.values import (
+    Absence,
+    Added,
+    ChainBounds,
+    Conversation,
+    Found,
+    FoundConversation,
+    History,
+    NewItem,
+    Outcome,
+    Record,
+    StoreError,
+    StoreStats,
+)
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """A :class:`~deployments.responses.store.base.ResponseStore`."""
+
+    def __init__(self, folder: Path, settings: ResponsesSettings, now: float) -> None:
+        """Blocks while the file is opened. ``now``: Unix seconds. Raises: StoreError."""
+        self._path = folder / FILE
+        self._writing, self._reading = open_file(folder)
+        self._room = Room(settings, folder)
+        self._writes = Writes(self._writing, self._room, settings)
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="responses-write")
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="responses-read")
+        try:
+            self._writes.begin(now)
+        except sqlite3.Error as error:
+            raise StoreError(f"responses {self._path}: {error}") from error
+
+    async def put(self, record: Record, items: Sequence[NewItem], now: float) -> Outcome:
+        return await self._write(lambda: self._writes.put(record, items, now))
+
+    async def get(self, tenant: str, response_id: str, now: float) -> Found:
+        return await self._read(lambda: reads.record_of(self._reading, tenant, response_id, now))
+
+    async def history(self, tenant: str, response_id: str, bounds: ChainBounds, now: float) -> History:
+        return await self._read(lambda: reads.history_of(self._reading, tenant, response_id, bounds, now))
+
+    async def delete(self, tenant: str, response_id: str, now: float) -> Absence | None:
+        return await self._write(lambda: self._writes.delete(tenant, response_id, now))
+
+    async def cancel(self, tenant: str, response_id: str, now: float) -> Found:
+        return await self._write(lambda: self._writes.cancel(tenant, response_id, now))
+
+    async def beat(self, owner: str, running: Sequence[str], now: float) -> list[str]:
+        return await self._write(lambda: self._writes.beat(owner, running, now))
+
+    async def create_conversation(
+        self, tenant: str, conversation: Conversation, items: Sequence[NewItem], now: float
+    ) -> Outcome:
+        return await self._write(lambda: self._writes.create_conversation(tenant, conversation, items, now))
+
+    async def conversation(self, tenant: str, conversation_id: str, now: float) -> FoundConversation:
+        return await self._read(lambda: reads.conversation_of(self._reading, tenant, conversation_id, now))
+
+    async def set_metadata(
+        self, tenant: str, conversation_id: str, metadata: bytes, now: float
+    ) -> FoundConversation:
+        return await self._write(lambda: self._writes.set_metadata(tenant, conversation_id, metadata, now))
+
+    async def delete_conversation(self, tenant: str, conversation_id: str, now: float) -> Absence | None:
+        return await self._write(lambda: self._writes.delete_conversation(tenant, conversation_id, now))
+
+    async def conversation_items(
+        self, tenant: str, conversation_id: str, bounds: ChainBounds, now: float
+    ) -> History:
+        return await self._read(lambda: reads.items_of(self._reading, tenant, conversation_id, bounds, now))
+
+    async def add_items(
+        self, tenant: str, conversation_id: str, items: Sequence[NewItem], now: float
+    ) -> Added:
+        return await self._write(lambda: self._writes.add_items(tenant, conversation_id, items, now))
+
+    async def delete_item(
+        self, tenant: str, conversation_id: str, item_id: str, now: float
+    ) -> Absence | None:
+        return await self._write(lambda: self._writes.delete_item(tenant, conversation_id, item_id, now))
+
+    async def sweep(self, now: float) -> None:
+        while await self._write(lambda: self._writes.sweep(now)):
+            pass
+
+    async def stats(self) -> StoreStats:
+        total = self._room.total
+        return StoreStats(total.entries, total.bytes, str(self._path))
+
+    async def close(self) -> None:
+        """Ends after the calls that run now."""
+        loop = asyncio.get_running_loop()
+        for thread, connection in ((self._reader, self._reading), (self._writer, self._writing)):
+            await loop.run_in_executor(thread, connection.close)
+            thread.shutdown(wait=False)
+
+    async def _write(self, work: Callable[[], T]) -> T:
+        return await self._run(self._writer, work)
+
+    async def _read(self, work: Callable[[], T]) -> T:
+        return await self._run(self._reader, work)
+
+    async def _run(self, thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(thread, work)
+        except (sqlite3.Error, OSError, RuntimeError) as error:
+            raise StoreError(f"responses {self._path}: {error}") from error

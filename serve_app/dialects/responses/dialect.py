@@ -1,0 +1,64 @@
+"""OpenAI's Responses API: the dialect, and a request together with what it refers to."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from serve_app.dialects.base import Reading
+from serve_app.dialects.openai import OpenAIDialect
+from serve_app.dialects.responses.ids import ItemIds
+from serve_app.dialects.responses.items import with_references
+from serve_app.dialects.responses.request import ENCRYPTED_REASONING, Asked, chat_fields, echo, read
+from serve_app.dialects.responses.stream_errors import ResponsesStream
+from serve_app.dialects.responses.writer import ResponsesWriter
+from serve_app.errors import BadRequest
+
+
+class ResponsesDialect(OpenAIDialect):
+    """Error bodies as in OpenAI's other APIs, streams with named and numbered events."""
+
+    def stream(self) -> ResponsesStream:  # type: ignore[override]
+        return ResponsesStream()
+
+    def read(self, fields: Mapping[str, Any]) -> Reading:
+        """A request where nothing is stored."""
+        asked = read(fields)
+        refuse_state(asked)
+        items = with_references(asked.items, {})
+        fields = chat_fields(asked, (), items)
+
+        def writer(request_id: str, created: int) -> ResponsesWriter:
+            unique = hashlib.sha256(request_id.encode()).hexdigest()[:32]
+            return writer_of(asked, ItemIds(unique), created, stored=False)
+
+        return Reading(dict(fields), writer)
+
+
+def refuse_state(asked: Asked) -> None:
+    """Raises: BadRequest: the request needs what is stored, and nothing is."""
+    request = asked.request
+    needs = {
+        "previous_response_id": request.previous_response_id is not None,
+        "conversation": request.conversation is not None,
+        "background": bool(request.background),
+    }
+    for name, is_needed in needs.items():
+        if is_needed:
+            raise BadRequest(
+                f"`{name}`: responses are not stored here (responses.enabled).",
+                param=name,
+                code="unsupported_parameter",
+            )
+
+
+def writer_of(asked: Asked, ids: ItemIds, created: int, *, stored: bool) -> ResponsesWriter:
+    return ResponsesWriter(
+        ids,
+        asked.tools,
+        echo(asked, ids.response, stored=stored),
+        created,
+        model=asked.request.model,
+        hides_reasoning=ENCRYPTED_REASONING in (asked.request.include or ()),
+    )

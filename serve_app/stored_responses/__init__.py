@@ -1,0 +1,1 @@
+"""Responses that are kept for later: the values that gateways and the store exchange."""

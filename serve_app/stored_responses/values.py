@@ -1,0 +1,130 @@
+"""What gateways and the store of responses say to each other. JSON of items and responses stays bytes."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class StoreError(RuntimeError):
+    """The store cannot be opened, read or written; the message names its file or address."""
+
+
+class Absence(StrEnum):
+    """Why something is not there. A tenant sees another tenant's response as ``UNKNOWN``."""
+
+    UNKNOWN = "unknown"
+    EXPIRED = "expired"
+    EVICTED = "evicted"
+    DELETED = "deleted"
+
+
+class Outcome(StrEnum):
+    """What became of a write."""
+
+    STORED = "stored"
+    FULL = "full"
+    TOO_LARGE = "too_large"
+    OVER = "over"
+    """It was cancelled or deleted meanwhile: what came later is dropped."""
+
+
+UNFINISHED = frozenset({"queued", "in_progress"})
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One response. ``response`` is what its client was sent and ``input`` its own input items, a list; both
+    JSON. ``tokens``: of input and output together. ``owner`` is the gateway that still generates it."""
+
+    id: str
+    tenant: str
+    status: str
+    response: bytes
+    input: bytes
+    previous: str | None = None
+    conversation: str | None = None
+    output: bytes = b"[]"
+    tokens: int = 0
+    owner: str | None = None
+
+    @property
+    def size(self) -> int:
+        return len(self.response) + len(self.input)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A response, or why it is not there."""
+
+    record: Record | None = None
+    absence: Absence | None = None
+
+
+class History(msgspec.Struct, frozen=True):
+    """What a request goes on from: lists of items as JSON, the oldest first; or why it cannot.
+
+    ``depth``, ``size`` and ``tokens`` tell its size also where it is too large to be sent (``parts`` is
+    then empty). ``status``: of the response itself. ``broken``: an earlier response of the chain is gone.
+    """
+
+    parts: list[bytes] = []
+    absence: Absence | None = None
+    depth: int = 0
+    size: int = 0
+    tokens: int = 0
+    status: str = "completed"
+    broken: bool = False
+
+
+class ChainBounds(msgspec.Struct, frozen=True):
+    """How much a request may refer to."""
+
+    depth: int
+    size: int
+    tokens: int
+
+    def exceeded(self, history: History) -> str | None:
+        """The setting that a history exceeds."""
+        if history.depth > self.depth:
+            return f"{history.depth} responses, at most {self.depth} (responses.max_chain)"
+        if history.size > self.size:
+            return f"{history.size} bytes, at most {self.size} (responses.max_chain_bytes)"
+        if history.tokens > self.tokens:
+            return f"{history.tokens} tokens, at most {self.tokens} (responses.max_chain_tokens)"
+        return None
+
+
+class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+    """``metadata`` is JSON, ``created`` Unix seconds."""
+
+    id: str
+    created: int
+    metadata: bytes = b"{}"
+
+
+class FoundConversation(msgspec.Struct, frozen=True):
+    conversation: Conversation | None = None
+    absence: Absence | None = None
+
+
+class NewItem(msgspec.Struct, frozen=True):
+    """An item of a conversation: its id, and all of it as JSON."""
+
+    id: str
+    item: bytes
+
+
+class Added(msgspec.Struct, frozen=True):
+    """What became of new items: an outcome, or why their conversation is not there."""
+
+    outcome: Outcome | None = None
+    absence: Absence | None = None
+
+
+class StoreStats(msgspec.Struct, frozen=True):
+    """``location``: the file. ``error``: why it cannot be used."""
+
+    entries: int = 0
+    size: int = 0
+    location: str = ""
+    error: str | None = None

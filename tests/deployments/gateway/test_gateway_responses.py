@@ -1,0 +1,458 @@
+"""``/v1/responses`` as OpenAI's own client uses it: streams, tools, state, and what may not be done."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from pydantic import BaseModel
+from sim_engine import SimSettings
+from support.gateway import FAST, MODEL, Running, gateway, meanwhile
+from support.graph import eventually
+from support.responses import responses_handle
+
+from serve_app.request.auth import DEFAULT_TENANT
+from serve_app.stored_responses.status import LEASE_S
+from serve_app.stored_responses.values import Record
+
+RESPONSES = "/v1/responses"
+WEATHER = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "The weather.",
+    "strict": True,
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+}
+PLAN = [
+    {
+        "reasoning": "I must look.",
+        "text": "I look.",
+        "calls": [
+            {"name": "get_weather", "arguments": {"city": "Bern"}},
+            {"name": "get_weather", "arguments": {"city": "Rome"}},
+        ],
+    },
+    {"text": "It rains in both."},
+]
+
+
+@asynccontextmanager
+async def responding(folder: Path, *engines: SimSettings, **args: Any) -> AsyncIterator[Running]:
+    """A gateway with a store."""
+    settings = args.pop("responses", {})
+    async with responses_handle(folder, **settings) as handle:
+        handles = {"responses": handle}
+        async with gateway(*engines, handles=handles, responses=settings, **args) as running:
+            yield running
+
+
+@asynccontextmanager
+async def gpt(running: Running, key: str = "none") -> AsyncIterator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(base_url=f"{running.url}/v1", api_key=key, max_retries=0) as client:
+        yield client
+
+
+def planned(plan: list[dict[str, Any]]) -> SimSettings:
+    return SimSettings(itl_ms=1.0, plan=json.dumps(plan))
+
+
+async def test_a_chain_goes_on_with_what_was_said(tmp_path: Path) -> None:
+    engine = SimSettings(itl_ms=1.0, tokens=5, keep_bodies=5)
+    async with responding(tmp_path, engine) as running, gpt(running) as client:
+        first = await client.responses.create(model=MODEL, input="My name is Ada.", instructions="Be kind.")
+        assert first.status == "completed"
+        assert first.usage is not None
+        assert first.usage.output_tokens == 6
+        assert first.store is True  # type: ignore[attr-defined]
+        second = await client.responses.create(model=MODEL, input="Who am I?", previous_response_id=first.id)
+        assert second.previous_response_id == first.id
+        sent = json.loads(running.engines[0].stats().seen[-1]["body"])["messages"]
+        assert sent == [
+            {"role": "user", "content": "My name is Ada."},
+            {"role": "assistant", "content": first.output_text},
+            {"role": "user", "content": "Who am I?"},
+        ]
+
+
+async def test_a_stream_has_all_typed_events_and_the_same_response_at_its_end(tmp_path: Path) -> None:
+    async with responding(tmp_path, FAST) as running, gpt(running) as client:
+        async with client.responses.stream(model=MODEL, input="hi") as stream:
+            events = [event async for event in stream]
+            final = await stream.get_final_response()
+        kinds = [event.type for event in events]
+        assert kinds[:4] == [
+            "response.created",
+            "response.in_progress",
+            "response.output_item.added",
+            "response.content_part.added",
+        ]
+        assert kinds[-4:] == [
+            "response.output_text.done",
+            "response.content_part.done",
+            "response.output_item.done",
+            "response.completed",
+        ]
+        assert [event.sequence_number for event in events] == list(range(len(events)))
+        said = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+        assert said == final.output_text
+        kept = await client.responses.retrieve(final.id)
+        assert kept.output_text == said
+        again = [event async for event in await client.responses.retrieve(final.id, stream=True)]
+        assert again[-1].type == "response.completed"
+        assert again[-1].response.output_text == said
+
+
+async def test_tools_are_called_in_parallel_and_their_results_go_on(tmp_path: Path) -> None:
+    async with responding(tmp_path, planned(PLAN)) as running, gpt(running) as client:
+        async with client.responses.stream(model=MODEL, input="weather?", tools=[WEATHER]) as stream:  # type: ignore[list-item]
+            events = [event async for event in stream]
+            first = await stream.get_final_response()
+        kinds = {event.type for event in events}
+        assert {"response.reasoning_text.delta", "response.function_call_arguments.delta"} <= kinds
+        reasoning, message, bern, rome = first.output
+        assert reasoning.type == "reasoning"
+        assert message.type == "message"
+        assert bern.type == rome.type == "function_call"
+        assert [json.loads(call.arguments)["city"] for call in (bern, rome)] == ["Bern", "Rome"]
+        results = [
+            {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}
+            for call in (bern, rome)
+        ]
+        second = await client.responses.create(
+            model=MODEL,
+            input=results,
+            tools=[WEATHER],
+            previous_response_id=first.id,  # type: ignore[arg-type, list-item]
+        )
+        assert second.output_text == "It rains in both."
+
+
+async def test_items_may_be_named_instead_of_sent(tmp_path: Path) -> None:
+    """As the AI SDK does with what it knows to be stored."""
+    async with responding(tmp_path, planned(PLAN)) as running, gpt(running) as client:
+        first = await client.responses.create(model=MODEL, input="weather?", tools=[WEATHER])  # type: ignore[list-item]
+        named = [{"type": "item_reference", "id": item.id} for item in first.output]
+        results = [
+            {"type": "function_call_output", "call_id": item.call_id, "output": "rain"}
+            for item in first.output
+            if item.type == "function_call"
+        ]
+        asked: Any = [{"role": "user", "content": "weather?"}, *named, *results]
+        second = await client.responses.create(model=MODEL, input=asked, tools=[WEATHER])  # type: ignore[list-item]
+        assert second.output_text == "It rains in both."
+        with pytest.raises(openai.NotFoundError, match="Item with id 'msg_0' not found"):
+            await client.responses.create(model=MODEL, input=[{"type": "item_reference", "id": "msg_0"}])
+
+
+async def test_a_schema_is_followed(tmp_path: Path) -> None:
+    class Person(BaseModel):
+        name: str
+
+    async with responding(tmp_path, FAST) as running, gpt(running) as client:
+        parsed = await client.responses.parse(model=MODEL, input="who?", text_format=Person)
+        assert isinstance(parsed.output_parsed, Person)
+
+
+async def test_a_response_is_listed_deleted_and_then_gone(tmp_path: Path) -> None:
+    async with responding(tmp_path, FAST) as running, gpt(running) as client:
+        asked: Any = [{"role": "user", "content": f"part {n}"} for n in range(3)]
+        made = await client.responses.create(model=MODEL, input=asked)
+        page = await client.responses.input_items.list(made.id, limit=2, order="asc")
+        texts = [item.content[0].text async for item in page]  # type: ignore[union-attr]
+        assert texts == ["part 0", "part 1", "part 2"]
+        await client.responses.delete(made.id)
+        with pytest.raises(openai.NotFoundError, match="was deleted"):
+            await client.responses.retrieve(made.id)
+        with pytest.raises(openai.NotFoundError) as caught:
+            await client.responses.create(model=MODEL, input="on", previous_response_id=made.id)
+        assert caught.value.code == "previous_response_not_found"
+
+
+async def test_what_is_not_to_be_stored_is_not(tmp_path: Path) -> None:
+    async with responding(tmp_path, FAST) as running, gpt(running) as client:
+        made = await client.responses.create(model=MODEL, input="hi", store=False)
+        assert made.store is False  # type: ignore[attr-defined]
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.retrieve(made.id)
+
+
+async def test_another_tenants_response_does_not_exist(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        running = await stack.enter_async_context(responding(tmp_path, FAST, tenants=["a", "b"]))
+        a, b = [await stack.enter_async_context(gpt(running, running.keys[name])) for name in ("a", "b")]
+        made = await a.responses.create(model=MODEL, input="my secret")
+        named: Any = [{"type": "item_reference", "id": made.output[0].id}]
+        talk = await a.conversations.create(items=[{"role": "user", "content": "my secret"}])  # type: ignore[list-item]
+        for call in (
+            b.responses.retrieve(made.id),
+            b.responses.delete(made.id),
+            b.responses.cancel(made.id),
+            b.responses.input_items.list(made.id),
+            b.responses.create(model=MODEL, input="and?", previous_response_id=made.id),
+            b.responses.create(model=MODEL, input=named),
+            b.responses.create(model=MODEL, input="and?", conversation=talk.id),
+            b.conversations.retrieve(talk.id),
+            b.conversations.delete(talk.id),
+            b.conversations.items.list(talk.id),
+        ):
+            with pytest.raises(openai.NotFoundError) as caught:
+                await call
+            assert "secret" not in str(caught.value)
+        assert (await a.responses.retrieve(made.id)).id == made.id
+        assert (await a.conversations.retrieve(talk.id)).id == talk.id
+
+
+async def test_a_conversation_grows_with_its_responses(tmp_path: Path) -> None:
+    async with responding(tmp_path, FAST) as running, gpt(running) as client:
+        talk = await client.conversations.create(
+            items=[{"type": "message", "role": "user", "content": "hello"}], metadata={"topic": "x"}
+        )
+        made = await client.responses.create(model=MODEL, input="more", conversation=talk.id)
+        assert made.conversation is not None
+        assert made.conversation.id == talk.id
+        listed = [item async for item in client.conversations.items.list(talk.id, order="asc")]
+        assert [item.type for item in listed] == ["message"] * 3
+        assert [item.role for item in listed] == ["user", "user", "assistant"]  # type: ignore[union-attr]
+        changed = await client.conversations.update(talk.id, metadata={"topic": "y"})
+        assert changed.metadata == {"topic": "y"}
+        await client.conversations.items.delete(listed[0].id or "", conversation_id=talk.id)
+        assert len([item async for item in client.conversations.items.list(talk.id)]) == 2
+        await client.conversations.delete(talk.id)
+        with pytest.raises(openai.NotFoundError, match="was deleted"):
+            await client.responses.create(model=MODEL, input="on", conversation=talk.id)
+
+
+async def test_a_background_response_is_fetched_later(tmp_path: Path) -> None:
+    async with responding(tmp_path, FAST) as running, gpt(running) as client:
+        made = await client.responses.create(model=MODEL, input="hi", background=True)
+        assert made.status == "queued"
+        done = [event async for event in await client.responses.retrieve(made.id, stream=True)][-1]
+        assert done.type == "response.completed"
+        assert done.response.background is True
+        assert len(done.response.output_text.split()) == FAST.tokens
+        on = await client.responses.create(model=MODEL, input="on", previous_response_id=made.id)
+        assert on.status == "completed"
+
+
+async def test_a_background_response_is_cancelled_and_its_engine_is_free(tmp_path: Path) -> None:
+    slow = SimSettings(itl_ms=20.0, tokens=10_000)
+    async with responding(tmp_path, slow) as running, gpt(running) as client:
+        stream = await client.responses.create(model=MODEL, input="hi", background=True, stream=True)
+        created = await anext(aiter(stream))
+        assert created.type == "response.created"
+        cancelled = await client.responses.cancel(created.response.id)
+        assert cancelled.status == "cancelled"
+        await running.until_idle()
+        assert (await client.responses.cancel(created.response.id)).status == "cancelled"
+        with pytest.raises(openai.BadRequestError, match="cancelled: nothing can go on"):
+            await client.responses.create(model=MODEL, input="on", previous_response_id=created.response.id)
+        await stream.close()
+
+
+async def test_a_background_response_that_fails_says_so(tmp_path: Path) -> None:
+    async with responding(tmp_path, FAST) as running, gpt(running) as client:
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.create(model="nobody", input="hi", background=True)
+        async with responding(tmp_path / "short", SimSettings(max_model_len=4)) as short, gpt(short) as other:
+            made = await other.responses.create(model=MODEL, input="a long text " * 9, background=True)
+            last = [event async for event in await other.responses.retrieve(made.id, stream=True)][-1]
+            assert last.type == "response.failed"
+            failed = await other.responses.retrieve(made.id)
+            assert failed.status == "failed"
+            assert failed.error is not None
+            assert "maximum context length" in failed.error.message
+
+
+async def test_the_response_of_a_dead_gateway_is_reported_as_failed(tmp_path: Path) -> None:
+    """Its owner no longer reports: nothing else is known of it."""
+    async with responses_handle(tmp_path) as handle, gateway(FAST, handles={"responses": handle}) as running:
+        response = {"id": "resp_1", "object": "response", "status": "in_progress", "output": []}
+        record = Record(
+            id="resp_1",
+            tenant=DEFAULT_TENANT,
+            status="in_progress",
+            response=json.dumps(response).encode(),
+            input=b"[]",
+            owner="dead",
+        )
+        await handle.target.store.put(record, [], time.time() - 2 * LEASE_S)
+        async with gpt(running) as client:
+            found = await client.responses.retrieve("resp_1")
+            assert found.status == "failed"
+            assert found.error is not None
+            assert "is gone" in found.error.message
+
+
+async def test_any_gateway_goes_on_with_it(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        handle = await stack.enter_async_context(responses_handle(tmp_path))
+        handles = {"responses": handle}
+        running = [await stack.enter_async_context(gateway(FAST, handles=handles)) for _ in range(2)]
+        first, second = [await stack.enter_async_context(gpt(each)) for each in running]
+        made = await first.responses.create(model=MODEL, input="hi")
+        on = await second.responses.create(model=MODEL, input="on", previous_response_id=made.id)
+        assert (await first.responses.retrieve(on.id)).previous_response_id == made.id
+
+
+async def test_without_its_store_a_response_is_answered_and_says_that_it_is_not_stored(
+    tmp_path: Path,
+) -> None:
+    settings = {"call_timeout_s": 0.2}
+    async with (
+        responses_handle(tmp_path) as handle,
+        gateway(FAST, handles={"responses": handle}, responses=settings) as running,
+        gpt(running) as client,
+    ):
+        with handle.failing("put"), handle.failing("history"):
+            made = await client.responses.create(model=MODEL, input="hi")
+            assert made.store is False  # type: ignore[attr-defined]
+            assert len(made.output_text.split()) == FAST.tokens
+            with pytest.raises(openai.InternalServerError) as caught:
+                await client.responses.create(model=MODEL, input="on", previous_response_id="resp_x")
+            assert caught.value.status_code == 503
+        assert (await client.responses.create(model=MODEL, input="hi")).store is True  # type: ignore[attr-defined]
+
+
+async def test_a_store_that_comes_back_in_time_is_waited_for(tmp_path: Path) -> None:
+    async with (
+        responses_handle(tmp_path) as handle,
+        gateway(FAST, handles={"responses": handle}) as running,
+        gpt(running) as client,
+    ):
+        made = await client.responses.create(model=MODEL, input="hi")
+        going_on = client.responses.create(model=MODEL, input="on", previous_response_id=made.id)
+        with handle.failing("history"):
+            async with meanwhile(going_on) as task:
+
+                async def asked_again() -> bool:
+                    return handle.begun["history"] >= 2
+
+                assert await eventually(asked_again, within_s=5)
+                handle.mend("history")
+                assert (await task).status == "completed"
+
+
+async def test_where_nothing_is_stored_requests_are_still_answered() -> None:
+    async with gateway(FAST) as running, gpt(running) as client:
+        made = await client.responses.create(model=MODEL, input="hi")
+        assert made.store is False  # type: ignore[attr-defined]
+        with pytest.raises(openai.BadRequestError, match=r"responses\.enabled"):
+            await client.responses.create(model=MODEL, input="on", previous_response_id=made.id)
+        with pytest.raises(openai.NotFoundError, match=r"responses\.enabled"):
+            await client.responses.retrieve(made.id)
+        with pytest.raises(openai.NotFoundError, match=r"responses\.enabled"):
+            await client.conversations.create()
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"input": [{"type": "computer_call", "id": "x"}]}, "input[0].type"),
+        ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input[0].call_id"),
+        ({"input": [{"role": "tool", "content": "x"}]}, "input[0].role"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]},
+            "input[0].content[0].file_id",
+        ),
+        ({"input": [{"role": "user", "content": [{"type": "video"}]}]}, "input[0].content[0].type"),
+        ({"input": "x", "tools": [{"type": "file_search"}]}, "tools[0].type"),
+        ({"input": "x", "tools": [{"type": "function"}]}, "tools[0].name"),
+        ({"input": "x", "tool_choice": {"type": "function", "name": "f"}}, "tool_choice"),
+        ({"input": "x", "prompt": {"id": "p"}}, "prompt"),
+        ({"input": "x", "background": True, "store": False}, "background"),
+        ({"input": "x", "previous_response_id": "a", "conversation": "b"}, "conversation"),
+        ({"input": "x", "text": {"format": {"type": "json_schema"}}}, "text.format"),
+        ({"input": "x", "max_output_tokens": 0}, "max_output_tokens"),
+        ({}, "input"),
+    ],
+)
+async def test_bad_input_is_refused_by_name(tmp_path: Path, fields: dict[str, Any], param: str) -> None:
+    async with responding(tmp_path, FAST) as running:
+        answer = await running.send({"model": MODEL, **fields}, RESPONSES)
+        assert answer.status == 400, answer.body
+        assert answer.error["param"] == param
+        assert running.requests() == [0]
+
+
+async def test_a_chain_is_bounded(tmp_path: Path) -> None:
+    settings = {"max_chain": 2}
+    async with responding(tmp_path, FAST, responses=settings) as running, gpt(running) as client:
+        last = None
+        for _ in range(3):
+            made = await client.responses.create(model=MODEL, input="hi", previous_response_id=last)
+            last = made.id
+        with pytest.raises(openai.BadRequestError, match=r"responses\.max_chain"):
+            await client.responses.create(model=MODEL, input="hi", previous_response_id=last)
+
+
+async def test_codex_sends_tools_of_its_own_kinds(tmp_path: Path) -> None:
+    plan = [
+        {
+            "calls": [
+                {"name": "apply_patch", "arguments": {"input": "*** Begin Patch"}},
+                {"name": "agents__close", "arguments": {"id": "1"}},
+                {"name": "local_shell", "arguments": {"command": ["ls"]}},
+            ]
+        },
+        {"text": "done"},
+    ]
+    tools: Any = [
+        {
+            "type": "custom",
+            "name": "apply_patch",
+            "format": {"type": "grammar", "syntax": "lark", "definition": "x"},
+        },
+        {
+            "type": "namespace",
+            "name": "agents",
+            "tools": [{"type": "function", "name": "close", "parameters": {"type": "object"}}],
+        },
+        {"type": "local_shell"},
+        {"type": "web_search", "external_web_access": False},
+    ]
+    developer = {
+        "type": "message",
+        "role": "developer",
+        "content": [{"type": "input_text", "text": "Be brief."}],
+    }
+    begun: Any = [
+        developer,
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]},
+    ]
+    engine = SimSettings(itl_ms=1.0, plan=json.dumps(plan), keep_bodies=3)
+    async with responding(tmp_path, engine) as running, gpt(running) as client:
+        async with client.responses.stream(model=MODEL, input=begun, tools=tools, store=False) as stream:
+            kinds = [event.type async for event in stream]
+            made = await stream.get_final_response()
+        assert "response.custom_tool_call_input.done" in kinds
+        patch, close, shell = made.output
+        assert patch.type == "custom_tool_call"
+        assert patch.input == "*** Begin Patch"
+        assert close.type == "function_call"
+        assert (close.namespace, close.name) == ("agents", "close")
+        assert shell.type == "local_shell_call"
+        assert shell.action.command == ["ls"]
+        sent = json.loads(running.engines[0].stats().seen[-1]["body"])
+        assert [tool["function"]["name"] for tool in sent["tools"]] == [
+            "apply_patch",
+            "agents__close",
+            "local_shell",
+        ]
+        assert sent["messages"][0] == {"role": "system", "content": "Be brief."}
+        results = [
+            {"type": f"{item.type}_output", "call_id": item.call_id, "output": "ok"} for item in made.output
+        ]
+        back: Any = [*begun, *(item.to_dict() for item in made.output), *results]
+        end = await client.responses.create(model=MODEL, input=back, tools=tools, store=False)
+        assert end.output_text == "done"

@@ -1,0 +1,252 @@
+"""The store of responses in a file: chains, bounds, ends of life, and a process that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployments.responses.store.sqlite import SqliteStore
+from serve_app.settings import ResponsesSettings
+from serve_app.stored_responses.status import LEASE_S
+from serve_app.stored_responses.values import (
+    Absence,
+    ChainBounds,
+    Conversation,
+    NewItem,
+    Outcome,
+    Record,
+    StoreError,
+)
+
+ROOMY = ChainBounds(1000, 1 << 20, 1 << 20)
+NOW = 1000.0
+
+
+@asynccontextmanager
+async def opened(folder: Path, now: float = NOW, **settings: Any) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(folder, ResponsesSettings(min_free_disk_bytes=0, **settings), now)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def record(name: str, previous: str | None = None, **fields: Any) -> Record:
+    values: dict[str, Any] = {
+        "id": name,
+        "tenant": "a",
+        "status": "completed",
+        "response": json.dumps({"id": name, "status": "completed"}).encode(),
+        "input": json.dumps([f"asked {name}"]).encode(),
+        "output": json.dumps([f"said {name}"]).encode(),
+        "previous": previous,
+    }
+    return Record(**values | fields)
+
+
+async def said(store: SqliteStore, name: str, tenant: str = "a") -> list[str]:
+    history = await store.history(tenant, name, ROOMY, NOW)
+    return [text for part in history.parts for text in json.loads(part)]
+
+
+async def absence(store: SqliteStore, name: str, tenant: str = "a", now: float = NOW) -> Absence | None:
+    return (await store.get(tenant, name, now)).absence
+
+
+async def test_a_chain_is_read_from_its_beginning_and_may_branch(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        for name, previous in (("1", None), ("2", "1"), ("left", "2"), ("right", "2")):
+            assert await store.put(record(name, previous), [], NOW) is Outcome.STORED
+        before = ["asked 1", "said 1", "asked 2", "said 2"]
+        assert await said(store, "left") == [*before, "asked left", "said left"]
+        assert await said(store, "right") == [*before, "asked right", "said right"]
+        assert await said(store, "left", "b") == []
+        assert await absence(store, "left", "b") is Absence.UNKNOWN
+
+
+async def test_another_tenant_cannot_overwrite_or_continue_a_response(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.put(record("1"), [], NOW)
+        assert await store.put(record("1", tenant="b"), [], NOW) is Outcome.OVER
+        await store.put(record("2", "1", tenant="b"), [], NOW)
+        assert await said(store, "2", "b") == ["asked 2", "said 2"]
+
+
+async def test_a_repeated_write_has_no_further_effect(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        for _ in range(3):
+            assert await store.put(record("1"), [], NOW) is Outcome.STORED
+        stats = await store.stats()
+        assert (stats.entries, stats.size) == (1, record("1").size)
+
+
+async def test_a_file_is_for_its_user_alone(tmp_path: Path) -> None:
+    async with opened(tmp_path / "new") as store:
+        await store.put(record("1"), [], NOW)
+        assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+        modes = {stat.S_IMODE(each.stat().st_mode) for each in (tmp_path / "new").iterdir()}
+        assert modes == {0o600}
+
+
+async def test_a_chain_lives_as_long_as_its_last_use(tmp_path: Path) -> None:
+    async with opened(tmp_path, ttl_s=10.0) as store:
+        await store.put(record("1"), [], NOW)
+        await store.put(record("alone"), [], NOW)
+        await store.put(record("2", "1"), [], NOW + 8)
+        assert await absence(store, "1", now=NOW + 12) is None
+        assert await absence(store, "alone", now=NOW + 12) is Absence.EXPIRED
+        await store.sweep(NOW + 12)
+        assert (await store.stats()).entries == 2
+        assert await absence(store, "alone", now=NOW + 12) is Absence.EXPIRED, "also when it is removed"
+        assert await absence(store, "alone", "b", NOW + 12) is Absence.UNKNOWN
+
+
+async def test_bounds_take_the_longest_unused_chain_of_the_largest_tenant(tmp_path: Path) -> None:
+    async with opened(tmp_path, max_entries=4) as store:
+        await store.put(record("theirs", tenant="b"), [], NOW)
+        for number in range(3):
+            await store.put(record(str(number)), [], NOW + 1 + number)
+        await store.put(record("0b", "0"), [], NOW + 9)
+        assert await absence(store, "theirs", "b") is None
+        assert await absence(store, "1") is Absence.EVICTED
+        assert await absence(store, "0") is None
+
+
+async def test_a_tenant_has_bounds_of_its_own(tmp_path: Path) -> None:
+    async with opened(tmp_path, max_entries_per_tenant=2, max_bytes_per_tenant=2048) as store:
+        for number in range(3):
+            assert await store.put(record(str(number)), [], NOW + number) is Outcome.STORED
+        assert await absence(store, "0") is Absence.EVICTED
+        large = record("large", response=b"x" * 3000)
+        assert await store.put(large, [], NOW) is Outcome.FULL
+        assert await absence(store, "large") is Absence.UNKNOWN
+        assert await absence(store, "2") is None, "a write that cannot succeed evicts nothing"
+
+
+async def test_one_response_is_bounded(tmp_path: Path) -> None:
+    async with opened(tmp_path, max_entry_bytes=1024) as store:
+        assert await store.put(record("1", response=b"x" * 2000), [], NOW) is Outcome.TOO_LARGE
+
+
+async def test_a_full_disk_stores_nothing(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, ResponsesSettings(min_free_disk_bytes=1 << 60), NOW)
+    assert await store.put(record("1"), [], NOW) is Outcome.FULL
+    await store.close()
+
+
+async def test_a_chain_that_is_too_long_tells_its_length_alone(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.put(record("1"), [], NOW)
+        await store.put(record("2", "1", tokens=50), [], NOW)
+        for bounds, named in (
+            (ChainBounds(1, 1 << 20, 100), "responses.max_chain)"),
+            (ChainBounds(9, 10, 100), "responses.max_chain_bytes"),
+            (ChainBounds(9, 1 << 20, 10), "responses.max_chain_tokens"),
+        ):
+            history = await store.history("a", "2", bounds, NOW)
+            assert history.parts == []
+            assert named in (bounds.exceeded(history) or "")
+
+
+async def test_what_was_deleted_breaks_its_chain_and_does_not_come_back(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.put(record("1"), [], NOW)
+        await store.put(record("2", "1"), [], NOW)
+        assert await store.delete("b", "1", NOW) is Absence.UNKNOWN
+        assert await store.delete("a", "1", NOW) is None
+        assert await store.delete("a", "1", NOW) is Absence.DELETED
+        assert (await store.history("a", "2", ROOMY, NOW)).broken
+        assert await store.put(record("1"), [], NOW) is Outcome.OVER
+        assert await store.delete("a", "2", NOW) is None
+        assert (await store.stats()).entries == 0
+
+
+async def test_an_unfinished_response_fails_when_its_owner_is_not_heard_of(tmp_path: Path) -> None:
+    running = {"status": "in_progress", "owner": "gateway"}
+    async with opened(tmp_path) as store:
+        await store.put(record("1", **running), [], NOW)
+        await store.beat("gateway", ["1"], NOW + 5)
+        (alive, dead) = [(await store.get("a", "1", NOW + 5 + age)).record for age in (1, LEASE_S + 1)]
+        assert alive is not None
+        assert dead is not None
+        assert (alive.status, dead.status) == ("in_progress", "failed")
+        assert "gone" in json.loads(dead.response)["error"]["message"]
+    async with opened(tmp_path, now=NOW + 60) as store:
+        found = await store.get("a", "1", NOW + 61)
+        assert found.record is not None
+        assert found.record.status == "in_progress", "nobody could report while the store was away"
+
+
+async def test_what_was_cancelled_stays_so(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.put(record("1", status="in_progress", owner="gateway"), [], NOW)
+        found = await store.cancel("a", "1", NOW)
+        assert found.record is not None
+        assert found.record.status == "cancelled"
+        assert await store.beat("gateway", ["1", "unknown"], NOW) == ["1", "unknown"]
+        assert await store.put(record("1"), [], NOW) is Outcome.OVER
+
+
+async def test_a_conversation_keeps_its_items_in_order(tmp_path: Path) -> None:
+    made = Conversation(id="conv", created=1)
+    first, second = NewItem("x", b'"x"'), NewItem("y", b'"y"')
+    async with opened(tmp_path) as store:
+        for _ in range(2):
+            assert await store.create_conversation("a", made, [first], NOW) is Outcome.STORED
+        await store.put(record("1", conversation="conv"), [first, second], NOW)
+        assert (await store.conversation_items("a", "conv", ROOMY, NOW)).parts == [b'"x"', b'"y"']
+        assert (await store.conversation_items("b", "conv", ROOMY, NOW)).absence is Absence.UNKNOWN
+        assert (await store.add_items("b", "conv", [second], NOW)).absence is Absence.UNKNOWN
+        assert await store.delete_item("a", "conv", "x", NOW) is None
+        assert await store.delete_item("a", "conv", "x", NOW) is Absence.UNKNOWN
+        assert await store.delete_conversation("a", "conv", NOW) is None
+        assert await absence(store, "1") is None
+        assert (await store.stats()).entries == 1
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from deployments.responses.store.sqlite import SqliteStore
+from serve_app.settings import ResponsesSettings
+from serve_app.stored_responses.values import Record
+
+async def main():
+    store = SqliteStore(Path(sys.argv[1]), ResponsesSettings(min_free_disk_bytes=0), 1000.0)
+    for number in range(100_000):
+        record = Record(id=str(number), tenant="a", status="completed", response=b"{}", input=b"[]")
+        await store.put(record, [], 1000.0)
+        print(number, flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WRITER, str(tmp_path), stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    while int(line := await process.stdout.readline()) < 200:
+        pass
+    process.kill()
+    last = int([line, *(await process.stdout.read()).split()][-1])
+    await process.wait()
+    async with opened(tmp_path) as store:
+        assert [number for number in range(last + 1) if await absence(store, str(number)) is not None] == []
+
+
+async def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        store._writing.execute("PRAGMA user_version=99")
+    with pytest.raises(StoreError, match="another version"):
+        SqliteStore(tmp_path, ResponsesSettings(), NOW)
