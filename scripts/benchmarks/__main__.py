@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import (
+    agents,
     autoscaling,
     cache,
     engine_figures,
@@ -43,6 +44,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "layer": layer.run,
     "vllm": vllm_load.run,
     "routing": routing.run,
+    "agents": agents.run,
+    "vllm-agents": agents.run_real,
     "overload": overload.run,
     "noisy": noisy.run,
     "failover": failover.run,

@@ -69,9 +69,7 @@ class ScriptedProcess:
 @contextmanager
 def scripted_process(model: str, **settings: object) -> Iterator[ScriptedProcess]:
     """A started engine; ``settings`` are the fields of ``sim_engine.SimSettings``."""
-    flags = tuple(
-        word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))
-    )
+    flags = tuple(word for name, value in settings.items() for word in _flag(name, value))
     with TemporaryDirectory() as folder:
         process = ScriptedProcess(Path(folder), model, flags)
         process.start()
@@ -79,6 +77,13 @@ def scripted_process(model: str, **settings: object) -> Iterator[ScriptedProcess
             yield process
         finally:
             process.stop()
+
+
+def _flag(name: str, value: object) -> tuple[str, ...]:
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return (f"--{flag}" if value else f"--no-{flag}",)
+    return f"--{flag}", str(value)
 
 
 @contextmanager

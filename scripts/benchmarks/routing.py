@@ -159,7 +159,7 @@ def settings_for(fleets: Fleets) -> dict[str, Any]:
         {"id": policy, "routing": policy, "upstreams": [_upstream(engine) for engine in engines]}
         for policy, engines in fleets.items()
     ]
-    return {"models": models, "gateway": {"session_header": SESSION_HEADER}}
+    return {"models": models, "gateway": {"session_header": SESSION_HEADER, "session_affinity": False}}
 
 
 def _upstream(engine: ScriptedProcess) -> dict[str, Any]:

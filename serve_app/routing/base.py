@@ -37,7 +37,10 @@ class RoutingPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredPolicy:
-    """A policy and its inputs. ``needs_blocks``: it needs to know which member holds a prompt's prefix."""
+    """A policy and its inputs. ``needs_blocks``: it needs to know which member holds a prompt's prefix;
+    ``keeps_sessions``: a request that names a session is routed by ``affinity`` instead, unless settings say
+    otherwise."""
 
     order: RoutingPolicy
     needs_blocks: bool = False
+    keeps_sessions: bool = False

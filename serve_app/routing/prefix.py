@@ -23,8 +23,13 @@ def prefix(request: RoutingRequest, candidates: Sequence[Member]) -> list[Member
     By this estimate, locality never outweighs a queue. In case the estimate is wrong, members above a bounded
     load come last ("Consistent Hashing with Bounded Loads", Mirrokni, Thorup and Zadimoghaddam 2016).
     """
-    bound = _load_bound(candidates)
     ranked = sorted(candidates, key=lambda member: wait_rank(member, request.uncached_tokens(member)))
+    return last_beyond_bound(ranked, candidates)
+
+
+def last_beyond_bound(ranked: list[Member], candidates: Sequence[Member]) -> list[Member]:
+    """``ranked``, with the members above the bounded load at its end."""
+    bound = _load_bound(candidates)
     ranked.sort(key=lambda member: member.load > bound * member.report.weight)  # stable
     return ranked
 

@@ -9,8 +9,8 @@ from serve_app.routing.round_robin import round_robin
 from serve_app.routing.session import session
 
 POLICIES: dict[str, RegisteredPolicy] = {
-    "least_wait": RegisteredPolicy(least_wait),
-    "prefix": RegisteredPolicy(prefix, needs_blocks=True),
+    "least_wait": RegisteredPolicy(least_wait, keeps_sessions=True),
+    "prefix": RegisteredPolicy(prefix, needs_blocks=True, keeps_sessions=True),
     "round_robin": RegisteredPolicy(round_robin),
     "session": RegisteredPolicy(session),
 }

@@ -22,7 +22,12 @@ def session(request: RoutingRequest, candidates: Sequence[Member]) -> list[Membe
     """
     if request.session is None:
         return least_wait(request, candidates)
-    seed = blake2b(request.session.encode(), digest_size=_DIGEST_BYTES)
+    return home_first(request.session, candidates)
+
+
+def home_first(name: str, candidates: Sequence[Member]) -> list[Member]:
+    """The session's home, then where it would go without it, and so on."""
+    seed = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES)
 
     def key(member: Member) -> float:
         """Smaller is better: an exponential random variable with rate ``weight``."""

@@ -23,7 +23,13 @@ class GatewaySettings(Frozen):
     session_header: str = Field(
         default="x-session-id",
         pattern=r"^[a-z0-9-]{1,64}$",
-        description="Header that names the session for the `session` policy, in lower case.",
+        description="Header that names the request's session, in lower case. Others that clients send are "
+        "known too: see docs/http.md.",
+    )
+    session_affinity: bool = Field(
+        default=True,
+        description="Requests that name a session keep to the replica that has its earlier turns cached, "
+        "while that costs no queue, under the policies `least_wait` and `prefix`.",
     )
     failover: bool = Field(
         default=True,

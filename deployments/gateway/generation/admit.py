@@ -33,6 +33,7 @@ from serve_app.request.cache_controls import CacheControls, parse_controls
 from serve_app.request.deadline import request_timeout_s
 from serve_app.request.failover import wants_failover
 from serve_app.request.prefix_salt import PrefixSalts
+from serve_app.routing import named_session
 from serve_app.settings import Settings
 from serve_app.speculation.sampling import refuse_unsupported
 
@@ -133,17 +134,17 @@ class Admit:
             failover,
             timeout_s,
             salt=self._salts.salt(identity.tenant, request.fields),
-            session=self._session(identity, headers),
+            session=self._session(identity.tenant, headers, sent.fields if read is None else fields),
             weight=weight,
             cache_status="bypass" if key is None else "miss",
             writer=None if make_writer is None else make_writer(exchange.request_id, int(time.time())),
             ending=None if reading is None else reading.ending,
         )
 
-    def _session(self, identity: Identity, headers: Mapping[str, str]) -> str | None:
+    def _session(self, tenant: str, headers: Mapping[str, str], fields: Mapping[str, Any]) -> str | None:
         """The session that a request names, kept apart from other tenants' sessions of the same name."""
-        named = headers.get(self._session_header)
-        return None if named is None else f"{identity.tenant}\0{named}"
+        named = named_session(headers, fields, self._session_header)
+        return None if named is None else f"{tenant}\0{named}"
 
     def _chosen(self, exchange: Exchange, sent: ParsedRequest) -> ParsedRequest:
         """The request under the own name of the model that answers. A client that used another name is

@@ -73,4 +73,8 @@ class Placement:
 
 def _routers(settings: Settings) -> dict[str, Router]:
     default = settings.gateway.routing
-    return {model.id: Router(POLICIES[model.routing or default]) for model in settings.models}
+    keeps = settings.gateway.session_affinity
+    return {
+        model.id: Router(POLICIES[model.routing or default], keeps_sessions=keeps)
+        for model in settings.models
+    }

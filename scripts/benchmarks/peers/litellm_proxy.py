@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,28 +33,31 @@ QUIET = {
 
 
 @contextmanager
-def litellm(upstream_url: str, model: str, *, workers: int = 1) -> Iterator[Endpoint]:
-    """LiteLLM in front of ``upstream_url`` (no path), which serves ``model``. The endpoint's processes do not
-    include the engine. ``workers`` processes share the port; LiteLLM's default is 1.
-
-    ``workers`` processes share the port; 1 is LiteLLM's own default.
+def litellm(
+    upstream_url: str, model: str, *, workers: int = 1, others: Sequence[str] = ()
+) -> Iterator[Endpoint]:
+    """LiteLLM in front of ``upstream_url`` (no path) and ``others``, which serve ``model``. The endpoint's
+    processes do not include the engine. ``workers`` processes share the port; 1 is LiteLLM's own default.
     """
     program = install()
     port = ports.free_port()
     with scratch_folder() as folder:
         config = folder / "config.yaml"
-        config.write_text(yaml.safe_dump(proxy_config(upstream_url, model)), encoding="utf-8")
+        config.write_text(yaml.safe_dump(proxy_config(upstream_url, model, others)), encoding="utf-8")
         command = [str(program), "--config", str(config), "--host", ports.LOOPBACK, "--port", str(port)]
         command += ["--num_workers", str(workers), "--telemetry", "False"]
         with server("LiteLLM", command, QUIET, local_url(port), model) as endpoint:
             yield endpoint
 
 
-def proxy_config(upstream_url: str, model: str) -> dict[str, Any]:
+def proxy_config(upstream_url: str, model: str, others: Sequence[str] = ()) -> dict[str, Any]:
     """A config of one model, without database and keys."""
-    upstream = {"model": f"hosted_vllm/{model}", "api_base": f"{upstream_url}/v1", "api_key": "none"}
+    upstreams = [
+        {"model": f"hosted_vllm/{model}", "api_base": f"{url}/v1", "api_key": "none"}
+        for url in (upstream_url, *others)
+    ]
     return {
-        "model_list": [{"model_name": model, "litellm_params": upstream}],
+        "model_list": [{"model_name": model, "litellm_params": upstream} for upstream in upstreams],
         "litellm_settings": {"telemetry": False},
     }
 

@@ -44,6 +44,7 @@ def test_peers_with_a_real_model_run_the_local_engine_without_speculation(
         "accelerator",
         "num_cpus",
         "cpu_kv_cache_gib",
+        "options",  # a chat template, which is the model's own without tools
         "speculation",
     }
     assert {name: local_engine[name] for name in ENGINE_ARGUMENTS} == ENGINE_ARGUMENTS

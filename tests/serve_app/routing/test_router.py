@@ -54,7 +54,7 @@ def test_a_session_without_room_goes_to_the_next_in_its_own_order() -> None:
 
 
 def test_a_policy_that_asks_for_no_blocks_pays_for_none() -> None:
-    router = Router(POLICIES["least_wait"])
+    router = Router(POLICIES["least_wait"], keeps_sessions=False)
     described = router.describe(PROMPT, "s")
     assert described == RoutingRequest(estimated_tokens(PROMPT), (), "s", {})
     router.sent(described, make_member("a"))
