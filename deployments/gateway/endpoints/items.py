@@ -125,7 +125,7 @@ class ItemsEndpoint:
         missing = known.missing
         if not missing:
             head = known.shape.head(asked.exchange.request_id, int(time.time()), known.terms.model)
-            await self._write(asked, known, head, [value or b"" for value in known.found], CACHE)
+            await _write(asked, known, head, [value or b"" for value in known.found], CACHE)
             return
         answer = self._verbatim.ask(self._call(asked, known, missing))
         try:
@@ -136,12 +136,12 @@ class ItemsEndpoint:
         served_by, status, content_type = opened.head.served_by, opened.head.status, opened.head.content_type
         fresh = known.shape.read(body, len(missing)) if content_type.startswith(JSON) else None
         if fresh is None or status != 200:
-            await self._pass_on(asked, known, body, status=status, content_type=content_type, by=served_by)
+            await _pass_on(asked, known, body, status=status, content_type=content_type, by=served_by)
             return
         values = list(known.found)
         for index, value in zip(missing, fresh.values, strict=True):
             values[index] = value
-        await self._write(asked, known, fresh.head, [value or b"" for value in values], served_by)
+        await _write(asked, known, fresh.head, [value or b"" for value in values], served_by)
         assert self._cache is not None, "its items are known by their keys"
         self._cache.keep([known.keys[index] for index in missing], fresh.values, known.terms)
 
@@ -156,20 +156,22 @@ class ItemsEndpoint:
             fields=None if fields == asked.fields else fields,
         )
 
-    async def _pass_on(
-        self, asked: JsonRequest, known: Known, body: bytes, *, status: int, content_type: str, by: str
-    ) -> None:
-        """An answer in another form than vLLM's: as it is, if it is one to the whole request."""
-        if len(known.missing) < len(known.found):
-            raise UpstreamFailed("The engine's answer has another form than before.", code="upstream_failed")
-        exchange = asked.exchange
-        exchange.response_headers["x-served-by"] = by
-        await exchange.respond(status, body, content_type, exchange.server_timing())
 
-    async def _write(
-        self, asked: JsonRequest, known: Known, head: Mapping[str, Any], values: Sequence[bytes], by: str
-    ) -> None:
-        exchange = asked.exchange
-        exchange.response_headers["x-served-by"] = by
-        body = known.shape.write(asked.fields, head, values)
-        await exchange.respond(200, body, JSON, exchange.server_timing())
+async def _pass_on(
+    asked: JsonRequest, known: Known, body: bytes, *, status: int, content_type: str, by: str
+) -> None:
+    """An answer in another form than vLLM's: as it is, if it is one to the whole request."""
+    if len(known.missing) < len(known.found):
+        raise UpstreamFailed("The engine's answer has another form than before.", code="upstream_failed")
+    exchange = asked.exchange
+    exchange.response_headers["x-served-by"] = by
+    await exchange.respond(status, body, content_type, exchange.server_timing())
+
+
+async def _write(
+    asked: JsonRequest, known: Known, head: Mapping[str, Any], values: Sequence[bytes], by: str
+) -> None:
+    exchange = asked.exchange
+    exchange.response_headers["x-served-by"] = by
+    body = known.shape.write(asked.fields, head, values)
+    await exchange.respond(200, body, JSON, exchange.server_timing())

@@ -129,30 +129,32 @@ class EngineSettings(
     def _speculation_fits(self) -> Self:
         if self.speculation is None:
             return self
-        for problem in self._wrong_speculation(self.speculation):
+        for problem in _wrong_speculation(self, self.speculation):
             raise ValueError(problem)
         return self
 
-    def _wrong_speculation(self, speculation: SpeculationSettings) -> Iterator[str]:
-        draft = speculation.draft_tensor_parallel_size
-        if draft not in (None, 1, self.tensor_parallel_size):
-            expected = " or ".join(str(size) for size in sorted({1, self.tensor_parallel_size}))
-            yield (
-                f"`speculation.draft_tensor_parallel_size` is {draft}; expected {expected} "
-                "(1 or `tensor_parallel_size`)"
-            )
-        if self.data_parallel_size > 1 and speculation.depth_by_load:
-            yield (
-                "`speculation.depth_by_load` needs `data_parallel_size: 1`: ranks could choose different "
-                "depths and wait for each other forever"
-            )
-        if self.lora is not None:
-            yield from self._wrong_lora_batch(speculation.num_speculative_tokens)
 
-    def _wrong_lora_batch(self, depth: int) -> Iterator[str]:
-        tokens, requests = self.max_num_batched_tokens, self.max_num_seqs
-        if tokens is not None and requests is not None and tokens < requests * (depth + 1):
-            yield (
-                f"`max_num_batched_tokens` ({tokens}) is too small for `lora` with speculation; expected at "
-                f"least `max_num_seqs` × (`num_speculative_tokens` + 1) = {requests * (depth + 1)}"
-            )
+def _wrong_speculation(engine: EngineSettings, speculation: SpeculationSettings) -> Iterator[str]:
+    draft = speculation.draft_tensor_parallel_size
+    if draft not in (None, 1, engine.tensor_parallel_size):
+        expected = " or ".join(str(size) for size in sorted({1, engine.tensor_parallel_size}))
+        yield (
+            f"`speculation.draft_tensor_parallel_size` is {draft}; expected {expected} "
+            "(1 or `tensor_parallel_size`)"
+        )
+    if engine.data_parallel_size > 1 and speculation.depth_by_load:
+        yield (
+            "`speculation.depth_by_load` needs `data_parallel_size: 1`: ranks could choose different "
+            "depths and wait for each other forever"
+        )
+    if engine.lora is not None:
+        yield from _wrong_lora_batch(engine, speculation.num_speculative_tokens)
+
+
+def _wrong_lora_batch(engine: EngineSettings, depth: int) -> Iterator[str]:
+    tokens, requests = engine.max_num_batched_tokens, engine.max_num_seqs
+    if tokens is not None and requests is not None and tokens < requests * (depth + 1):
+        yield (
+            f"`max_num_batched_tokens` ({tokens}) is too small for `lora` with speculation; expected at "
+            f"least `max_num_seqs` × (`num_speculative_tokens` + 1) = {requests * (depth + 1)}"
+        )
