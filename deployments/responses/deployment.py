@@ -40,7 +40,8 @@ logger = logging.getLogger("ray.serve")
 
 
 class Responses:
-    """One method for each call of a gateway, hence their number; the store does the work.
+    """It has many methods because Serve calls one class and gateways have that many calls; the store does
+    the work.
 
     If the file cannot be opened, the application keeps running: responses are then answered and not stored.
     """

@@ -49,7 +49,8 @@ class Job:
 
 
 class Background:
-    """Made inside a running event loop. ``generate`` answers a request as if its client waited."""
+    """Made inside a running event loop. ``generate`` answers a request as if its client waited. It is one
+    class because starting, watching, stopping and ending change the same jobs."""
 
     def __init__(
         self, store: ResponseStoreClient, settings: ResponsesSettings, owner: str, generate: Handler

@@ -21,7 +21,8 @@ from serve_app.stored_responses.values import (
 
 
 class ResponseStore(Protocol):
-    """Every call names the tenant, and finds nothing of another. ``now`` is in Unix seconds, of one clock.
+    """Every call names the tenant, and finds nothing of another. ``now`` is in Unix seconds, of one clock. It
+    has this many methods because the Responses API needs as many operations.
 
     A write is durable when its call returns, also if the process is killed then; it may be repeated without
     another effect. A call that begins after a write returned sees it. Every method may raise StoreError.

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from deployments.responses.store import reads
+from deployments.responses.store.conversation_writes import ConversationWrites
 from deployments.responses.store.room import Room
 from deployments.responses.store.schema import FILE, open_file
-from deployments.responses.store.writes import Writes
+from deployments.responses.store.threads import Threads
+from deployments.responses.store.writes import ResponseWrites
 from serve_app.settings import ResponsesSettings
 from serve_app.stored_responses.values import (
     Absence,
@@ -33,23 +35,28 @@ T = TypeVar("T")
 
 
 class SqliteStore:
-    """A :class:`~deployments.responses.store.base.ResponseStore`."""
+    """A :class:`~deployments.responses.store.base.ResponseStore`. It has this many methods because the
+    contract has them."""
 
     def __init__(self, folder: Path, settings: ResponsesSettings, now: float) -> None:
         """Blocks while the file is opened. ``now``: Unix seconds. Raises: StoreError."""
         self._path = folder / FILE
         self._writing, self._reading = open_file(folder)
         self._room = Room(settings, folder)
-        self._writes = Writes(self._writing, self._room, settings)
+        self._threads = Threads(self._writing, self._room, settings)
+        self._conversations = ConversationWrites(self._threads, self._room)
+        self._responses = ResponseWrites(
+            self._threads, self._room, self._conversations, settings.max_entry_bytes
+        )
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="responses-write")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="responses-read")
         try:
-            self._writes.begin(now)
+            self._threads.begin(now)
         except sqlite3.Error as error:
             raise StoreError(f"responses {self._path}: {error}") from error
 
     async def put(self, record: Record, items: Sequence[NewItem], now: float) -> Outcome:
-        return await self._write(lambda: self._writes.put(record, items, now))
+        return await self._write(lambda: self._responses.put(record, items, now))
 
     async def get(self, tenant: str, response_id: str, now: float) -> Found:
         return await self._read(lambda: reads.record_of(self._reading, tenant, response_id, now))
@@ -58,18 +65,18 @@ class SqliteStore:
         return await self._read(lambda: reads.history_of(self._reading, tenant, response_id, bounds, now))
 
     async def delete(self, tenant: str, response_id: str, now: float) -> Absence | None:
-        return await self._write(lambda: self._writes.delete(tenant, response_id, now))
+        return await self._write(lambda: self._responses.delete(tenant, response_id, now))
 
     async def cancel(self, tenant: str, response_id: str, now: float) -> Found:
-        return await self._write(lambda: self._writes.cancel(tenant, response_id, now))
+        return await self._write(lambda: self._responses.cancel(tenant, response_id, now))
 
     async def beat(self, owner: str, running: Sequence[str], now: float) -> list[str]:
-        return await self._write(lambda: self._writes.beat(owner, running, now))
+        return await self._write(lambda: self._responses.beat(owner, running, now))
 
     async def create_conversation(
         self, tenant: str, conversation: Conversation, items: Sequence[NewItem], now: float
     ) -> Outcome:
-        return await self._write(lambda: self._writes.create_conversation(tenant, conversation, items, now))
+        return await self._write(lambda: self._conversations.create(tenant, conversation, items, now))
 
     async def conversation(self, tenant: str, conversation_id: str, now: float) -> FoundConversation:
         return await self._read(lambda: reads.conversation_of(self._reading, tenant, conversation_id, now))
@@ -77,10 +84,12 @@ class SqliteStore:
     async def set_metadata(
         self, tenant: str, conversation_id: str, metadata: bytes, now: float
     ) -> FoundConversation:
-        return await self._write(lambda: self._writes.set_metadata(tenant, conversation_id, metadata, now))
+        return await self._write(
+            lambda: self._conversations.set_metadata(tenant, conversation_id, metadata, now)
+        )
 
     async def delete_conversation(self, tenant: str, conversation_id: str, now: float) -> Absence | None:
-        return await self._write(lambda: self._writes.delete_conversation(tenant, conversation_id, now))
+        return await self._write(lambda: self._conversations.delete(tenant, conversation_id, now))
 
     async def conversation_items(
         self, tenant: str, conversation_id: str, bounds: ChainBounds, now: float
@@ -90,15 +99,17 @@ class SqliteStore:
     async def add_items(
         self, tenant: str, conversation_id: str, items: Sequence[NewItem], now: float
     ) -> Added:
-        return await self._write(lambda: self._writes.add_items(tenant, conversation_id, items, now))
+        return await self._write(lambda: self._conversations.add_items(tenant, conversation_id, items, now))
 
     async def delete_item(
         self, tenant: str, conversation_id: str, item_id: str, now: float
     ) -> Absence | None:
-        return await self._write(lambda: self._writes.delete_item(tenant, conversation_id, item_id, now))
+        return await self._write(
+            lambda: self._conversations.delete_item(tenant, conversation_id, item_id, now)
+        )
 
     async def sweep(self, now: float) -> None:
-        while await self._write(lambda: self._writes.sweep(now)):
+        while await self._write(lambda: self._threads.sweep(now)):
             pass
 
     async def stats(self) -> StoreStats:

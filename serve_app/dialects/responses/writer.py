@@ -108,7 +108,8 @@ KINDS = {
 
 
 class ResponsesWriter:
-    """One answer. ``echo`` is what the response says of its request; ``created``: Unix seconds."""
+    """One answer. ``echo`` is what the response says of its request; ``created``: Unix seconds. It is one
+    class because every event of the stream changes the same response."""
 
     def __init__(
         self,
