@@ -191,9 +191,9 @@ class BodyTooLarge(PromptlyError):
     status = 413
     type = "invalid_request_error"
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, setting: str = "max_body_bytes") -> None:
         super().__init__(
-            f"The request body is larger than {limit_bytes} bytes (limits.max_body_bytes).",
+            f"The request body is larger than {limit_bytes} bytes (limits.{setting}).",
             code="body_too_large",
         )
 

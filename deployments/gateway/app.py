@@ -97,6 +97,8 @@ class GatewayApp:
                 await handler(exchange)
             finally:
                 self._active -= exchange.is_counted
+                if exchange.body_done is not None:
+                    exchange.body_done()
         except PromptlyError as error:
             await _end_with(exchange, error)
         except ClientGone:

@@ -19,6 +19,7 @@ from deployments.gateway.endpoints.catalogue import Catalogue
 from deployments.gateway.endpoints.description import Description
 from deployments.gateway.endpoints.embeddings import EmbeddingsEndpoint
 from deployments.gateway.endpoints.items import ItemsEndpoint
+from deployments.gateway.endpoints.messages import CountTokens, MessagesReader
 from deployments.gateway.endpoints.passthrough import PassThrough
 from deployments.gateway.endpoints.verbatim import Verbatim
 from deployments.gateway.generation.admit import Admit, Read
@@ -152,7 +153,7 @@ class GatewayRuntime:
     # ---- handlers, by the names that the table of routes uses ----
 
     def _generating(self) -> dict[str, Handler]:
-        """Both endpoints, on the same tiers."""
+        """Both endpoints and the dialects of chats, on the same tiers."""
         settings, in_flight = self._settings, InFlightRequests()
         engine = EngineTier(
             settings,
@@ -207,7 +208,12 @@ class GatewayRuntime:
             offers=self._offers,
             generating=partial(generating, Endpoint.CHAT),
         )
-        return {"chat": chat, "completions": completions} | self._responses.handlers
+        messages = generating(Endpoint.CHAT, MessagesReader(settings.gateway))
+        return {
+            "chat": chat,
+            "completions": completions,
+            "messages": messages,
+        } | self._responses.handlers
 
     def _relaying(self) -> dict[str, Handler]:
         auth, offers, settings = self._auth, self._offers, self._settings
@@ -235,7 +241,12 @@ class GatewayRuntime:
             handle=self._embedder,
             marks=self._marks,
         )
-        return {"embeddings": embeddings, "items": items, "relay": PassThrough(auth, offers, verbatim)}
+        return {
+            "embeddings": embeddings,
+            "items": items,
+            "count_tokens": CountTokens(auth, verbatim, MessagesReader(settings.gateway)),
+            "relay": PassThrough(auth, offers, verbatim),
+        }
 
     def _describing(self) -> dict[str, Handler]:
         catalogue = Catalogue(

@@ -308,6 +308,31 @@ ROUTES: tuple[Route, ...] = (
     ),
     *STORED,
     Route(
+        "/v1/messages",
+        "messages",
+        Access.KEY,
+        _generates(
+            "Anthropic's Messages API: an answer to a chat, streamed or not.",
+            schemas.MESSAGES_REQUEST,
+            schemas.MESSAGE,
+        ),
+    ),
+    Route(
+        "/v1/messages/count_tokens",
+        "count_tokens",
+        Access.KEY,
+        {
+            "POST": Operation(
+                "The tokens of a prompt, by the model's own tokenizer.",
+                {JSON: schemas.TOKEN_COUNT},
+                {JSON: schemas.COUNT_TOKENS_REQUEST},
+                headers=RELAYED,
+                errors=None,
+                answer_headers=(SERVED_BY, TIMING),
+            )
+        },
+    ),
+    Route(
         "/v1/embeddings",
         "embeddings",
         Access.KEY,

@@ -92,6 +92,41 @@ EMBEDDING_REQUEST: Schema = _object(
     {"encoding_format": _or_null({"enum": ["float", "base64"]}), "dimensions": _or_null(COUNT)},
 )
 
+_TURN = _object(
+    {"role": {"enum": ["user", "assistant", "system"]}, "content": {"anyOf": [TEXT, _list(OBJECT)]}}
+)
+_PROMPT: dict[str, Schema] = {
+    "system": {"anyOf": [TEXT, _list(OBJECT), {"type": "null"}]},
+    "tools": _or_null(_list(_object({"name": WORD}))),
+    "tool_choice": _or_null(_object({"type": {"enum": ["auto", "any", "tool", "none"]}})),
+    "thinking": _or_null(_object({"type": {"enum": ["enabled", "disabled", "adaptive"]}})),
+}
+COUNT_TOKENS_REQUEST: Schema = _object({"model": WORD, "messages": _list(_TURN, least=1)}, _PROMPT)
+MESSAGES_REQUEST: Schema = _object(
+    {"model": WORD, "messages": _list(_TURN, least=1), "max_tokens": COUNT},
+    {
+        **_PROMPT,
+        "stream": _GENERATION["stream"],
+        "stop_sequences": _or_null(_list(WORD)),
+        "temperature": _GENERATION["temperature"],
+        "top_p": _GENERATION["top_p"],
+        "top_k": _or_null({"type": "integer", "minimum": 0}),
+        "metadata": _or_null(_object({}, {"user_id": _or_null(TEXT)})),
+    },
+)
+TOKEN_COUNT: Schema = _object({"input_tokens": NUMBER})
+MESSAGE: Schema = _object(
+    {
+        "id": TEXT,
+        "type": {"const": "message"},
+        "role": {"const": "assistant"},
+        "model": TEXT,
+        "content": _list(_object({"type": TEXT}), least=1),
+        "stop_reason": _or_null(TEXT),
+        "usage": _object({"input_tokens": NUMBER, "output_tokens": NUMBER}),
+    }
+)
+
 _USAGE = _or_null(_object({"prompt_tokens": NUMBER, "total_tokens": NUMBER}))
 _ANSWER: dict[str, Schema] = {"id": TEXT, "object": TEXT, "created": NUMBER, "model": TEXT}
 CHAT_ANSWER: Schema = _object({**_ANSWER, "choices": _list(_object({"message": OBJECT}))}, {"usage": _USAGE})

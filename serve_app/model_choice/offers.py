@@ -8,7 +8,7 @@ from serve_app.model_choice.names import ModelNames
 from serve_app.request.paths import require_offered, require_task
 from serve_app.settings import Settings
 from serve_app.settings.fingerprint import fingerprint
-from serve_app.settings.paths import own_name
+from serve_app.settings.paths import ASKED_AS, own_name
 
 
 class Offers:
@@ -19,8 +19,8 @@ class Offers:
         of_models = {model.id: fingerprint(model) for model in settings.models}
         paths = {model.id: model.offered_paths for model in settings.models}
         self._fingerprints = of_models | names.fingerprints(of_models)
-        self._paths = {name: paths[names.model_of(name)] for name in names.served}
-        self._all = frozenset[str]().union(*paths.values())
+        self._paths = {name: _with_dialects(paths[names.model_of(name)]) for name in names.served}
+        self._all = frozenset[str]().union(*self._paths.values())
         self._names = names
         self._fleet = fleet
         self._embedder = None if settings.embedder is None else settings.embedder.id
@@ -44,4 +44,9 @@ class Offers:
         require_offered(self._paths, path, model)
         if model is not None and self._fleet is not None:
             reports = [member.report for member in self._fleet.members(self._names.model_of(model))]
-            require_task(reports, path, model)
+            require_task(reports, ASKED_AS.get(path, path), model)
+
+
+def _with_dialects(paths: frozenset[str]) -> frozenset[str]:
+    """Where the path that stands behind it is missing, a dialect's is not offered, even if it is listed."""
+    return (paths - ASKED_AS.keys()) | {path for path, behind in ASKED_AS.items() if behind in paths}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from pydantic import Field, field_validator
 
@@ -30,6 +31,19 @@ class GatewaySettings(Frozen):
         default=True,
         description="Requests that name a session keep to the replica that has its earlier turns cached, "
         "while that costs no queue, under the policies `least_wait` and `prefix`.",
+    )
+    inline_system: Literal["system", "user", "first"] = Field(
+        default="user",
+        description="On `/v1/messages`, what becomes of system messages behind the first turn, which some "
+        "agents append with every turn. `system`, `user`: they stay in place, so that the prompt keeps its "
+        "prefix, as what they are (some chat templates refuse that) or as text of the user. `first`: they "
+        "are joined to the first one, which changes the prefix.",
+    )
+    inline_system_clients: tuple[str, ...] = Field(
+        default=("claude-cli/",),
+        strict=False,
+        description="Beginnings of `User-Agent` for which `inline_system` holds; for others it is `first`. "
+        '`[""]`: for all.',
     )
     failover: bool = Field(
         default=True,

@@ -11,6 +11,18 @@ class LimitSettings(Frozen):
     """Bounds per gateway replica; times are seconds."""
 
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
+    max_conversation_bytes: int = Field(
+        default=33_554_432,
+        ge=1024,
+        description="Size of a body on the paths of agents (`/v1/messages`), which carry a whole "
+        "conversation with its images; Anthropic's own bound.",
+    )
+    max_held_bytes_per_tenant: int = Field(
+        default=268_435_456,
+        ge=1024,
+        description="Bytes of one tenant's bodies that are held at once, from a body's arrival to the end of "
+        "its answer; eight bodies of the largest size by default.",
+    )
     max_json_depth: int = Field(
         default=64,
         ge=8,

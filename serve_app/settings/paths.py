@@ -33,8 +33,6 @@ TASK_PATHS: Mapping[str, tuple[str, ...]] = {
         "/v1/chat/completions",
         "/v1/completions",
         "/v1/responses",
-        "/v1/messages",
-        "/v1/messages/count_tokens",
     ),
     "embed": ("/v1/embeddings", "/v2/embed"),
     SCORE: ("/v1/score", "/v1/rerank"),
@@ -59,6 +57,10 @@ OTHER_NAMES: Mapping[str, str] = {
 }
 """Further ways to write a path. vLLM has some of them itself; an OpenAI client's base URL ends with
 ``/v1``."""
+
+ASKED_AS = {"/v1/messages": "/v1/chat/completions", "/v1/messages/count_tokens": "/tokenize"}
+"""Paths that the gateway answers itself by asking a member for another path. A model offers them where it
+offers that one."""
 
 UPLOADS = frozenset(
     {
@@ -112,7 +114,7 @@ def plain_paths(paths: Sequence[str] | None) -> None:
 
 def doubtful_path(path: str, *, is_vendor: bool) -> str | None:
     """Why offering ``path`` is probably a mistake; ``None`` for a known path."""
-    known = {*ENGINE_PATHS, *VENDOR_PATHS, *(VENDORS_OWN if is_vendor else ())}
+    known = {*ENGINE_PATHS, *ASKED_AS, *VENDOR_PATHS, *(VENDORS_OWN if is_vendor else ())}
     if path in known:
         return None
     if path in PRIVATE:

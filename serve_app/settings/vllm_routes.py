@@ -7,6 +7,8 @@ OWN = frozenset(
     {
         "/health",
         "/ping",
+        "/v1/messages",
+        "/v1/messages/count_tokens",
         "/v1/models",
         "/version",
         "/openapi.json",

@@ -25,6 +25,7 @@ from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.send.relay import relay
 from deployments.platform.telemetry import RequestTracer
 from serve_app.admission import request_priority
+from serve_app.dialects import Writer
 from serve_app.model_choice.offers import Offers
 from serve_app.openai.bounds import refuse_excess, weight_field
 from serve_app.openai.requests import parse_json, required_string
@@ -71,10 +72,12 @@ class Verbatim:
         self._tracer = tracer
         self._limits = limits
 
-    async def read(self, exchange: Exchange, identity: Identity) -> JsonRequest:
+    async def read(
+        self, exchange: Exchange, identity: Identity, *, is_conversation: bool = False
+    ) -> JsonRequest:
         """Raises: BadRequest, and what reading a body raises."""
         timeout_s = request_timeout_s(exchange.headers, self._limits.request_timeout_s)
-        body = await self._bodies.read(exchange, identity.tenant)
+        body = await self._bodies.read(exchange, identity.tenant, is_conversation=is_conversation)
         fields = parse_json(body)
         weight = refuse_excess(fields, self._limits)
         model = required_string(fields, "model")
@@ -125,11 +128,14 @@ class Verbatim:
     def ask(self, call: Call) -> OwnAnswer:
         return OwnAnswer(self._dispatcher.open(call))
 
-    async def relay(self, asked: JsonRequest, *, weight: int, in_parts: bool) -> None:
-        """Ask the model, and pass on its answer. ``weight`` and ``in_parts``: see ``SlotRequest``."""
+    async def relay(
+        self, asked: JsonRequest, *, weight: int, in_parts: bool, writer: Writer | None = None
+    ) -> None:
+        """Ask the model, and pass on its answer; through ``writer`` if it speaks a dialect. ``weight``
+        and ``in_parts``: see ``SlotRequest``."""
         tokens = len(asked.body) / BYTES_PER_TOKEN
         call = self.call(asked, weight=weight, in_parts=in_parts, tokens=tokens)
-        await asked.exchange.run(self._answer(asked.exchange, call), asked.timeout_s)
+        await asked.exchange.run(self._answer(asked.exchange, call, writer), asked.timeout_s)
 
-    async def _answer(self, exchange: Exchange, call: Call) -> None:
-        await relay(exchange, self.ask(call))
+    async def _answer(self, exchange: Exchange, call: Call, writer: Writer | None) -> None:
+        await relay(exchange, self.ask(call), writer=writer)

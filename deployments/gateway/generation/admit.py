@@ -19,7 +19,6 @@ from serve_app.dialects import Dialect, Reading
 from serve_app.model_choice.chooser import ModelChooser
 from serve_app.model_choice.offers import Offers
 from serve_app.openai.bounds import refuse_excess
-from serve_app.openai.depth import refuse_deep
 from serve_app.openai.requests import (
     Endpoint,
     ParsedRequest,
@@ -108,13 +107,13 @@ class Admit:
         priority = request_priority(headers, identity.best_priority)
         failover = wants_failover(headers, self._fails_over)
         timeout_s = request_timeout_s(headers, self._limits.request_timeout_s)
-        body = await self._bodies.read(exchange, identity.tenant)
+        body = await self._bodies.read(exchange, identity.tenant, is_conversation=read is not None)
         reading: Reading | None = None
         if read is None:
             sent = parse_generation(endpoint, body)
         else:
             fields = parse_json(body)
-            refuse_deep(fields, self._limits.max_json_depth)
+            refuse_excess(fields, self._limits)  # by the names of the client's own fields
             reading = await read(exchange, identity, fields)
             sent = generation_from(endpoint, reading.fields)
         make_writer = None if reading is None else reading.writer

@@ -86,6 +86,7 @@ class EngineTier:
             include_usage=asked.asks_for_usage,
             salt=asked.salt,
             best_priority=identity.best_priority,
+            translated=asked.writer is not None,
         )
         router = self._routers[self._names.model_of(request.model)]
         slot = SlotRequest(

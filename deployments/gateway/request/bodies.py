@@ -17,27 +17,37 @@ DRAIN_LIMIT = 32
 """A refused body is read (and dropped) up to this many times the limit, so that the client gets to
 read the answer instead of a reset connection."""
 
+DRAIN_BYTES = 32 << 20
+"""But no more than this beyond the limit."""
+
 
 class Bodies:
-    """Reads them, each within its time, and counts those of each tenant that are arriving."""
+    """Reads them, each within its time. Counts those of each tenant that are arriving, and the bytes that it
+    holds until their requests end."""
 
     def __init__(self, limits: LimitSettings) -> None:
         self._limits = limits
         self._pace = BodyPace(limits.body_timeout_s, limits.min_body_bytes_per_s)
         self._arriving: Counter[str] = Counter()
+        self._held: Counter[str] = Counter()
 
-    async def read(self, exchange: Exchange, tenant: str) -> bytes:
+    async def read(self, exchange: Exchange, tenant: str, *, is_conversation: bool = False) -> bytes:
         """The whole body. From then on the request counts among those that the gateway answers.
+        ``is_conversation``: it may be as long as ``limits.max_conversation_bytes``.
 
         Raises:
             BodyTimeout: it did not arrive in time, or too slowly.
-            BodyTooLarge: it is longer than ``limits.max_body_bytes``, or says so in its `Content-Length`:
-                then nothing of it is waited for, and no `100 Continue` is sent.
+            BodyTooLarge: it is longer than its limit, or says so in its `Content-Length`: then nothing of it
+                is waited for, and no `100 Continue` is sent.
             ClientGone: the client left while sending it.
-            OverCapacity: too many bodies of the tenant are arriving, or the gateway is full.
+            OverCapacity: too many bodies of the tenant are arriving, too many of its bytes are held, or the
+                gateway is full.
         """
-        if exchange.announced_bytes > self._limits.max_body_bytes:
-            raise BodyTooLarge(self._limits.max_body_bytes)
+        setting = "max_conversation_bytes" if is_conversation else "max_body_bytes"
+        limit: int = getattr(self._limits, setting)
+        if exchange.announced_bytes > limit:
+            raise BodyTooLarge(limit, setting)
+        self._refuse_to_hold(tenant, exchange.announced_bytes)
         if self._arriving[tenant] >= self._limits.max_bodies_per_tenant:
             raise OverCapacity(
                 f"{self._limits.max_bodies_per_tenant} request bodies of this tenant are arriving "
@@ -46,7 +56,7 @@ class Bodies:
             )
         self._arriving[tenant] += 1
         try:
-            body = await self._read(exchange)
+            body = await self._read(exchange, tenant, limit, setting)
         finally:
             self._arriving[tenant] -= 1
             if not self._arriving[tenant]:
@@ -55,23 +65,54 @@ class Bodies:
             exchange.body_read(exchange)
         return body
 
-    async def _read(self, exchange: Exchange) -> bytes:
-        loop, limit = asyncio.get_running_loop(), self._limits.max_body_bytes
+    async def _read(self, exchange: Exchange, tenant: str, limit: int, setting: str) -> bytes:
+        loop = asyncio.get_running_loop()
+        held = _Held(self._held, tenant)
+        exchange.body_done = held.release
         began = loop.time()
         parts: list[bytes] = []
         size = 0
         try:
             async with asyncio.timeout_at(began + self._pace.due_s(0)) as due:
                 more = True
-                while more and size <= DRAIN_LIMIT * limit:
+                while more and size <= min(DRAIN_LIMIT * limit, limit + DRAIN_BYTES):
                     part, more = await exchange.body_part()
                     size += len(part)
                     if size <= limit:
+                        self._refuse_to_hold(tenant, len(part))
+                        held.add(len(part))
                         parts.append(part)
                     if more:
                         due.reschedule(began + self._pace.due_s(size))
         except TimeoutError:
             raise BodyTimeout(loop.time() - began, size) from None
         if size > limit:
-            raise BodyTooLarge(limit)
+            raise BodyTooLarge(limit, setting)
         return b"".join(parts)
+
+    def _refuse_to_hold(self, tenant: str, size: int) -> None:
+        most = self._limits.max_held_bytes_per_tenant
+        if self._held[tenant] + size > most:
+            raise OverCapacity(
+                f"The bodies of this tenant's requests hold {most} bytes (limits.max_held_bytes_per_tenant).",
+                1,
+            )
+
+
+class _Held:
+    """The bytes of one body among those of its tenant, until the request ends."""
+
+    def __init__(self, held: Counter[str], tenant: str) -> None:
+        self._held = held
+        self._tenant = tenant
+        self._size = 0
+
+    def add(self, size: int) -> None:
+        self._size += size
+        self._held[self._tenant] += size
+
+    def release(self) -> None:
+        self._held[self._tenant] -= self._size
+        self._size = 0
+        if not self._held[self._tenant]:
+            del self._held[self._tenant]

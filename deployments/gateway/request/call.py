@@ -17,6 +17,7 @@ from deployments.platform.telemetry import RequestTracer
 from serve_app.admission import FIRST_PRIORITY, PRIORITY_FIELD, body_priority
 from serve_app.fleet import EngineReport
 from serve_app.openai.requests import CACHE_SALT, ParsedRequest
+from serve_app.openai.vendor import vendor_fields
 from serve_app.quarantine import body_key
 from serve_app.request.timing import Timeline
 from serve_app.routing import RoutingRequest
@@ -59,6 +60,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     ``target`` is path and query, encoded. ``streams``: it asks for a stream. ``include_usage``: the stream
     must end with usage, whether the client asked for it or not. ``salt`` separates tenants in the prefix
     caches of engines; ``None`` where they share. ``best_priority`` bounds the priority in the body.
+    ``translated``: the client did not write the body itself; it must suit every member.
     """
 
     method: str
@@ -70,6 +72,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     include_usage: bool = False
     salt: str | None = None
     best_priority: int = FIRST_PRIORITY
+    translated: bool = False
 
     def to(self, target: str, fields: Mapping[str, object], body: bytes, *, streams: bool) -> Self:
         """Another request with the same headers and rights."""
@@ -120,6 +123,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
             options = self.fields.get("stream_options")
             known = options if isinstance(options, dict) else {}
             changed["stream_options"] = {**known, "include_usage": True}
+        if self.translated and not report.gives_token_ids:
+            return msgspec.json.encode({**vendor_fields(self.fields), **changed})
         if not changed:
             return self.body
         if changed.keys().isdisjoint(self.fields):

@@ -64,6 +64,8 @@ class Exchange:
         self.attributes: dict[str, str | int | float] = {}
         self.body_read: Callable[[Exchange], None] | None = None
         """Called when the whole body is there; may refuse the request."""
+        self.body_done: Callable[[], None] | None = None
+        """Called when the request has ended and its body is no longer held."""
         self.is_counted = False
         """It counts among the requests that the gateway answers at once."""
         self.span: Any = None

@@ -14,7 +14,8 @@ import openai
 import pytest
 from aiohttp import web
 from scripted_member import Answer, Member, answers, begin, cut, listening, stall
-from support.gateway import MODEL, Running, SimSettings, gateway
+from scripted_member import chunk as saying
+from support.gateway import DONE, MODEL, Running, SimSettings, gateway
 
 WORDS = ("one", " two")
 
@@ -29,36 +30,17 @@ def named(*events: dict[str, Any]) -> bytes:
     return b"".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events)
 
 
+def data(*events: bytes) -> bytes:
+    return b"".join(b"data: " + event + b"\n\n" for event in events)
+
+
 def messages_begin() -> bytes:
-    message = {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "content": [],
-        "model": MODEL,
-        "stop_reason": None,
-        "stop_sequence": None,
-        "usage": {"input_tokens": 1, "output_tokens": 0},
-    }
-    block = {"type": "text", "text": ""}
-    deltas = [
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}}
-        for word in WORDS
-    ]
-    return named(
-        {"type": "message_start", "message": message},
-        {"type": "content_block_start", "index": 0, "content_block": block},
-        *deltas,
-    )
+    """What an engine says to a client of Messages: a chat."""
+    return data(*map(saying, WORDS))
 
 
 def messages_end() -> bytes:
-    delta = {"stop_reason": "end_turn", "stop_sequence": None}
-    return named(
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 2}},
-        {"type": "message_stop"},
-    )
+    return data(saying("", finish_reason="stop"), DONE)
 
 
 def chunk(**choice: Any) -> dict[str, Any]:
@@ -203,19 +185,19 @@ async def test_a_complete_stream_is_a_complete_answer(then: Ending) -> None:
 
 
 async def test_an_engines_own_error_in_a_stream_is_passed_on() -> None:
-    own = named({"type": "error", "error": {"type": "internal_error", "message": "of its own"}})
+    own = data(b'{"error":{"message":"of its own","type":"InternalServerError","code":500}}', DONE)
     async with serving(streams(messages_begin() + own)) as running, claude(running) as client:
         with pytest.raises(anthropic.APIStatusError, match="of its own") as caught:
-            await said_by_claude(client, [])
+            await said_by_claude(client, [], extra_headers={"x-failover": "off"})
     assert isinstance(caught.value.body, dict)
-    assert "request_id" not in caught.value.body  # it is the engine's, not one more of ours
+    assert caught.value.body["request_id"] == caught.value.request_id
 
 
 VLLMS_OWN = {"type": "error", "error": {"type": "BadRequestError", "message": "max_tokens is wrong"}}
 
 
 async def test_http_errors_of_messages_are_anthropics() -> None:
-    limits = {"max_body_bytes": 2000}
+    limits = {"max_conversation_bytes": 2000}
     async with serving(answers(400, VLLMS_OWN), limits=limits, tenants=["a"]) as running:
         async with claude(running, running.keys["a"]) as client:
             with pytest.raises(anthropic.BadRequestError, match="max_tokens is wrong") as refused:

@@ -32,7 +32,7 @@ from serve_app.settings import EmbedderSettings
 
 QUICK = SimSettings(itl_ms=0, tokens=4, keep_bodies=16)
 DOCUMENT = "the board decided to sell the northern mill in spring, and nobody was to hear of it " * 20
-RELAYED = ("/v1/messages", "/v1/embeddings", "/v1/score")
+RELAYED = ("/v1/embeddings", "/v1/score")
 KEYED: dict[str, Any] = {"tenants": ["a", "b"]}
 
 

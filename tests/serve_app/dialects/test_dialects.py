@@ -135,8 +135,6 @@ def test_the_first_event_of_a_responses_stream_is_number_0() -> None:
         (RESPONSES, "response.failed"),
         (RESPONSES, "response.incomplete"),
         (RESPONSES, "error"),
-        (MESSAGES, "message_stop"),
-        (MESSAGES, "error"),
     ],
 )
 def test_a_stream_that_has_said_its_end_is_known(path: str, name: str, size: int) -> None:
@@ -148,7 +146,12 @@ def test_a_stream_that_has_said_its_end_is_known(path: str, name: str, size: int
     assert stream.has_ended is True
 
 
-def test_a_chats_stream_is_not_followed() -> None:
-    stream = dialect_of(CHAT).stream()
+@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+def test_a_stream_whose_end_other_code_knows_is_not_followed(path: str) -> None:
+    stream = dialect_of(path).stream()
     assert (stream.passed, stream.has_ended) == (None, None)
+
+
+def test_the_error_event_of_a_chat_has_no_name() -> None:
+    stream = dialect_of(CHAT).stream()
     assert event_of(stream.event(BROKE, "r1")) == (None, json.loads(BROKE.body()))

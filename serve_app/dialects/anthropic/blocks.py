@@ -1,0 +1,166 @@
+"""The types of a request. Unknown fields (``cache_control``, ``citations``, …) are accepted and ignored; a
+block of an unknown type is refused by its name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
+PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
+Level = Annotated[float, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+
+
+class Text(msgspec.Struct, frozen=True, tag="text"):
+    text: str
+
+
+class Base64Image(msgspec.Struct, frozen=True, tag="base64"):
+    data: str
+    media_type: str = "image/jpeg"
+
+    @property
+    def address(self) -> str:
+        return f"data:{self.media_type};base64,{self.data}"
+
+
+class ImageAt(msgspec.Struct, frozen=True, tag="url"):
+    url: NonEmpty
+
+    @property
+    def address(self) -> str:
+        return self.url
+
+
+class Image(msgspec.Struct, frozen=True, tag="image"):
+    source: Base64Image | ImageAt
+
+
+class PlainText(msgspec.Struct, frozen=True, tag="text"):
+    data: str
+
+
+class DocumentContent(msgspec.Struct, frozen=True, tag="content"):
+    content: str | list[Text | Image]
+
+
+class Document(msgspec.Struct, frozen=True, tag="document"):
+    """Only documents that are text; a PDF would have to be rendered."""
+
+    source: PlainText | DocumentContent
+
+
+class ToolUse(msgspec.Struct, frozen=True, tag="tool_use"):
+    id: NonEmpty
+    name: NonEmpty
+    input: dict[str, Any]
+
+
+class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
+    tool_use_id: NonEmpty
+    content: str | list[Text | Image | Document] | None = None
+    is_error: bool | None = None
+
+
+class Thinking(msgspec.Struct, frozen=True, tag="thinking"):
+    thinking: str
+
+
+class RedactedThinking(msgspec.Struct, frozen=True, tag="redacted_thinking"):
+    """Only its sender can read it: it is left out."""
+
+
+class UserTurn(msgspec.Struct, frozen=True, tag_field="role", tag="user"):
+    content: str | list[Text | Image | Document | ToolResult]
+
+
+class AssistantTurn(msgspec.Struct, frozen=True, tag_field="role", tag="assistant"):
+    content: str | list[Text | Thinking | RedactedThinking | ToolUse]
+
+
+class SystemTurn(msgspec.Struct, frozen=True, tag_field="role", tag="system"):
+    content: str | list[Text]
+
+
+Turn = UserTurn | AssistantTurn | SystemTurn
+
+
+class Tool(msgspec.Struct, frozen=True):
+    name: NonEmpty
+    type: str | None = None
+    description: str | None = None
+    input_schema: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class AutoChoice(msgspec.Struct, frozen=True, tag="auto"):
+    disable_parallel_tool_use: bool | None = None
+
+
+class AnyChoice(msgspec.Struct, frozen=True, tag="any"):
+    disable_parallel_tool_use: bool | None = None
+
+
+class ToolChoice(msgspec.Struct, frozen=True, tag="tool"):
+    name: NonEmpty
+    disable_parallel_tool_use: bool | None = None
+
+
+class NoChoice(msgspec.Struct, frozen=True, tag="none"):
+    disable_parallel_tool_use: bool | None = None
+
+
+Choice = AutoChoice | AnyChoice | ToolChoice | NoChoice
+
+
+class ThinkingOn(msgspec.Struct, frozen=True, tag="enabled"):
+    """Its ``budget_tokens`` are the model's own to bound."""
+
+
+class ThinkingOff(msgspec.Struct, frozen=True, tag="disabled"):
+    pass
+
+
+class ThinkingAdaptive(msgspec.Struct, frozen=True, tag="adaptive"):
+    pass
+
+
+class JsonFormat(msgspec.Struct, frozen=True, tag="json_schema"):
+    schema: dict[str, Any]
+
+
+class OutputConfig(msgspec.Struct, frozen=True):
+    effort: str | None = None
+    format: JsonFormat | None = None
+
+
+class Metadata(msgspec.Struct, frozen=True):
+    user_id: str | None = None
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``/v1/messages/count_tokens`` takes: all that becomes tokens."""
+
+    model: NonEmpty
+    messages: Annotated[list[Turn], msgspec.Meta(min_length=1)]
+    system: str | list[Text] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Choice | None = None
+    thinking: ThinkingOn | ThinkingOff | ThinkingAdaptive | None = None
+    output_config: OutputConfig | None = None
+    output_format: JsonFormat | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
+class MessagesRequest(Prompt, frozen=True, kw_only=True):
+    max_tokens: PositiveInt
+    metadata: Metadata | None = None
+    stop_sequences: list[NonEmpty] | None = None
+    stream: bool | None = None
+    temperature: Level | None = None
+    top_p: Share | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    mcp_servers: list[Any] | None = None
+    container: Any = None

@@ -1,0 +1,38 @@
+"""Anthropic's errors, as a body and as the last event of a stream that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from serve_app.errors import PromptlyError
+
+TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    408: "timeout_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+"""Anthropic's names by status; see https://docs.anthropic.com/en/api/errors."""
+
+
+class AnthropicStream:
+    """The writer of the answer knows how far the stream is, so nothing is followed here."""
+
+    passed: Callable[[bytes], None] | None = None
+    has_ended: bool | None = None
+
+    def event(self, error: PromptlyError, request_id: str) -> bytes:
+        return b"event: error\ndata: " + error_body(error, request_id) + b"\n\n"
+
+
+def error_body(error: PromptlyError, request_id: str) -> bytes:
+    """``{"type": "error", "error": {type, message}, "request_id"}``."""
+    kind = TYPES.get(error.status, "api_error" if error.status >= 500 else "invalid_request_error")
+    shaped = {"type": kind, "message": error.details.message}
+    return msgspec.json.encode({"type": "error", "error": shaped, "request_id": request_id})

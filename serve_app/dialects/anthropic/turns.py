@@ -1,0 +1,173 @@
+"""A conversation as the messages of a chat.
+
+The same turns give the same messages whatever comes after them, so that a conversation which grows keeps its
+prefix in the caches of engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from serve_app.dialects.anthropic.blocks import (
+    AssistantTurn,
+    Document,
+    Image,
+    PlainText,
+    SystemTurn,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Turn,
+    UserTurn,
+)
+from serve_app.dialects.anthropic.inline import InlineSystem, as_reminder
+from serve_app.errors import BadRequest
+
+Message = dict[str, Any]
+
+ATTRIBUTION = "x-anthropic-billing-header"
+"""Claude Code begins its system text with a line of this name, which differs in every request: it would make
+every prompt begin differently. It says nothing to a model."""
+
+FAILED = "The tool failed."
+"""What a model reads of a failed tool that said nothing."""
+
+
+def chat_messages(
+    system: str | Sequence[Text] | None, turns: Sequence[Turn], inline: InlineSystem
+) -> list[Message]:
+    """Raises: BadRequest: a tool's result belongs to no call before it."""
+    first = _system_texts(system)
+    if inline is InlineSystem.FIRST:
+        first += [
+            text for turn in turns if isinstance(turn, SystemTurn) for text in _system_texts(turn.content)
+        ]
+    conversation = _Conversation(inline)
+    if first:
+        conversation.messages.append({"role": "system", "content": "\n".join(first)})
+    for number, turn in enumerate(turns):
+        conversation.add(turn, f"messages[{number}].content")
+    return conversation.messages
+
+
+class _Conversation:
+    """The messages so far, and the calls of tools that results may answer."""
+
+    def __init__(self, inline: InlineSystem) -> None:
+        self.messages: list[Message] = []
+        self._inline = inline
+        self._calls: set[str] = set()
+        self._reminded = False
+
+    def add(self, turn: Turn, where: str) -> None:
+        if isinstance(turn, SystemTurn):
+            self._add_system(turn)
+        elif isinstance(turn, UserTurn):
+            self._add_user(turn, where)
+        else:
+            self.messages.append(self._assistant(turn))
+            self._reminded = False
+
+    def _add_system(self, turn: SystemTurn) -> None:
+        text = "\n".join(_system_texts(turn.content))
+        if not text or self._inline is InlineSystem.FIRST:
+            return
+        if self._inline is InlineSystem.SYSTEM:
+            self.messages.append({"role": "system", "content": text})
+        else:
+            self._say([_text(as_reminder(text))], joins=True)
+            self._reminded = True
+
+    def _add_user(self, turn: UserTurn, where: str) -> None:
+        if isinstance(turn.content, str):
+            self._say([_text(turn.content)])
+            return
+        parts: list[Message] = []
+        for number, block in enumerate(turn.content):
+            if isinstance(block, ToolResult):
+                parts += self._add_result(block, f"{where}[{number}]")
+            else:
+                parts += _parts(block)
+        if parts:
+            self._say(parts)
+
+    def _say(self, parts: list[Message], *, joins: bool = False) -> None:
+        """A message of the user. Next to a reminder it is one with it: some templates want turns to
+        alternate."""
+        last = self.messages[-1] if self.messages else None
+        if last is not None and last["role"] == "user" and (joins or self._reminded):
+            before = last["content"]
+            last["content"] = [*([_text(before)] if isinstance(before, str) else before), *parts]
+        else:
+            self.messages.append({"role": "user", "content": _plain(parts)})
+        self._reminded = False
+
+    def _add_result(self, result: ToolResult, where: str) -> list[Message]:
+        """Returns the images, which only a message of the user may hold."""
+        if result.tool_use_id not in self._calls:
+            raise BadRequest(
+                f"`{where}.tool_use_id` is {result.tool_use_id[:100]!r}: no `tool_use` before has this id.",
+                param=f"{where}.tool_use_id",
+                code="invalid_value",
+            )
+        content = [Text(result.content)] if isinstance(result.content, str) else result.content or []
+        parts = [part for block in content for part in _parts(block)]
+        text = "\n".join(part["text"] for part in parts if part["type"] == "text")
+        answer = text or (FAILED if result.is_error else "")
+        self.messages.append({"role": "tool", "tool_call_id": result.tool_use_id, "content": answer})
+        return [part for part in parts if part["type"] != "text"]
+
+    def _assistant(self, turn: AssistantTurn) -> Message:
+        if isinstance(turn.content, str):
+            return {"role": "assistant", "content": turn.content}
+        texts = [_text(block.text) for block in turn.content if isinstance(block, Text)]
+        thoughts = [block.thinking for block in turn.content if isinstance(block, Thinking)]
+        calls = [_call(block) for block in turn.content if isinstance(block, ToolUse)]
+        self._calls.update(call["id"] for call in calls)
+        message: Message = {"role": "assistant", "content": _plain(texts) if texts else None}
+        if any(thoughts):
+            message["reasoning"] = "".join(thoughts)
+        if calls:
+            message["tool_calls"] = calls
+        elif message["content"] is None:
+            message["content"] = ""
+        return message
+
+
+def _system_texts(content: str | Sequence[Text] | None) -> list[str]:
+    texts = [content] if isinstance(content, str) else [block.text for block in content or ()]
+    return [text for text in texts if text and not text.startswith(ATTRIBUTION)]
+
+
+def _parts(block: Text | Image | Document) -> list[Message]:
+    if isinstance(block, Text):
+        return [_text(block.text)]
+    if isinstance(block, Image):
+        return [{"type": "image_url", "image_url": {"url": block.source.address}}]
+    source = block.source
+    if isinstance(source, PlainText):
+        return [_text(source.data)]
+    if isinstance(source.content, str):
+        return [_text(source.content)]
+    return [part for inner in source.content for part in _parts(inner)]
+
+
+def _call(block: ToolUse) -> Message:
+    arguments = msgspec.json.encode(block.input).decode()
+    return {"id": block.id, "type": "function", "function": {"name": block.name, "arguments": arguments}}
+
+
+def _text(text: str) -> Message:
+    return {"type": "text", "text": text}
+
+
+def _plain(parts: list[Message]) -> str | list[Message]:
+    """One text is sent as chat clients send it."""
+    if len(parts) == 1 and parts[0]["type"] == "text":
+        text: str = parts[0]["text"]
+        return text
+    return parts
