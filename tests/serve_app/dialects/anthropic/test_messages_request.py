@@ -1,0 +1,328 @@
+"""Messages requests as chat completion requests, field by field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from serve_app.dialects.anthropic import InlineSystem, count_request, inline_system_of, read_messages
+from serve_app.errors import BadRequest
+from serve_app.openai.requests import Endpoint, generation_from
+from serve_app.openai.vendor import vendor_fields
+from serve_app.routing.prompt import blocks_of, prompt_text
+
+USER = {"role": "user", "content": "hi"}
+ASK: dict[str, Any] = {"model": "m", "max_tokens": 5, "messages": [USER]}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+TOOL = {"name": "f", "input_schema": SCHEMA}
+FUNCTION = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
+PIXEL = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+
+
+def read(inline: InlineSystem = InlineSystem.FIRST, **fields: Any) -> dict[str, Any]:
+    """The chat's fields, without those of ``ASK`` itself."""
+    chat = read_messages(ASK | fields, inline).fields
+    base = {"model": "m", "max_tokens": 5, "messages": [USER]}
+    return {name: value for name, value in chat.items() if base.get(name) != value}
+
+
+def messages(*turns: dict[str, Any], inline: InlineSystem = InlineSystem.FIRST, **fields: Any) -> Any:
+    return read_messages(ASK | {"messages": list(turns)} | fields, inline).fields["messages"]
+
+
+def text(value: str) -> dict[str, str]:
+    return {"type": "text", "text": value}
+
+
+def assistant(*blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "content": list(blocks)}
+
+
+def user(*blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "user", "content": list(blocks)}
+
+
+USE = {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": "é"}}
+RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "done"}
+
+
+@pytest.mark.parametrize(
+    ("given", "chat"),
+    [
+        ({}, {}),
+        ({"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}),
+        ({"stream": False, "stop_sequences": [], "tools": []}, {}),
+        ({"temperature": 0, "top_p": 1, "top_k": 3}, {"temperature": 0, "top_p": 1, "top_k": 3}),
+        ({"stop_sequences": ["a", "b"]}, {"stop": ["a", "b"]}),
+        ({"metadata": {"user_id": "u"}}, {"user": "u"}),
+        ({"max_tokens": "7"}, {"max_tokens": 7}),
+        ({"thinking": {"type": "adaptive"}}, {}),
+        (
+            {"thinking": {"type": "enabled", "budget_tokens": 1024}},
+            {"chat_template_kwargs": {"enable_thinking": True, "thinking": True}},
+        ),
+        (
+            {"thinking": {"type": "disabled"}, "chat_template_kwargs": {"thinking": True}},
+            {"chat_template_kwargs": {"enable_thinking": False, "thinking": True}},
+        ),
+        ({"output_config": {"effort": "low"}}, {"reasoning_effort": "low"}),
+        (
+            {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "output", "schema": SCHEMA, "strict": True},
+                }
+            },
+        ),
+        ({"tools": [TOOL | {"cache_control": {"type": "ephemeral"}}]}, {"tools": [FUNCTION]}),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+            {"tools": [FUNCTION], "tool_choice": "auto", "parallel_tool_calls": False},
+        ),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "any"}},
+            {"tools": [FUNCTION], "tool_choice": "required"},
+        ),
+        ({"tools": [TOOL], "tool_choice": {"type": "none"}}, {"tools": [FUNCTION], "tool_choice": "none"}),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "f"}},
+            {"tools": [FUNCTION], "tool_choice": {"type": "function", "function": {"name": "f"}}},
+        ),
+        ({"tool_choice": {"type": "none"}}, {}),
+        (
+            {"cache_salt": "s", "priority": 3, "vllm_xargs": {"a": 1}},
+            {"cache_salt": "s", "priority": 3, "vllm_xargs": {"a": 1}},
+        ),
+        # What only Anthropic's servers know, and what no one knows yet.
+        ({"service_tier": "auto", "context_management": {"edits": []}, "n": 4, "new": 1}, {}),
+    ],
+)
+def test_fields(given: dict[str, Any], chat: dict[str, Any]) -> None:
+    assert read(**given) == chat
+
+
+@pytest.mark.parametrize(
+    ("turns", "expected"),
+    [
+        ([user(text("a"))], [{"role": "user", "content": "a"}]),
+        ([user(text("a"), text("b"))], [user(text("a"), text("b"))]),
+        (
+            [user({"type": "image", "source": PIXEL}, text("what?"))],
+            [
+                user(
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+                    text("what?"),
+                )
+            ],
+        ),
+        (
+            [user({"type": "image", "source": {"type": "url", "url": "https://x/y.png"}})],
+            [user({"type": "image_url", "image_url": {"url": "https://x/y.png"}})],
+        ),
+        (
+            [user({"type": "document", "title": "t", "source": {"type": "text", "data": "words"}})],
+            [{"role": "user", "content": "words"}],
+        ),
+        (
+            [USER, assistant({"type": "thinking", "thinking": "hm", "signature": "s"}, text("yes")), USER],
+            [USER, {"role": "assistant", "content": "yes", "reasoning": "hm"}, USER],
+        ),
+        (
+            [USER, assistant({"type": "redacted_thinking", "data": "x"}), USER],
+            [USER, {"role": "assistant", "content": ""}, USER],
+        ),
+        (
+            [USER, assistant(text("I look."), USE), user(RESULT, text("and?"))],
+            [
+                USER,
+                {
+                    "role": "assistant",
+                    "content": "I look.",
+                    "tool_calls": [
+                        {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a":"é"}'}}
+                    ],
+                },
+                {"role": "tool", "tool_call_id": "t1", "content": "done"},
+                {"role": "user", "content": "and?"},
+            ],
+        ),
+    ],
+)
+def test_turns(turns: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    assert messages(*turns) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "is_error", "said"),
+    [
+        (None, None, ""),
+        ([], True, "The tool failed."),
+        ([text("a"), text("b")], None, "a\nb"),
+        ("no such file", True, "no such file"),
+    ],
+)
+def test_results_of_tools(content: Any, is_error: bool | None, said: str) -> None:
+    result = RESULT | {"content": content, "is_error": is_error}
+    *_, answer = messages(USER, assistant(USE), user(result))
+    assert answer == {"role": "tool", "tool_call_id": "t1", "content": said}
+
+
+def test_an_image_of_a_tool_comes_in_a_message_of_the_user_behind_all_results() -> None:
+    image = RESULT | {"content": [text("see"), {"type": "image", "source": PIXEL}]}
+    other = USE | {"id": "t2"}
+    *_, first, second, shown = messages(
+        USER, assistant(USE, other), user(image, RESULT | {"tool_use_id": "t2"})
+    )
+    assert [first["tool_call_id"], second["tool_call_id"]] == ["t1", "t2"]
+    assert shown == user({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}})
+
+
+def test_an_assistants_last_turn_is_gone_on_with() -> None:
+    chat = read_messages(
+        ASK | {"messages": [USER, {"role": "assistant", "content": "The"}]}, InlineSystem.FIRST
+    )
+    assert chat.fields["continue_final_message"] is True
+    assert chat.fields["add_generation_prompt"] is False
+    assert "continue_final_message" not in vendor_fields(chat.fields)
+
+
+# ---- system ----
+
+
+@pytest.mark.parametrize(
+    ("system", "said"),
+    [
+        ("be short", "be short"),
+        ([text("be short"), text("be kind")], "be short\nbe kind"),
+        ([text("x-anthropic-billing-header: cch=1f2e;"), text("be short")], "be short"),
+    ],
+)
+def test_the_system_text_is_one_plain_message(system: Any, said: str) -> None:
+    assert messages(USER, system=system) == [{"role": "system", "content": said}, USER]
+
+
+REMINDED = [USER, {"role": "system", "content": "late"}]
+
+
+def test_system_turns_in_their_three_places() -> None:
+    assert messages(*REMINDED, system="first", inline=InlineSystem.FIRST) == [
+        {"role": "system", "content": "first\nlate"},
+        USER,
+    ]
+    assert messages(*REMINDED, inline=InlineSystem.SYSTEM) == REMINDED
+    reminder = "<system-reminder>\nlate\n</system-reminder>"
+    assert messages(*REMINDED, inline=InlineSystem.USER) == [user(text("hi"), text(reminder))]
+    assert messages(REMINDED[1], USER, inline=InlineSystem.USER) == [user(text(reminder), text("hi"))]
+
+
+@pytest.mark.parametrize(
+    ("agent", "inline"),
+    [("claude-cli/2.0", "user"), ("Claude-cli/2", "first"), ("x", "first"), (None, "first")],
+)
+def test_only_known_clients_keep_their_system_turns_in_place(agent: str | None, inline: str) -> None:
+    assert inline_system_of(agent, ["claude-cli/"], "user") == inline
+
+
+def test_a_setting_may_recognise_every_client() -> None:
+    assert inline_system_of("x", [""], "system") is InlineSystem.SYSTEM
+    assert inline_system_of("x", [], "system") is InlineSystem.FIRST
+
+
+@pytest.mark.parametrize("inline", [InlineSystem.USER, InlineSystem.SYSTEM])
+def test_a_conversation_that_grows_keeps_its_prefix(inline: InlineSystem) -> None:
+    """The hashes by which the router knows a prefix, with a system message in every turn."""
+    turns: list[dict[str, Any]] = []
+    before: tuple[int, ...] = ()
+    system = [text("x-anthropic-billing-header: 1"), text("be short " * 100)]
+    for number in range(6):
+        system[0] = text(f"x-anthropic-billing-header: {number}")
+        turns += [{"role": "user", "content": f"question {number} " * 50}]
+        turns += [{"role": "system", "content": f"it is {number} o'clock"}]
+        chat = read_messages(ASK | {"messages": turns, "system": system, "tools": [TOOL]}, inline)
+        parsed = generation_from(Endpoint.CHAT, chat.fields)
+        blocks = blocks_of(prompt_text(parsed), "m")
+        assert blocks[: len(before)] == before != blocks
+        before = blocks
+        turns += [assistant(text("answer " * 80), USE | {"id": f"t{number}"})]
+        turns += [user(RESULT | {"tool_use_id": f"t{number}"})]
+        turns += [assistant(text("well"))]
+
+
+# ---- what is refused ----
+
+
+@pytest.mark.parametrize(
+    ("given", "param", "said"),
+    [
+        ({"max_tokens": None}, "max_tokens", "Expected `int`"),
+        ({"max_tokens": 0}, "max_tokens", ">= 1"),
+        ({"messages": []}, "messages", "length >= 1"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role", "'tool'"),
+        ({"messages": [user({"type": "video"})]}, "messages[0].content[0].type", "'video'"),
+        (
+            {"messages": [user({"type": "server_tool_use", "id": "x"})]},
+            "messages[0].content[0].type",
+            "'server_tool_use'",
+        ),
+        (
+            {"messages": [user({"type": "document", "source": {"type": "base64", "data": ""}})]},
+            "messages[0].content[0].source.type",
+            "'base64'",
+        ),
+        ({"messages": [user(RESULT)]}, "messages[0].content[0].tool_use_id", "'t1'"),
+        ({"messages": [assistant(RESULT)]}, "messages[0].content[0].type", "'tool_result'"),
+        ({"tools": [{"name": "f"}]}, "tools[0].input_schema", "Missing required field"),
+        (
+            {"tools": [{"name": "s", "type": "web_search_20250305"}]},
+            "tools[0].type",
+            "'web_search_20250305'",
+        ),
+        ({"tool_choice": {"type": "any"}}, "tool_choice", "there are no `tools`"),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "g"}},
+            "tool_choice.name",
+            "none of the `tools`",
+        ),
+        ({"tool_choice": {"type": "some"}}, "tool_choice.type", "'some'"),
+        ({"thinking": {"type": "a lot"}}, "thinking.type", "'a lot'"),
+        ({"mcp_servers": [{"url": "https://x"}]}, "mcp_servers", "not supported"),
+        ({"container": "c1"}, "container", "not supported"),
+        ({"temperature": "hot"}, "temperature", "Expected `float"),
+        ({"system": [{"type": "image", "source": PIXEL}]}, "system[0].type", "'image'"),
+    ],
+)
+def test_what_is_refused_is_named(given: dict[str, Any], param: str, said: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        read_messages(ASK | given, InlineSystem.FIRST)
+    assert caught.value.param == param
+    assert said in caught.value.message
+
+
+# ---- counting ----
+
+
+def test_what_is_counted_is_the_prompt_alone() -> None:
+    given = {name: value for name, value in ASK.items() if name != "max_tokens"}
+    given |= {"tools": [TOOL], "tool_choice": {"type": "any"}, "thinking": {"type": "disabled"}}
+    assert count_request(given, InlineSystem.FIRST) == {
+        "model": "m",
+        "messages": [USER],
+        "tools": [FUNCTION],
+        "chat_template_kwargs": {"enable_thinking": False, "thinking": False},
+    }
+
+
+# ---- vendors ----
+
+
+def test_a_vendor_gets_no_field_of_vllms() -> None:
+    turns = [USER, assistant({"type": "thinking", "thinking": "hm"}, text("yes")), USER]
+    given = ASK | {"messages": turns, "top_k": 1, "thinking": {"type": "disabled"}, "priority": 1}
+    given |= {"metadata": {"user_id": "u" * 65}}
+    assert vendor_fields(read_messages(given, InlineSystem.FIRST).fields) == {
+        "model": "m",
+        "max_tokens": 5,
+        "messages": [USER, {"role": "assistant", "content": "yes"}, USER],
+    }
