@@ -14,7 +14,6 @@ import openai
 import pytest
 from aiohttp import web
 from scripted_member import Answer, Member, answers, begin, cut, listening, stall
-from scripted_member import chunk as saying
 from support.gateway import DONE, MODEL, Running, SimSettings, gateway
 
 WORDS = ("one", " two")
@@ -34,15 +33,6 @@ def data(*events: bytes) -> bytes:
     return b"".join(b"data: " + event + b"\n\n" for event in events)
 
 
-def messages_begin() -> bytes:
-    """What an engine says to a client of Messages: a chat."""
-    return data(*map(saying, WORDS))
-
-
-def messages_end() -> bytes:
-    return data(saying("", finish_reason="stop"), DONE)
-
-
 def chunk(**choice: Any) -> dict[str, Any]:
     choices = [{"index": 0, "finish_reason": None, "delta": {}, **choice}]
     return {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": MODEL, "choices": choices}
@@ -53,7 +43,7 @@ def unnamed(*events: dict[str, Any]) -> bytes:
 
 
 def chat_begin() -> bytes:
-    """What an engine sends whose client asked for a response."""
+    """What an engine sends whose client asked for a message or a response."""
     return unnamed(*[chunk(delta={"content": word}) for word in WORDS])
 
 
@@ -139,7 +129,7 @@ FAILURES = {
 async def test_anthropics_client_raises_for_a_stream_that_breaks(name: str) -> None:
     then, args, options, message = FAILURES[name]
     said: list[str] = []
-    async with serving(streams(messages_begin(), then), **args) as running, claude(running) as client:
+    async with serving(streams(chat_begin(), then), **args) as running, claude(running) as client:
         with pytest.raises(anthropic.APIStatusError) as caught:
             await said_by_claude(client, said, **options)
     assert said == list(WORDS)
@@ -172,7 +162,7 @@ async def test_the_error_event_of_a_response_goes_on_counting() -> None:
 async def test_a_complete_stream_is_a_complete_answer(then: Ending) -> None:
     said: list[Any] = []
     async with (
-        serving(streams(messages_begin() + messages_end(), then)) as running,
+        serving(streams(chat_begin() + chat_end(), then)) as running,
         claude(running) as client,
     ):
         await said_by_claude(client, said)
@@ -186,7 +176,7 @@ async def test_a_complete_stream_is_a_complete_answer(then: Ending) -> None:
 
 async def test_an_engines_own_error_in_a_stream_is_passed_on() -> None:
     own = data(b'{"error":{"message":"of its own","type":"InternalServerError","code":500}}', DONE)
-    async with serving(streams(messages_begin() + own)) as running, claude(running) as client:
+    async with serving(streams(chat_begin() + own)) as running, claude(running) as client:
         with pytest.raises(anthropic.APIStatusError, match="of its own") as caught:
             await said_by_claude(client, [], extra_headers={"x-failover": "off"})
     assert isinstance(caught.value.body, dict)
@@ -224,7 +214,7 @@ async def test_a_full_gateway_is_a_rate_limit_to_anthropics_client() -> None:
     async def wait(_: web.Request) -> None:
         await release.wait()
 
-    answer = streams(messages_begin(), wait, messages_end())
+    answer = streams(chat_begin(), wait, chat_end())
     limits = {"max_concurrent_requests": 1}
     async with (
         serving(answer, limits=limits) as running,
@@ -271,7 +261,7 @@ def cancel_requests() -> None:
 
 async def test_a_stream_that_the_gateways_end_cuts_is_told_so() -> None:
     said: list[str] = []
-    async with serving(streams(messages_begin(), stall)) as running, claude(running) as client:
+    async with serving(streams(chat_begin(), stall)) as running, claude(running) as client:
         with pytest.raises(anthropic.APIStatusError, match="The gateway is shutting down"):
             await said_by_claude(client, said, cancel_requests)
     assert said == list(WORDS)
