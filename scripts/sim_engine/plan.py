@@ -73,16 +73,23 @@ def next_turn(plan: Plan, values: dict[str, Any]) -> Turn | None:
     choice: Any = values.get("tool_choice") or "auto"
     if not offered or choice == "none":
         return _structured(values.get("response_format") or {})
-    if plan:
-        turn = _played(plan, values["messages"])
-        if missing := [call.name for call in turn.calls if call.name not in offered]:
-            raise ValueError(f"the plan calls {missing[0]!r}; the request offers {', '.join(offered)}")
-        return turn
-    if choice == "auto":
-        return None
-    # As in vLLM, a call of a tool that the request names ends with `stop`.
+    played = _played(plan, values["messages"]) if plan else None
+    if played is not None and choice != "auto" and not {call.name for call in played.calls} & offered.keys():
+        played = None  # the request wants a call, and the plan has none that it could want
+    if played is None:
+        return None if choice == "auto" else _forced(choice, offered)
+    if missing := [call.name for call in played.calls if call.name not in offered]:
+        raise ValueError(f"the plan calls {missing[0]!r}; the request offers {', '.join(offered)}")
+    return played
+
+
+def _forced(choice: Any, offered: dict[str, Any]) -> Turn:
+    """A call of the named tool, else of the last: libraries add the tool for the answer's form behind others.
+
+    As in vLLM, a call of a tool that the request names ends with ``stop``.
+    """
     name, reason = (
-        (next(iter(offered)), "tool_calls") if choice == "required" else (choice["function"]["name"], "stop")
+        (list(offered)[-1], "tool_calls") if choice == "required" else (choice["function"]["name"], "stop")
     )
     arguments = example_of(offered[name].get("parameters") or {})
     return Turn(calls=(Call(name, json.dumps(arguments)),), finish_reason=reason)

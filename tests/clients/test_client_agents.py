@@ -1,0 +1,102 @@
+"""Whole tasks of agents that people use: read a file, edit it, run a command, say that it is done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client_endpoint import TENANT, endpoint, run_client
+from support.client_tools import ClientTools
+
+TASK = "Change red to blue in note.txt, then count its bytes."
+DONE = "The note says blue now."
+PATCH = "*** Begin Patch\n*** Update File: note.txt\n@@\n-red\n+blue\n*** End Patch"
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """The folder in which the agent works."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "note.txt").write_text("red\n")
+    return folder
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"name": name, "arguments": arguments}
+
+
+async def test_claude_code_ends_a_task(client_tools: ClientTools, tmp_path: Path, work: Path) -> None:
+    note = str(work / "note.txt")
+    plan = [
+        {"text": "I read it first.", "calls": [call("Read", file_path=note)]},
+        {"calls": [call("Edit", file_path=note, old_string="red", new_string="blue")]},
+        {"calls": [call("Bash", command="wc -c < note.txt > count.txt", description="Count the bytes")]},
+        {"text": DONE},
+    ]
+    async with endpoint(plan, tmp_path / "store") as running:
+        environment = {
+            "ANTHROPIC_BASE_URL": running.url,
+            "ANTHROPIC_AUTH_TOKEN": running.keys[TENANT],
+            "ANTHROPIC_MODEL": "sim",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        }
+        options = [
+            "--permission-mode",
+            "acceptEdits",
+            "--allowedTools",
+            "Bash(wc:*)",
+            "--output-format",
+            "json",
+        ]
+        command = [str(client_tools.claude), "-p", TASK, *options]
+        status, output, errors = await run_client(command, tmp_path, environment, work)
+        asked = sum(running.requests())
+    assert status == 0, (output, errors)
+    result = json.loads(output)
+    assert (result["result"], result["is_error"], result["num_turns"]) == (DONE, False, 4), result
+    assert (work / "note.txt").read_text() == "blue\n"
+    assert (work / "count.txt").read_text().strip() == "5"
+    assert asked >= 4
+    assert result["usage"]["cache_read_input_tokens"] > 0
+
+
+@pytest.mark.parametrize("websocket", [False, True], ids=["http", "falls back from a WebSocket"])
+async def test_codex_ends_a_task(
+    client_tools: ClientTools, tmp_path: Path, work: Path, websocket: bool
+) -> None:
+    plan = [
+        {"text": "I read it first.", "calls": [call("exec_command", cmd="cat note.txt")]},
+        {"calls": [call("exec_command", cmd=f"apply_patch <<'E'\n{PATCH}\nE")]},
+        {"calls": [call("exec_command", cmd="wc -c < note.txt > count.txt")]},
+        {"text": DONE},
+    ]
+    async with endpoint(plan, tmp_path / "store") as running:
+        home = tmp_path / ".codex"
+        home.mkdir()
+        (home / "config.toml").write_text(
+            f"""
+model = "sim"
+model_provider = "promptly"
+[model_providers.promptly]
+name = "Promptly"
+base_url = "{running.url}/v1"
+env_key = "PROMPTLY_API_KEY"
+wire_api = "responses"
+supports_websockets = {str(websocket).lower()}
+"""
+        )
+        options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json"]
+        command = [str(client_tools.codex), "exec", *options, TASK]
+        environment = {"PROMPTLY_API_KEY": running.keys[TENANT]}
+        status, output, errors = await run_client(command, tmp_path, environment, work)
+    assert status == 0, (output, errors)
+    events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    said = [event["item"]["text"] for event in events if event.get("item", {}).get("type") == "agent_message"]
+    assert said[-1] == DONE
+    assert (work / "note.txt").read_text() == "blue\n"
+    assert (work / "count.txt").read_text().strip() == "5"
+    assert events[-1]["type"] == "turn.completed"
+    assert events[-1]["usage"]["cached_input_tokens"] > 0
