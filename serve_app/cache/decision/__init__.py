@@ -5,9 +5,11 @@ from serve_app.cache.decision.pipeline import (
     Decision,
     cross_encoded,
     guarded,
+    reworded,
     similarity_only,
     verified,
 )
+from serve_app.cache.decision.rewording import measured_alone
 
 __all__ = [
     "Decision",
@@ -18,6 +20,8 @@ __all__ = [
     "Verdict",
     "cross_encoded",
     "guarded",
+    "measured_alone",
+    "reworded",
     "similarity_only",
     "verified",
 ]

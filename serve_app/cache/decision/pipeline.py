@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from serve_app.cache.cross_encoder import CrossEncoder
 from serve_app.cache.decision.contract import Pair, Reading, Step, Verdict
+from serve_app.cache.decision.rewording import Alone, Reworded
 from serve_app.cache.decision.steps import (
     CrossEncoderStep,
     GuardStep,
@@ -117,6 +118,12 @@ def similarity_only(threshold: float = COSINE_ALONE) -> Decision:
 def guarded(guards: Guards) -> Decision:
     """For an embedder that no verifier was trained on."""
     return Decision((SimilarEnough(), HasWords(), GuardStep()), COSINE_ALONE, guards)
+
+
+def reworded(guards: Guards, alone: Alone) -> Decision:
+    """For an embedder without a verifier whose thresholds were measured."""
+    steps = (SimilarEnough(), HasWords(), GuardStep(), Reworded(alone.most_likeness))
+    return Decision(steps, alone.least_cosine, guards)
 
 
 def verified(guards: Guards, encoder: CrossEncoder, least: float) -> Decision:
