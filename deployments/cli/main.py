@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from deployments.cli import check, plan
+from deployments.cli import check, connect, plan
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,6 +25,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "check",
             help="check a config file and what it names on this machine, without starting anything",
             description=check.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
+    connect.add_arguments(
+        commands.add_parser(
+            "connect",
+            help="point a client (claude, codex, langchain …) at a running endpoint",
+            description=connect.__doc__,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     )
