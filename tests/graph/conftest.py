@@ -81,7 +81,8 @@ def deploy(serve_url: str, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
             path = tmp_path_factory.mktemp(name) / "keys.json"
             path.write_bytes(msgspec.json.encode(records))
             args = {**args, "auth": {"keys_file": str(path)}}
-        settings = parse_args({"models": [MODEL], **args}, source=name)
+        responses = {"path": str(tmp_path_factory.mktemp("responses"))}
+        settings = parse_args({"models": [MODEL], "responses": responses, **args}, source=name)
         graph = build_graph(settings, {**os.environ, TOKEN_VARIABLE: ADMIN_TOKEN}, engine=scripted_engine)
         serve.run(graph, name=name, route_prefix=f"/{name}")
         return Graph(f"{serve_url}/{name}", name, keys)

@@ -46,6 +46,7 @@ def local_config(folder: Path, store: Path, **changes: Any) -> tuple[Path, int]:
     document["http_options"]["port"] = port
     args = document["applications"][0]["args"]
     args["cache"]["path"] = str(store)
+    args["responses"] = {"path": str(store.with_name(f"{store.name}-responses"))}
     args.update(changes)
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(document))

@@ -21,13 +21,12 @@ def promptly(
     settings: Mapping[str, Any], *, name: str = "Promptly", env: Mapping[str, str] | None = None
 ) -> Iterator[Endpoint]:
     """``settings`` are the application's ``args``; the endpoint's model is the first one. A cache without a
-    ``path`` gets an empty store, which is removed when Promptly stops.
-
-    A cache without a ``path`` gets an empty store, which is removed when Promptly stops.
+    ``path`` gets an empty store, which is removed when Promptly stops; so do responses.
     """
     port = free_port()
     with scratch_folder() as folder:
-        args = with_private_store(settings, folder / "store")
+        responses = {"path": str(folder / "responses"), **settings.get("responses", {})}
+        args = with_private_store({**settings, "responses": responses}, folder / "store")
         config = serve_config("promptly", IMPORT_PATH, args, port)
         with supervised(name, PROMPTLY_LAUNCHER, config, environment(**(env or {}))) as pid:
             yield Endpoint(name, local_url(port), settings["models"][0]["id"], (pid,))

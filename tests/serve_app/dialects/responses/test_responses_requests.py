@@ -1,0 +1,182 @@
+"""Requests of the Responses API as chats, item by item."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from serve_app.dialects import dialect_of
+from serve_app.dialects.responses.ids import ItemIds, response_of
+from serve_app.dialects.responses.items import hidden_reasoning, reasoning_text, stored
+from serve_app.errors import BadRequest
+
+UNIQUE = "0" * 32
+
+
+def chat(**fields: Any) -> dict[str, Any]:
+    return dialect_of("/v1/responses").read({"model": "m", **fields}).fields
+
+
+def messages(*items: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = chat(input=list(items))["messages"]
+    return found
+
+
+def test_a_plain_text_is_what_a_chat_client_would_send() -> None:
+    expected = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    parts = [{"type": "input_text", "text": "hi"}]
+    assert chat(input="hi", store=False, metadata={"a": "b"}, text={"format": {"type": "text"}}) == expected
+    assert chat(input=[{"role": "user", "content": parts}]) == expected
+    assert chat(input="hi", instructions="Be kind.")["messages"][0] == {
+        "role": "system",
+        "content": "Be kind.",
+    }
+
+
+def test_fields_become_their_counterparts() -> None:
+    schema = {"type": "object", "properties": {}}
+    form = {"type": "json_schema", "name": "x", "schema": schema, "strict": True}
+    found = chat(
+        input="hi",
+        stream=True,
+        max_output_tokens=5,
+        reasoning={"effort": "low"},
+        text={"format": form},
+        truncation="auto",
+        include=["message.output_text.logprobs"],
+        top_logprobs=2,
+        temperature=0.5,
+    )
+    assert found == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hi"}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_completion_tokens": 5,
+        "reasoning_effort": "low",
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "x", "schema": schema, "strict": True},
+        },
+        "truncate_prompt_tokens": -1,
+        "logprobs": True,
+        "top_logprobs": 2,
+        "temperature": 0.5,
+    }
+
+
+def test_system_messages_at_the_beginning_are_one() -> None:
+    developer = {"role": "developer", "content": [{"type": "input_text", "text": "b"}]}
+    found = chat(input=[developer, {"role": "user", "content": "c"}, developer], instructions="a")["messages"]
+    assert [(each["role"], each["content"]) for each in found] == [
+        ("system", "a\n\nb"),
+        ("user", "c"),
+        ("system", "b"),
+    ]
+
+
+def test_an_assistants_turn_is_one_message() -> None:
+    found = messages(
+        {"role": "user", "content": "go"},
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+        {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+        {"type": "function_call", "call_id": "2", "name": "g", "arguments": "", "namespace": "n"},
+        {"type": "function_call_output", "call_id": "2", "output": "two"},
+        {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_text", "text": "one"}]},
+    )
+    calls = [("1", "f"), ("2", "n__g")]
+    assert found == [
+        {"role": "user", "content": "go"},
+        {
+            "role": "assistant",
+            "content": "I look.",
+            "reasoning": "hm",
+            "tool_calls": [
+                {"id": call_id, "type": "function", "function": {"name": name, "arguments": "{}"}}
+                for call_id, name in calls
+            ],
+        },
+        {"role": "tool", "tool_call_id": "2", "content": "two"},
+        {"role": "tool", "tool_call_id": "1", "content": "one"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "arguments"),
+    [
+        ({"type": "custom_tool_call", "name": "patch", "input": "x"}, "patch", '{"input":"x"}'),
+        (
+            {"type": "local_shell_call", "action": {"type": "exec", "command": ["ls"], "env": {}}},
+            "local_shell",
+            '{"command":["ls"]}',
+        ),
+        (
+            {"type": "shell_call", "action": {"commands": ["ls"], "timeout_ms": None}},
+            "shell",
+            '{"commands":["ls"]}',
+        ),
+        (
+            {"type": "apply_patch_call", "operation": {"type": "delete_file", "path": "a"}},
+            "apply_patch",
+            '{"type":"delete_file","path":"a"}',
+        ),
+    ],
+)
+def test_calls_of_codexs_tools_go_back_as_functions(call: dict[str, Any], name: str, arguments: str) -> None:
+    (said,) = messages({**call, "call_id": "1"})
+    assert said["tool_calls"][0]["function"] == {"name": name, "arguments": arguments}
+
+
+def test_what_a_shell_returned_is_text() -> None:
+    result = {"stdout": "a", "stderr": "b", "outcome": {"type": "exit", "exit_code": 1}}
+    *_, said = messages(
+        {"type": "shell_call", "call_id": "1", "action": {"commands": ["ls"]}},
+        {"type": "shell_call_output", "call_id": "1", "output": [result]},
+    )
+    assert said["content"] == "ab\n(exit code 1)"
+
+
+def test_images_and_audio_are_parts() -> None:
+    image = {"type": "input_image", "image_url": "data:image/png;base64,x", "detail": "high"}
+    audio = {"type": "input_audio", "input_audio": {"data": "x", "format": "wav"}}
+    (said,) = messages({"role": "user", "content": [image, audio]})
+    assert said["content"] == [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,x", "detail": "high"}},
+        audio,
+    ]
+
+
+def test_hidden_reasoning_comes_back_and_that_of_others_is_passed_over() -> None:
+    assert reasoning_text({"encrypted_content": hidden_reasoning("ä")}) == "ä"
+    assert reasoning_text({"encrypted_content": "promptly1.%%"}) == ""
+    assert reasoning_text({"encrypted_content": "gAAAA", "summary": []}) == ""
+
+
+def test_tools_that_nobody_here_runs_are_ignored_or_refused() -> None:
+    assert "tools" not in chat(input="hi", tools=[{"type": "web_search"}], tool_choice="auto")
+    with pytest.raises(BadRequest, match="'mcp'"):
+        chat(input="hi", tools=[{"type": "mcp"}])
+    function = {"type": "function", "name": "f"}
+    with pytest.raises(BadRequest, match="Two tools"):
+        chat(input="hi", tools=[function, function])
+
+
+def test_a_choice_may_allow_some_tools() -> None:
+    tools = [{"type": "function", "name": name} for name in "fg"]
+    allowed = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "g"}]}
+    found = chat(input="hi", tools=tools, tool_choice=allowed, parallel_tool_calls=False)
+    assert [each["function"]["name"] for each in found["tools"]] == ["g"]
+    assert (found["tool_choice"], found["parallel_tool_calls"]) == ("required", False)
+    named = chat(input="hi", tools=tools, tool_choice={"type": "function", "name": "f"})
+    assert named["tool_choice"] == {"type": "function", "function": {"name": "f"}}
+
+
+def test_an_items_id_tells_its_response() -> None:
+    ids = ItemIds(UNIQUE)
+    assert response_of(ids.of_output("message", 3)) == f"resp_{UNIQUE}"
+    assert response_of("msg_of_somebody_else") is None
+    (item,) = stored([{"type": "message", "role": "user", "content": "hi"}], ids)
+    assert response_of(item["id"]) == f"resp_{UNIQUE}"
+    assert item["content"] == [{"type": "input_text", "text": "hi"}]
