@@ -1,4 +1,8 @@
-"""Responses in one SQLite file. One thread writes and one reads, so that no read waits for a checkpoint."""
+"""Responses in one SQLite file.
+
+One thread writes, because a checkpoint waits for the disk. Reads run in the event loop: one by its key takes
+some 30 µs, less than handing it to a thread does, and no read waits for a write (WAL).
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,6 @@ class SqliteStore:
             self._threads, self._room, self._conversations, settings.max_entry_bytes
         )
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="responses-write")
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="responses-read")
         try:
             self._threads.begin(now)
         except sqlite3.Error as error:
@@ -59,10 +62,10 @@ class SqliteStore:
         return await self._write(lambda: self._responses.put(record, items, now))
 
     async def get(self, tenant: str, response_id: str, now: float) -> Found:
-        return await self._read(lambda: reads.record_of(self._reading, tenant, response_id, now))
+        return self._read(lambda: reads.record_of(self._reading, tenant, response_id, now))
 
     async def history(self, tenant: str, response_id: str, bounds: ChainBounds, now: float) -> History:
-        return await self._read(lambda: reads.history_of(self._reading, tenant, response_id, bounds, now))
+        return self._read(lambda: reads.history_of(self._reading, tenant, response_id, bounds, now))
 
     async def delete(self, tenant: str, response_id: str, now: float) -> Absence | None:
         return await self._write(lambda: self._responses.delete(tenant, response_id, now))
@@ -79,7 +82,7 @@ class SqliteStore:
         return await self._write(lambda: self._conversations.create(tenant, conversation, items, now))
 
     async def conversation(self, tenant: str, conversation_id: str, now: float) -> FoundConversation:
-        return await self._read(lambda: reads.conversation_of(self._reading, tenant, conversation_id, now))
+        return self._read(lambda: reads.conversation_of(self._reading, tenant, conversation_id, now))
 
     async def set_metadata(
         self, tenant: str, conversation_id: str, metadata: bytes, now: float
@@ -94,7 +97,7 @@ class SqliteStore:
     async def conversation_items(
         self, tenant: str, conversation_id: str, bounds: ChainBounds, now: float
     ) -> History:
-        return await self._read(lambda: reads.items_of(self._reading, tenant, conversation_id, bounds, now))
+        return self._read(lambda: reads.items_of(self._reading, tenant, conversation_id, bounds, now))
 
     async def add_items(
         self, tenant: str, conversation_id: str, items: Sequence[NewItem], now: float
@@ -117,20 +120,19 @@ class SqliteStore:
         return StoreStats(total.entries, total.bytes, str(self._path))
 
     async def close(self) -> None:
-        """Ends after the calls that run now."""
-        loop = asyncio.get_running_loop()
-        for thread, connection in ((self._reader, self._reading), (self._writer, self._writing)):
-            await loop.run_in_executor(thread, connection.close)
-            thread.shutdown(wait=False)
+        """Ends after the write that runs now."""
+        self._reading.close()
+        await asyncio.get_running_loop().run_in_executor(self._writer, self._writing.close)
+        self._writer.shutdown(wait=False)
 
     async def _write(self, work: Callable[[], T]) -> T:
-        return await self._run(self._writer, work)
-
-    async def _read(self, work: Callable[[], T]) -> T:
-        return await self._run(self._reader, work)
-
-    async def _run(self, thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(thread, work)
+            return await asyncio.get_running_loop().run_in_executor(self._writer, work)
         except (sqlite3.Error, OSError, RuntimeError) as error:
+            raise StoreError(f"responses {self._path}: {error}") from error
+
+    def _read(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except sqlite3.Error as error:
             raise StoreError(f"responses {self._path}: {error}") from error
