@@ -12,7 +12,7 @@ from sim_engine.connection import Connection, Listener
 from sim_engine.faults import NO_FAULTS, Faults, FaultSource, faults_of
 from sim_engine.intake import Intake
 from sim_engine.metrics import Stats
-from sim_engine.requests import Refused
+from sim_engine.requests import Refused, parse_tokenize
 from sim_engine.responses import error_body, to_json
 from sim_engine.scheduler import Scheduler
 from sim_engine.settings import DEFAULTS, SimSettings
@@ -90,6 +90,10 @@ class SimEngine:
         match route:
             case "POST /v1/chat/completions" | "POST /v1/completions":
                 self._intake.take(client, route.partition(" ")[2], headers, body)
+            case "POST /tokenize":
+                ids = parse_tokenize(body)
+                about = {"count": len(ids), "max_model_len": self.settings.max_model_len, "tokens": ids}
+                client.respond(200, to_json(about))
             case "GET /v1/models":
                 client.respond(200, to_json({"object": "list", "data": [_model_card(self.settings)]}))
             case "GET /health":

@@ -77,6 +77,19 @@ def parse_generation(
     return replace(request, max_tokens=min(request.max_tokens, room))
 
 
+def parse_tokenize(body: bytes) -> list[int]:
+    """The tokens of the prompt in a request of ``/tokenize``.
+
+    Raises:
+        Refused: it holds neither messages nor a prompt.
+    """
+    try:
+        values = json.loads(body)
+        return _chat_ids(values) if "messages" in values else _prompt_ids(values["prompt"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Refused(400, f"The request is not valid: {error!r}") from error
+
+
 def _chat_ids(values: dict[str, Any]) -> list[int]:
     return render_chat(values["messages"], values.get("tools"))
 

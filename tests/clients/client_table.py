@@ -46,6 +46,8 @@ LIBRARIES = (
     Library("openai (Python), Responses", "openai-responses", "openai3", RESPONSES, GENERATES),
     Library("openai (Node)", "openai-node", "node", CHAT, ALL),
     Library("openai (Node), Responses", "openai-node-responses", "node", RESPONSES, TEXT_TOOLS),
+    Library("anthropic (Python)", "anthropic", "openai3", MESSAGES, (*TEXT_TOOLS, "count_tokens")),
+    Library("@anthropic-ai/sdk (Node)", "anthropic-node", "node", MESSAGES, TEXT_TOOLS),
     Library("AI SDK, @ai-sdk/openai", "@ai-sdk/openai", "node", RESPONSES, ALL),
     Library("AI SDK, @ai-sdk/openai-compatible", "@ai-sdk/openai-compatible", "node", CHAT, ALL),
     Library(
@@ -56,6 +58,8 @@ LIBRARIES = (
         (*ALL, "embeddings as texts"),
         {"embeddings": ("check_embedding_ctx_length=False", LANGCHAIN_TOKENS)},
     ),
+    Library("AI SDK, @ai-sdk/anthropic", "@ai-sdk/anthropic", "node", MESSAGES, GENERATES),
+    Library("LangChain, langchain-anthropic", "langchain-anthropic", "openai3", MESSAGES, GENERATES),
     Library("instructor (mode TOOLS)", "instructor", "openai2", CHAT, ("stream", "structured")),
     Library("LlamaIndex", "llama-index", "openai2", CHAT, ALL),
     Library("LiteLLM as a client", "litellm", "openai2", CHAT, ALL),
@@ -63,7 +67,10 @@ LIBRARIES = (
     Library("openai-agents", "openai-agents", "openai3", RESPONSES, GENERATES),
 )
 
-AGENTS = (("Codex", RESPONSES, "test_codex_ends_a_task"),)
+AGENTS = (
+    ("Claude Code", MESSAGES, "test_claude_code_ends_a_task"),
+    ("Codex", RESPONSES, "test_codex_ends_a_task"),
+)
 """Agents that end a whole task: name, what they speak, and their test."""
 
 

@@ -98,6 +98,14 @@ async def test_an_earlier_turn_and_the_tools_are_found_in_the_prefix_cache() -> 
     assert last["prompt_tokens_details"]["cached_tokens"] >= cached
 
 
+async def test_tokens_are_counted_as_they_are_prefilled(sim: Sim) -> None:
+    asked = {"messages": START, "tools": TOOLS}
+    counted = decoded(await sim.send("/tokenize", **asked))["count"]
+    assert decoded(await sim.send(CHAT, **asked))["usage"]["prompt_tokens"] == counted > 20
+    assert decoded(await sim.send("/tokenize", prompt=[7, 8]))["tokens"] == [7, 8]
+    assert (await sim.send("/tokenize")).status == 400
+
+
 async def test_without_tools_a_plan_is_not_played() -> None:
     async with running(replace(FAST, plan=json.dumps(PLAN))) as sim:
         plain = await ask(sim, START, tools=None)
