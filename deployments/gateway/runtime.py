@@ -15,6 +15,7 @@ from deployments.gateway.app import GatewayApp
 from deployments.gateway.endpoints.admin import Admin
 from deployments.gateway.endpoints.admin_cache import AdminCache
 from deployments.gateway.endpoints.admin_entries import AdminEntries
+from deployments.gateway.endpoints.audio import AudioEndpoint
 from deployments.gateway.endpoints.catalogue import Catalogue
 from deployments.gateway.endpoints.description import Description
 from deployments.gateway.endpoints.embeddings import EmbeddingsEndpoint
@@ -225,11 +226,23 @@ class GatewayRuntime:
             tracer=self._tracer,
             limits=settings.limits,
         )
+        item_cache = _item_cache(settings, self._cache)
+        audio = AudioEndpoint(
+            settings,
+            auth=auth,
+            bodies=self._bodies,
+            offers=offers,
+            dispatcher=self._dispatcher,
+            cache=item_cache,
+            names=self._names,
+            tracer=self._tracer,
+            latency=self._latency,
+        )
         items = ItemsEndpoint(
             auth,
             offers,
             verbatim,
-            _item_cache(settings, self._cache),
+            item_cache,
             names=self._names,
             traffic=self._traffic,
         )
@@ -242,6 +255,7 @@ class GatewayRuntime:
             marks=self._marks,
         )
         return {
+            "audio": audio,
             "embeddings": embeddings,
             "items": items,
             "count_tokens": CountTokens(auth, verbatim, MessagesReader(settings.gateway)),

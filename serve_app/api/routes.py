@@ -24,9 +24,10 @@ from serve_app.errors import (
     UnsupportedMediaType,
 )
 from serve_app.items.registry import SHAPES
-from serve_app.settings.paths import ENGINE_PATHS, OTHER_NAMES
+from serve_app.settings.paths import AUDIO, ENGINE_PATHS, OTHER_NAMES
 
 JSON = "application/json"
+FORM = "multipart/form-data"
 JSON_LINES = "application/x-ndjson"
 EVENT_STREAM = "text/event-stream"
 HTML = "text/html"
@@ -262,7 +263,7 @@ STORED: tuple[Route, ...] = (
     ),
 )
 
-READ_HERE = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", *SHAPES})
+READ_HERE = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", *SHAPES, *AUDIO})
 
 
 def _relayed(path: str) -> Route:
@@ -281,6 +282,18 @@ def _items(path: str) -> Route:
         answer_headers=ITEM_ANSWERED,
     )
     return Route(path, "items", Access.KEY, {"POST": operation}, unknown=NOT_FOUND_TOO)
+
+
+def _audio(path: str) -> Route:
+    operation = Operation(
+        "The text of a recording.",
+        {JSON: schemas.ANYTHING, "text/plain": schemas.TEXT, EVENT_STREAM: schemas.EVENTS},
+        {FORM: schemas.RECORDING},
+        headers=ITEM_HEADERS,
+        errors=None,
+        answer_headers=(CACHE_STATUS, SERVED_BY, TIMING),
+    )
+    return Route(path, "audio", Access.KEY, {"POST": operation}, unknown=NOT_FOUND_TOO)
 
 
 ITEM_PATHS = (*SHAPES, *(path for path, own in OTHER_NAMES.items() if own in SHAPES))
@@ -450,6 +463,7 @@ ROUTES: tuple[Route, ...] = (
     Route("/admin/latency", "admin_latency", Access.ADMIN, _admin("p50, p95 and p99 of each step, ms.")),
     Route("/admin/traffic", "admin_traffic", Access.ADMIN, _admin("Counts of requests by outcome.")),
     *(_items(path) for path in ITEM_PATHS if path != "/v1/embeddings"),
+    *map(_audio, AUDIO),
     *(_relayed(path) for path in ENGINE_PATHS if path not in READ_HERE),
     Route(
         "/v1/{rest:path}",

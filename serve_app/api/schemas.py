@@ -138,3 +138,15 @@ MODELS: Schema = _object({"object": TEXT, "data": _list(MODEL)})
 FEEDBACK: Schema = _object(
     {"entry": {"type": "string", "format": "uuid"}, "right": {"type": "boolean"}}, {"text": _or_null(TEXT)}
 )
+
+RECORDING = {
+    "type": "object",
+    "required": ["file", "model"],
+    "properties": {
+        "file": {"type": "string", "format": "binary"},
+        "model": {"type": "string", "minLength": 1},
+        "language": {"type": "string"},
+        "response_format": {"type": "string"},
+        "stream": {"type": "boolean"},
+    },
+}

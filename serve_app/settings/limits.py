@@ -23,6 +23,9 @@ class LimitSettings(Frozen):
         description="Bytes of one tenant's bodies that are held at once, from a body's arrival to the end of "
         "its answer; eight bodies of the largest size by default.",
     )
+    max_upload_bytes: int = Field(
+        default=26_214_400, ge=1024, description="Of an uploaded recording; OpenAI's and vLLM's own bound."
+    )
     max_json_depth: int = Field(
         default=64,
         ge=8,

@@ -1,4 +1,4 @@
-"""Settings of images in requests."""
+"""Settings of images and recordings in requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ HOST = re.compile(r"\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:]+")
 
 
 class MediaSettings(Frozen):
-    """Images that a chat names by URL, or holds as `data:` URLs. Bounds per gateway."""
+    """Images that a chat names by URL or holds as `data:` URLs, and uploaded recordings. Bounds per
+    gateway."""
 
     allowed_domains: tuple[str, ...] = Field(
         default=(),
@@ -32,6 +33,10 @@ class MediaSettings(Frozen):
     max_redirects: int = Field(default=3, ge=0)
     fetch_timeout_s: float = Field(default=10.0, gt=0, description="For all images of a request together.")
     max_fetches: int = Field(default=16, ge=1, description="Images that are fetched at once.")
+    max_audio_s: float = Field(
+        default=7200.0, gt=0, description="Length of a recording, by its head, seconds."
+    )
+    max_uploads: int = Field(default=8, ge=1, description="Recordings that are uploaded or answered at once.")
 
     @field_validator("allowed_domains")
     @classmethod

@@ -27,6 +27,7 @@ SCORE = "score"
 GENERATE = "generate"
 POOLING = "/pooling"
 ANY_TASK = ("/tokenize", "/detokenize")
+AUDIO = ("/v1/audio/transcriptions", "/v1/audio/translations")
 
 TASK_PATHS: Mapping[str, tuple[str, ...]] = {
     GENERATE: (
@@ -37,6 +38,7 @@ TASK_PATHS: Mapping[str, tuple[str, ...]] = {
     "embed": ("/v1/embeddings", "/v2/embed"),
     SCORE: ("/v1/score", "/v1/rerank"),
     "classify": ("/classify",),
+    "transcription": AUDIO,
 }
 """The paths that clients may use, by the task of the model; ``ANY_TASK`` belongs to each of them,
 ``/pooling`` to each of ``POOLING_TASKS``. vLLM 0.29 answers all of them from a single request."""
@@ -64,14 +66,12 @@ offers that one."""
 
 UPLOADS = frozenset(
     {
-        "/v1/audio/transcriptions",
-        "/v1/audio/translations",
         "/v1/files",
         "/v1/images/edits",
         "/v1/images/variations",
     }
 )
-"""Paths that take ``multipart/form-data``: the gateway refuses it with 415, because it reads only JSON."""
+"""Paths that take ``multipart/form-data``, which the gateway reads only for recordings."""
 
 VENDORS_OWN = ("/v1/audio/speech", "/v1/batches", "/v1/fine_tuning/jobs", "/v1/images/generations")
 """Further paths of OpenAI that take JSON. They are no typing errors, so they cause no warning."""

@@ -31,9 +31,12 @@ class Bodies:
         self._arriving: Counter[str] = Counter()
         self._held: Counter[str] = Counter()
 
-    async def read(self, exchange: Exchange, tenant: str, *, is_conversation: bool = False) -> bytes:
+    async def read(
+        self, exchange: Exchange, tenant: str, *, is_conversation: bool = False, is_upload: bool = False
+    ) -> bytes:
         """The whole body. From then on the request counts among those that the gateway answers.
-        ``is_conversation``: it may be as long as ``limits.max_conversation_bytes``.
+        ``is_conversation``: it may be as long as ``limits.max_conversation_bytes``; ``is_upload``: as
+        ``limits.max_upload_bytes``.
 
         Raises:
             BodyTimeout: it did not arrive in time, or too slowly.
@@ -44,6 +47,7 @@ class Bodies:
                 gateway is full.
         """
         setting = "max_conversation_bytes" if is_conversation else "max_body_bytes"
+        setting = "max_upload_bytes" if is_upload else setting
         limit: int = getattr(self._limits, setting)
         if exchange.announced_bytes > limit:
             raise BodyTooLarge(limit, setting)

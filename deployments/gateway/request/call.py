@@ -16,6 +16,7 @@ from deployments.gateway.request.exchange import JSON, Exchange
 from deployments.platform.telemetry import RequestTracer
 from serve_app.admission import FIRST_PRIORITY, PRIORITY_FIELD, body_priority
 from serve_app.fleet import EngineReport
+from serve_app.media.forms import Form
 from serve_app.openai.requests import CACHE_SALT, ParsedRequest
 from serve_app.openai.vendor import vendor_fields
 from serve_app.quarantine import body_key
@@ -60,7 +61,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     ``target`` is path and query, encoded. ``streams``: it asks for a stream. ``include_usage``: the stream
     must end with usage, whether the client asked for it or not. ``salt`` separates tenants in the prefix
     caches of engines; ``None`` where they share. ``best_priority`` bounds the priority in the body.
-    ``translated``: the client did not write the body itself; it must suit every member.
+    ``translated``: the client did not write the body itself; it must suit every member. ``form``: the body is
+    this form, and no JSON.
     """
 
     method: str
@@ -73,6 +75,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     salt: str | None = None
     best_priority: int = FIRST_PRIORITY
     translated: bool = False
+    form: Form | None = None
 
     def to(self, target: str, fields: Mapping[str, object], body: bytes, *, streams: bool) -> Self:
         """Another request with the same headers and rights."""
@@ -105,6 +108,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         """The client's own bytes, unless fields are added or the member has another name for the model.
         ``model`` is the model's own name; ``by_priority``: the member schedules by priority; ``token_ids``:
         it is asked for the tokens of its answer."""
+        if self.form is not None:
+            return self.form.encoded({"model": report.served_as or model})
         changed: dict[str, object] = {}
         if self.salt is not None and report.takes_cache_salt and self.target.startswith(SALTED):
             changed[CACHE_SALT] = self.salt

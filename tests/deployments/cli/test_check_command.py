@@ -114,7 +114,7 @@ def test_authorities_that_are_not_there_are_named(tmp_path: Path) -> None:
         ("openai", "/v1/chat/completion", "did you mean '/v1/chat/completions'?"),
         ("openai", "/v1/nothing", "not a path that an OpenAI-compatible server is known to have"),
         ("vllm", "/v1/batches", "not a path that an engine is known to have"),
-        ("vllm", "/v1/audio/transcriptions", "it takes uploads, which are not relayed (415)"),
+        ("vllm", "/v1/files", "it takes uploads, which are not relayed (415)"),
     ],
 )
 def test_a_path_that_nobody_is_known_to_have_is_a_warning(

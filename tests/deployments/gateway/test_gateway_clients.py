@@ -248,7 +248,7 @@ async def test_a_deadline_that_passed_is_not_tried_again() -> None:
 async def test_an_upload_is_told_that_it_is_not_relayed() -> None:
     async with gateway(SimSettings()) as running, gpt(running) as client:
         with pytest.raises(openai.APIStatusError, match="Uploads are not relayed") as caught:
-            await client.audio.transcriptions.create(model=MODEL, file=("a.wav", b"RIFF"))
+            await client.images.edit(model=MODEL, image=("a.png", b"PNG"), prompt="bluer")
     assert (caught.value.status_code, caught.value.param) == (415, "content-type")
 
 

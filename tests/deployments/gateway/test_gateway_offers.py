@@ -114,7 +114,7 @@ async def raw_post(running: Running, target: str, fields: dict[str, Any]) -> int
         await writer.wait_closed()
 
 
-@pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/v1/audio/translations"])
+@pytest.mark.parametrize("path", ["/v1/images/edits", "/v1/files"])
 async def test_what_takes_uploads_is_not_offered(path: str) -> None:
     async with gateway() as running:
         answer = await running.send(BODY, path)

@@ -13,7 +13,7 @@ from vllm.entrypoints.launchers.api_server.routers import register_api_routers
 from vllm.entrypoints.pooling.utils import enable_scoring_api
 
 from serve_app.api.routes import ROUTES
-from serve_app.settings.paths import ENGINE_PATHS, OTHER_NAMES, SCORE, UPLOADS, offered, task_paths
+from serve_app.settings.paths import ENGINE_PATHS, OTHER_NAMES, SCORE, offered, task_paths
 from serve_app.settings.vllm_routes import OWN, PRIVATE
 
 OFFERED = frozenset({*ENGINE_PATHS, *OTHER_NAMES})
@@ -54,7 +54,7 @@ def everything(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 def test_every_route_of_vllm_is_offered_ours_or_private(monkeypatch: pytest.MonkeyPatch) -> None:
     found = everything(monkeypatch)
     assert len(found) > 40, found
-    assert found - OFFERED - OWN - PRIVATE - UPLOADS == set(), "new routes of vLLM: decide about them"
+    assert found - OFFERED - OWN - PRIVATE == set(), "new routes of vLLM: decide about them"
 
 
 def test_the_table_names_no_route_twice() -> None:
@@ -67,12 +67,14 @@ def test_private_routes_have_no_route_here() -> None:
     assert exact >= OFFERED
 
 
-@pytest.mark.parametrize("task", ["generate", "embed", "classify", "token_embed", "token_classify"])
 @pytest.mark.parametrize("labels", [1, 3])
+@pytest.mark.parametrize(
+    "task", ["generate", "embed", "classify", "token_embed", "token_classify", "transcription"]
+)
 def test_what_a_task_offers_is_what_vllm_mounts_for_it(task: str, labels: int) -> None:
     found = mounted(task, labels=labels)
     model: Any = SimpleNamespace(
-        get_pooling_task=lambda _: None if task == "generate" else task,
+        get_pooling_task=lambda _: None if task in GENERATION else task,
         hf_config=SimpleNamespace(num_labels=labels),
     )
     scores = enable_scoring_api((task,), model)  # type: ignore[arg-type]

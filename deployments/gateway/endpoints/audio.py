@@ -1,0 +1,211 @@
+"""``/v1/audio/transcriptions`` and ``/v1/audio/translations``: uploaded recordings, cached by their
+content."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from deployments.gateway.lookup.item_cache import ItemCache, ItemTerms
+from deployments.gateway.request.answer import OwnAnswer
+from deployments.gateway.request.authentication import Authenticator
+from deployments.gateway.request.bodies import Bodies
+from deployments.gateway.request.call import (
+    Call,
+    Message,
+    Purpose,
+    SlotRequest,
+    deadline_of,
+    forwarded_headers,
+    target_of,
+)
+from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.send.dispatch import Dispatcher
+from deployments.gateway.send.relay import read_all, relay
+from deployments.platform.telemetry import RequestTracer
+from serve_app.admission import request_priority
+from serve_app.errors import BadRequest, NotFound, OverCapacity
+from serve_app.items.recordings import CHUNK_S, TOKENS_PER_S, recording_key
+from serve_app.latency import LatencyWindows
+from serve_app.media.audio import audio_seconds
+from serve_app.media.forms import FILE, Form, parse_form
+from serve_app.model_choice.names import ModelNames
+from serve_app.model_choice.offers import Offers
+from serve_app.openai.requests import required_string
+from serve_app.request.auth import Identity
+from serve_app.request.cache_controls import parse_controls
+from serve_app.request.deadline import request_timeout_s
+from serve_app.routing import RoutingRequest
+from serve_app.settings import Settings
+
+PACE = "audio-ms-per-s"
+"""The real-time factor in thousandths: milliseconds of an engine's work for each second of a recording."""
+
+SEPARATOR = b"\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """An upload that was read. ``key`` is ``None`` if its answer is not kept."""
+
+    exchange: Exchange
+    identity: Identity
+    timeout_s: float
+    form: Form
+    body: bytes
+    model: str
+    seconds: float
+    key: bytes | None
+    terms: ItemTerms
+
+
+class AudioEndpoint:
+    """``cache`` is ``None`` without one."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        auth: Authenticator,
+        bodies: Bodies,
+        offers: Offers,
+        dispatcher: Dispatcher,
+        cache: ItemCache | None,
+        names: ModelNames,
+        tracer: RequestTracer | None,
+        latency: LatencyWindows,
+    ) -> None:
+        self._media = settings.media
+        self._timeout_s = settings.limits.request_timeout_s
+        self._auth = auth
+        self._bodies = bodies
+        self._offers = offers
+        self._dispatcher = dispatcher
+        self._cache = cache
+        self._names = names
+        self._tracer = tracer
+        self._latency = latency
+        self._uploads = 0
+
+    async def __call__(self, exchange: Exchange) -> None:
+        identity = self._auth.identify(exchange)
+        if exchange.method != "POST":
+            raise NotFound(f"No such path: {exchange.method} {exchange.path}.", code="not_found")
+        self._offers.require(exchange.path)
+        if self._uploads >= self._media.max_uploads:
+            raise OverCapacity(
+                f"{self._media.max_uploads} recordings are being uploaded or answered (media.max_uploads).", 1
+            )
+        self._uploads += 1
+        try:
+            recording = await self._read(exchange, identity)
+            await exchange.run(self._answer(recording), recording.timeout_s)
+        finally:
+            self._uploads -= 1
+
+    async def _read(self, exchange: Exchange, identity: Identity) -> Recording:
+        timeout_s = request_timeout_s(exchange.headers, self._timeout_s)
+        body = await self._bodies.read(exchange, identity.tenant, is_upload=True)
+        form = parse_form(exchange.headers["content-type"], body)
+        model = required_string(dict(form.fields), "model")
+        fingerprint = self._offers.fingerprint(model)
+        self._offers.require(exchange.path, model)
+        seconds = self._length(form)
+        terms = ItemTerms(
+            identity.tenant, self._names.own(model), "", exchange.headers, parse_controls(exchange.headers)
+        )
+        key = None
+        if self._cache is not None and self._cache.keeps(self._names.model_of(model)):
+            terms = self._cache.at_begin(terms)
+            key = recording_key(
+                exchange.path,
+                form,
+                tenant=identity.tenant,
+                model=self._names.own(model),
+                fingerprint=fingerprint,
+            )
+        return Recording(exchange, identity, timeout_s, form, body, model, seconds, key, terms)
+
+    def _length(self, form: Form) -> float:
+        seconds = audio_seconds(form.file)
+        if seconds is None:
+            raise BadRequest(
+                "`file` is no recording: expected WAV, FLAC, Ogg, MP3, MP4 or WebM.",
+                param=FILE,
+                code="invalid_audio",
+            )
+        if seconds > self._media.max_audio_s:
+            raise BadRequest(
+                f"`file` is {seconds:.0f} s long; at most {self._media.max_audio_s:g} (media.max_audio_s).",
+                param=FILE,
+                code="audio_too_long",
+            )
+        return seconds
+
+    async def _answer(self, recording: Recording) -> None:
+        exchange = recording.exchange
+        known = self._known(recording)
+        if known is not None:
+            content_type, _, body = known.partition(SEPARATOR)
+            exchange.response_headers |= {"x-cache": "exact", "x-served-by": "cache"}
+            await exchange.respond(200, body, content_type.decode(), exchange.server_timing())
+            return
+        exchange.response_headers["x-cache"] = "bypass" if recording.key is None else "miss"
+        began = time.monotonic()
+        answer = OwnAnswer(self._dispatcher.open(self._call(recording)))
+        if recording.form.get("stream") in ("true", "True", "1"):
+            await relay(exchange, answer)
+            self._measure(recording, began)
+            return
+        try:
+            opened = await answer.begin()
+            body = await read_all(opened)
+        finally:
+            answer.close()
+        head = opened.head
+        exchange.response_headers["x-served-by"] = head.served_by
+        self._measure(recording, began)
+        await exchange.respond(head.status, body, head.content_type, exchange.server_timing())
+        if head.status == 200 and self._cache is not None and recording.key is not None:
+            value = head.content_type.encode() + SEPARATOR + body
+            self._cache.keep([recording.key], [value], recording.terms)
+
+    def _known(self, recording: Recording) -> bytes | None:
+        if self._cache is None or recording.key is None:
+            return None
+        (found,) = self._cache.find([recording.key], recording.terms, recording.exchange.timeline)
+        return found
+
+    def _measure(self, recording: Recording, began: float) -> None:
+        """The queue counts: it is what a client waits."""
+        if recording.seconds > 0:
+            self._latency.record(PACE, (time.monotonic() - began) * 1000 / recording.seconds)
+
+    def _call(self, recording: Recording) -> Call:
+        exchange, identity, form = recording.exchange, recording.identity, recording.form
+        fields: dict[str, Any] = dict(form.fields)
+        message = Message(
+            method=exchange.method,
+            target=target_of(exchange),
+            body=recording.body,
+            fields=fields,
+            headers=forwarded_headers(exchange, self._tracer),
+            best_priority=identity.best_priority,
+            form=form,
+        )
+        slot = SlotRequest(
+            tenant=identity.tenant,
+            path=exchange.path,
+            priority=request_priority(exchange.headers, identity.best_priority),
+            deadline=deadline_of(exchange, recording.timeout_s),
+            timeline=exchange.timeline,
+            routing=RoutingRequest(recording.seconds * TOKENS_PER_S),
+            weight=max(1, math.ceil(recording.seconds / CHUNK_S)),
+            weight_field=FILE,
+            in_parts=True,
+        )
+        return Call(
+            model=recording.model, purpose=Purpose.RELAY, slot=slot, message=message, body=recording.body
+        )

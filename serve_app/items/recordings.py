@@ -1,0 +1,36 @@
+"""Recordings as work and as cache keys."""
+
+from __future__ import annotations
+
+import hashlib
+
+from serve_app.items.shape import encoded
+from serve_app.media.forms import Form
+
+CHUNK_S = 30.0
+"""vLLM cuts a recording into pieces of this length (Whisper's window); each is a sequence of its own."""
+
+TOKENS_PER_S = 50.0
+"""Of Whisper's encoder: 1,500 positions for 30 s."""
+
+NOT_SHAPING = frozenset({"model", "user"})
+SAMPLES = "temperature"
+
+
+def recording_key(path: str, form: Form, *, tenant: str, model: str, fingerprint: str) -> bytes | None:
+    """By the recording's content and every field of the form; ``None`` for a streamed answer, or a sample."""
+    fields = sorted((name, value) for name, value in form.fields if name not in NOT_SHAPING)
+    if form.get("stream") in ("true", "True", "1") or _is_sample(form):
+        return None
+    what = encoded([path, tenant, model, fingerprint, fields])
+    return hashlib.sha256(what + hashlib.sha256(form.file).digest()).digest()
+
+
+def _is_sample(form: Form) -> bool:
+    temperature = form.get(SAMPLES)
+    if temperature is None or form.get("seed") is not None:
+        return False
+    try:
+        return float(temperature) > 0
+    except ValueError:
+        return True

@@ -1,0 +1,193 @@
+"""Uploaded recordings."""
+
+from __future__ import annotations
+
+import asyncio
+import email
+import io
+import wave
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from email import policy
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from aiohttp import FormData, web
+from local_cache import local_cache
+from scripted_member import Member, listening
+from support.gateway import MODEL, Answered, Running, gateway
+from support.graph import eventually
+
+from serve_app.settings.paths import AUDIO
+
+TRANSCRIPTIONS, TRANSLATIONS = AUDIO
+
+
+def speech(seconds: float = 1.0, sample: int = 0) -> bytes:
+    content = io.BytesIO()
+    with wave.open(content, "wb") as writer:
+        writer.setnchannels(1)
+        writer.setsampwidth(2)
+        writer.setframerate(8000)
+        writer.writeframes(sample.to_bytes(2, "little") * int(8000 * seconds))
+    return content.getvalue()
+
+
+async def whisper(request: web.Request) -> web.StreamResponse:
+    """As vLLM answers: it says what it was asked."""
+    head = f"content-type: {request.headers['content-type']}\r\n\r\n"
+    message = email.message_from_bytes(head.encode() + await request.read(), policy=policy.HTTP)
+    parts = {part.get_param("name", header="content-disposition"): part for part in message.iter_parts()}
+    recording = parts.pop("file")
+    fields = {name: part.get_content().rstrip("\r\n") for name, part in parts.items()}
+    size = len(recording.get_payload(decode=True))
+    text = f"{size} bytes of {recording.get_filename()} by {fields['model']}"
+    if fields.get("stream") == "true":
+        response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
+        await response.prepare(request)
+        await response.write(b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\ndata: [DONE]\n\n')
+        return response
+    if fields.get("response_format") == "srt":
+        return web.Response(text="1\n00:00 --> 00:01\nhi\n")
+    return web.json_response({"text": text, "usage": {"type": "duration", "seconds": 1}})
+
+
+@asynccontextmanager
+async def hearing(folder: Path | None = None, **args: Any) -> AsyncIterator[tuple[Running, Member]]:
+    member = Member(whisper)
+    async with listening(member):
+        others = [member.upstream(kind="vllm", model="whisper-tiny", paths=list(AUDIO))]
+        if folder is None:
+            async with gateway(others=others, **args) as running:
+                yield running, member
+            return
+        async with (
+            local_cache(folder) as cache,
+            gateway(others=others, handles=cache.handles, **cache.args, **args) as running,
+        ):
+            yield running, member
+
+
+async def upload(
+    running: Running,
+    data: bytes,
+    path: str = TRANSCRIPTIONS,
+    headers: dict[str, str] | None = None,
+    **fields: str,
+) -> Answered:
+    form = FormData()
+    form.add_field("file", data, filename="talk.wav", content_type="audio/wav")
+    for name, value in {"model": MODEL, **fields}.items():
+        form.add_field(name, value)
+    async with running.http.post(path, data=form, headers=headers) as response:
+        return Answered(response.status, response.headers, await response.read())
+
+
+async def test_a_recording_reaches_the_model_under_the_name_that_it_has_there() -> None:
+    async with hearing() as (running, _):
+        data = speech()
+        answer = await upload(running, data, language="de")
+        assert answer.json["text"] == f"{len(data)} bytes of talk.wav by whisper-tiny"
+        assert (answer.headers["x-cache"], answer.headers["x-served-by"]) == ("bypass", "member")
+        windows = await running.get("/admin/latency")
+        assert windows["audio-ms-per-s"]["count"] == 1, "milliseconds for each second of the recording"
+
+
+async def test_the_same_recording_is_answered_from_the_cache(tmp_path: Path) -> None:
+    async with hearing(tmp_path, tenants=["a", "b"]) as (running, member):
+        mine, theirs = running.headers("a"), running.headers("b")
+        asked: list[tuple[str, dict[str, Any]]] = [
+            ("miss", {}),
+            ("exact", {}),
+            ("exact", {"user": "u"}),
+            ("miss", {"language": "de"}),
+            ("miss", {"response_format": "srt"}),
+            ("exact", {"response_format": "srt"}),
+            ("miss", {"path": TRANSLATIONS}),
+            ("bypass", {"temperature": "0.7"}),
+        ]
+        for tier, options in asked:
+            answer = await upload(running, speech(), headers=mine, **options)
+            assert (answer.status, answer.headers["x-cache"]) == (200, tier), options
+        assert (await upload(running, speech(sample=1), headers=mine)).headers["x-cache"] == "miss"
+        assert (await upload(running, speech(), headers=theirs)).headers["x-cache"] == "miss"
+        again = await upload(running, speech(), headers=mine, response_format="srt")
+        assert again.headers["content-type"].startswith("text/plain")
+        assert len(member.seen) == 7
+
+
+async def test_a_streamed_answer_is_passed_on_as_it_comes(tmp_path: Path) -> None:
+    async with hearing(tmp_path) as (running, member):
+        for _ in range(2):
+            answer = await upload(running, speech(), stream="true")
+            assert answer.events[-1] == b"[DONE]"
+        assert len(member.seen) == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "media", "code"),
+    [
+        (b"hello, I am no recording at all", {}, "invalid_audio"),
+        (b"", {}, "invalid_audio"),
+        (speech(3.0), {"max_audio_s": 2.0}, "audio_too_long"),
+    ],
+)
+async def test_what_is_no_recording_within_the_limits_reaches_no_engine(
+    data: bytes, media: dict[str, Any], code: str
+) -> None:
+    async with hearing(media=media) as (running, member):
+        answer = await upload(running, data)
+        assert (answer.status, answer.error["code"], answer.error["param"]) == (400, code, "file")
+        assert member.seen == []
+
+
+async def test_an_upload_is_bounded_before_it_is_read() -> None:
+    async with hearing(limits={"max_upload_bytes": 10_000, "max_body_bytes": 1024}) as (
+        running,
+        member,
+    ):
+        assert (await upload(running, speech(0.5))).status == 200
+        assert (await upload(running, speech(2.0))).status == 413
+        assert len(member.seen) == 1
+
+
+async def test_no_more_uploads_at_once_than_allowed() -> None:
+    async with hearing(media={"max_uploads": 1}) as (running, _):
+        head = (
+            f"POST {TRANSCRIPTIONS} HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+            "content-type: multipart/form-data; boundary=b\r\ncontent-length: 99\r\n\r\n"
+        )
+        host, port = running.url.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        try:
+            writer.write(head.encode())
+            await writer.drain()
+
+            async def refused() -> bool:
+                return (await upload(running, speech())).status == 429
+
+            assert await eventually(refused, within_s=5)
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+
+async def test_json_is_no_upload_and_a_missing_model_is_named() -> None:
+    async with hearing() as (running, _):
+        wrong = await running.send({"model": MODEL}, TRANSCRIPTIONS)
+        assert (wrong.status, wrong.error["param"]) == (415, "content-type")
+        unnamed = await upload(running, speech(), model="")
+        assert (unnamed.status, unnamed.error["param"]) == (400, "model")
+        unknown = await upload(running, speech(), model="nothing")
+        assert unknown.status == 404
+
+
+async def test_openais_client_transcribes() -> None:
+    async with (
+        hearing() as (running, _),
+        openai.AsyncOpenAI(base_url=f"{running.url}/v1", api_key="x") as client,
+    ):
+        answer = await client.audio.transcriptions.create(model=MODEL, file=("a.wav", speech()))
+        assert answer.text.endswith("of a.wav by whisper-tiny")
