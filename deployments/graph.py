@@ -38,7 +38,7 @@ from serve_app.settings import KeySettings, ModelSettings, Settings, check_expos
 from serve_app.settings.doubts import doubts
 
 SOURCE = "applications[].args"
-"""Where the settings stand in a Serve config file: a builder is given the arguments, not the file's name."""
+"""The key of the settings in a Serve config file: a builder gets the arguments, not the file's name."""
 
 GATEWAY_MAX_ONGOING = 10_000
 """So high that Serve never queues: the gateway has its own limit (limits.max_concurrent_requests), beyond

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 
 WINDOW_SAMPLES = 2048
-"""Enough for a p99 over ~20 samples beyond it, at 16 KiB a window."""
+"""Enough for about 20 samples above the p99; a window takes 16 KiB."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ KEPT_VARIABLES = ("PATH", "LANG", "TZ", "TMPDIR")
 RETRY_S = 0.5
 
 VERSION_TIMEOUT_S = 10.0
-"""HAProxy says its version in milliseconds."""
+"""Far more than HAProxy needs to print its version."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -115,7 +115,8 @@ class FrontDoor(HAProxyApi):
         return _write_private(self._folder / "certificate.pem", b"\n".join(parts))
 
     def _own_binary(self, binary: Path) -> Path:
-        """The copy of the program that answers in JSON; the program itself where that cannot be."""
+        """The copy of the program that answers in JSON; the program itself where no copy can
+        be made."""
         program = with_json_errors(binary.read_bytes())
         if program is None:
             logger.warning("%s: HAProxy's answers to malformed requests stay HTML", binary)

@@ -3,13 +3,14 @@
 Checked against uvicorn 0.54 and httptools 0.9 (llhttp). It mends ``HttpToolsProtocol``, where:
 
 - A trailer (a header behind the last chunk) is appended to the list that the application reads. A key or a
-  content type counted if it came in the same packet as the head, and did not if it came later.
+  content type in a trailer counted if it came in the same packet as the head, and did not if it came later.
 - llhttp takes ``Connection: close`` in a trailer for the end of the connection, after uvicorn has promised to
-  keep it. Nothing more is read on it: behind a proxy that reuses connections, the next request there,
-  anybody's, was never answered.
+  keep it. Nothing more is read on it: behind a proxy that reuses connections, the next request there, of
+  any client, was never answered.
 - What is not HTTP is answered with plain text, even in the middle of another answer on the same connection.
 - A client that shuts down its sending side after its request gets nothing: asyncio closes the connection.
-  The end of its data is also how a client's leaving shows, so the request ends; now the client is told why.
+  The gateway cannot tell it from a client that leaves, so the request ends; the client now gets an error that
+  says why.
 
 RFC 9110, section 6.5.1: trailers are not merged into the headers. When uvicorn moves, look at these
 callbacks; the test in ``tests/deployments/platform/test_http_protocol.py`` says whether this is still needed.
@@ -43,7 +44,7 @@ HALF_CLOSED: Final = http_text(
 
 
 def mend_http(protocol: Any = HttpToolsProtocol) -> None:
-    """For every connection that is made from now on in this process; more than once does no harm."""
+    """Mend every connection that this process accepts from now on. A second call does no harm."""
     if getattr(protocol, MARK, False):
         return
     protocol.on_headers_complete = _with_own_headers(protocol.on_headers_complete)
@@ -90,6 +91,6 @@ def _refuse_half_closed(self: Any) -> None:
 
 
 def _is_answering(protocol: Any) -> bool:
-    """An answer has begun and not ended: whatever is written now would be read as a part of it."""
+    """Whether an answer has begun and not ended: bytes written now would be read as a part of it."""
     cycle = protocol.cycle
     return cycle is not None and cycle.response_started and not cycle.response_complete

@@ -16,7 +16,7 @@ CORE_TFLOPS = 0.08
 
 CPU_INFO = Path("/proc/cpuinfo")
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
-"""Bytes, or ``max``; only in a container (control groups, version 2)."""
+"""Holds a number of bytes, or ``max``. Exists only in a container (control groups, version 2)."""
 
 
 def this_machine() -> Device | None:

@@ -1,4 +1,4 @@
-"""What the application and whatever called it say to each other about one request. No Ray here."""
+"""What the application and its caller exchange about one request. No Ray here."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 VALID_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 ACCOUNT: Final = "promptly.account"
-"""Where the scope holds the :class:`RequestAccount`. With it, the application names the request in its
-response: Serve's wrapper, which does so otherwise, is not there."""
+"""The scope's key of the :class:`RequestAccount`. If the scope has one, the application adds the request's id
+to the response itself, because Serve's wrapper, which does so otherwise, is not there."""
 
 
 class RequestAccount:

@@ -1,7 +1,7 @@
 """Helpers on non-public names of Ray Serve. Checked against Ray 2.60; watch them when Ray moves.
 
 - ``ray.serve.context._get_global_client``: the running Serve instance; its HTTP options say which
-  address the proxy listens on, which an application's builder is not told.
+  address the proxy listens on, which an application's builder does not get.
 - ``DeploymentBroadcastResponse._fetch_replica_results_async``: ``broadcast`` gives all answers or none; one
   replica that hangs must not hide the others.
 """

@@ -128,7 +128,7 @@ class ConnectionPool:
         try:
             connection = await self._connect(origin)
         except NoConnection as error:  # the request was sent once: the caller must not treat it as unsent
-            raise BrokenConnection("closed, and nobody listens there any more") from error
+            raise BrokenConnection("closed, and nothing listens there any more") from error
         return connection, await _first_bytes(connection, request)
 
     async def ask(self, origin: Origin, request: bytes) -> tuple[int, bytes]:

@@ -62,7 +62,7 @@ def run(options: Options, traces: Path = TRACES) -> list[Figure]:
     for case in others:
         figures += _figures(case, None)
     about = {
-        "replica": f"{REPLICA.slots} places, {REPLICA.prefill_tokens_per_s:g} prompt tokens/s, "
+        "replica": f"{REPLICA.slots} slots, {REPLICA.prefill_tokens_per_s:g} prompt tokens/s, "
         f"{REPLICA.decode_tokens_per_s:g} tokens/s, a start takes {REPLICA.start_s:g} s",
         "fleet": f"{RULES.min_replicas} to {RULES.max_replicas} replicas",
         "late": "first tokens after the objective, 1 s unless said",

@@ -1,8 +1,8 @@
 """Side channels in time: can one tenant tell from its own times what another tenant asked?
 
 In each of twelve probes the other tenant sends a request and then the prober sends a timed one: either the
-same as the other tenant's ("asked"), or a different one of its kind ("nobody"). Both conditions follow each
-other in pairs, in alternating order, and every text is new. A probe whose times differ is a leak.
+same as the other tenant's ("asked"), or a different one of its kind ("not asked"). Both conditions follow
+each other in pairs, in alternating order, and every text is new. A probe whose times differ is a leak.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Finding:
-    """One probe's pairs (asked, nobody) in milliseconds; ``p`` is corrected for all probes."""
+    """One probe's pairs (asked, not asked) in milliseconds; ``p`` is corrected for all probes."""
 
     probe: str
     pairs: Sequence[tuple[float, float]]
@@ -96,8 +96,8 @@ class Finding:
         return self.p <= SIGNIFICANT
 
     def __str__(self) -> str:
-        asked, nobody = (median(side) for side in zip(*self.pairs, strict=True))
-        return f"{self.probe}: {asked:.2f} ms asked, {nobody:.2f} ms not, p = {self.p:.3g}"
+        asked, unasked = (median(side) for side in zip(*self.pairs, strict=True))
+        return f"{self.probe}: {asked:.2f} ms asked, {unasked:.2f} ms not, p = {self.p:.3g}"
 
 
 class Tenant:

@@ -69,7 +69,7 @@ class Run:
         what: str,
         progress: Callable[[], object] = lambda: None,
     ) -> None:
-        """Poll ``done``, children and signals. ``limit_s`` begins anew whenever ``progress`` gives another
+        """Poll ``done``, children and signals. ``limit_s`` starts again whenever ``progress`` gives another
         value.
 
         Raises:

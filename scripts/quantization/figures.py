@@ -137,7 +137,7 @@ def _table(card: Card) -> Iterator[str]:
     yield f"| weights, MiB | {size.before / MIB:,.1f} | {size.after / MIB:,.1f} | {size.ratio:.3f} |"
     loss = card.perplexity
     yield f"| perplexity of the held text | {loss.before:.3f} | {loss.after:.3f} | {loss.ratio:.4f} |"
-    yield f"| same greedy token at each place of it | 1 | {card.same_next_token:.4f} | |"
+    yield f"| share of its positions with the same greedy token | 1 | {card.same_next_token:.4f} | |"
     if card.speed is None:
         yield f"| TPOT in vLLM | – | – | not measured: {card.no_speed} |"
         return

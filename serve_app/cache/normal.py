@@ -25,7 +25,7 @@ _SHORTEST_EXCHANGE = 5
 _LIKE_WORDS = frozenset(
     {"PIP", "IDE", "NAS", "OTC", "DAG", "IRA", "APR", "POA", "BAC", "DAU", "MAU", "GUI", "FSA"}
 )
-"""Abbreviations of three letters that a tool, a name or a word of another language is written like."""
+"""Abbreviations of three letters that are also a tool, a name or a word of another language."""
 
 
 def vectors_of(embedder: EmbedderInfo) -> str:

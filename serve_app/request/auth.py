@@ -141,8 +141,8 @@ class KeyRing:
     not depend on how much of a key is right.
 
     Our own keys name their record (``pk-ID-SECRET``). A ``given`` key has no id: it is found by its hash,
-    keyed with a secret of this ring, so that nobody can choose keys whose hashes leak information through
-    timing. ``compute`` hashes a key with a salt.
+    keyed with a secret of this ring, so that no attacker can choose keys whose hashes leak information
+    through timing. ``compute`` hashes a key with a salt.
     """
 
     def __init__(

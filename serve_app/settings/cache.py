@@ -38,8 +38,9 @@ class CacheRule(Frozen):
 
 
 class AskModelSettings(Frozen):
-    """Ask the served model whether a stored answer fits if the verifier is not sure. It costs one token and
-    one time to first token, and helps only with a model that can judge this."""
+    """Ask the served model whether a stored answer fits if the verifier is not sure, or if only the guard
+    `edit` objects, to one plain word of each text. It costs one token and one time to first token, and helps
+    only with a model that can judge this."""
 
     from_score: float = Field(
         default=0.5, ge=0, le=1, description="Least verifier score at which the model is asked."
@@ -106,7 +107,9 @@ class CacheSettings(Frozen):
         default=None, description="Decides after the guards, instead of the shipped verifier."
     )
     ask_model: AskModelSettings | None = Field(
-        default=None, description="Ask the served model about near entries if the verifier is not sure."
+        default=None,
+        description="Ask the served model about near entries if the verifier is not sure, or if only the "
+        "guard `edit` objects, to one plain word of each text.",
     )
     max_error_rate: float | None = Field(
         default=None,

@@ -21,7 +21,7 @@ OWN = frozenset(
 
 PRIVATE = frozenset(
     {
-        # They show how a prompt is rendered, or take tokens in its place: past every check of a request.
+        # They show how a prompt is rendered, or take tokens, which evade every check of a text.
         "/v1/chat/completions/render",
         "/v1/completions/render",
         "/v1/messages/render",

@@ -52,7 +52,7 @@ class Handshake:
         """The caller's proof, once the listener's proof is checked. Raises: NotProven: that one is wrong."""
         self._nonces = self._nonce + reply[:NONCE_BYTES]
         if not hmac.compare_digest(reply[NONCE_BYTES:], self._proof("listener")):
-            raise NotProven("whoever listens there does not know the secret")
+            raise NotProven("the listener there does not know the secret")
         return self._proof("caller")
 
     def check(self, proof: bytes) -> None:

@@ -22,7 +22,7 @@ class CacheState(Enum):
 
 
 class CacheHealth:
-    """The trouble of each part. Requests go on without the cache, so nobody else would notice; each change is
+    """The trouble of each part. Requests go on without the cache, so no response shows it; each change is
     logged once. Before both parts have answered, the cache is starting, and nothing is logged."""
 
     def __init__(self) -> None:

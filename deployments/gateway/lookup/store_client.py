@@ -43,7 +43,7 @@ class CacheClient:
         marks: TenantMarks,
     ) -> None:
         self._call_timeout_s = settings.call_timeout_s
-        # For look-ups; all other calls are in no hurry.
+        # For look-ups only: no client waits for the other calls.
         self._direct_embedder = DirectClient(embedder, EMBEDDER)
         self._direct_cache = DirectClient(cache, CACHE)
         self._breaker = Breaker(settings.breaker_failures, settings.breaker_cooldown_s)

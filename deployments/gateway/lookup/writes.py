@@ -104,7 +104,7 @@ class Writes:
                 async with asyncio.timeout(self._call_timeout_s):
                     await self._settle(pending)
             except Exception as error:  # an answer that is not stored is only a miss later
-                # The breaker is not told: a store that cannot be written may still answer look-ups.
+                # The breaker does not count it: a store that cannot be written may still answer look-ups.
                 self._counters.failures += 1
                 logger.warning("the cache lost a %s: %r", type(pending).__name__, cause_of(error))
 

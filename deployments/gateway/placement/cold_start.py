@@ -16,7 +16,7 @@ logger = logging.getLogger("ray.serve")
 
 
 class ColdStart:
-    """Of one model. Serve starts a replica for a call that finds none; the call waits until it has started.
+    """Starts one model. Serve starts a replica for a call that finds none; the call waits for that.
 
     No request depends on the result of that call: requests wait in the gateway's queue, where each keeps its
     deadline and priority, and go to the replica over HTTP like any other. The call outlives the client that

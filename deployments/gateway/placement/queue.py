@@ -23,7 +23,7 @@ from serve_app.settings import LimitSettings
 from serve_app.traffic import Traffic
 
 ANSWER_S = 0.1
-"""Left of a deadline to send the error that says why it is not kept."""
+"""Seconds of a deadline that are reserved for sending the error, if it cannot be met."""
 
 AGAIN = -1
 """The priority of a request that a member has failed already: it was admitted once, so it goes first."""
@@ -121,7 +121,7 @@ class Admission:
         asyncio.get_running_loop().call_later(UNREACHABLE_S + CLOCK_S, self.wake)
 
     def end(self, dispatch: Dispatch, *, complete: bool) -> None:
-        """Its room is free again: the next requests get it."""
+        """The request's slots are free again; waiting requests get them."""
         now = time.monotonic()
         self.room.give_back(dispatch, now, complete=complete)
         self._estimate.departed(dispatch, now, queue_is_empty=not self._queue)
@@ -223,7 +223,7 @@ class Admission:
         )
 
     def _refuse_if_hopeless(self, ticket: Ticket[Waiter], ahead: int) -> None:
-        """At once, so that a client can go elsewhere: it could not be served in time.
+        """Refuse a request at once if it could not be served in time, so that its client can go elsewhere.
 
         Raises: OverCapacity.
         """
@@ -239,7 +239,7 @@ class Admission:
         raise OverCapacity(f"{ahead} requests wait ahead{expected}.", retry_after_s)
 
     def _sequences(self, ahead: int, asked: SlotRequest) -> float:
-        """Of ``ahead`` requests and this one. Those ahead are taken to weigh what requests in the queue weigh
-        on average."""
+        """How many ``ahead`` requests and this one generate. Those ahead are assumed to be like the queue's
+        average."""
         usual = self._waiting_slots / len(self._queue) if self._queue else 1.0
         return ahead * usual + asked.weight

@@ -15,7 +15,7 @@ from serve_app.request.failover import Tried
 from serve_app.routing import Router
 
 MANAGED_PRIORITY = 0
-"""Of managed replicas; upstreams with a higher number serve while there is none."""
+"""The priority of managed replicas; upstreams with a higher number serve while no replica can."""
 
 
 class Room:

@@ -26,7 +26,7 @@ logger = logging.getLogger("ray.serve")
 
 
 class Scaling:
-    """``demands`` and ``cold_starts`` by model: of those that scale, and of those that scale to zero."""
+    """``demands``: of the models that scale, by model. ``cold_starts``: of those that scale to zero."""
 
     def __init__(self, settings: Settings, engines: Mapping[str, DeploymentHandle[Any]]) -> None:
         scaled = {

@@ -19,7 +19,7 @@ class WaitEstimate:
         self._drain = DrainRate()
 
     def waiting(self) -> None:
-        """Requests wait: from now on the rate can be measured."""
+        """A request begins to wait: from now on the rate can be measured."""
         self._drain.waits(time.monotonic())
 
     def departed(self, dispatch: Dispatch, now: float, *, queue_is_empty: bool) -> None:
@@ -27,12 +27,12 @@ class WaitEstimate:
             self._drain.departed(now, queue_is_empty=queue_is_empty, slots=dispatch.slots)
 
     def seconds(self, ahead: float) -> float | None:
-        """Until there was room for ``ahead`` sequences; ``None`` while the rate is not known."""
+        """The time until there is room for ``ahead`` sequences; ``None`` while the rate is not known."""
         rate = self._rate()
         return None if rate is None else ahead / rate
 
     def retry_after_s(self, ahead: float) -> int:
-        """The same for ``Retry-After``, whose unit is the second: at least one."""
+        """The same for ``Retry-After``, in whole seconds: at least one."""
         return max(1, math.ceil(self.seconds(ahead) or 1))
 
     def _rate(self) -> float | None:

@@ -37,8 +37,8 @@ class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._scope = scope
         self.method: str = scope["method"]
-        # Without the application's route prefix: what the engines know.
-        # A slash at the end means nothing, as in most other servers.
+        # The path without the application's route prefix, as engines know it. A slash at its end is
+        # ignored, as in most other servers.
         self.root_path: str = scope.get("root_path", "")
         self.path: str = scope["path"].removeprefix(self.root_path).rstrip("/") or "/"
         self.query: bytes = scope.get("query_string", b"")
@@ -78,7 +78,7 @@ class Exchange:
 
     @property
     def announces_body(self) -> bool:
-        """By its headers (RFC 9112, section 6)."""
+        """Whether its headers announce a body (RFC 9112, section 6)."""
         return "transfer-encoding" in self.headers or self.headers.get("content-length", "0") != "0"
 
     @property
@@ -104,7 +104,7 @@ class Exchange:
         self._waiting = Waiting(self._say_waiting, period_s)
 
     async def end_waiting(self) -> None:
-        """Say nothing more of :meth:`keep_alive`."""
+        """Send no more messages of :meth:`keep_alive`."""
         if self._waiting is not None:
             await self._waiting.end()
             self._waiting = None
@@ -115,7 +115,7 @@ class Exchange:
                 await self._begin(200, EVENT_STREAM, {"cache-control": "no-cache", **self.server_timing()})
             await self.write(self._dialect.keep_alive)
         except ClientGone:
-            pass  # whoever runs the request notices, too
+            pass  # the task that runs the request notices it, too
 
     async def start(self, status: int, content_type: str, headers: Mapping[str, str] | None = None) -> None:
         """Send status and headers, with all of ``response_headers``; nothing if :meth:`keep_alive` has sent
@@ -160,12 +160,12 @@ class Exchange:
     async def respond(
         self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
     ) -> None:
-        """A whole response."""
+        """Send a whole response."""
         await self.start(status, content_type, {"content-length": str(len(body)), **(headers or {})})
         await self.write(body, more=False)
 
     async def respond_empty(self, headers: Mapping[str, str]) -> None:
-        """204: a response of headers only."""
+        """Send a 204: a response of headers only."""
         self.response_headers |= headers
         await self.start(204, JSON)
         await self.write(b"", more=False)

@@ -1,4 +1,4 @@
-"""What a client hears while it waits for a stream to begin."""
+"""Keep-alive messages to a client whose stream has not begun."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Waiting:
             self._timer = asyncio.get_running_loop().call_later(self._period_s, self._is_due)
 
     async def end(self) -> None:
-        """Nothing is said from now on, and what was being said is said to its end: bytes of two writers never
-        mix. May be called again."""
+        """Send no more messages. One that is being sent is sent to its end, so that bytes of two writers
+        never mix. May be called again."""
         self._ended = True
         self._timer.cancel()
         if self._saying is not None and not self._saying.done():

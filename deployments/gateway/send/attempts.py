@@ -109,7 +109,7 @@ class Attempts:
     async def _send(self, call: Call, dispatch: Dispatch, hedge: Hedge | None) -> Attempt:
         admission, started_ns = self._to.admission, time.time_ns()
         try:
-            # Behind a break, a kept connection would be a second chance to break this member.
+            # After a break, a kept connection would be a second chance to break this member.
             fresh = bool(self.tried.names) and self.tried.broken > 0
             response = await self._sender.send(call, self._to, dispatch.member.report, fresh=fresh)
         except BaseException as error:

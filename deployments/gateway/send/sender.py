@@ -1,4 +1,4 @@
-"""One request to one member, until the first bytes of its answer or the error that it is."""
+"""One request to one member, until the first bytes of its answer, or its error."""
 
 from __future__ import annotations
 

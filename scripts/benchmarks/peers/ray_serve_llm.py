@@ -48,11 +48,7 @@ def ray_serve_llm_default(
     model: str, script: Script | None = None, *, haproxy: bool = False, batching_ms: float | None = None
 ) -> Iterator[Endpoint]:
     """Ray's defaults: its Python proxy, and tokens in batches of 50 ms. ``haproxy`` uses HAProxy instead of
-    the Python proxy; ``batching_ms`` replaces the 50 ms, and 0 sends every token alone.
-
-    ``haproxy`` puts HAProxy in the proxy's place; ``batching_ms`` replaces the 50 ms, and 0 sends every
-    token by itself.
-    """
+    the Python proxy; ``batching_ms`` replaces the 50 ms, and 0 sends every token alone."""
     config = scripted_llm_config(model, script or Script(), batching_ms)
     env = HAPROXY if haproxy else PLAIN_RAY
     with _application("ray.serve.llm", config, env) as endpoint:

@@ -14,7 +14,7 @@ TOKENIZER_FILE = "tokenizer.json"
 INPUTS = ("ids", "mask", "types")
 
 MOST_CHARACTERS = 8_000
-"""Of both texts: longer ones need not be cut into tokens to know that they are too long."""
+"""Of both texts together. Longer ones have more tokens than the model reads, so they are not tokenized."""
 
 
 class CrossEncoder:

@@ -49,7 +49,7 @@ class Pair:
 
     @cached_property
     def may_be_synonyms(self) -> bool:
-        """Whether nothing but one plain word of each text, which may be two names of one thing, objects."""
+        """Whether the only objection is to one plain word of each text: the two may be names of one thing."""
         if self.guards is None or self.objection != edit.NAME:
             return False
         return self.guards.may_be_synonyms(self.question.analysed, self.candidate.analysed)

@@ -60,7 +60,8 @@ class Decision:
 
     @property
     def measure(self) -> str:
-        """What the learned bound notes beside what it learned: with another measure it begins anew."""
+        """The measure of the scores, saved with what the learned bound learned on it. A bound with another
+        measure starts from nothing."""
         reads_pairs = any(isinstance(step, VerifierStep) for step in self._steps)
         return f"{self.scale}, pairs" if reads_pairs else self.scale
 

@@ -21,10 +21,10 @@ _PIECES = re.compile(
 )
 _PARTICLES = frozenset("的了吗呢是我请在有么什怎样如何のはがをにでともかですますしてくださいよう")
 _MOST_WORDS = 60
-"""Longer texts have no minimal edits that this could tell; work stays bounded."""
+"""In longer texts this comparison cannot recognise a minimal edit; the limit also bounds its time."""
 
 _CONTRASTS = (frozenset({"er", "ee"}), frozenset({"ers", "ees"}))
-"""Endings that part two words: an employer is no employee."""
+"""Endings that distinguish two words: an employer is no employee."""
 _SHORTEST_ROOT = 4
 _SAFE_ROOT = 5
 _INSIDE = 4

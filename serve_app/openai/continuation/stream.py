@@ -20,8 +20,7 @@ BROKEN_OFF = frozenset({b'"abort"', b'"error"'})
 
 
 class ResumableStream:
-    """Passes a stream on, remembers its tokens, and says how to continue when it ends too early. It is one
-    class because every event reads and changes the same state.
+    """Passes a stream on, remembers its tokens, and says how to continue when it ends too early.
 
     Send ``opening``, feed the engine's bytes and pass on what ``feed`` returns. If the bytes end or
     ``failure`` is set before ``done``: settle what is ``unsettled``, act on the result of ``resume``, and
