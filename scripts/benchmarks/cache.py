@@ -53,7 +53,7 @@ WARM_TEXTS = 20
 
 CANDIDATES, DECISIONS = 3, 100
 NEAR = 0.9
-"""The cosine that the timed decisions are told."""
+"""The cosine that the timed decisions get."""
 
 UNTIL_OPEN = 20
 """Requests after which the breaker is open: it takes five failures."""
@@ -198,7 +198,7 @@ def _raced_miss(options: Options) -> list[float]:
 
 def _decision_ms(options: Options) -> list[float]:
     """The median time in which the decision judges three near entries, all of which the verifier reads, in
-    this process on one thread. The texts are analysed anew each time."""
+    this process on one thread. The texts are analysed again each time."""
     decision = open_decision(CacheSettings(), EMBEDDER)
 
     def judge(pair: LabelledPair) -> Verdict:

@@ -1,4 +1,4 @@
-"""The contract between a request for items and whoever answers it."""
+"""The contract between a request for items and the code that answers it."""
 
 from __future__ import annotations
 

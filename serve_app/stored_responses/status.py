@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 LEASE_S = 10.0
-"""A gateway that generates a background response and was not heard of for so long is gone; gateways report
+"""A gateway that generates a background response and has not reported for so long is gone; gateways report
 every second."""
 
 

@@ -146,8 +146,8 @@ class Admit:
         return None if named is None else f"{tenant}\0{named}"
 
     def _chosen(self, exchange: Exchange, sent: ParsedRequest) -> ParsedRequest:
-        """The request under the own name of the model that answers. A client that used another name is
-        told in a header."""
+        """The request under the own name of the model that answers. If the client used another name,
+        a header says so."""
         chosen = self._chooser.choose(sent, exchange.headers, time.monotonic())
         if chosen.to_start is not None:
             self._wake(chosen.to_start)

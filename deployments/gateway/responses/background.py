@@ -1,6 +1,6 @@
 """Responses that are generated without their client: the gateway that took the request owns them.
 
-Each runs through the same path as any request, with nobody at its other end. The store knows the owner: when
+Each runs through the same path as any request, without a client that waits. The store knows the owner: when
 this gateway is gone, the response is reported as failed.
 """
 
@@ -171,7 +171,7 @@ class Background:
             await self._store.call(
                 "put", msgspec.structs.replace(job.record, status="failed", response=response), []
             )
-        except ResponsesUnavailable as error:  # it is reported as failed when its owner is no longer heard of
+        except ResponsesUnavailable as error:  # reported as failed once its owner stops reporting
             logger.warning("background response %s: its failure was not stored: %s", job.record.id, error)
 
     async def _show(self, exchange: Exchange, job: Job) -> None:

@@ -1,7 +1,7 @@
 """Reads a request of the Responses API with what it refers to, and stores its response before its last event.
 
-The response is written when its last token is out and before the event that says so: whoever has seen that
-event can go on with it at any gateway, whichever process dies then. No token waits for it.
+The response is written when its last token is out and before the event that says so: a client
+that has seen that event can go on with it at any gateway, whichever process dies then. No token waits for it.
 """
 
 from __future__ import annotations

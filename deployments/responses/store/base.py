@@ -29,7 +29,7 @@ class ResponseStore(Protocol):
     """
 
     async def put(self, record: Record, items: Sequence[NewItem], now: float) -> Outcome:
-        """Store a response, in place of an earlier state of it. ``items`` are added to its conversation."""
+        """Store a response; it replaces an earlier state of it. ``items`` are added to its conversation."""
         ...
 
     async def get(self, tenant: str, response_id: str, now: float) -> Found:

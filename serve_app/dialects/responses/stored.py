@@ -13,7 +13,7 @@ from serve_app.dialects.responses.request import Asked, echo
 from serve_app.dialects.responses.tools import FUNCTION, Tool
 
 LAST = {"completed": "response.completed", "incomplete": "response.incomplete"}
-"""The last event by the response's status; any other status is told as a failure."""
+"""The last event by the response's status; any other status is reported as a failure."""
 
 
 def queued(asked: Asked, ids: ItemIds, created: int) -> bytes:

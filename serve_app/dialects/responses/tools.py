@@ -19,7 +19,7 @@ NAMESPACE_MARK = "__"
 
 IGNORED = frozenset({"web_search", "web_search_preview", "image_generation", "tool_search"})
 """Tools that the vendor runs, and that agents offer unasked (Codex always offers ``web_search``): the model
-is not told of them, and so never calls them. All other tools that a server would have to run are refused."""
+does not see them, and so never calls them. All other tools that a server would have to run are refused."""
 
 NO_TOOL = frozenset({"web_search_call", "image_generation_call"})
 """Calls of ignored tools in a history that another server began."""
@@ -87,7 +87,7 @@ class Tools:
     known: Mapping[str, Tool] = field(default_factory=dict)
 
     def behind(self, name: str) -> Tool:
-        """The tool that a model's call of ``name`` means; a function for a name that nobody declared."""
+        """The tool that a model's call of ``name`` means; a function for a name that was not declared."""
         return self.known.get(name) or Tool(FUNCTION, name)
 
     def only(self, names: frozenset[str]) -> Tools:
@@ -163,7 +163,7 @@ def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _freeform(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool that takes any text, or a text of a grammar: the model is told the grammar, not held to it."""
+    """A tool that takes any text, or a text of a grammar: the model sees the grammar, and may leave it."""
     description = str(tool.get("description") or "")
     form = tool.get("format")
     if isinstance(form, dict) and form.get("type") == "grammar":

@@ -1,7 +1,7 @@
 """Writes the answer to a chat as a response: whole, or as the typed events of a stream.
 
-The last event has the whole response and is the only one of ``rest``: whoever stores the response does so
-between the last token and that event, and delays nothing else.
+The last event has the whole response and is the only one of ``rest``: the response is stored
+between the last token and that event, which delays nothing else.
 """
 
 from __future__ import annotations
