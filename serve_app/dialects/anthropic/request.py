@@ -1,7 +1,8 @@
 """A Messages request as a chat completion request.
 
-Reading takes 10 µs for a short request and 0.5 ms for an agent's with 30 turns and 60 kB (one core of an
-Intel Xeon; ``scripts`` hold no benchmark of it: it is far below what one request costs anyway).
+Reading takes 19 µs for a short request; for an agent's (30 turns, 20 tools, 78 kB) 0.9 ms, and 0.2 ms more to
+encode the chat (medians of 15 runs on a shared AMD EPYC, two busy cores; the fastest runs: 14 µs, 0.6 and
+0.1 ms).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes the stream of a chat as the events of a message: ``message_start``, blocks one after the other, each
 with its start, deltas and stop, ``message_delta`` and ``message_stop``.
 
-One event of a chat takes 4 µs (text; one core of an Intel Xeon), of which reading its JSON takes half.
+One token takes 10 µs, the first event 27 µs (medians of 15 runs on a shared AMD EPYC, two busy cores).
 """
 
 from __future__ import annotations
