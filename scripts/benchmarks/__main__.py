@@ -18,6 +18,7 @@ from benchmarks import (
     agents,
     autoscaling,
     cache,
+    dialects,
     engine_figures,
     failover,
     fuzz,
@@ -43,6 +44,7 @@ Benchmark = Callable[[Options], list[Figure]]
 
 BENCHMARKS: dict[str, Benchmark] = {
     "layer": layer.run,
+    "dialects": dialects.run,
     "vllm": vllm_load.run,
     "routing": routing.run,
     "agents": agents.run,
