@@ -15,7 +15,7 @@ from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.request.images import Images
 from serve_app.admission import request_priority
 from serve_app.cache.keys import CacheKey, cache_key
-from serve_app.dialects import Dialect, Reading
+from serve_app.dialects import Reading
 from serve_app.model_choice.chooser import ModelChooser
 from serve_app.model_choice.offers import Offers
 from serve_app.openai.bounds import refuse_excess
@@ -44,15 +44,6 @@ SAFE_IN_HEADER = "/:@+=,"
 Read = Callable[[Exchange, Identity, Mapping[str, Any]], Awaitable[Reading]]
 """Reads a decoded body in a client's dialect. It may load what the request refers to.
 Raises: PromptlyError."""
-
-
-def reader_of(dialect: Dialect) -> Read:
-    """For a dialect whose requests hold all that they mean."""
-
-    async def read(exchange: Exchange, identity: Identity, fields: Mapping[str, Any]) -> Reading:
-        return dialect.read(fields)
-
-    return read
 
 
 class Admit:
