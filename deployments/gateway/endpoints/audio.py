@@ -112,7 +112,7 @@ class AudioEndpoint:
         model = required_string(dict(form.fields), "model")
         fingerprint = self._offers.fingerprint(model)
         self._offers.require(exchange.path, model)
-        seconds = self._length(form)
+        seconds = _length(form, self._media.max_audio_s)
         terms = ItemTerms(
             identity.tenant, self._names.own(model), "", exchange.headers, parse_controls(exchange.headers)
         )
@@ -128,22 +128,6 @@ class AudioEndpoint:
             )
         return Recording(exchange, identity, timeout_s, form, body, model, seconds, key, terms)
 
-    def _length(self, form: Form) -> float:
-        seconds = audio_seconds(form.file)
-        if seconds is None:
-            raise BadRequest(
-                "`file` is no recording: expected WAV, FLAC, Ogg, MP3, MP4 or WebM.",
-                param=FILE,
-                code="invalid_audio",
-            )
-        if seconds > self._media.max_audio_s:
-            raise BadRequest(
-                f"`file` is {seconds:.0f} s long; at most {self._media.max_audio_s:g} (media.max_audio_s).",
-                param=FILE,
-                code="audio_too_long",
-            )
-        return seconds
-
     async def _answer(self, recording: Recording) -> None:
         exchange = recording.exchange
         known = self._known(recording)
@@ -154,7 +138,7 @@ class AudioEndpoint:
             return
         exchange.response_headers["x-cache"] = "bypass" if recording.key is None else "miss"
         began = time.monotonic()
-        answer = OwnAnswer(self._dispatcher.open(self._call(recording)))
+        answer = OwnAnswer(self._dispatcher.open(_call(recording, self._tracer)))
         if recording.form.get("stream") in ("true", "True", "1"):
             await relay(exchange, answer)
             self._measure(recording, began)
@@ -183,29 +167,45 @@ class AudioEndpoint:
         if recording.seconds > 0:
             self._latency.record(PACE, (time.monotonic() - began) * 1000 / recording.seconds)
 
-    def _call(self, recording: Recording) -> Call:
-        exchange, identity, form = recording.exchange, recording.identity, recording.form
-        fields: dict[str, Any] = dict(form.fields)
-        message = Message(
-            method=exchange.method,
-            target=target_of(exchange),
-            body=recording.body,
-            fields=fields,
-            headers=forwarded_headers(exchange, self._tracer),
-            best_priority=identity.best_priority,
-            form=form,
+
+def _length(form: Form, most_s: float) -> float:
+    seconds = audio_seconds(form.file)
+    if seconds is None:
+        raise BadRequest(
+            "`file` is no recording: expected WAV, FLAC, Ogg, MP3, MP4 or WebM.",
+            param=FILE,
+            code="invalid_audio",
         )
-        slot = SlotRequest(
-            tenant=identity.tenant,
-            path=exchange.path,
-            priority=request_priority(exchange.headers, identity.best_priority),
-            deadline=deadline_of(exchange, recording.timeout_s),
-            timeline=exchange.timeline,
-            routing=RoutingRequest(recording.seconds * TOKENS_PER_S),
-            weight=max(1, math.ceil(recording.seconds / CHUNK_S)),
-            weight_field=FILE,
-            in_parts=True,
+    if seconds > most_s:
+        raise BadRequest(
+            f"`file` is {seconds:.0f} s long; at most {most_s:g} (media.max_audio_s).",
+            param=FILE,
+            code="audio_too_long",
         )
-        return Call(
-            model=recording.model, purpose=Purpose.RELAY, slot=slot, message=message, body=recording.body
-        )
+    return seconds
+
+
+def _call(recording: Recording, tracer: RequestTracer | None) -> Call:
+    exchange, identity, form = recording.exchange, recording.identity, recording.form
+    fields: dict[str, Any] = dict(form.fields)
+    message = Message(
+        method=exchange.method,
+        target=target_of(exchange),
+        body=recording.body,
+        fields=fields,
+        headers=forwarded_headers(exchange, tracer),
+        best_priority=identity.best_priority,
+        form=form,
+    )
+    slot = SlotRequest(
+        tenant=identity.tenant,
+        path=exchange.path,
+        priority=request_priority(exchange.headers, identity.best_priority),
+        deadline=deadline_of(exchange, recording.timeout_s),
+        timeline=exchange.timeline,
+        routing=RoutingRequest(recording.seconds * TOKENS_PER_S),
+        weight=max(1, math.ceil(recording.seconds / CHUNK_S)),
+        weight_field=FILE,
+        in_parts=True,
+    )
+    return Call(model=recording.model, purpose=Purpose.RELAY, slot=slot, message=message, body=recording.body)
