@@ -14,6 +14,7 @@ import pytest
 from support.semantic_cache import open_semantic_cache
 
 from deployments.cache.deployment import SemanticCache
+from deployments.cache.learning import CacheLearning
 from deployments.cache.store.edge import EdgeStore
 from serve_app.cache.entry import CacheEntry, CacheQuery, Hit, Miss, Probe, Selection
 from serve_app.cache.normal import vectors_of
@@ -110,7 +111,7 @@ async def test_nothing_is_given_before_anything_is_known_and_a_probe_says_what_t
         assert (await cache.stats()).refused == {"error-bound": 1}
 
 
-async def test_answers_that_prove_right_are_given_and_now_and_then_checked(tmp_path: Path) -> None:
+async def test_answers_that_prove_right_are_given(tmp_path: Path) -> None:
     async with opened(tmp_path, max_error_rate=0.05) as cache:
         stored = entry()
         await cache.put(stored)
@@ -118,7 +119,18 @@ async def test_answers_that_prove_right_are_given_and_now_and_then_checked(tmp_p
         assert 20 <= await hits(cache) <= 40
         bound = (await cache.stats()).bound
         assert bound["observations"] > 5
-        assert bound["audits"] > 0
+
+
+def test_a_pair_is_checked_at_its_first_reuse_or_its_fourth_and_not_between() -> None:
+    draws = iter((0.99, 0.0))
+    embedder: Any = Embedder()
+    record = ((0.0, 4000.0, 0.0),)
+    learning = CacheLearning(0.05, "verifier", embedder, record, draw=lambda: next(draws))
+    stored = entry()
+    said = [learning.ask(stored, 0.99, NEAR) for _ in range(4)]
+    assert [permission.refusal for permission in said] == [None, None, None, "audit"]
+    assert said[-1].probe is not None
+    assert said[-1].probe.audited is not None
 
 
 async def test_answers_that_prove_wrong_are_not_given(tmp_path: Path) -> None:
