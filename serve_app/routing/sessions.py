@@ -14,7 +14,8 @@ def named_session(headers: Mapping[str, str], fields: Mapping[str, Any], own_hea
     """The first name that a request gives, from what says most about one conversation to what says least.
     ``headers`` are in lower case; ``fields`` are those of the body, in the client's own dialect.
 
-    ``previous_response_id`` names another response at each turn: it keeps a turn where its retries are.
+    ``previous_response_id`` is no name: it is another at each turn, so the home that it would give never saw
+    the chain. Where the chain's prefix is cached, routing by prefix finds it.
     """
     for name in (own_header, CLAUDE_CODE_HEADER):
         if name in headers:
@@ -26,12 +27,7 @@ def named_session(headers: Mapping[str, str], fields: Mapping[str, Any], own_hea
         if name in headers:
             return headers[name]
     conversation = fields.get("conversation")
-    return (
-        _text(fields.get("prompt_cache_key"))
-        or _text(conversation)
-        or _text(_inside(conversation, "id"))
-        or _text(fields.get("previous_response_id"))
-    )
+    return _text(fields.get("prompt_cache_key")) or _text(conversation) or _text(_inside(conversation, "id"))
 
 
 def _inside(value: Any, name: str) -> Any:

@@ -53,7 +53,7 @@ def query_of(query: bytes) -> dict[str, str]:
 def page_of(query: Mapping[str, str]) -> Page:
     """Raises: BadRequest: ``limit`` or ``order`` is wrong."""
     limit = query.get("limit", str(DEFAULT_LIMIT))
-    if not (limit.isascii() and limit.isdecimal() and 1 <= int(limit[:9]) <= MAX_LIMIT):
+    if not (limit.isascii() and limit.isdecimal() and len(limit) <= 3 and 1 <= int(limit) <= MAX_LIMIT):
         raise BadRequest(f"`limit` must be 1 to {MAX_LIMIT}.", param="limit", code="invalid_value")
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):

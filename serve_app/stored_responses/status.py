@@ -18,6 +18,8 @@ def with_status(response: bytes, status: str, error: dict[str, Any] | None = Non
     return msgspec.json.encode(fields)
 
 
+NOT_STORED = {"code": "server_error", "message": "The response could not be stored when it ended: ask again."}
+
 OWNER_GONE = {
     "code": "server_error",
     "message": "The gateway that generated this response is gone: ask again.",

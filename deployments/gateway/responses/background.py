@@ -23,11 +23,14 @@ from serve_app.dialects.responses.stored import queued
 from serve_app.errors import NoReplica, OverCapacity, PromptlyError, ResponsesUnavailable
 from serve_app.request.auth import Identity
 from serve_app.settings import ResponsesSettings
-from serve_app.stored_responses.status import with_status
+from serve_app.stored_responses.status import LEASE_S, with_status
 from serve_app.stored_responses.values import Outcome, Record
 
 BEAT_S = 1.0
 """How often a gateway that generates reports to the store: it learns of cancellations then."""
+
+BEAT_TIMEOUT_S = LEASE_S / 2
+"""A report that is older says nothing any more: the store would miss what has begun since."""
 
 CLOSING_S = 2.0
 
@@ -95,7 +98,7 @@ class Background:
             exchange, msgspec.json.encode(work.asked.fields), work.ids, lambda data: self._passed(job, data)
         )
         job.task = asyncio.get_running_loop().create_task(self._run(job, detached))
-        if self._beating is None:
+        if self._beating is None or self._beating.done():
             self._beating = asyncio.get_running_loop().create_task(self._beat())
         if job.watched:
             await exchange.run(self._show(exchange, job), self._settings.ttl_s)
@@ -123,7 +126,7 @@ class Background:
 
     def _refuse_many(self, tenant: str) -> None:
         for running, most, setting in (
-            (len(self._jobs), self._settings.max_background, "max_background"),
+            (self._tenants.total(), self._settings.max_background, "max_background"),
             (self._tenants[tenant], self._settings.max_background_per_tenant, "max_background_per_tenant"),
         ):
             if running >= most:
@@ -145,6 +148,8 @@ class Background:
         try:
             await self._answered(job, exchange)
         finally:
+            if exchange.body_done is not None:
+                exchange.body_done()
             job.task = None
             del self._jobs[job.record.id]
             self._forget_tenant(job.record.tenant)
@@ -171,7 +176,7 @@ class Background:
             await self._store.call(
                 "put", msgspec.structs.replace(job.record, status="failed", response=response), []
             )
-        except ResponsesUnavailable as error:  # reported as failed once its owner stops reporting
+        except ResponsesUnavailable as error:  # the store ends what its owner no longer reports
             logger.warning("background response %s: its failure was not stored: %s", job.record.id, error)
 
     async def _show(self, exchange: Exchange, job: Job) -> None:
@@ -194,22 +199,28 @@ class Background:
             await exchange.write(b"", more=False)
 
     async def _beat(self) -> None:
-        """Ends when nothing runs any more."""
+        """Ends when nothing runs any more. No failure ends it: without it, all that runs here would be
+        reported as failed."""
         while self._jobs:
-            await self._mark_begun()
             try:
-                over: Sequence[str] = await self._store.call("beat", self._owner, list(self._jobs))
-            except ResponsesUnavailable as error:
-                logger.warning("background responses were not reported: %s", error)
-            else:
-                for response_id in over:
-                    self.stop(response_id)
+                await self._report()
+                await self._mark_begun()
+            except (ResponsesUnavailable, TimeoutError) as error:
+                logger.warning("background responses were not reported: %r", error)
+            except Exception:
+                logger.exception("background responses were not reported")
             await asyncio.sleep(BEAT_S)
-        self._beating = None
+
+    async def _report(self) -> None:
+        async with asyncio.timeout(BEAT_TIMEOUT_S):
+            over: Sequence[str] = await self._store.call("beat", self._owner, list(self._jobs))
+        for response_id in over:
+            self.stop(response_id)
 
     async def _mark_begun(self) -> None:
         for job in list(self._jobs.values()):
             if job.begun and job.record.status == "queued":
                 response = with_status(job.record.response, "in_progress")
-                job.record = msgspec.structs.replace(job.record, status="in_progress", response=response)
-                await self._store.call("put", job.record, [])
+                begun = msgspec.structs.replace(job.record, status="in_progress", response=response)
+                await self._store.call("put", begun, [])
+                job.record = begun

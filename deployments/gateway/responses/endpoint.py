@@ -107,8 +107,9 @@ class StoredResponses:
                 param="background",
             )
         if before.status in UNFINISHED:
-            await store.call("cancel", tenant, wanted)
-            if self._background is not None:
+            found = await store.call("cancel", tenant, wanted)
+            was_cancelled = found.record is not None and found.record.status == "cancelled"
+            if was_cancelled and self._background is not None:  # else it was complete by then
                 self._background.stop(wanted)
         after = await store.record(tenant, wanted)
         await exchange.respond(200, after.response)

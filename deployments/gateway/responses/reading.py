@@ -22,13 +22,17 @@ from serve_app.dialects.responses.dialect import refuse_state, writer_of
 from serve_app.dialects.responses.ids import ItemIds, response_of
 from serve_app.dialects.responses.request import Asked, chat_fields, not_stored, read
 from serve_app.dialects.responses.writer import ResponsesWriter
-from serve_app.errors import BadRequest, NotFound, ResponsesUnavailable
+from serve_app.errors import BadRequest, NotFound, PromptlyError, ResponsesUnavailable
 from serve_app.openai.bounds import refuse_excess
 from serve_app.request.auth import Identity
 from serve_app.settings import LimitSettings
 from serve_app.stored_responses.values import UNFINISHED, History, NewItem, Outcome, Record
 
 Items = Sequence[Mapping[str, Any]]
+NO_PLACE = {
+    Outcome.FULL: "it has no room",
+    Outcome.TOO_LARGE: "the response is too large (responses.max_entry_bytes)",
+}
 STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 
 logger = logging.getLogger("ray.serve")
@@ -149,7 +153,11 @@ class Keeping:
         self.writer: ResponsesWriter | None = None
 
     async def keep(self, last: bytes) -> bytes:
-        """The last bytes; they say so if the response could not be stored."""
+        """The last bytes; they say so if the response could not be stored.
+
+        Raises:
+            PromptlyError: it was to be fetched later, and cannot be.
+        """
         writer, request = self.writer, self._asked.request
         assert writer is not None, "an answer ends through its writer"
         record = Record(
@@ -166,9 +174,13 @@ class Keeping:
         try:
             outcome = await self._store.call("put", record, new_items(record))
         except ResponsesUnavailable:
+            if request.background:
+                raise
             return not_stored(last)
         if outcome in (Outcome.FULL, Outcome.TOO_LARGE):
             logger.warning("a response was not stored: %s", outcome)
+            if request.background:  # nobody has it: it failed
+                raise PromptlyError(f"The response was not stored: {NO_PLACE[outcome]}.", code="not_stored")
             return not_stored(last)
         return last
 

@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS responses(
     status TEXT NOT NULL, owner TEXT, conversation TEXT, response BLOB NOT NULL, input BLOB NOT NULL,
     output BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS responses_by_thread ON responses(thread);
+CREATE INDEX IF NOT EXISTS responses_of_owner ON responses(owner) WHERE status IN ('queued', 'in_progress');
 
 CREATE TABLE IF NOT EXISTS conversations(
     id TEXT PRIMARY KEY, tenant TEXT NOT NULL, thread INTEGER NOT NULL, created INTEGER NOT NULL,

@@ -9,7 +9,7 @@ from deployments.responses.store.conversation_writes import ConversationWrites
 from deployments.responses.store.reads import absence_of, record_of
 from deployments.responses.store.room import Room
 from deployments.responses.store.threads import NoRoom, Threads
-from serve_app.stored_responses.status import with_status
+from serve_app.stored_responses.status import LEASE_S, NOT_STORED, with_status
 from serve_app.stored_responses.values import (
     UNFINISHED,
     Absence,
@@ -25,6 +25,12 @@ INSERT OR REPLACE INTO responses
  input, output)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+
+OF_OWNER = """
+SELECT r.id FROM responses r JOIN threads t ON t.id = r.thread
+WHERE r.owner = ? AND r.status IN ('queued', 'in_progress') AND t.used < ?
+"""
+"""What has only now begun may not yet be among those that its owner reports."""
 
 
 class ResponseWrites:
@@ -91,12 +97,15 @@ class ResponseWrites:
         return Outcome.STORED
 
     def _before(self, db: sqlite3.Connection, record: Record) -> tuple[int, int]:
-        """Length and size of the chain that it goes on from."""
+        """Length and size of the chain that it goes on from. One that was removed while it was generated
+        counts: the chain is then longer than what is left of it, which tells that it is broken."""
         row = db.execute(
             "SELECT depth, chain_bytes FROM responses WHERE id = ? AND tenant = ?",
             (record.previous, record.tenant),
         ).fetchone()
-        return (0, 0) if row is None else (row[0], row[1])
+        if row is None:
+            return (0, 0) if record.previous is None else (1, 0)
+        return row[0], row[1]
 
     def _thread(self, db: sqlite3.Connection, record: Record, now: float) -> int:
         """That of the response before, or of the conversation; else a new one."""
@@ -113,10 +122,12 @@ class ResponseWrites:
             found = record_of(db, tenant, response_id, now)
             if found.record is None:
                 return found.absence
-            (thread,) = db.execute("SELECT thread FROM responses WHERE id = ?", (response_id,)).fetchone()
+            thread, size = db.execute(
+                "SELECT thread, size FROM responses WHERE id = ?", (response_id,)
+            ).fetchone()
             db.execute("DELETE FROM responses WHERE id = ?", (response_id,))
             self._threads.note_deleted(db, response_id, tenant, now)
-            self._room.grow(db, thread, tenant, -1, -found.record.size)
+            self._room.grow(db, thread, tenant, -1, -size)
             self._threads.drop_if_empty(db, thread)
             return None
 
@@ -126,11 +137,7 @@ class ResponseWrites:
             record = found.record
             if record is None or record.status not in UNFINISHED:
                 return found
-            response = with_status(record.response, "cancelled")
-            db.execute(
-                "UPDATE responses SET status = 'cancelled', response = ? WHERE id = ?",
-                (response, response_id),
-            )
+            self._end(db, response_id, "cancelled")
             return record_of(db, tenant, response_id, now)
 
     def beat(self, owner: str, running: Sequence[str], now: float) -> list[str]:
@@ -141,4 +148,21 @@ class ResponseWrites:
                 row = db.execute("SELECT status FROM responses WHERE id = ?", (each,)).fetchone()
                 if row is None or row[0] not in UNFINISHED:
                     over.append(each)
+            for (lost,) in db.execute(OF_OWNER, (owner, now - LEASE_S)).fetchall():
+                if lost not in running:  # neither its end nor its failure could be stored
+                    self._end(db, lost, "failed", NOT_STORED)
             return over
+
+    def _end(
+        self, db: sqlite3.Connection, response_id: str, status: str, error: dict[str, str] | None = None
+    ) -> None:
+        tenant, thread, response = db.execute(
+            "SELECT tenant, thread, response FROM responses WHERE id = ?", (response_id,)
+        ).fetchone()
+        ended = with_status(response, status, error)
+        grown = len(ended) - len(response)
+        db.execute(
+            "UPDATE responses SET status = ?, response = ?, size = size + ? WHERE id = ?",
+            (status, ended, grown, response_id),
+        )
+        self._room.grow(db, thread, tenant, 0, grown)

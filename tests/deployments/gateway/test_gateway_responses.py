@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +273,47 @@ async def test_a_background_response_that_fails_says_so(tmp_path: Path) -> None:
             assert failed.status == "failed"
             assert failed.error is not None
             assert "maximum context length" in failed.error.message
+
+
+async def test_bodies_of_background_responses_are_not_held_when_they_have_ended(tmp_path: Path) -> None:
+    limits = {"max_held_bytes_per_tenant": 3000}
+    async with responding(tmp_path, FAST, limits=limits) as running, gpt(running) as client:
+        for _ in range(4):
+            made = await client.responses.create(model=MODEL, input="x" * 1000, background=True)
+            last = [event async for event in await client.responses.retrieve(made.id, stream=True)][-1]
+            assert last.type == "response.completed"
+
+
+async def test_a_store_that_is_away_for_a_moment_does_not_end_the_reports(tmp_path: Path) -> None:
+    slow = SimSettings(itl_ms=5.0, tokens=10_000)
+    async with (
+        responses_handle(tmp_path) as handle,
+        gateway(slow, handles={"responses": handle}, responses={"call_timeout_s": 0.2}) as running,
+        gpt(running) as client,
+    ):
+        made = await client.responses.create(model=MODEL, input="hi", background=True)
+        begun = handle.begun
+
+        async def grown(method: str, above: int) -> bool:
+            return begun[method] > above
+
+        with handle.failing("put"):  # that it has begun cannot be stored
+            assert await eventually(partial(grown, "put", begun["put"]), within_s=5)
+            assert await eventually(partial(grown, "beat", begun["beat"]), within_s=5)
+        assert await eventually(partial(grown, "beat", begun["beat"]), within_s=5)
+        await client.responses.cancel(made.id)
+        await running.until_idle()
+
+
+async def test_a_background_response_that_cannot_be_stored_fails(tmp_path: Path) -> None:
+    settings = {"max_entry_bytes": 2048}
+    talkative = SimSettings(itl_ms=0.1, tokens=2000)
+    async with responding(tmp_path, talkative, responses=settings) as running, gpt(running) as client:
+        made = await client.responses.create(model=MODEL, input="hi", background=True)
+        last = [event async for event in await client.responses.retrieve(made.id, stream=True)][-1]
+        assert last.type == "response.failed"
+        assert last.response.error is not None
+        assert "max_entry_bytes" in last.response.error.message
 
 
 async def test_the_response_of_a_dead_gateway_is_reported_as_failed(tmp_path: Path) -> None:

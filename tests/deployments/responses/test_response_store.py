@@ -186,6 +186,31 @@ async def test_an_unfinished_response_fails_when_its_owner_is_not_heard_of(tmp_p
         assert found.record.status == "in_progress", "nobody could report while the store was away"
 
 
+async def test_what_its_owner_no_longer_reports_has_failed_although_the_owner_lives(tmp_path: Path) -> None:
+    running = {"status": "in_progress", "owner": "gateway"}
+    later = NOW + LEASE_S + 1
+    async with opened(tmp_path) as store:
+        await store.put(record("lost", **running), [], NOW)
+        await store.put(record("known", **running), [], NOW)
+        await store.put(record("new", **running), [], later)
+        await store.beat("gateway", ["known"], later)
+        found = [(await store.get("a", name, later)).record for name in ("lost", "known", "new")]
+        assert [each.status for each in found if each] == ["failed", "in_progress", "in_progress"]
+        for name in ("lost", "known", "new"):
+            await store.delete("a", name, later)
+        assert (await store.stats()).size == 0
+
+
+async def test_a_response_removed_while_it_was_gone_on_from_breaks_the_chain(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.put(record("1"), [], NOW)
+        await store.delete("a", "1", NOW)
+        await store.put(record("2", "1"), [], NOW)
+        await store.put(record("3", "2"), [], NOW)
+        assert (await store.history("a", "2", ROOMY, NOW)).broken
+        assert (await store.history("a", "3", ROOMY, NOW)).broken
+
+
 async def test_what_was_cancelled_stays_so(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await store.put(record("1", status="in_progress", owner="gateway"), [], NOW)

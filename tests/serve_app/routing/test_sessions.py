@@ -29,7 +29,6 @@ ORDER = (
     "session_id",
     "prompt_cache_key",
     "conversation",
-    "previous_response_id",
 )
 
 
@@ -39,8 +38,9 @@ def test_the_first_name_in_the_order_counts() -> None:
         found.append(named_session(headers, fields, OWN))
         headers.pop(name, None)
         fields.pop(name, None)
-    names = ["own", "claude", "user_1_session_2", "codex", "older codex", "key", "conv_1", "resp_1"]
+    names = ["own", "claude", "user_1_session_2", "codex", "older codex", "key", "conv_1"]
     assert found == names
+    assert fields == {"previous_response_id": "resp_1"}, "it is another one at each turn"
     assert named_session(headers, fields, OWN) is None
 
 
@@ -54,6 +54,6 @@ def test_a_conversation_may_be_an_object() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 1, "", [], {}, {"user_id": 1}, {"user_id": None}, {"id": []}, True])
-@pytest.mark.parametrize("name", ["metadata", "prompt_cache_key", "conversation", "previous_response_id"])
+@pytest.mark.parametrize("name", ["metadata", "prompt_cache_key", "conversation"])
 def test_what_is_no_name_is_passed_over(name: str, value: Any) -> None:
     assert named_session({}, {name: value}, OWN) is None

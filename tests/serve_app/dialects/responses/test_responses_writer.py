@@ -134,3 +134,15 @@ def test_a_whole_answer_is_the_same_response_as_a_streamed_one() -> None:
     assert whole == events(made.feed(sent) + made.rest())[-1]["response"]
     with pytest.raises(UpstreamFailed):
         writer().whole(b'{"choices": []}')
+
+
+@pytest.mark.parametrize("kind", ["function", "custom"])
+def test_the_events_of_calls_are_numbered_in_their_order(kind: str) -> None:
+    made = writer(stream=True, tools=[{"type": kind, "name": "f"}])
+    told = b""
+    for index in range(2):
+        call = {"index": index, "id": f"c{index}", "function": {"name": "f", "arguments": '{"input": "x"}'}}
+        told += made.feed(chunk({"tool_calls": [call]}))
+    found = events(told + made.feed(chunk(reason="tool_calls") + DONE) + made.rest())
+    assert len([event for event in found if event["type"] == "response.output_item.done"]) == 2
+    assert [event["sequence_number"] for event in found] == list(range(len(found)))
