@@ -17,6 +17,7 @@ from deployments.platform.telemetry import RequestTracer
 from serve_app.admission import FIRST_PRIORITY, PRIORITY_FIELD, body_priority
 from serve_app.fleet import EngineReport
 from serve_app.media.forms import Form
+from serve_app.openai.overflow import ANSWER_LIMITS
 from serve_app.openai.requests import CACHE_SALT, ParsedRequest
 from serve_app.openai.vendor import vendor_fields
 from serve_app.quarantine import body_key
@@ -82,6 +83,21 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             self, target=target, fields=fields, body=body, streams=streams, include_usage=False
         )
+
+    def unbounded(self) -> Self | None:
+        """The same without a limit for the answer, which then gets what the prompt leaves of the context.
+        ``None``: it has no limit, or a chat client set it, and is told that it is too large."""
+        if not self.translated or set(ANSWER_LIMITS).isdisjoint(self.fields):
+            return None
+        fields = {name: value for name, value in self.fields.items() if name not in ANSWER_LIMITS}
+        return msgspec.structs.replace(self, fields=fields, body=msgspec.json.encode(fields))
+
+    def exceeds(self, context: int | None) -> bool:
+        """The answer alone may be as long as all of the context: vLLM refuses that, whatever the prompt."""
+        if context is None:
+            return False
+        asked = (self.fields.get(name) for name in ANSWER_LIMITS)
+        return any(isinstance(limit, int) and limit >= context for limit in asked)
 
     def headers_for(self, *, priority: int | None) -> dict[str, str]:
         """The headers for one member. vLLM names its own request after ``x-request-id``, so each attempt has

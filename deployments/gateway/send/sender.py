@@ -6,11 +6,12 @@ import asyncio
 from dataclasses import dataclass
 
 from deployments.gateway.placement.queue import Admission
-from deployments.gateway.request.call import Call, Purpose
+from deployments.gateway.request.call import Call, Message, Purpose
 from deployments.wire.upstream import UpstreamPool, UpstreamResponse
 from serve_app.errors import EngineError, PromptlyError, UpstreamFailed, UpstreamRefused, UpstreamTimeout
 from serve_app.fleet import EngineReport
 from serve_app.hedging import Hedge
+from serve_app.openai.overflow import overflow_of
 from serve_app.openai.upstream_errors import ERROR_EVENT, normalise_error, stream_error
 from serve_app.settings import LimitSettings
 
@@ -44,11 +45,27 @@ class Sender:
         """The member's response, with its first bytes; all of them unless it is a stream. ``fresh``: over a
         new connection.
 
+        Clients of a translated API ask for long answers whatever the model's context is, and expect the limit
+        to be capped. Only the engine knows the tokens of the prompt: if it refuses the limit, it is asked
+        again without one, and gives what is left.
+
         Raises:
             UpstreamRefused: the engine refuses the request itself.
             UpstreamFailed, UpstreamTimeout: the member failed.
         """
-        message = call.message
+        unbounded = call.message.unbounded()
+        if unbounded is not None and call.message.exceeds(report.token_limits.context):
+            return await self._send(call, unbounded, to, report, fresh=fresh)
+        try:
+            return await self._send(call, call.message, to, report, fresh=fresh)
+        except UpstreamRefused as refused:
+            if unbounded is None or overflow_of(refused.details) is None:
+                raise
+        return await self._send(call, unbounded, to, report, fresh=fresh)
+
+    async def _send(
+        self, call: Call, message: Message, to: Destination, report: EngineReport, *, fresh: bool
+    ) -> UpstreamResponse:
         by_priority = to.by_priority and not report.is_static
         token_ids = call.resumes is not None and report.gives_token_ids
         # A whole answer begins when it is done: only the request's own deadline bounds it.

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from serve_app.errors import PromptlyError
+from serve_app.errors import ErrorDetails, PromptlyError
+from serve_app.openai.overflow import overflow_of
 
 TYPES = {
     401: "authentication_error",
@@ -34,5 +35,14 @@ class AnthropicStream:
 def error_body(error: PromptlyError, request_id: str) -> bytes:
     """``{"type": "error", "error": {type, message}, "request_id"}``."""
     kind = TYPES.get(error.status, "api_error" if error.status >= 500 else "invalid_request_error")
-    shaped = {"type": kind, "message": error.details.message}
+    shaped = {"type": kind, "message": _message(error.details)}
     return msgspec.json.encode({"type": "error", "error": shaped, "request_id": request_id})
+
+
+def _message(details: ErrorDetails) -> str:
+    """Agents compact a conversation, and go on, on exactly Anthropic's sentence for one that is too long."""
+    overflow = overflow_of(details)
+    if overflow is None or not overflow.is_prompts_alone:
+        return details.message
+    prompt = overflow.context + 1 if overflow.prompt is None else overflow.prompt
+    return f"prompt is too long: {prompt} tokens > {overflow.context} maximum"

@@ -13,8 +13,9 @@ from typing import Any
 
 import anthropic
 import pytest
+from aiohttp import web
 from local_cache import LocalCache, local_cache
-from scripted_member import Member, answers, chunk, cut, listening, says
+from scripted_member import Answer, Member, answers, chunk, cut, listening, says
 from support.gateway import (
     DONE,
     MODEL,
@@ -323,6 +324,57 @@ async def test_an_engine_that_does_not_speak_chat_is_an_error_not_a_crash() -> N
     async with listening(member), gateway(others=[member.upstream()]) as running:
         answer = await running.send(ASK, MESSAGES)
     assert (answer.status, answer.json["error"]["type"]) == (502, "api_error")
+
+
+def window(context: int, prompt: int) -> Answer:
+    """An engine of that context, which refuses as vLLM 0.29 does. All in tokens."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked = (await request.json()).get("max_tokens", 0)
+        if asked > context:
+            said = f"max_tokens={asked} cannot be greater than max_model_len=max_total_tokens={context}."
+        elif prompt + asked > context:
+            said = (
+                f"This model's maximum context length is {context} tokens. However, you requested {asked} "
+                f"output tokens and your prompt contains at least {context - asked + 1} input tokens, for a "
+                f"total of at least {context + 1} tokens. Please reduce the length of the input prompt."
+            )
+        else:
+            return web.json_response({"model": "x", "choices": [{"message": {"content": "yes"}}]})
+        return web.json_response({"error": {"message": said, "code": 400}}, status=400)
+
+    return answer
+
+
+@pytest.mark.parametrize("max_tokens", [90, 32_000])
+async def test_a_limit_above_the_context_is_capped_to_what_the_prompt_leaves(max_tokens: int) -> None:
+    member = Member(window(context=100, prompt=20))
+    async with listening(member), gateway(others=[member.upstream()]) as running:
+        answer = await running.send(ASK | {"max_tokens": max_tokens}, MESSAGES)
+        plain = await running.post("hi", max_tokens=max_tokens)
+    assert text_of(answer) == "yes"
+    assert [seen.fields.get("max_tokens") for seen in member.seen] == [max_tokens, None, max_tokens]
+    assert plain.status == 400  # OpenAI's clients are told
+
+
+async def test_a_limit_above_a_known_context_costs_no_refusal() -> None:
+    member = Member(window(context=100, prompt=20), context=100)
+    async with listening(member), gateway(others=[member.upstream(kind="vllm")]) as running:
+        answer = await running.send(ASK | {"max_tokens": 32_000}, MESSAGES)
+    assert text_of(answer) == "yes"
+    assert len(member.seen) == 1
+
+
+@pytest.mark.parametrize("max_tokens", [16, 32_000])
+async def test_a_prompt_above_the_context_is_refused_in_the_words_that_agents_compact_on(
+    max_tokens: int,
+) -> None:
+    member = Member(window(context=100, prompt=200))
+    async with listening(member), gateway(others=[member.upstream()]) as running:
+        answer = await running.send(ASK | {"max_tokens": max_tokens}, MESSAGES)
+    error = answer.json["error"]
+    assert (answer.status, error["type"]) == (400, "invalid_request_error")
+    assert error["message"] == "prompt is too long: 101 tokens > 100 maximum"
 
 
 async def test_a_wrong_field_is_named_in_anthropics_form() -> None:
