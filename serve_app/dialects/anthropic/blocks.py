@@ -46,10 +46,33 @@ class DocumentContent(msgspec.Struct, frozen=True, tag="content"):
     content: str | list[Text | Image]
 
 
-class Document(msgspec.Struct, frozen=True, tag="document"):
-    """Only documents that are text; a PDF would have to be rendered."""
+class Base64Document(msgspec.Struct, frozen=True, tag="base64"):
+    """A PDF, which would have to be rendered."""
 
-    source: PlainText | DocumentContent
+
+class DocumentAt(msgspec.Struct, frozen=True, tag="url"):
+    pass
+
+
+class Document(msgspec.Struct, frozen=True, tag="document"):
+    source: PlainText | DocumentContent | Base64Document | DocumentAt
+
+    @property
+    def unread(self) -> str | None:
+        """The kind of a source whose text is not known."""
+        return {Base64Document: "base64", DocumentAt: "url"}.get(type(self.source))
+
+
+class ToolReference(msgspec.Struct, frozen=True, tag="tool_reference"):
+    """In the result of a search for tools: the request's ``tools`` has the tool itself."""
+
+    tool_name: str
+
+
+class SearchResult(msgspec.Struct, frozen=True, tag="search_result"):
+    content: list[Text]
+    title: str = ""
+    source: str = ""
 
 
 class ToolUse(msgspec.Struct, frozen=True, tag="tool_use"):
@@ -60,7 +83,7 @@ class ToolUse(msgspec.Struct, frozen=True, tag="tool_use"):
 
 class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
     tool_use_id: NonEmpty
-    content: str | list[Text | Image | Document] | None = None
+    content: str | list[Text | Image | Document | ToolReference | SearchResult] | None = None
     is_error: bool | None = None
 
 
@@ -72,16 +95,72 @@ class RedactedThinking(msgspec.Struct, frozen=True, tag="redacted_thinking"):
     """Only its sender can read it: it is left out."""
 
 
+# What Anthropic's servers ran in a session that began there. It is left out: what the model made of it is
+# there as text.
+
+
+class ServerToolUse(msgspec.Struct, frozen=True, tag="server_tool_use"):
+    pass
+
+
+class WebSearchToolResult(msgspec.Struct, frozen=True, tag="web_search_tool_result"):
+    pass
+
+
+class WebFetchToolResult(msgspec.Struct, frozen=True, tag="web_fetch_tool_result"):
+    pass
+
+
+class CodeExecutionToolResult(msgspec.Struct, frozen=True, tag="code_execution_tool_result"):
+    pass
+
+
+class BashToolResult(msgspec.Struct, frozen=True, tag="bash_code_execution_tool_result"):
+    pass
+
+
+class EditorToolResult(msgspec.Struct, frozen=True, tag="text_editor_code_execution_tool_result"):
+    pass
+
+
+class ToolSearchToolResult(msgspec.Struct, frozen=True, tag="tool_search_tool_result"):
+    pass
+
+
+class MCPToolUse(msgspec.Struct, frozen=True, tag="mcp_tool_use"):
+    pass
+
+
+class MCPToolResult(msgspec.Struct, frozen=True, tag="mcp_tool_result"):
+    pass
+
+
+ServersBlock = (
+    ServerToolUse
+    | WebSearchToolResult
+    | WebFetchToolResult
+    | CodeExecutionToolResult
+    | BashToolResult
+    | EditorToolResult
+    | ToolSearchToolResult
+    | MCPToolUse
+    | MCPToolResult
+)
+
+
 class UserTurn(msgspec.Struct, frozen=True, tag_field="role", tag="user"):
-    content: str | list[Text | Image | Document | ToolResult]
+    content: str | list[Text | Image | Document | SearchResult | ToolResult]
 
 
 class AssistantTurn(msgspec.Struct, frozen=True, tag_field="role", tag="assistant"):
-    content: str | list[Text | Thinking | RedactedThinking | ToolUse]
+    content: str | list[Text | Thinking | RedactedThinking | ToolUse | ServersBlock]
 
 
 class SystemTurn(msgspec.Struct, frozen=True, tag_field="role", tag="system"):
-    content: str | list[Text]
+    """Only its texts are read, by ``system_texts``. Its other blocks (``tool_addition``, ``tool_removal``, …)
+    say which tools Anthropic's servers show from here on; here the request's ``tools`` are shown."""
+
+    content: str | list[dict[str, Any]] | None = None
 
 
 Turn = UserTurn | AssistantTurn | SystemTurn
@@ -127,6 +206,10 @@ class ThinkingAdaptive(msgspec.Struct, frozen=True, tag="adaptive"):
     pass
 
 
+class ThinkingBetweenTools(msgspec.Struct, frozen=True, tag="between_tools"):
+    """As ``adaptive``: templates know no such thing."""
+
+
 class JsonFormat(msgspec.Struct, frozen=True, tag="json_schema"):
     schema: dict[str, Any]
 
@@ -148,7 +231,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     system: str | list[Text] | None = None
     tools: list[Tool] | None = None
     tool_choice: Choice | None = None
-    thinking: ThinkingOn | ThinkingOff | ThinkingAdaptive | None = None
+    thinking: ThinkingOn | ThinkingOff | ThinkingAdaptive | ThinkingBetweenTools | None = None
     output_config: OutputConfig | None = None
     output_format: JsonFormat | None = None
     chat_template_kwargs: dict[str, Any] | None = None

@@ -14,11 +14,14 @@ import msgspec
 from serve_app.dialects.anthropic.blocks import (
     AssistantTurn,
     Document,
+    DocumentContent,
     Image,
     PlainText,
+    SearchResult,
     SystemTurn,
     Text,
     Thinking,
+    ToolReference,
     ToolResult,
     ToolUse,
     Turn,
@@ -33,6 +36,10 @@ ATTRIBUTION = "x-anthropic-billing-header"
 """Claude Code begins its system text with a line of this name, which differs in every request: it would make
 every prompt begin differently. It says nothing to a model."""
 
+UNREAD = "[A document that is no text: this server cannot read it.]"
+"""What a model reads of a PDF that a tool gave, or that an earlier turn holds. A refusal there would end the
+session, as each later request repeats it."""
+
 FAILED = "The tool failed."
 """What a model reads of a failed tool that said nothing."""
 
@@ -40,17 +47,19 @@ FAILED = "The tool failed."
 def chat_messages(
     system: str | Sequence[Text] | None, turns: Sequence[Turn], inline: InlineSystem
 ) -> list[Message]:
-    """Raises: BadRequest: a tool's result belongs to no call before it."""
+    """Raises: BadRequest: a tool's result belongs to no call before it, or the turns say nothing at all."""
     first = _system_texts(system)
     if inline is InlineSystem.FIRST:
-        first += [
-            text for turn in turns if isinstance(turn, SystemTurn) for text in _system_texts(turn.content)
-        ]
+        for number, turn in enumerate(turns):
+            if isinstance(turn, SystemTurn):
+                first += _turn_texts(turn, f"messages[{number}].content")
     conversation = _Conversation(inline)
     if first:
         conversation.messages.append({"role": "system", "content": "\n".join(first)})
     for number, turn in enumerate(turns):
-        conversation.add(turn, f"messages[{number}].content")
+        conversation.add(turn, f"messages[{number}].content", is_last=number == len(turns) - 1)
+    if not conversation.messages:
+        raise BadRequest("`messages` say nothing: all are empty.", param="messages", code="invalid_value")
     return conversation.messages
 
 
@@ -63,17 +72,17 @@ class _Conversation:
         self._calls: set[str] = set()
         self._reminded = False
 
-    def add(self, turn: Turn, where: str) -> None:
+    def add(self, turn: Turn, where: str, *, is_last: bool) -> None:
         if isinstance(turn, SystemTurn):
-            self._add_system(turn)
+            self._add_system(turn, where)
         elif isinstance(turn, UserTurn):
-            self._add_user(turn, where)
+            self._add_user(turn, where, is_last=is_last)
         else:
             self.messages.append(self._assistant(turn))
             self._reminded = False
 
-    def _add_system(self, turn: SystemTurn) -> None:
-        text = "\n".join(_system_texts(turn.content))
+    def _add_system(self, turn: SystemTurn, where: str) -> None:
+        text = "\n".join(_turn_texts(turn, where))
         if not text or self._inline is InlineSystem.FIRST:
             return
         if self._inline is InlineSystem.SYSTEM:
@@ -82,12 +91,15 @@ class _Conversation:
             self._say([_text(as_reminder(text))], joins=True)
             self._reminded = True
 
-    def _add_user(self, turn: UserTurn, where: str) -> None:
+    def _add_user(self, turn: UserTurn, where: str, *, is_last: bool) -> None:
         if isinstance(turn.content, str):
             self._say([_text(turn.content)])
             return
         parts: list[Message] = []
+        is_new = is_last and not any(isinstance(block, ToolResult) for block in turn.content)
         for number, block in enumerate(turn.content):
+            if is_new and isinstance(block, Document) and block.unread is not None:
+                raise _unread(block.unread, f"{where}[{number}].source.type")
             if isinstance(block, ToolResult):
                 parts += self._add_result(block, f"{where}[{number}]")
             else:
@@ -138,22 +150,57 @@ class _Conversation:
         return message
 
 
+def _turn_texts(turn: SystemTurn, where: str) -> list[str]:
+    """Raises: BadRequest: a block's text is none."""
+    if turn.content is None or isinstance(turn.content, str):
+        return _system_texts(turn.content)
+    texts = [(number, block.get("text")) for number, block in enumerate(turn.content) if _is_text(block)]
+    for number, text in texts:
+        if not isinstance(text, str):
+            param = f"{where}[{number}].text"
+            raise BadRequest(f"`{param}` must be a string.", param=param, code="invalid_value")
+    return _system_texts([Text(text) for _, text in texts if isinstance(text, str)])
+
+
+def _is_text(block: dict[str, Any]) -> bool:
+    return block.get("type") == "text"
+
+
 def _system_texts(content: str | Sequence[Text] | None) -> list[str]:
     texts = [content] if isinstance(content, str) else [block.text for block in content or ()]
     return [text for text in texts if text and not text.startswith(ATTRIBUTION)]
 
 
-def _parts(block: Text | Image | Document) -> list[Message]:
+def _parts(block: Text | Image | Document | ToolReference | SearchResult) -> list[Message]:
     if isinstance(block, Text):
         return [_text(block.text)]
+    if isinstance(block, ToolReference):
+        return [_text(f"Loaded tool: {block.tool_name}")]
+    if isinstance(block, SearchResult):
+        texts = (block.title, block.source, *(inner.text for inner in block.content))
+        return [_text("\n".join(text for text in texts if text))]
     if isinstance(block, Image):
         return [{"type": "image_url", "image_url": {"url": block.source.address}}]
-    source = block.source
+    return _document_parts(block)
+
+
+def _document_parts(document: Document) -> list[Message]:
+    source = document.source
     if isinstance(source, PlainText):
         return [_text(source.data)]
+    if not isinstance(source, DocumentContent):
+        return [_text(UNREAD)]
     if isinstance(source.content, str):
         return [_text(source.content)]
     return [part for inner in source.content for part in _parts(inner)]
+
+
+def _unread(kind: str, where: str) -> BadRequest:
+    return BadRequest(
+        f"`{where}` is {kind!r}: PDFs are not supported; expected the document's text, with the type 'text'.",
+        param=where,
+        code="unsupported_value",
+    )
 
 
 def _call(block: ToolUse) -> Message:

@@ -17,6 +17,8 @@ ASK: dict[str, Any] = {"model": "m", "max_tokens": 5, "messages": [USER]}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 TOOL = {"name": "f", "input_schema": SCHEMA}
 FUNCTION = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
+PDF = {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}
+UNREAD = "[A document that is no text: this server cannot read it.]"
 PIXEL = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
 
 
@@ -58,6 +60,7 @@ RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "done"}
         ({"metadata": {"user_id": "u"}}, {"user": "u"}),
         ({"max_tokens": "7"}, {"max_tokens": 7}),
         ({"thinking": {"type": "adaptive"}}, {}),
+        ({"thinking": {"type": "between_tools"}}, {}),
         (
             {"thinking": {"type": "enabled", "budget_tokens": 1024}},
             {"chat_template_kwargs": {"enable_thinking": True, "thinking": True}},
@@ -161,6 +164,9 @@ def test_turns(turns: list[dict[str, Any]], expected: list[dict[str, Any]]) -> N
         ([], True, "The tool failed."),
         ([text("a"), text("b")], None, "a\nb"),
         ("no such file", True, "no such file"),
+        ([{"type": "tool_reference", "tool_name": "mcp__a"}], None, "Loaded tool: mcp__a"),
+        ([{"type": "search_result", "title": "t", "source": "s", "content": [text("a")]}], None, "t\ns\na"),
+        ([{"type": "document", "source": PDF}], None, UNREAD),
     ],
 )
 def test_results_of_tools(content: Any, is_error: bool | None, said: str) -> None:
@@ -177,6 +183,21 @@ def test_an_image_of_a_tool_comes_in_a_message_of_the_user_behind_all_results() 
     )
     assert [first["tool_call_id"], second["tool_call_id"]] == ["t1", "t2"]
     assert shown == user({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}})
+
+
+def test_a_pdf_that_was_read_before_does_not_end_the_session() -> None:
+    document = {"type": "document", "source": PDF}
+    assert messages(user(document), assistant(text("no")), USER)[0] == {"role": "user", "content": UNREAD}
+    assert messages(USER, assistant(USE), user(RESULT, document))[-1]["content"] == UNREAD
+
+
+def test_what_anthropics_servers_ran_before_is_left_out() -> None:
+    ran = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+    assert messages(USER, assistant(ran, found, text("It rains.")), USER)[1] == {
+        "role": "assistant",
+        "content": "It rains.",
+    }
 
 
 def test_an_assistants_last_turn_is_gone_on_with() -> None:
@@ -215,6 +236,27 @@ def test_system_turns_in_their_three_places() -> None:
     reminder = "<system-reminder>\nlate\n</system-reminder>"
     assert messages(*REMINDED, inline=InlineSystem.USER) == [user(text("hi"), text(reminder))]
     assert messages(REMINDED[1], USER, inline=InlineSystem.USER) == [user(text(reminder), text("hi"))]
+
+
+@pytest.mark.parametrize("inline", list(InlineSystem))
+@pytest.mark.parametrize(
+    "turn",
+    [
+        {"content": [{"type": "tool_addition", "tool": {"name": "f"}}, {"type": "tool_removal"}]},
+        {"content": [], "output_config": {"effort": "low"}},
+        {"output_config": {"effort": "low"}},
+    ],
+)
+def test_a_system_turn_may_hold_no_text(turn: dict[str, Any], inline: InlineSystem) -> None:
+    assert messages(USER, {"role": "system"} | turn, inline=inline) == [USER]
+
+
+@pytest.mark.parametrize("inline", list(InlineSystem))
+def test_the_text_of_a_system_turn_is_read_among_other_blocks(inline: InlineSystem) -> None:
+    blocks = [text("late"), {"type": "tool_addition"}]
+    assert messages(USER, {"role": "system", "content": blocks}, inline=inline) == messages(
+        *REMINDED, inline=inline
+    )
 
 
 @pytest.mark.parametrize(
@@ -259,6 +301,13 @@ def test_a_conversation_that_grows_keeps_its_prefix(inline: InlineSystem) -> Non
         ({"max_tokens": None}, "max_tokens", "Expected `int`"),
         ({"max_tokens": 0}, "max_tokens", ">= 1"),
         ({"messages": []}, "messages", "length >= 1"),
+        ({"messages": [user()]}, "messages", "all are empty"),
+        ({"messages": [{"role": "system", "content": "x-anthropic-billing-header: a"}]}, "messages", "empty"),
+        (
+            {"messages": [{"role": "system", "content": [{"type": "text"}]}]},
+            "messages[0].content[0].text",
+            "must be a string",
+        ),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role", "'tool'"),
         ({"messages": [user({"type": "video"})]}, "messages[0].content[0].type", "'video'"),
         (
