@@ -70,6 +70,9 @@ class Responses:
     async def history(self, tenant: str, response_id: str, bounds: ChainBounds) -> History:
         return await self.store.history(tenant, response_id, bounds, time.time())
 
+    async def own_items(self, tenant: str, response_id: str, with_input: bool) -> History:
+        return await self.store.own_items(tenant, response_id, with_input, time.time())
+
     async def delete(self, tenant: str, response_id: str) -> Absence | None:
         return await self.store.delete(tenant, response_id, time.time())
 

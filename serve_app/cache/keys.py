@@ -110,6 +110,8 @@ def cache_key(
     if wants_sample and sampled == "never":
         return None
     fields = {name: value for name, value in request.fields.items() if value not in (None, [])}
+    if request.endpoint is Endpoint.CHAT and "max_tokens" not in fields and "max_completion_tokens" in fields:
+        fields["max_tokens"] = fields.pop("max_completion_tokens")  # one limit with two names
     if fields.keys() - SHAPING_FIELDS - IGNORED_FIELDS or not _is_single_plain_answer(fields):
         return None
     split = _split_text(request, fields)

@@ -45,11 +45,20 @@ def refuse_excess(fields: Mapping[str, Any], limits: LimitSettings) -> int:
     Raises:
         BadRequest: ``param`` is the field that is too deep, too large or too long.
     """
+    refuse_large(fields, limits)
+    refuse_many_texts(fields, limits)
+    return weigh(fields, limits)
+
+
+def refuse_large(fields: Mapping[str, Any], limits: LimitSettings) -> None:
+    """Check what holds for a conversation in any dialect: ``input`` is then no text that is embedded.
+
+    Raises:
+        BadRequest: ``param`` is the field that is too deep or too large.
+    """
     refuse_deep(fields, limits.max_json_depth)
     refuse_deep_arguments(fields, limits.max_json_depth)
     refuse_large_schemas(fields, limits)
-    refuse_many_texts(fields, limits)
-    return weigh(fields, limits)
 
 
 def weigh(fields: Mapping[str, Any], limits: LimitSettings) -> int:

@@ -50,7 +50,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        return len(self.response) + len(self.input)
+        return len(self.response) + len(self.input) + len(self.output)
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -103,8 +103,11 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundConversation(msgspec.Struct, frozen=True):
+    """``is_full``: what was to be changed has no room, and is as it was."""
+
     conversation: Conversation | None = None
     absence: Absence | None = None
+    is_full: bool = False
 
 
 class NewItem(msgspec.Struct, frozen=True):

@@ -121,6 +121,7 @@ RESPONSES: Interface = {
     "put": Method(tuple[Record, list[NewItem]], Outcome),
     "get": Method(tuple[str, str], Found),
     "history": Method(tuple[str, str, ChainBounds], History),
+    "own_items": Method(tuple[str, str, bool], History),
     "delete": Method(tuple[str, str], Absence | None),
     "cancel": Method(tuple[str, str], Found),
     "beat": Method(tuple[str, list[str]], list[str]),

@@ -18,7 +18,7 @@ from serve_app.cache.keys import CacheKey, cache_key
 from serve_app.dialects import Reading
 from serve_app.model_choice.chooser import ModelChooser
 from serve_app.model_choice.offers import Offers
-from serve_app.openai.bounds import refuse_excess
+from serve_app.openai.bounds import refuse_excess, refuse_large
 from serve_app.openai.requests import (
     Endpoint,
     ParsedRequest,
@@ -104,7 +104,7 @@ class Admit:
             sent = parse_generation(endpoint, body)
         else:
             fields = parse_json(body)
-            refuse_excess(fields, self._limits)  # by the names of the client's own fields
+            refuse_large(fields, self._limits)  # by the names of the client's own fields
             reading = await read(exchange, identity, fields)
             sent = generation_from(endpoint, reading.fields)
         make_writer = None if reading is None else reading.writer

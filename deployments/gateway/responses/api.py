@@ -38,7 +38,7 @@ class ResponsesApi:
         owner = uuid4().hex
         own = settings.responses
         self._client = None if store is None or not own.enabled else ResponseStoreClient(store, own)
-        generate = generating(ResponsesReader(self._client, settings.limits))
+        generate = generating(ResponsesReader(self._client))
         self._background = None if self._client is None else Background(self._client, own, owner, generate)
         create = CreateResponse(auth, offers, generate, self._background)
         stored = StoredResponses(auth, self._client, self._background, settings.limits.request_timeout_s)

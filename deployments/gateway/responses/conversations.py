@@ -15,6 +15,7 @@ from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.responses.store_client import ResponseStoreClient, absent
 from serve_app.dialects.responses import items as kinds
 from serve_app.dialects.responses.ids import ItemIds
+from serve_app.dialects.responses.metadata import refuse_metadata
 from serve_app.errors import BadRequest, NotFound, ResponsesUnavailable
 from serve_app.openai.depth import refuse_deep
 from serve_app.openai.requests import parse_json
@@ -25,7 +26,6 @@ from serve_app.stored_responses.values import Conversation, NewItem, Outcome
 MAX_NEW_ITEMS = 20
 """In one request; OpenAI's own bound."""
 
-MAX_METADATA = 16
 NOT_KEPT = "Conversations are not stored here (responses.enabled)."
 
 
@@ -66,6 +66,8 @@ class Conversations:
         if exchange.method == "POST":
             fields = await self._fields(exchange, tenant)
             found = await store.call("set_metadata", tenant, wanted, _metadata(fields.get("metadata")))
+            if found.is_full:
+                raise ResponsesUnavailable("it has no room")
         else:
             found = await store.call("conversation", tenant, wanted)
         if found.conversation is None:
@@ -147,15 +149,10 @@ def _part(exchange: Exchange, place: int) -> str:
 
 
 def _metadata(given: Any) -> bytes:
-    metadata = given or {}
-    wrong = not isinstance(metadata, dict) or len(metadata) > MAX_METADATA
-    if wrong or not all(isinstance(value, str) for value in metadata.values()):
-        raise BadRequest(
-            f"`metadata` must be at most {MAX_METADATA} texts by name.",
-            param="metadata",
-            code="invalid_value",
-        )
-    return msgspec.json.encode(metadata)
+    if not isinstance(given or {}, dict):
+        raise BadRequest("`metadata` must be an object.", param="metadata", code="invalid_value")
+    refuse_metadata(given or {})
+    return msgspec.json.encode(given or {})
 
 
 def _new_items(given: Any, ids: ItemIds) -> Sequence[NewItem]:

@@ -19,13 +19,11 @@ from deployments.gateway.responses.store_client import ResponseStoreClient, abse
 from serve_app.dialects import Reading
 from serve_app.dialects.responses import items as kinds
 from serve_app.dialects.responses.dialect import refuse_state, writer_of
-from serve_app.dialects.responses.ids import ItemIds, response_of
+from serve_app.dialects.responses.ids import ItemIds, is_output, response_of
 from serve_app.dialects.responses.request import Asked, chat_fields, not_stored, read
 from serve_app.dialects.responses.writer import ResponsesWriter
 from serve_app.errors import BadRequest, NotFound, PromptlyError, ResponsesUnavailable
-from serve_app.openai.bounds import refuse_excess
 from serve_app.request.auth import Identity
-from serve_app.settings import LimitSettings
 from serve_app.stored_responses.values import UNFINISHED, History, NewItem, Outcome, Record
 
 Items = Sequence[Mapping[str, Any]]
@@ -52,13 +50,11 @@ class InBackground(Exception):
 class ResponsesReader:
     """``store`` is ``None`` where nothing is stored."""
 
-    def __init__(self, store: ResponseStoreClient | None, limits: LimitSettings) -> None:
+    def __init__(self, store: ResponseStoreClient | None) -> None:
         self._store = store
-        self._limits = limits
 
     async def __call__(self, exchange: Exchange, identity: Identity, fields: Mapping[str, Any]) -> Reading:
         """Raises: BadRequest, NotFound, ResponsesUnavailable; InBackground."""
-        refuse_excess(fields, self._limits)  # here its message names the field as the client wrote it
         asked = read(fields)
         ids = exchange.ids if isinstance(exchange, DetachedExchange) else ItemIds(uuid4().hex)
         if self._store is None:
@@ -109,16 +105,32 @@ class ResponsesReader:
         self, store: ResponseStoreClient, tenant: str, asked: Asked, history: Items
     ) -> Items:
         """The request's own items, with those that it only names."""
-        named = set(kinds.references(asked.items))
+        named = kinds.references(asked.items)
         if not named:
             return asked.items
+        if len(named) > len(set(named)):
+            raise BadRequest("`input` names an item more than once.", param="input", code="invalid_value")
         known: dict[str, Mapping[str, Any]] = {str(item.get("id")): item for item in history}
-        for response_id in {response_of(each) for each in named - known.keys()} - {None}:
-            found = await store.call("get", tenant, response_id)
-            if found.record is not None:
-                items = msgspec.json.decode(found.record.input) + msgspec.json.decode(found.record.output)
-                known |= {str(item.get("id")): item for item in items}
+        for part in await self._parts_of(store, tenant, [each for each in named if each not in known]):
+            known |= {str(item.get("id")): item for item in msgspec.json.decode(part)}
         return kinds.with_references(asked.items, known)
+
+    async def _parts_of(
+        self, store: ResponseStoreClient, tenant: str, named: Sequence[str]
+    ) -> Sequence[bytes]:
+        """The lists of items in which these are, of all responses together no more than of a chain."""
+        needs_input: dict[str, bool] = {}
+        for item_id in named:
+            response_id = response_of(item_id)
+            if response_id is not None:
+                needs_input[response_id] = needs_input.get(response_id, False) or not is_output(item_id)
+        found = History(depth=len(needs_input))
+        _refuse_unfit(store, found, "input", "input")
+        for response_id, with_input in needs_input.items():
+            own = await store.call("own_items", tenant, response_id, with_input)
+            found = History([*found.parts, *own.parts], size=found.size + own.size)
+            _refuse_unfit(store, found, "input", "input")
+        return found.parts
 
 
 def _refuse_unfit(store: ResponseStoreClient, history: History, wanted: str, param: str) -> None:

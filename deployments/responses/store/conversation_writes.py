@@ -50,10 +50,22 @@ class ConversationWrites:
     def set_metadata(
         self, tenant: str, conversation_id: str, metadata: bytes, now: float
     ) -> FoundConversation:
-        with self._threads.transaction() as db:
-            if conversation_of(db, tenant, conversation_id, now).conversation is not None:
+        if not self._room.has_disk():
+            return FoundConversation(is_full=True)
+        try:
+            with self._threads.transaction() as db:
+                found = conversation_of(db, tenant, conversation_id, now)
+                if found.conversation is None:
+                    return found
+                thread, _ = self._place(db, conversation_id)
                 db.execute("UPDATE conversations SET metadata = ? WHERE id = ?", (metadata, conversation_id))
-            return conversation_of(db, tenant, conversation_id, now)
+                grown = len(metadata) - len(found.conversation.metadata)
+                self._room.grow(db, thread, tenant, 0, grown)
+                if not self._room.make_room(db, tenant, thread, now):
+                    raise NoRoom
+                return conversation_of(db, tenant, conversation_id, now)
+        except NoRoom:
+            return FoundConversation(is_full=True)
 
     def delete(self, tenant: str, conversation_id: str, now: float) -> Absence | None:
         with self._threads.transaction() as db:

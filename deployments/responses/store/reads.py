@@ -1,4 +1,4 @@
-"""What is read of the file: one connection, on one thread."""
+"""What is read of the file."""
 
 from __future__ import annotations
 
@@ -34,6 +34,11 @@ WITH RECURSIVE chain(id, previous, depth, input, output) AS (
 
 HEAD = """
 SELECT r.depth, r.chain_bytes, r.tokens, r.status, t.expires
+FROM responses r JOIN threads t ON t.id = r.thread WHERE r.id = ? AND r.tenant = ?
+"""
+
+OWN = """
+SELECT r.input, r.output, t.expires
 FROM responses r JOIN threads t ON t.id = r.thread WHERE r.id = ? AND r.tenant = ?
 """
 
@@ -106,6 +111,34 @@ def history_of(
     rows = db.execute(CHAIN, (response_id, tenant)).fetchall()
     parts = [part for row in rows for part in row]
     return History(parts, None, depth, size, tokens, status, broken=len(rows) != depth)
+
+
+def own_items_of(
+    db: sqlite3.Connection, tenant: str, response_id: str, with_input: bool, now: float
+) -> History:
+    row = db.execute(OWN, (response_id, tenant)).fetchone()
+    if row is None or row[2] <= now:
+        return History(absence=absence_of(db, tenant, response_id, expired=row is not None))
+    parts = list(row[:2] if with_input else row[1:2])
+    return History(parts, depth=1, size=sum(map(len, parts)))
+
+
+def record_bytes(db: sqlite3.Connection, tenant: str, response_id: str) -> int:
+    return _number(db, "SELECT size FROM responses WHERE id = ? AND tenant = ?", tenant, response_id)
+
+
+def chain_bytes(db: sqlite3.Connection, tenant: str, response_id: str) -> int:
+    return _number(db, "SELECT chain_bytes FROM responses WHERE id = ? AND tenant = ?", tenant, response_id)
+
+
+def conversation_bytes(db: sqlite3.Connection, tenant: str, conversation_id: str) -> int:
+    return _number(db, "SELECT bytes FROM conversations WHERE id = ? AND tenant = ?", tenant, conversation_id)
+
+
+def _number(db: sqlite3.Connection, query: str, tenant: str, wanted: str) -> int:
+    """0 where there is none."""
+    row = db.execute(query, (wanted, tenant)).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def conversation_of(

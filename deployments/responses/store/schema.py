@@ -51,8 +51,8 @@ CREATE TABLE IF NOT EXISTS owners(owner TEXT PRIMARY KEY, seen REAL NOT NULL);
 conversation with its responses. ``gone`` remembers for a while why an id is not there."""
 
 
-def open_file(folder: Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
-    """Connections to write and to read. Only this user may enter the folder.
+def open_file(folder: Path) -> tuple[sqlite3.Connection, sqlite3.Connection, sqlite3.Connection]:
+    """Connections to write, to read and to read what is large. Only this user may enter the folder.
 
     Raises:
         StoreError: the file cannot be opened, or is of another version.
@@ -63,7 +63,7 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
         folder.chmod(0o700)
         writing = _connect(path)
         _prepare(writing, path)
-        return writing, _connect(path)
+        return writing, _connect(path), _connect(path)
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"responses {path}: {error}") from error
 

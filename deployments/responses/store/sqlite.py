@@ -37,6 +37,9 @@ from serve_app.stored_responses.values import (
 
 T = TypeVar("T")
 
+INLINE_BYTES = 262_144
+"""Up to this size a read takes less than a millisecond of the event loop, where all other calls wait."""
+
 
 class SqliteStore:
     """A :class:`~deployments.responses.store.base.ResponseStore`. It has this many methods because the
@@ -45,7 +48,7 @@ class SqliteStore:
     def __init__(self, folder: Path, settings: ResponsesSettings, now: float) -> None:
         """Blocks while the file is opened. ``now``: Unix seconds. Raises: StoreError."""
         self._path = folder / FILE
-        self._writing, self._reading = open_file(folder)
+        self._writing, self._reading, self._reading_large = open_file(folder)
         self._room = Room(settings, folder)
         self._threads = Threads(self._writing, self._room, settings)
         self._conversations = ConversationWrites(self._threads, self._room)
@@ -53,6 +56,7 @@ class SqliteStore:
             self._threads, self._room, self._conversations, settings.max_entry_bytes
         )
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="responses-write")
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="responses-read")
         try:
             self._threads.begin(now)
         except sqlite3.Error as error:
@@ -62,10 +66,16 @@ class SqliteStore:
         return await self._write(lambda: self._responses.put(record, items, now))
 
     async def get(self, tenant: str, response_id: str, now: float) -> Found:
-        return self._read(lambda: reads.record_of(self._reading, tenant, response_id, now))
+        size = self._size(reads.record_bytes, tenant, response_id)
+        return await self._read(size, lambda db: reads.record_of(db, tenant, response_id, now))
 
     async def history(self, tenant: str, response_id: str, bounds: ChainBounds, now: float) -> History:
-        return self._read(lambda: reads.history_of(self._reading, tenant, response_id, bounds, now))
+        size = self._size(reads.chain_bytes, tenant, response_id)
+        return await self._read(size, lambda db: reads.history_of(db, tenant, response_id, bounds, now))
+
+    async def own_items(self, tenant: str, response_id: str, with_input: bool, now: float) -> History:
+        size = self._size(reads.record_bytes, tenant, response_id)
+        return await self._read(size, lambda db: reads.own_items_of(db, tenant, response_id, with_input, now))
 
     async def delete(self, tenant: str, response_id: str, now: float) -> Absence | None:
         return await self._write(lambda: self._responses.delete(tenant, response_id, now))
@@ -82,7 +92,7 @@ class SqliteStore:
         return await self._write(lambda: self._conversations.create(tenant, conversation, items, now))
 
     async def conversation(self, tenant: str, conversation_id: str, now: float) -> FoundConversation:
-        return self._read(lambda: reads.conversation_of(self._reading, tenant, conversation_id, now))
+        return await self._read(0, lambda db: reads.conversation_of(db, tenant, conversation_id, now))
 
     async def set_metadata(
         self, tenant: str, conversation_id: str, metadata: bytes, now: float
@@ -97,7 +107,8 @@ class SqliteStore:
     async def conversation_items(
         self, tenant: str, conversation_id: str, bounds: ChainBounds, now: float
     ) -> History:
-        return self._read(lambda: reads.items_of(self._reading, tenant, conversation_id, bounds, now))
+        size = self._size(reads.conversation_bytes, tenant, conversation_id)
+        return await self._read(size, lambda db: reads.items_of(db, tenant, conversation_id, bounds, now))
 
     async def add_items(
         self, tenant: str, conversation_id: str, items: Sequence[NewItem], now: float
@@ -120,9 +131,12 @@ class SqliteStore:
         return StoreStats(total.entries, total.bytes, str(self._path))
 
     async def close(self) -> None:
-        """Ends after the write that runs now."""
+        """Ends after the calls that run now."""
         self._reading.close()
-        await asyncio.get_running_loop().run_in_executor(self._writer, self._writing.close)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._reader, self._reading_large.close)
+        await loop.run_in_executor(self._writer, self._writing.close)
+        self._reader.shutdown(wait=False)
         self._writer.shutdown(wait=False)
 
     async def _write(self, work: Callable[[], T]) -> T:
@@ -131,8 +145,17 @@ class SqliteStore:
         except (sqlite3.Error, OSError, RuntimeError) as error:
             raise StoreError(f"responses {self._path}: {error}") from error
 
-    def _read(self, work: Callable[[], T]) -> T:
+    def _size(self, of: Callable[[sqlite3.Connection, str, str], int], tenant: str, wanted: str) -> int:
         try:
-            return work()
+            return of(self._reading, tenant, wanted)
         except sqlite3.Error as error:
+            raise StoreError(f"responses {self._path}: {error}") from error
+
+    async def _read(self, size: int, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What is small is read at once, as a thread would take longer than the read."""
+        try:
+            if size <= INLINE_BYTES:
+                return work(self._reading)
+            return await asyncio.get_running_loop().run_in_executor(self._reader, work, self._reading_large)
+        except (sqlite3.Error, RuntimeError) as error:
             raise StoreError(f"responses {self._path}: {error}") from error

@@ -75,7 +75,7 @@ class ResponseWrites:
                 thread,
                 record.previous,
                 depth + 1,
-                before + record.size,
+                before + len(record.input) + len(record.output),
                 record.size,
                 record.tokens,
                 record.status,

@@ -25,7 +25,7 @@ PREFIXES = {
 }
 RESPONSE_ID = re.compile(r"resp_[0-9a-f]{32}")
 CONVERSATION_ID = re.compile(r"conv_[0-9a-f]{32}")
-ITEM_ID = re.compile(r"[a-z]{2,4}_([0-9a-f]{32})[io][0-9a-f]{4}")
+ITEM_ID = re.compile(r"[a-z]{2,4}_([0-9a-f]{32})([io])[0-9a-f]{4}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +49,9 @@ def response_of(item_id: str) -> str | None:
     """The id of the response that an item belongs to; ``None`` for an id that was not made here."""
     match = ITEM_ID.fullmatch(item_id)
     return None if match is None else f"resp_{match[1]}"
+
+
+def is_output(item_id: str) -> bool:
+    """Of an id that was made here: whether it names an output item."""
+    match = ITEM_ID.fullmatch(item_id)
+    return match is not None and match[2] == "o"

@@ -35,8 +35,11 @@ def listed(given: str | Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _typed(item: Mapping[str, Any], param: str) -> Mapping[str, Any]:
     """A message needs no type, and neither does a reference."""
-    if item.get("type") is not None:
+    kind = item.get("type")
+    if isinstance(kind, str):
         return item
+    if kind is not None:
+        raise BadRequest(f"`{param}.type` must be a text.", param=f"{param}.type", code="invalid_value")
     if "role" in item:
         return {"type": "message", **item}
     if "id" in item and len(item.keys() - {"type"}) == 1:
@@ -143,7 +146,7 @@ class _Chat:
 
     def _message(self, item: Mapping[str, Any], param: str) -> None:
         role = item.get("role")
-        if role not in ROLES:
+        if not isinstance(role, str) or role not in ROLES:
             raise BadRequest(
                 f"`{param}.role` is {role!r}: expected `user`, `assistant`, `system` or `developer`.",
                 param=f"{param}.role",
@@ -194,7 +197,7 @@ class _Chat:
     def _result(self, item: Mapping[str, Any], param: str) -> None:
         """A local shell's result may name its call by ``id``."""
         call_id = item.get("call_id") or item.get("id")
-        if call_id not in self._called and not self._any_call:
+        if not isinstance(call_id, str) or not (self._any_call or call_id in self._called):
             raise BadRequest(
                 f"No tool call found for the output with call_id {call_id!r}.",
                 param=f"{param}.call_id",

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from serve_app.dialects.responses.items import listed, messages_of
+from serve_app.dialects.responses.metadata import refuse_metadata
 from serve_app.dialects.responses.tools import Tools, read_choice, read_tools
 from serve_app.errors import BadRequest
 from serve_app.openai.requests import convert
@@ -135,6 +136,7 @@ def read(fields: Mapping[str, Any]) -> Asked:
         raise BadRequest("`background` needs `store`: its answer is fetched later.", param="background")
     if fields.get("input") is None and request.previous_response_id is None and request.conversation is None:
         raise BadRequest("Missing required field `input`.", param="input", code="missing_field")
+    refuse_metadata(request.metadata or {})
     tools = read_tools(request.tools or ())
     choice, tools = read_choice(request.tool_choice, tools)
     return Asked(request, fields, listed(request.input), tools, choice)

@@ -191,11 +191,12 @@ def read_choice(choice: Any, tools: Tools) -> tuple[Any, Tools]:
 
 def _chosen(choice: Any, tools: Tools) -> str:
     """The function that a choice names."""
-    kind = choice.get("type") if isinstance(choice, dict) else None
-    name = kind if kind in BUILT_IN else choice.get("name") if isinstance(choice, dict) else None
-    if name not in tools.known:
+    given = choice if isinstance(choice, dict) else {}
+    kind = given.get("type")
+    name = kind if isinstance(kind, str) and kind in BUILT_IN else given.get("name")
+    if not isinstance(name, str) or name not in tools.known:
         raise _wrong_choice(f"names {name or kind!r}, which is not among `tools`")
-    return str(name)
+    return name
 
 
 def _wrong_choice(what: str) -> BadRequest:

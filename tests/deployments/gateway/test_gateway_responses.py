@@ -152,8 +152,34 @@ async def test_items_may_be_named_instead_of_sent(tmp_path: Path) -> None:
         asked: Any = [{"role": "user", "content": "weather?"}, *named, *results]
         second = await client.responses.create(model=MODEL, input=asked, tools=[WEATHER])  # type: ignore[list-item]
         assert second.output_text == "It rains in both."
+        with pytest.raises(openai.BadRequestError, match="names an item more than once"):
+            await client.responses.create(model=MODEL, input=[*named, named[0]])  # type: ignore[list-item]
         with pytest.raises(openai.NotFoundError, match="Item with id 'msg_0' not found"):
             await client.responses.create(model=MODEL, input=[{"type": "item_reference", "id": "msg_0"}])
+
+
+async def test_what_items_are_named_is_bounded_as_a_chain_is(tmp_path: Path) -> None:
+    settings = {"max_chain_bytes": 2000, "max_chain": 3}
+    async with responding(tmp_path, FAST, responses=settings) as running, gpt(running) as client:
+        made = [await client.responses.create(model=MODEL, input="x" * 1500) for _ in range(4)]
+        outputs: Any = [{"type": "item_reference", "id": each.output[0].id} for each in made]
+        assert (await client.responses.create(model=MODEL, input=[*outputs[:2]])).status == "completed"
+        with pytest.raises(openai.BadRequestError, match=r"responses\.max_chain\)"):
+            await client.responses.create(model=MODEL, input=outputs)
+        inputs: Any = []
+        for each in made[:2]:
+            (item,) = [item async for item in await client.responses.input_items.list(each.id)]
+            inputs.append({"type": "item_reference", "id": item.id})
+        with pytest.raises(openai.BadRequestError, match=r"responses\.max_chain_bytes"):
+            await client.responses.create(model=MODEL, input=inputs)
+
+
+async def test_the_limits_of_embeddings_are_not_those_of_a_conversation(tmp_path: Path) -> None:
+    limits = {"max_embedding_characters": 100, "max_embedding_inputs": 2}
+    async with responding(tmp_path, FAST, limits=limits) as running, gpt(running) as client:
+        assert (await client.responses.create(model=MODEL, input="x" * 200)).status == "completed"
+        many: Any = [{"role": "user", "content": "hi"} for _ in range(3)]
+        assert (await client.responses.create(model=MODEL, input=many)).status == "completed"
 
 
 async def test_a_schema_is_followed(tmp_path: Path) -> None:
@@ -416,6 +442,16 @@ async def test_where_nothing_is_stored_requests_are_still_answered() -> None:
         ({"input": "x", "previous_response_id": "a", "conversation": "b"}, "conversation"),
         ({"input": "x", "text": {"format": {"type": "json_schema"}}}, "text.format"),
         ({"input": "x", "max_output_tokens": 0}, "max_output_tokens"),
+        ({"input": [{"type": ["message"], "role": "user", "content": "x"}]}, "input[0].type"),
+        ({"input": [{"role": ["user"], "content": "x"}]}, "input[0].role"),
+        (
+            {"input": [{"type": "function_call_output", "call_id": {"a": 1}, "output": "x"}]},
+            "input[0].call_id",
+        ),
+        ({"input": "x", "tool_choice": {"type": ["a"]}}, "tool_choice"),
+        ({"input": "x", "tool_choice": {"type": "function", "name": {"a": 1}}}, "tool_choice"),
+        ({"input": "x", "metadata": {str(number): "" for number in range(17)}}, "metadata"),
+        ({"input": "x", "metadata": {"a": "x" * 513}}, "metadata"),
         ({}, "input"),
     ],
 )

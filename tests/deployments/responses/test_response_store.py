@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from deployments.responses.store.sqlite import SqliteStore
+from deployments.responses.store.sqlite import INLINE_BYTES, SqliteStore
 from serve_app.settings import ResponsesSettings
 from serve_app.stored_responses.status import LEASE_S
 from serve_app.stored_responses.values import (
@@ -130,6 +130,51 @@ async def test_a_tenant_has_bounds_of_its_own(tmp_path: Path) -> None:
         assert await store.put(large, [], NOW) is Outcome.FULL
         assert await absence(store, "large") is Absence.UNKNOWN
         assert await absence(store, "2") is None, "a write that cannot succeed evicts nothing"
+
+
+async def test_metadata_counts_and_is_given_back(tmp_path: Path) -> None:
+    made = Conversation(id="conv", created=1)
+    async with opened(tmp_path, max_bytes_per_tenant=2048) as store:
+        await store.create_conversation("a", made, [], NOW)
+        for size in (1000, 10, 1500):
+            assert not (await store.set_metadata("a", "conv", b"x" * size, NOW)).is_full
+            assert (await store.stats()).size == size
+        assert (await store.set_metadata("a", "conv", b"x" * 3000, NOW)).is_full
+        assert (await store.stats()).size == 1500
+        await store.delete_conversation("a", "conv", NOW)
+        stats = await store.stats()
+        assert (stats.entries, stats.size) == (0, 0)
+
+
+async def test_a_cancelled_response_gives_back_all_that_it_took(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.put(record("1", status="queued", owner="gateway"), [], NOW)
+        await store.cancel("a", "1", NOW)
+        await store.delete("a", "1", NOW)
+        await store.put(record("other"), [], NOW)
+        assert (await store.stats()).size == record("other").size
+
+
+async def test_all_that_is_written_counts_and_a_chain_by_its_items_alone(tmp_path: Path) -> None:
+    large = record("1", response=b"r" * 1000, output=b"[%b]" % (b" " * 500))
+    async with opened(tmp_path) as store:
+        await store.put(large, [], NOW)
+        assert (await store.stats()).size == 1000 + len(large.input) + 502
+        assert (await store.history("a", "1", ROOMY, NOW)).size == len(large.input) + 502
+
+
+async def test_what_is_large_is_read_beside_the_event_loop_and_is_the_same(tmp_path: Path) -> None:
+    text = "x" * (INLINE_BYTES + 1)
+    async with opened(tmp_path) as store:
+        await store.put(record("1", input=json.dumps([text]).encode()), [], NOW)
+        reading = asyncio.ensure_future(store.get("a", "1", NOW))
+        await asyncio.sleep(0)
+        assert not reading.done(), "other calls go on meanwhile"
+        assert (await reading).record is not None
+        assert await said(store, "1") == [text, "said 1"]
+        own = [await store.own_items("a", "1", with_input, NOW) for with_input in (False, True)]
+        assert [len(each.parts) for each in own] == [1, 2]
+        assert (await store.own_items("b", "1", True, NOW)).absence is Absence.UNKNOWN
 
 
 async def test_one_response_is_bounded(tmp_path: Path) -> None:
