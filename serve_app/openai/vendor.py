@@ -2,32 +2,64 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-VLLMS_OWN = frozenset(
+KNOWN = frozenset(
     {
-        "top_k",
-        "chat_template_kwargs",
-        "continue_final_message",
-        "add_generation_prompt",
-        "priority",
-        "kv_transfer_params",
-        "ec_transfer_params",
-        "vllm_xargs",
+        "frequency_penalty",
+        "logit_bias",
+        "logprobs",
+        "max_completion_tokens",
+        "max_tokens",
+        "metadata",
+        "model",
+        "n",
+        "parallel_tool_calls",
+        "prediction",
+        "presence_penalty",
+        "prompt_cache_key",
+        "reasoning_effort",
+        "response_format",
+        "safety_identifier",
+        "seed",
+        "service_tier",
+        "stop",
+        "store",
+        "stream",
+        "stream_options",
+        "temperature",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+        "top_p",
+        "user",
+        "verbosity",
     }
 )
+"""OpenAI's fields of a chat besides ``messages``, as far as text needs them."""
+
+TAKES_EFFORT = re.compile(r"(?:.*/)?(?:o\d|gpt-5|gpt-oss)")
+"""The names of models that have a ``reasoning_effort``. Others refuse it, and agents always send it."""
+
+EFFORTS = {"max": "high", "xhigh": "high"}
+"""By what OpenAI's models know instead."""
+
 LONGEST_USER = 64
 """Characters of ``user`` that OpenAI accepts; agents send whole JSON objects."""
 
 
-def vendor_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields for a server that is not vLLM."""
-    kept = {name: value for name, value in fields.items() if name not in VLLMS_OWN}
+def vendor_fields(fields: Mapping[str, Any], served_as: str) -> dict[str, Any]:
+    """The fields for a server that is not vLLM. ``served_as``: its name of the model."""
+    kept = {name: value for name, value in fields.items() if name in KNOWN}
     kept["messages"] = [
         {name: value for name, value in message.items() if name != "reasoning"}
         for message in fields["messages"]
     ]
+    effort = kept.pop("reasoning_effort", None)
+    if effort is not None and TAKES_EFFORT.match(served_as):
+        kept["reasoning_effort"] = EFFORTS.get(effort, effort)
     if len(kept.get("user") or "") > LONGEST_USER:
         del kept["user"]
     return kept

@@ -145,7 +145,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
             known = options if isinstance(options, dict) else {}
             changed["stream_options"] = {**known, "include_usage": True}
         if self.translated and not report.gives_token_ids:
-            return msgspec.json.encode({**vendor_fields(self.fields), **changed})
+            return msgspec.json.encode({**vendor_fields(self.fields, served_as), **changed})
         if not changed:
             return self.body
         if changed.keys().isdisjoint(self.fields):

@@ -206,7 +206,7 @@ def test_an_assistants_last_turn_is_gone_on_with() -> None:
     )
     assert chat.fields["continue_final_message"] is True
     assert chat.fields["add_generation_prompt"] is False
-    assert "continue_final_message" not in vendor_fields(chat.fields)
+    assert "continue_final_message" not in vendor_fields(chat.fields, "m")
 
 
 # ---- system ----
@@ -369,9 +369,17 @@ def test_what_is_counted_is_the_prompt_alone() -> None:
 def test_a_vendor_gets_no_field_of_vllms() -> None:
     turns = [USER, assistant({"type": "thinking", "thinking": "hm"}, text("yes")), USER]
     given = ASK | {"messages": turns, "top_k": 1, "thinking": {"type": "disabled"}, "priority": 1}
-    given |= {"metadata": {"user_id": "u" * 65}}
-    assert vendor_fields(read_messages(given, InlineSystem.FIRST).fields) == {
+    given |= {"cache_salt": "s", "output_config": {"effort": "max"}, "metadata": {"user_id": "u" * 65}}
+    assert vendor_fields(read_messages(given, InlineSystem.FIRST).fields, "m") == {
         "model": "m",
         "max_tokens": 5,
         "messages": [USER, {"role": "assistant", "content": "yes"}, USER],
     }
+
+
+@pytest.mark.parametrize(
+    ("served_as", "sent"), [("gpt-4.1", None), ("gpt-5-mini", "high"), ("openai/o3", "high"), ("llama", None)]
+)
+def test_a_vendor_gets_an_effort_only_for_a_model_that_has_one(served_as: str, sent: str | None) -> None:
+    fields = read_messages(ASK | {"output_config": {"effort": "max"}}, InlineSystem.FIRST).fields
+    assert vendor_fields(fields, served_as).get("reasoning_effort") == sent
