@@ -70,6 +70,9 @@ class Responses:
     async def history(self, tenant: str, response_id: str, bounds: ChainBounds) -> History:
         return await self.store.history(tenant, response_id, bounds, time.time())
 
+    async def status(self, tenant: str, response_id: str) -> str | None:
+        return await self.store.status(tenant, response_id, time.time())
+
     async def own_items(self, tenant: str, response_id: str, with_input: bool) -> History:
         return await self.store.own_items(tenant, response_id, with_input, time.time())
 

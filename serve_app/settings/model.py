@@ -64,7 +64,10 @@ class ModelSettings(Frozen):
         description="Further requests wait at the gateway; default: the engine's `max_num_seqs`.",
     )
     paths: tuple[str, ...] = Field(
-        default=ENGINE_PATHS, strict=False, description="Paths of managed replicas that clients may use."
+        default=ENGINE_PATHS,
+        strict=False,
+        description="Paths of managed replicas that clients may use. `/v1/messages` and `/v1/responses` are "
+        "answered as chats: wherever `/v1/chat/completions` is among them.",
     )
     routing: str | None = Field(default=None, description="Routing policy; default: `gateway.routing`.")
     hedge: HedgeSettings | None = Field(default=None, description="Off unless given.")

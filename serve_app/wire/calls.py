@@ -121,6 +121,7 @@ RESPONSES: Interface = {
     "put": Method(tuple[Record, list[NewItem]], Outcome),
     "get": Method(tuple[str, str], Found),
     "history": Method(tuple[str, str, ChainBounds], History),
+    "status": Method(tuple[str, str], str | None),
     "own_items": Method(tuple[str, str, bool], History),
     "delete": Method(tuple[str, str], Absence | None),
     "cancel": Method(tuple[str, str], Found),

@@ -41,7 +41,13 @@ class ResponsesApi:
         generate = generating(ResponsesReader(self._client))
         self._background = None if self._client is None else Background(self._client, own, owner, generate)
         create = CreateResponse(auth, offers, generate, self._background)
-        stored = StoredResponses(auth, self._client, self._background, settings.limits.request_timeout_s)
+        stored = StoredResponses(
+            auth,
+            self._client,
+            self._background,
+            settings.limits.request_timeout_s,
+            settings.gateway.keep_alive_s,
+        )
         conversations = Conversations(auth, bodies, self._client, settings.limits)
         self.handlers: dict[str, Handler] = {
             "responses": create,

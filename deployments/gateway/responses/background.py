@@ -138,8 +138,8 @@ class Background:
             del self._tenants[tenant]
 
     def _passed(self, job: Job, data: bytes) -> None:
-        """Bytes of its stream: the first say that it has begun."""
-        job.begun = True
+        """Bytes of its stream: the first that are no comment say that it has begun."""
+        job.begun = job.begun or not data.startswith(b":")
         if job.watched:
             job.parts.append(data)
             job.more.set()

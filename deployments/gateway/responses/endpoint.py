@@ -18,7 +18,8 @@ from serve_app.stored_responses.paging import page_of, query_of
 from serve_app.stored_responses.values import UNFINISHED, Record
 
 FOLLOW_PERIOD_S = 0.25
-"""Between two looks at a response that is not finished."""
+MAX_FOLLOW_PERIOD_S = 2.0
+"""Between two looks at a response that is not finished: the first, and after a while."""
 
 CREATE = "/v1/responses"
 NOT_KEPT = "Responses are not stored here (responses.enabled)."
@@ -54,12 +55,15 @@ class StoredResponses:
         store: ResponseStoreClient | None,
         background: Background | None,
         timeout_s: float,
+        keep_alive_s: float,
     ) -> None:
-        """``timeout_s``: how long a stream waits for a response that is not finished."""
+        """``timeout_s``: how long a stream waits for a response that is not finished; ``keep_alive_s``: how
+        often its client is told that it waits, 0: never."""
         self._auth = auth
         self._store = store
         self._background = background
         self._timeout_s = timeout_s
+        self._keep_alive_s = keep_alive_s
 
     async def one(self, exchange: Exchange) -> None:
         """Raises: NotFound, BadRequest, ResponsesUnavailable."""
@@ -85,7 +89,12 @@ class StoredResponses:
                 param="starting_after",
                 code="unsupported_parameter",
             )
-        await exchange.run(self._replay(exchange, store, record), self._timeout_s)
+        if self._keep_alive_s and record.status in UNFINISHED:
+            exchange.keep_alive(self._keep_alive_s)
+        try:
+            await exchange.run(self._replay(exchange, store, record), self._timeout_s)
+        finally:
+            await exchange.end_waiting()
 
     async def input_items(self, exchange: Exchange) -> None:
         """Raises: NotFound, BadRequest, ResponsesUnavailable."""
@@ -116,8 +125,12 @@ class StoredResponses:
 
     async def _replay(self, exchange: Exchange, store: ResponseStoreClient, record: Record) -> None:
         """As a stream; one that is not finished is waited for."""
-        while record.status in UNFINISHED:
-            await asyncio.sleep(FOLLOW_PERIOD_S)
+        status, period_s = record.status, FOLLOW_PERIOD_S
+        if status in UNFINISHED:
+            while status in UNFINISHED:
+                await asyncio.sleep(period_s)
+                period_s = min(2 * period_s, MAX_FOLLOW_PERIOD_S)
+                status = await store.call("status", record.tenant, record.id)
             record = await store.record(record.tenant, record.id)
         await exchange.respond(200, events_of(record.response), EVENT_STREAM, {"cache-control": "no-cache"})
 

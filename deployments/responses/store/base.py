@@ -40,6 +40,10 @@ class ResponseStore(Protocol):
         """The items of a response and of all before it."""
         ...
 
+    async def status(self, tenant: str, response_id: str, now: float) -> str | None:
+        """As ``get`` finds it; ``None`` if it is not there."""
+        ...
+
     async def own_items(self, tenant: str, response_id: str, with_input: bool, now: float) -> History:
         """The items of one response alone: its output, and its input where that is wanted."""
         ...

@@ -37,6 +37,11 @@ SELECT r.depth, r.chain_bytes, r.tokens, r.status, t.expires
 FROM responses r JOIN threads t ON t.id = r.thread WHERE r.id = ? AND r.tenant = ?
 """
 
+STATUS = """
+SELECT r.status, r.owner, t.expires
+FROM responses r JOIN threads t ON t.id = r.thread WHERE r.id = ? AND r.tenant = ?
+"""
+
 OWN = """
 SELECT r.input, r.output, t.expires
 FROM responses r JOIN threads t ON t.id = r.thread WHERE r.id = ? AND r.tenant = ?
@@ -69,12 +74,25 @@ def record_of(db: sqlite3.Connection, tenant: str, response_id: str, now: float)
 
 def _as_it_is(db: sqlite3.Connection, record: Record, now: float) -> Record:
     """An unfinished response whose owner is gone has failed, whatever the file says."""
-    if record.status not in UNFINISHED or record.owner is None:
-        return record
-    seen = db.execute("SELECT seen FROM owners WHERE owner = ?", (record.owner,)).fetchone()
-    if seen is not None and seen[0] + LEASE_S > now:
+    if record.status not in UNFINISHED or _lives(db, record.owner, now):
         return record
     return _changed(record, "failed", OWNER_GONE)
+
+
+def _lives(db: sqlite3.Connection, owner: str | None, now: float) -> bool:
+    if owner is None:
+        return True
+    seen = db.execute("SELECT seen FROM owners WHERE owner = ?", (owner,)).fetchone()
+    return seen is not None and seen[0] + LEASE_S > now
+
+
+def status_of(db: sqlite3.Connection, tenant: str, response_id: str, now: float) -> str | None:
+    """``None`` if it is not there. It reads nothing of what is large: clients ask again and again."""
+    row = db.execute(STATUS, (response_id, tenant)).fetchone()
+    if row is None or row[2] <= now:
+        return None
+    status, owner, _ = row
+    return "failed" if status in UNFINISHED and not _lives(db, owner, now) else str(status)
 
 
 def _changed(record: Record, status: str, error: dict[str, Any]) -> Record:

@@ -73,6 +73,9 @@ class SqliteStore:
         size = self._size(reads.chain_bytes, tenant, response_id)
         return await self._read(size, lambda db: reads.history_of(db, tenant, response_id, bounds, now))
 
+    async def status(self, tenant: str, response_id: str, now: float) -> str | None:
+        return await self._read(0, lambda db: reads.status_of(db, tenant, response_id, now))
+
     async def own_items(self, tenant: str, response_id: str, with_input: bool, now: float) -> History:
         size = self._size(reads.record_bytes, tenant, response_id)
         return await self._read(size, lambda db: reads.own_items_of(db, tenant, response_id, with_input, now))

@@ -15,11 +15,11 @@ class Function(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """Whole, or a piece of one in a stream."""
+    """Whole, or a piece of one in a stream. Some servers leave fields out, or write ``null``."""
 
-    index: int = 0
+    index: int | None = None
     id: str | None = None
-    function: Function = Function()
+    function: Function | None = None
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -83,8 +83,8 @@ class Usage(msgspec.Struct, frozen=True):
 class Completion(msgspec.Struct, frozen=True):
     """A chat completion, or a chunk of one."""
 
-    choices: list[Choice]
-    model: str = ""
+    choices: list[Choice] | None
+    model: str | None = None
     usage: Usage | None = None
 
 

@@ -157,7 +157,7 @@ class Call:
         self.result: dict[str, Any] = {}
         self._place = place
         self._tool = tool
-        self._call_id = call_id
+        self.call_id = call_id
         self._arguments: list[str] = []
         self._at = {"item_id": item_id, "output_index": place}
         self._head = delta_head("response.function_call_arguments.delta", self._at)
@@ -187,4 +187,4 @@ class Call:
         return b""
 
     def _value(self, arguments: str, status: str) -> dict[str, Any]:
-        return call_item(self._tool, self._id, self._call_id, arguments, status)
+        return call_item(self._tool, self._id, self.call_id, arguments, status)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from serve_app.dialects.responses.chat import Choice, Completion, Said, ToolCall, Usage, completion
+from serve_app.dialects.responses.chat import Choice, Completion, Function, Said, ToolCall, Usage, completion
 from serve_app.dialects.responses.ids import ItemIds
 from serve_app.dialects.responses.output import Call, Events, Item, Message, Reasoning
 from serve_app.dialects.responses.tools import Tools
@@ -59,22 +59,29 @@ class Output:
             return opened + speaking.delta(self.events, text)
         return opened + speaking.delta(self.events, text, choice.logprobs.content)
 
-    def called(self, piece: ToolCall, index: int) -> bytes:
+    def called(self, piece: ToolCall, index: int | None) -> bytes:
         """Calls stay open to the end: pieces of parallel calls may alternate."""
         opened = b""
+        index = self._index_of(piece) if index is None else index
+        function = piece.function or NO_FUNCTION
         call = self._calls.get(index)
         if call is None:
             opened = self.close_speech("completed")
-            call = self._new_call(piece)
+            call = self._new_call(piece, function)
             self._calls[index] = call
             opened += self._open(call)
-        return opened + (
-            call.delta(self.events, piece.function.arguments) if piece.function.arguments else b""
-        )
+        return opened + (call.delta(self.events, function.arguments) if function.arguments else b"")
 
-    def _new_call(self, piece: ToolCall) -> Call:
+    def _index_of(self, piece: ToolCall) -> int:
+        """For a server that does not number its calls: another id begins another call."""
+        last = max(self._calls, default=-1)
+        if last >= 0 and piece.id in (None, self._calls[last].call_id):
+            return last
+        return last + 1
+
+    def _new_call(self, piece: ToolCall, function: Function) -> Call:
         place = len(self.items)
-        tool = self._tools.behind(piece.function.name or "")
+        tool = self._tools.behind(function.name or "")
         kind = "function_call" if tool.kind == "function" else KINDS[tool.kind]
         return Call(
             self._ids.of_output(kind, place), place, tool, piece.id or f"call_{self._ids.unique}{place:x}"
@@ -98,6 +105,8 @@ class Output:
         calls, self._calls = self._calls, {}
         return opened + ended + b"".join(call.closed(self.events, status) for call in calls.values())
 
+
+NO_FUNCTION = Function()
 
 KINDS = {
     "custom": "custom_tool_call",

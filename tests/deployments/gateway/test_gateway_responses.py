@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
 import pytest
 from pydantic import BaseModel
@@ -340,6 +341,23 @@ async def test_a_background_response_that_cannot_be_stored_fails(tmp_path: Path)
         assert last.type == "response.failed"
         assert last.response.error is not None
         assert "max_entry_bytes" in last.response.error.message
+
+
+async def test_who_waits_for_a_response_is_told_so_and_moves_no_record(tmp_path: Path) -> None:
+    slow = SimSettings(itl_ms=60.0, tokens=10)
+    async with (
+        responses_handle(tmp_path) as handle,
+        gateway(slow, handles={"responses": handle}, gateway={"keep_alive_s": 0.1}) as running,
+        gpt(running) as client,
+    ):
+        made = await client.responses.create(model=MODEL, input="hi", background=True)
+        path = f"{running.url}{RESPONSES}/{made.id}?stream=true"
+        async with httpx.AsyncClient() as plain:
+            told = (await plain.get(path)).text
+        assert told.startswith(": ")
+        assert told.count("event: response.completed") == 1
+        assert handle.begun["get"] == 2
+        assert handle.begun["status"] >= 1
 
 
 async def test_the_response_of_a_dead_gateway_is_reported_as_failed(tmp_path: Path) -> None:

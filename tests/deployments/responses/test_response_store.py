@@ -225,6 +225,9 @@ async def test_an_unfinished_response_fails_when_its_owner_is_not_heard_of(tmp_p
         assert dead is not None
         assert (alive.status, dead.status) == ("in_progress", "failed")
         assert "gone" in json.loads(dead.response)["error"]["message"]
+        statuses = [await store.status("a", "1", NOW + 5 + age) for age in (1, LEASE_S + 1)]
+        assert statuses == ["in_progress", "failed"]
+        assert await store.status("b", "1", NOW + 6) is None
     async with opened(tmp_path, now=NOW + 60) as store:
         found = await store.get("a", "1", NOW + 61)
         assert found.record is not None

@@ -146,3 +146,17 @@ def test_the_events_of_calls_are_numbered_in_their_order(kind: str) -> None:
     found = events(told + made.feed(chunk(reason="tool_calls") + DONE) + made.rest())
     assert len([event for event in found if event["type"] == "response.output_item.done"]) == 2
     assert [event["sequence_number"] for event in found] == list(range(len(found)))
+
+
+def test_pieces_of_calls_without_a_number_belong_to_the_call_of_their_id() -> None:
+    made = writer(stream=True, tools=[{"type": "function", "name": "f"}])
+    pieces: list[dict[str, Any]] = [
+        {"index": None, "id": "a", "function": {"name": "f", "arguments": "{"}},
+        {"id": "a", "function": {"arguments": "}"}},
+        {"index": None, "id": "b", "function": {"name": "f", "arguments": "[]"}},
+        {"index": None, "function": None},
+    ]
+    told = b"".join(made.feed(chunk({"tool_calls": [piece]})) for piece in pieces)
+    told += made.feed(chunk(choices=None) + chunk(reason="tool_calls") + DONE) + made.rest()
+    calls = events(told)[-1]["response"]["output"]
+    assert [(call["call_id"], call["arguments"]) for call in calls] == [("a", "{}"), ("b", "[]")]
