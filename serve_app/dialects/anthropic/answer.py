@@ -80,16 +80,22 @@ def usage_fields(usage: ChatUsage | None) -> dict[str, int]:
     }
 
 
+def own_id(message_id: str, number: int) -> str:
+    """For a call without an id. It differs from turn to turn: a result must find one call only."""
+    return f"toolu_{message_id.removeprefix('msg_')}_{number}"
+
+
 def _content(said: Said, signature: str, *, is_cut: bool) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     if said.thought:
         blocks.append({"type": "thinking", "thinking": said.thought, "signature": signature})
     if said.text:
         blocks.append({"type": "text", "text": said.text})
-    for call in said.tool_calls or ():
+    for number, call in enumerate(said.tool_calls or ()):
         given = _input(call)
         if given is not None:
-            blocks.append({"type": "tool_use", "id": call.id, "name": call.function.name, "input": given})
+            call_id = call.id or own_id(signature, number)
+            blocks.append({"type": "tool_use", "id": call_id, "name": call.function.name, "input": given})
         elif not is_cut:  # a call that `max_tokens` cut is no call
             raise UpstreamFailed(
                 "The model's tool call has arguments that are no JSON object.", code="tool_call"

@@ -70,7 +70,8 @@ def _prompt(request: Prompt, inline: InlineSystem) -> dict[str, Any]:
         "messages": chat_messages(request.system, request.messages, inline),
     }
     last = chat["messages"][-1]
-    if last["role"] == "assistant" and "tool_calls" not in last:  # the model goes on with what is there
+    # The model goes on with what is there; vLLM refuses to go on with an empty text.
+    if last["role"] == "assistant" and "tool_calls" not in last and last["content"]:
         chat |= {"continue_final_message": True, "add_generation_prompt": False}
     chat |= tool_fields(request.tools, request.tool_choice)
     kwargs = THINKING.get(type(request.thinking), {}) | (request.chat_template_kwargs or {})

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from serve_app.dialects.anthropic.answer import stop_fields, usage_fields, whole_message
+from serve_app.dialects.anthropic.answer import own_id, stop_fields, usage_fields, whole_message
 from serve_app.errors import UpstreamFailed
 from serve_app.openai.chunks import ChatUsage, Chunk, StreamData, ToolCall, read_chunk
 from serve_app.openai.sse import DONE
@@ -128,7 +128,11 @@ class MessagesWriter:
             self._close(written)
             self._call = call.index
             self._calls.add(call.index)
-            start = {"id": call.id or f"toolu_{call.index}", "name": call.function.name or "", "input": {}}
+            start = {
+                "id": call.id or own_id(self._id, call.index),
+                "name": call.function.name or "",
+                "input": {},
+            }
             self._open(TOOL, start, written)
             self._before = _before_delta(self._blocks - 1, "input_json_delta", "partial_json")
         if call.function.arguments:

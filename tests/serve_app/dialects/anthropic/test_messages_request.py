@@ -209,6 +209,11 @@ def test_an_assistants_last_turn_is_gone_on_with() -> None:
     assert "continue_final_message" not in vendor_fields(chat.fields, "m")
 
 
+def test_a_last_turn_without_text_is_nothing_to_go_on_with() -> None:
+    turns = [USER, assistant({"type": "thinking", "thinking": "hm", "signature": "s"})]
+    assert "continue_final_message" not in read_messages(ASK | {"messages": turns}, InlineSystem.FIRST).fields
+
+
 # ---- system ----
 
 

@@ -215,3 +215,15 @@ def test_tokens_are_counted_from_vllms_answer() -> None:
     assert json.loads(TokenCount().whole(b'{"count":7,"tokens":[1]}')) == {"input_tokens": 7}
     with pytest.raises(UpstreamFailed):
         TokenCount().whole(b'{"error":{}}')
+
+
+def test_a_call_without_an_id_gets_one_that_no_other_turn_has() -> None:
+    call = {"function": {"name": "f", "arguments": "{}"}}
+    body = json.dumps({"choices": [{"message": {"tool_calls": [call, call]}}]}).encode()
+    ids = [
+        [block["id"] for block in json.loads(MessagesWriter(turn, 0).whole(body))["content"]]
+        for turn in ("a", "b")
+    ]
+    assert ids == [["toolu_a_0", "toolu_a_1"], ["toolu_b_0", "toolu_b_1"]]
+    chunk = json.dumps({"choices": [{"delta": {"tool_calls": [{"index": 0} | call]}}]}).encode()
+    assert b'"id":"toolu_a_0"' in MessagesWriter("a", 0).feed(b"data: " + chunk + b"\n\n")
