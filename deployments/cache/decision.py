@@ -63,7 +63,7 @@ def _decision(strictness: Strictness, embedder: str, trained: Path | None) -> De
     if verifier is None:
         logger.warning("no verifier was trained for embedder %s: similarity and guards decide", embedder)
         return guarded(guards)
-    return verified(guards, verifier, verifier.card.thresholds[strictness])
+    return verified(guards, verifier, strictness)
 
 
 def _cross_encoded(settings: CrossEncoderSettings | None) -> Decision | None:

@@ -22,7 +22,7 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``embedder``: the model whose cosines it was calibrated with. ``max_tokens``: of both texts together.
-    ``least_cosine``: pairs below it are not read. ``thresholds``: the least probability of a hit, by the
+    ``least_cosine``: pairs below it are not read. ``thresholds``: the least probability of a hit. Both by the
     name of a setting of ``cache.decision``. ``record``: how it did on pairs that it was not trained on, by
     ranges of scores: (lowest score, hits, wrong ones among them if traffic is mixed as assumed). ``about``:
     data, time and limits, for people.
@@ -30,7 +30,7 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     embedder: str
     max_tokens: int
-    least_cosine: float
+    least_cosine: dict[str, float]
     calibration: Calibration
     thresholds: dict[str, float]
     record: tuple[tuple[float, float, float], ...]

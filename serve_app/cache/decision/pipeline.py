@@ -127,10 +127,11 @@ def reworded(guards: Guards, alone: Alone) -> Decision:
     return Decision(steps, alone.least_cosine, guards)
 
 
-def verified(guards: Guards, encoder: CrossEncoder, least: float) -> Decision:
-    """``least``: the cross-encoder's calibrated probability that a hit needs."""
-    steps = (SimilarEnough(), HasWords(), GuardStep(), VerifierStep(encoder, least))
-    return Decision(steps, encoder.card.least_cosine, guards)
+def verified(guards: Guards, encoder: CrossEncoder, strictness: str) -> Decision:
+    """``strictness``: the name of a setting for which the cross-encoder's card has thresholds."""
+    card = encoder.card
+    steps = (SimilarEnough(), HasWords(), GuardStep(), VerifierStep(encoder, card.thresholds[strictness]))
+    return Decision(steps, card.least_cosine[strictness], guards)
 
 
 def cross_encoded(guards: Guards, score: Callable[[str, str], float], least: float) -> Decision:

@@ -46,7 +46,7 @@ def test_a_tiny_model_learns_two_pairs_again_and_again_the_same_and_serves_them(
     again.load_state_dict(torch.load(tmp_path / "kept.pt", weights_only=True))
     assert logits(again.eval(), tokenizer, TWO).tolist() == ours.tolist()
     export(first, weights, tmp_path / "served")
-    card = Card("tiny", 80, 0.7, Calibration(1.0, 0.0, 0.0), {}, (), {})
+    card = Card("tiny", 80, {"default": 0.7}, Calibration(1.0, 0.0, 0.0), {}, (), {})
     encoder = CrossEncoder(card, tmp_path / "served")
     served = [encoder.logit(each.candidate, each.query) or 0.0 for each in TWO]
     assert served == pytest.approx(ours.tolist(), abs=0.1)
