@@ -91,7 +91,7 @@ def _chat_chunks(answer: Answer) -> Iterator[dict[str, Any]]:
     for piece in pieces(answer.text):
         yield {"choices": [_delta(piece)]}
     last = {"finish_reason": "stop", "stop_reason": answer.stop_reason, "token_ids": None}
-    yield {"choices": [{"index": 0, "delta": {"content": ""}, "logprobs": None, **last}]}
+    yield {"choices": [{"index": 0, "delta": {}, "logprobs": None, **last}]}
 
 
 def _delta(piece: str) -> dict[str, Any]:

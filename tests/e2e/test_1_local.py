@@ -127,7 +127,7 @@ def shape(chunk: dict[str, Any]) -> Any:
 
 
 def text_of(chunks: list[dict[str, Any]]) -> str:
-    return "".join(choice["delta"]["content"] for chunk in chunks for choice in chunk["choices"])
+    return "".join(choice["delta"].get("content", "") for chunk in chunks for choice in chunk["choices"])
 
 
 def test_a_whole_cached_answer_has_the_keys_of_a_live_one(client: openai.OpenAI) -> None:

@@ -38,7 +38,7 @@ def test_the_plot_of_ttft_shows_the_figures_of_the_table(figures: dict[str, Any]
 
 
 def test_the_plot_of_the_cache_shows_the_figures_of_the_table(figures: dict[str, Any]) -> None:
-    table = BENCHMARKS[BENCHMARKS.index("**A blind set's first half**") :]
+    table = BENCHMARKS[BENCHMARKS.index("**A blind set**") :]
     for name, label in (("default setting", "`decision: default`"), ("strict setting", "`decision: strict`")):
         recall, wrong = figures[CACHE]["settings"][name]
         found = re.search(rf"^\| {re.escape(label)} \| ([\d.]+) .*?\| ([\d.]+) %", table, re.MULTILINE)

@@ -19,7 +19,8 @@ from serve_app.stored_responses.values import (
 
 
 class ConversationWrites:
-    """All calls run on the one thread that writes."""
+    """All calls run on the one thread that writes. It is one class because each method is one transaction
+    on the same tables."""
 
     def __init__(self, threads: Threads, room: Room) -> None:
         self._threads = threads

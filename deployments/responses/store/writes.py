@@ -34,7 +34,8 @@ WHERE r.owner = ? AND r.status IN ('queued', 'in_progress') AND t.used < ?
 
 
 class ResponseWrites:
-    """All calls run on the one thread that writes."""
+    """All calls run on the one thread that writes. It is one class because each method is one transaction
+    on the same tables."""
 
     def __init__(
         self, threads: Threads, room: Room, conversations: ConversationWrites, max_entry_bytes: int

@@ -38,7 +38,8 @@ def _before_delta(index: int, kind: str, field: str) -> bytes:
 
 
 class MessagesWriter:
-    """One answer. It keeps no text but what a model says between the parts of a tool call."""
+    """One answer. It keeps no text but what a model says between the parts of a tool call. It is one class
+    because all of its methods read or change which block is open."""
 
     def __init__(self, request_id: str, created: int) -> None:
         self._id = f"msg_{request_id}"

@@ -60,7 +60,7 @@ def test_the_same_pairs_have_the_same_figures_whatever_their_company(tmp_path: P
 def test_it_names_the_written_files_that_pairs_share_texts_with() -> None:
     pairs = read_pairs(WRITTEN_PAIRS / "e5.tsv")[:4] + read_pairs(WRITTEN_PAIRS / "e1.tsv")[:3]
     seen = seen_by_training(pairs, "an embedder without a verifier")
-    assert seen.startswith("7 of 7 pairs share a text with the written ones (e1 3, e5 4); ")
+    assert seen.startswith("7 of 7 pairs share a text with the written ones (e1 3, e5 4, m1 1); ")
 
 
 def test_without_settings_the_shipped_configuration_is_evaluated() -> None:
