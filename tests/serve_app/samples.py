@@ -24,7 +24,7 @@ CHAT_EVENTS = (
     b'"model":"smollm2","choices":[{"index":0,"delta":{"content":"The"},"logprobs":null,'
     b'"finish_reason":null,"token_ids":null}]}\n\n',
     b'data: {"id":"chatcmpl-91af5d6baa3a2645","object":"chat.completion.chunk","created":1795238815,'
-    b'"model":"smollm2","choices":[{"index":0,"delta":{"content":""},"logprobs":null,'
+    b'"model":"smollm2","choices":[{"index":0,"delta":{},"logprobs":null,'
     b'"finish_reason":"stop","stop_reason":null,"token_ids":null}]}\n\n',
     b'data: {"id":"chatcmpl-91af5d6baa3a2645","object":"chat.completion.chunk","created":1795238815,'
     b'"model":"smollm2","choices":[],"usage":{"prompt_tokens":37,"total_tokens":45,"completion_tokens":8},'
