@@ -61,6 +61,15 @@ async def test_costly_patterns_and_large_schemas_are_refused_on_every_path(path:
             ({"structured_outputs": {"regex": "[a-z]{10000,20000}"}}, "structured_outputs.regex"),
             ({"response_format": {"schema": {"pattern": "a{2000}"}}}, "limits.max_pattern_repeats"),
             ({"structured_outputs": {"json": long}}, "limits.max_schema_bytes"),
+        ):
+            assert said in (await refused(running, path, body(**fields))).body.decode()
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if path not in {"/v1/messages", "/v1/responses"}])
+async def test_too_many_answers_prompts_and_texts_are_refused_where_a_path_has_them(path: str) -> None:
+    """Messages and Responses ask for one answer to one conversation, and pass on no such field."""
+    async with gateway(FAST) as running:
+        for fields, said in (
             ({"n": 400}, "limits.max_n"),
             ({"prompt": ["hi"] * 65}, "limits.max_prompts"),
             ({"input": ["hi"] * 2049}, "limits.max_embedding_inputs"),
