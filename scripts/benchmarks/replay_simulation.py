@@ -171,7 +171,7 @@ class Gateway:
     def __init__(self, policy: str, engines: Sequence[SimulatedEngine], clock: Clock) -> None:
         self._table = FleetTable({MODEL: None})
         self._engines = {engine.name: engine for engine in engines}
-        self._router = Router(POLICIES[policy])
+        self._router = Router(POLICIES[policy], keeps_sessions=False)  # the policy alone is looked at
         self._clock = clock
 
     def poll(self) -> None:

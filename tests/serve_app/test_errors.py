@@ -34,6 +34,7 @@ EXAMPLES: tuple[PromptlyError, ...] = (
     errors.UpstreamFailed("broke"),
     errors.NoReplica("none"),
     errors.CacheUnavailable("down"),
+    errors.ResponsesUnavailable("it is away"),
     errors.UpstreamTimeout(120.0),
     errors.DeadlineExceeded(1.5),
 )

@@ -141,12 +141,14 @@ def configured(settings: Mapping[str, Any], store: Any) -> tuple[Any, int]:
     raises."""
     from vllm.engine.arg_utils import AsyncEngineArgs
 
-    from deployments.engine.vllm.arguments import check_arguments, engine_arguments
+    from deployments.engine.vllm.arguments import check_arguments, engine_arguments, without_servers
+    from serve_app.engines.parsers import REASONING_OPTION
     from serve_app.settings import ModelSettings
 
     model = ModelSettings.model_validate(settings)
     check_arguments(model, store)
-    arguments = engine_arguments(model, store)
+    arguments = without_servers(engine_arguments(model, store))
+    arguments.pop(REASONING_OPTION, None)  # reads the tokenizer, which these folders do not have
     before = dict(os.environ)
     os.environ.update(model.managed_engine.env)
     try:

@@ -163,7 +163,7 @@ def write_models(folder: Path) -> None:
 def run_job(folder: Path, job: Job) -> dict[str, Outcome]:
     from vllm import LLM
 
-    from deployments.engine.vllm.arguments import engine_arguments
+    from deployments.engine.vllm.arguments import engine_arguments, without_servers
     from serve_app.model_store import ModelStore
     from serve_app.settings import EngineSettings, ModelSettings
 
@@ -179,7 +179,8 @@ def run_job(folder: Path, job: Job) -> dict[str, Outcome]:
     )
     source = str(folder / job.source)
     model = ModelSettings(id="tiny", source=source, engine=engine)
-    llm = LLM(source, disable_log_stats=False, **engine_arguments(model, ModelStore(folder)))
+    arguments = without_servers(engine_arguments(model, ModelStore(folder)))
+    llm = LLM(source, disable_log_stats=False, **arguments)
     return {name: ask(llm, ASKS[name]) for name in job.asks}
 
 

@@ -52,7 +52,7 @@ NOT_CHECKABLE = (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, Pyd
 
 
 def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
-    """vLLM's engine arguments; unset ones keep vLLM's defaults."""
+    """vLLM's arguments, those of its HTTP server included; unset ones keep vLLM's defaults."""
     engine = model.managed_engine
     named = {
         "revision": model.revision,
@@ -83,6 +83,14 @@ def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
     parts = _offload(engine) | _transfer(engine) | _lora(engine.lora, store)
     parts |= model_parsers(model, store).arguments()
     return _with_parts(given | parts | engine.options, engine)
+
+
+def without_servers(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """``arguments`` without those of vLLM's HTTP server, which its engine refuses. Imports vLLM."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    known = {field.name for field in dataclasses.fields(AsyncEngineArgs)}
+    return {name: value for name, value in arguments.items() if name in known}
 
 
 def speculative_config(
@@ -172,8 +180,7 @@ def check_config(model: ModelSettings, store: ModelStore) -> None:
     has_device = current_platform.is_cpu() if on_cpu else current_platform.is_cuda_alike()
     if not Path(source).is_dir() or not has_device:
         return
-    known = {field.name for field in dataclasses.fields(AsyncEngineArgs)}
-    arguments = {name: value for name, value in engine_arguments(model, store).items() if name in known}
+    arguments = without_servers(engine_arguments(model, store))
     executor = "mp" if on_cpu else "ray"
     before = dict(os.environ)
     try:

@@ -151,7 +151,7 @@ async def test_a_page_of_an_allowed_origin_streams(tmp_path: Path) -> None:
     body = json.dumps(json.dumps(chat("hi", stream=True, max_tokens=6)))
     free = free_port()
     async with gateway(
-        SimSettings(itl_ms=5, tokens=6), gateway={"cors_origins": [f"http://{EVIL}:{free}"]}
+        SimSettings(itl_ms=50, tokens=6), gateway={"cors_origins": [f"http://{EVIL}:{free}"]}
     ) as running:
         script = f"""
         await attempt("stream", async () => {{

@@ -175,8 +175,8 @@ async def test_with_a_bound_fresh_answers_teach_the_cache_to_give_what_it_has(fo
 
         assert await eventually(hits, within_s=20)
         stats = await gate.get("/admin/cache")
-        assert stats["explored"] > 10
-        assert stats["bound"]["observations"] > 10
+        assert stats["explored"] >= 5
+        assert stats["bound"]["observations"] >= 5
 
 
 def near_texts() -> Iterator[str]:

@@ -88,6 +88,8 @@ async def test_answers_have_vllms_keys_in_vllms_order(sim: Sim, endpoint: Endpoi
     live = events(await sim.send(endpoint.value, **values, **usage))
     replayed = b"".join(replay.as_stream(model, endpoint, "1", 1, with_usage=True))
     expected = [json.loads(data) for data in sse.iter_data(replayed) if data != sse.DONE]
+    expected[-2]["choices"][0].pop("delta", None)  # the last token's text, or none after a tool parser
+    live[-2]["choices"][0].pop("delta", None)
     for position in (0, 1, -2, -1):  # role or first token, token, last token, usage
         assert shape(live[position]) == shape(expected[position]), position
     whole = decoded(await sim.send(endpoint.value, **values))

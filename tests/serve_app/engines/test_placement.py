@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from serve_app.engines.placement import check_placement
-from serve_app.settings import Settings, parse_args
+from serve_app.settings import ResponsesSettings, Settings, parse_args
 
 CPU_MODEL: dict[str, Any] = {"id": "a", "source": "s", "engine": {"accelerator": "cpu", "num_cpus": 1}}
 GPU_MODEL: dict[str, Any] = {"id": "b", "source": "s", "engine": {"num_cpus": 0, "tensor_parallel_size": 2}}
-GATEWAY = {"gateway": {"num_cpus": 0.5, "replicas": 2}}
+GATEWAY = {"gateway": {"num_cpus": 0.5, "replicas": 2}, "responses": {"enabled": False}}
 
 
 def settings(*models: dict[str, Any]) -> Settings:
@@ -63,3 +63,11 @@ def test_replicas_that_prefill_need_room_beside_those_that_decode() -> None:
 def test_models_without_replicas_take_nothing() -> None:
     upstream = {"name": "u", "url": "http://127.0.0.1:1/v1"}
     assert lines({"CPU": 1.0}, {"id": "x", "upstreams": [upstream]}) == []
+
+
+def test_the_store_of_responses_takes_its_part() -> None:
+    stored = settings(CPU_MODEL | {"replicas": 2}).model_copy(
+        update={"responses": ResponsesSettings(num_cpus=0.5)}
+    )
+    (problem,) = check_placement(stored, {"CPU": 5.0})
+    assert str(problem).endswith("add nodes with 0.5 CPU")
