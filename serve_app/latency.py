@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from serve_app.request.record import RequestRecord
+
 WINDOW_SAMPLES = 2048
 """Enough for about 20 samples above the p99; a window takes 16 KiB."""
 
@@ -37,6 +39,13 @@ class LatencyWindows:
         if window is None:
             window = self._series[series] = deque(maxlen=self._samples)
         window.append(milliseconds)
+
+    def take(self, record: RequestRecord) -> None:
+        """The steps of a finished request, and its whole time if it had any."""
+        for step in record.steps:
+            self.record(step.name, step.duration_ms)
+        if record.steps:
+            self.record("total", record.total_ms)
 
     def summary(self) -> dict[str, LatencySummary]:
         return {name: self._summarise(sorted(window)) for name, window in self._series.items()}

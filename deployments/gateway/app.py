@@ -10,11 +10,11 @@ from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from deployments.gateway.request.exchange import ClientGone, Exchange, Handler
+from deployments.gateway.request.finished import Finished
 from deployments.platform.telemetry import RequestTracer
 from serve_app.api.door import Door, require_media_type
 from serve_app.api.routes import ROUTES, Route
 from serve_app.errors import MethodNotAllowed, NoReplica, NotFound, OverCapacity, PromptlyError
-from serve_app.latency import LatencyWindows
 from serve_app.request.headers import require_utf8
 
 ALWAYS_ANSWERED = frozenset(
@@ -51,14 +51,14 @@ class GatewayApp:
         self,
         handlers: Mapping[str, Handler],
         door: Door,
-        latency: LatencyWindows,
+        finished: Finished,
         tracer: RequestTracer | None,
         *,
         max_concurrent_requests: int,
     ) -> None:
         self._paths = Paths(handlers)
         self._door = door
-        self._latency = latency
+        self._finished = finished
         self._tracer = tracer
         self._max_active = max_concurrent_requests
         self._active = 0
@@ -73,7 +73,7 @@ class GatewayApp:
         exchange = Exchange(scope, receive, send)
         if self._tracer is not None:
             name = f"{exchange.method} {exchange.path}"
-            exchange.span = self._tracer.start(name, exchange.headers, exchange.timeline.start_ns)
+            exchange.span = self._tracer.start(name, exchange.headers, exchange.timeline.unix_ns)
         try:
             await self._answer(exchange, scope)
         finally:
@@ -88,6 +88,7 @@ class GatewayApp:
                 await exchange.respond_empty(self._door.preflight_headers(exchange.headers))
                 return
             route, handler = self._paths.find(exchange.method, exchange.path)
+            exchange.facts.route, exchange.facts.endpoint = route.path, route.handler
             accepted = route.media_types(exchange.method)
             if accepted:
                 require_media_type(exchange.headers.get("content-type"), accepted)
@@ -102,7 +103,7 @@ class GatewayApp:
         except PromptlyError as error:
             await _end_with(exchange, error)
         except ClientGone:
-            exchange.attributes["promptly.client_gone"] = 1
+            exchange.facts.client_gone = True
         except asyncio.CancelledError:
             # The server stops: a client that is still connected must not take a part for the whole answer.
             await _end_with(exchange, NoReplica("The gateway is shutting down.", code="shutting_down"))
@@ -136,21 +137,18 @@ class GatewayApp:
 
     def _record(self, exchange: Exchange) -> None:
         """After the last byte: nothing here delays an answer."""
-        timeline = exchange.timeline
-        for step in timeline.steps:
-            self._latency.record(step.name, step.duration_ms)
-        if timeline.steps:
-            self._latency.record("total", timeline.elapsed_ms())
-        if self._tracer is not None:
-            attributes = exchange.attributes | {"http.response.status_code": exchange.status}
-            self._tracer.finish(exchange.span, timeline, attributes)
+        if self._tracer is None:
+            self._finished(exchange)
+        else:
+            record = self._finished(exchange, self._tracer.trace_id(exchange.span))
+            self._tracer.finish(exchange.span, exchange.timeline, record)
 
 
 async def _end_with(exchange: Exchange, error: PromptlyError) -> None:
     try:
         await exchange.fail(error)
     except ClientGone:
-        exchange.attributes["promptly.client_gone"] = 1
+        exchange.facts.client_gone = True
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

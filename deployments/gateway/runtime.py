@@ -39,6 +39,7 @@ from deployments.gateway.placement.placement import Placement
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.exchange import Handler
+from deployments.gateway.request.finished import Finished, Sink
 from deployments.gateway.request.images import Images, IsPublic
 from deployments.gateway.responses.api import ResponsesApi
 from deployments.gateway.send.dispatch import Dispatcher
@@ -83,9 +84,11 @@ class GatewayRuntime:
         tenant_secret: bytes | None = None,
         admin_token: AdminToken | None = None,
         is_public: IsPublic = is_public,
+        sinks: Sequence[Sink] = (),
     ) -> None:
         """``tenant_secret`` is the same for all gateways of an application (see ``TenantMarks``); a gateway
-        that is alone may make its own. ``is_public`` judges addresses that images are fetched from."""
+        that is alone may make its own. ``is_public`` judges addresses that images are fetched from.
+        ``sinks`` are given the records of finished requests, besides the gateway's own."""
         self._settings = settings
         self._is_public = is_public
         self._names = ModelNames.of(settings)
@@ -112,7 +115,7 @@ class GatewayRuntime:
         self.app = GatewayApp(
             handlers,
             Door(settings),
-            self._latency,
+            Finished([*self._sinks(), *sinks]),
             self._tracer,
             max_concurrent_requests=settings.limits.max_concurrent_requests,
         )
@@ -150,6 +153,10 @@ class GatewayRuntime:
             self._traffic,
             max_attempts=settings.gateway.max_attempts,
         )
+
+    def _sinks(self) -> list[Sink]:
+        """All that look at finished requests."""
+        return [self._latency.take]
 
     # ---- handlers, by the names that the table of routes uses ----
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from serve_app.request.record import RequestRecord
 from serve_app.request.timing import Timeline
 
 if TYPE_CHECKING:
@@ -49,14 +50,18 @@ class RequestTracer:
 
         self._propagator.inject(headers, context=set_span_in_context(span))
 
-    def finish(self, span: Any, timeline: Timeline, attributes: Mapping[str, str | int | float]) -> None:
+    def trace_id(self, span: Any) -> str:
+        return format(span.get_span_context().trace_id, "032x")
+
+    def finish(self, span: Any, timeline: Timeline, record: RequestRecord) -> None:
         from opentelemetry.trace import set_span_in_context
 
         context = set_span_in_context(span)
         for step in timeline.steps:
-            self._tracer.start_span(step.name, context=context, start_time=step.start_ns).end(step.end_ns)
-        span.set_attributes(attributes)
-        span.end(timeline.clock())
+            began, ended = timeline.at_unix_ns(step.start_ns), timeline.at_unix_ns(step.end_ns)
+            self._tracer.start_span(step.name, context=context, start_time=began).end(ended)
+        span.set_attributes(_attributes(record))
+        span.end(timeline.at_unix_ns(timeline.clock()))
 
     def shut_down(self) -> None:
         """Export the remaining spans."""
@@ -75,6 +80,17 @@ def tracer_from_environment(environment: Mapping[str, str]) -> RequestTracer | N
     if name in {"", "none"} or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
     return RequestTracer(_exporter("otlp_proto_http" if name == "otlp" else name))
+
+
+def _attributes(record: RequestRecord) -> dict[str, str | int | float]:
+    known = {
+        "promptly.tenant": record.tenant,
+        "promptly.cache": record.cache,
+        "gen_ai.request.model": record.model,
+        "http.response.status_code": record.status,
+        "promptly.client_gone": 1 if record.client_gone else None,
+    }
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _exporter(name: str) -> SpanExporter:

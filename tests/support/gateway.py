@@ -16,6 +16,7 @@ import uvicorn
 from sim_engine import Faults, SimEngine, SimSettings
 
 from deployments.gateway.placement.external import external_upstreams
+from deployments.gateway.request.finished import Sink
 from deployments.gateway.runtime import GatewayRuntime
 from deployments.platform.http_protocol import mend_http
 from serve_app.request.admin_token import AdminToken
@@ -241,6 +242,7 @@ async def gateway(
     rights: Mapping[str, Mapping[str, Any]] | None = None,
     ready: bool = True,
     tenant_secret: bytes | None = None,
+    sinks: Sequence[Sink] = (),
     **args: Any,
 ) -> AsyncIterator[Running]:
     """One engine for each of ``settings``, named ``e0``, ``e1``, …
@@ -248,8 +250,8 @@ async def gateway(
     ``upstream`` changes the settings of all, ``upstreams`` those of each; ``others`` are upstreams that run
     already, ``model`` and ``args`` the settings of the model and of the application. ``handles`` stand for
     the embedder and the cache. With ``tenants`` (and an administrator) keys are asked for; ``rights`` are
-    what some of these may do, ``key_sources`` are keys of the test's own. ``ready``: wait until every member
-    can serve.
+    what some of these may do, ``key_sources`` are keys of the test's own; ``sinks`` get the records of
+    finished requests. ``ready``: wait until every member can serve.
     """
     async with AsyncExitStack() as stack:
         engines, members = [], []
@@ -274,6 +276,7 @@ async def gateway(
             external=external,
             tenant_secret=tenant_secret,
             admin_token=AdminToken.of(ADMIN_TOKEN) if parsed.auth == "loopback" else None,
+            sinks=sinks,
             **(handles or {}),
         )
         stack.push_async_callback(runtime.close)

@@ -109,7 +109,7 @@ class AudioEndpoint:
         timeout_s = request_timeout_s(exchange.headers, self._timeout_s)
         body = await self._bodies.read(exchange, identity.tenant, is_upload=True)
         form = parse_form(exchange.headers["content-type"], body)
-        model = required_string(dict(form.fields), "model")
+        model = exchange.facts.model = required_string(dict(form.fields), "model")
         fingerprint = self._offers.fingerprint(model)
         self._offers.require(exchange.path, model)
         seconds = _length(form, self._media.max_audio_s)

@@ -80,7 +80,7 @@ class Verbatim:
         body = await self._bodies.read(exchange, identity.tenant, is_conversation=is_conversation)
         fields = parse_json(body)
         weight = refuse_excess(fields, self._limits)
-        model = required_string(fields, "model")
+        model = exchange.facts.model = required_string(fields, "model")
         return JsonRequest(exchange, identity, timeout_s, body, fields, model, exchange.path, weight)
 
     def offered(self, asked: JsonRequest) -> JsonRequest:

@@ -1,14 +1,13 @@
-"""What is recorded of a request: its answer for the store, and attributes of its trace."""
+"""What is recorded of a generating request: its answer for the store, and whose it was."""
 
 from __future__ import annotations
-
-import time
 
 from deployments.gateway.generation.asked import Asked
 from deployments.gateway.lookup.store_client import CacheClient
 from deployments.gateway.request.answer import Head
 from serve_app.openai import answers
 from serve_app.openai.requests import ParsedRequest
+from serve_app.request.record import session_mark
 
 
 class Recorder:
@@ -24,7 +23,7 @@ class Recorder:
         answer = _read(asked.request, recorded)
         if answer is None:
             return
-        started_ns = time.time_ns()
+        started_ns = asked.exchange.timeline.clock()
         headers = asked.exchange.headers
         entry = self._cache.new_entries.make(asked.key, asked.controls, headers, answer)
         if entry is not None:
@@ -36,12 +35,10 @@ class Recorder:
 
 
 def record(asked: Asked) -> None:
-    """Attributes of the trace; steps and latencies are recorded for every exchange alike."""
-    asked.exchange.attributes |= {
-        "promptly.tenant": asked.identity.tenant,
-        "promptly.cache": asked.cache_status,
-        "gen_ai.request.model": asked.request.model,
-    }
+    """What was asked for; steps are recorded for every exchange alike."""
+    facts = asked.exchange.facts
+    facts.model, facts.cache = asked.request.model, asked.cache_status
+    facts.session = None if asked.session is None else session_mark(asked.session)
 
 
 def _read(request: ParsedRequest, recorded: list[bytes]) -> answers.Answer | None:

@@ -31,8 +31,10 @@ class Authenticator:
         """
         if self.keys is None:
             exchange.shows_all_timing = True  # one tenant: there is nothing to learn about others
+            exchange.facts.tenant = ANYONE.tenant
             return ANYONE
         identity = self.keys.identify(credentials_of(exchange.headers))
+        exchange.facts.tenant = identity.tenant
         asks = exchange.headers.get(DEBUG_TIMING_HEADER) == "1"
         exchange.shows_all_timing = identity.admin or (identity.debug_timing and asks)
         return identity

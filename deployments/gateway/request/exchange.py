@@ -15,6 +15,7 @@ from deployments.platform.request_account import ACCOUNT, RequestAccount, reques
 from serve_app.dialects import StreamErrors, dialect_of
 from serve_app.errors import DeadlineExceeded, PromptlyError, UpstreamFailed
 from serve_app.openai import sse
+from serve_app.request.record import Facts
 from serve_app.request.timing import Timeline
 
 JSON = "application/json"
@@ -49,7 +50,8 @@ class Exchange:
             if self._account is None
             else self._account.request_id
         )
-        self.timeline = Timeline(time.time_ns)
+        self.timeline = Timeline(time.perf_counter_ns, time.time_ns())
+        self.facts = Facts()
         self.started = False
         self.status = 0
         self._dialect = dialect_of(self.path)
@@ -61,7 +63,6 @@ class Exchange:
         self._stream: StreamErrors | None = None
         self._passed: Callable[[bytes], None] | None = None
         self._at_event_boundary = True
-        self.attributes: dict[str, str | int | float] = {}
         self.body_read: Callable[[Exchange], None] | None = None
         """Called when the whole body is there; may refuse the request."""
         self.body_done: Callable[[], None] | None = None
@@ -124,6 +125,7 @@ class Exchange:
         Raises:
             UpstreamFailed: it has, and what would start now is no stream.
         """
+        self.timeline.first_byte_ns = self.timeline.clock()
         if self._waiting is not None:
             await self.end_waiting()
             if self.started:
@@ -138,6 +140,7 @@ class Exchange:
         if self._account is not None:
             self._account.status = status
         if content_type.startswith("text/event-stream"):
+            self.facts.streamed = True
             self._stream = self._dialect.stream()
             self._passed = self._stream.passed
             self.response_headers["x-accel-buffering"] = "no"  # nginx would hold tokens back
@@ -156,6 +159,8 @@ class Exchange:
             await self._send({"type": "http.response.body", "body": data, "more_body": more})
         except OSError as error:
             raise ClientGone from error
+        if not more:
+            self.timeline.last_byte_ns = self.timeline.clock()
 
     async def respond(
         self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
@@ -173,6 +178,7 @@ class Exchange:
     async def fail(self, error: PromptlyError) -> None:
         """End with an error, in the dialect of the path: as a response of its own, or as the last event of a
         stream that has begun (an event that was cut in the middle is closed first)."""
+        self.facts.error = error.details.code or error.details.type
         await self.end_waiting()
         if not self.started:
             self.response_headers |= error.headers

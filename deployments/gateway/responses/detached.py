@@ -26,6 +26,7 @@ class DetachedExchange(Exchange):
 
     async def fail(self, error: PromptlyError) -> None:
         self.failure = error
+        self.facts.error = error.details.code or error.details.type
 
     async def _receive_body(self) -> dict[str, Any]:
         """The body, and then nothing for ever: this client never leaves."""

@@ -38,7 +38,7 @@ class Attempt:
         self._admission = admission
         self._quarantine = quarantine
         self._stall_s = stall_s
-        self._started_ns = time.time_ns()
+        self._started_ns = call.slot.timeline.clock()
         self._is_broken = False
         self._open = True
         response.member = dispatch.member

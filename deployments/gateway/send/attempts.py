@@ -107,7 +107,7 @@ class Attempts:
         return dispatch
 
     async def _send(self, call: Call, dispatch: Dispatch, hedge: Hedge | None) -> Attempt:
-        admission, started_ns = self._to.admission, time.time_ns()
+        admission, started_ns = self._to.admission, call.slot.timeline.clock()
         try:
             # After a break, a kept connection would be a second chance to break this member.
             fresh = bool(self.tried.names) and self.tried.broken > 0

@@ -1,0 +1,180 @@
+"""What is known of a finished request: one value, made once, for all that look at requests afterwards
+(log lines, latency windows, alerts, metrics, the console). It never holds text of a prompt or an answer."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import msgspec
+
+from serve_app.request.timing import UPSTREAM_STEPS, Timeline
+
+UNMATCHED = "unmatched"
+"""The route of a request whose path or method is none of the gateway's."""
+
+SESSION_BYTES = 8
+
+
+class TokenCounts(msgspec.Struct, frozen=True):
+    """Of one answer, as its member counted them; ``None`` where it did not say. ``cached``: tokens of the
+    prompt whose keys and values the member still had. ``accepted``: tokens of the answer that were drafted
+    by speculative decoding."""
+
+    prompt: int | None = None
+    output: int | None = None
+    cached: int | None = None
+    accepted: int | None = None
+
+
+NO_TOKENS = TokenCounts()
+
+
+class EngineTimes(msgspec.Struct, frozen=True):
+    """What the engine itself measured, in milliseconds; ``None`` where it did not."""
+
+    queue_ms: float | None = None
+    prefill_ms: float | None = None
+    decode_ms: float | None = None
+
+
+class StepTime(msgspec.Struct, frozen=True):
+    """One step of a finished request. ``offset_ms`` counts from the request's start."""
+
+    name: str
+    offset_ms: float
+    duration_ms: float
+
+
+class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One finished request, answered or refused.
+
+    ``route`` is the path's template (a bounded set), or ``UNMATCHED``; ``endpoint``: the name of its handler
+    (``chat``, ``messages``, ``responses``, ``items``, …). ``trace_id``: of the caller's W3C trace, or of the
+    gateway's own. ``session`` is a pseudonym: equal for all requests of one session of one tenant. ``member``
+    is ``None`` where no member answered. ``cache`` is the value of ``x-cache``; ``similarity`` and ``score``
+    of a near hit. ``error`` is the error's code, also of a stream that was cut; ``status`` 0: the client left
+    before there was one.
+
+    Milliseconds: ``total_ms`` from the request's arrival to its last byte; ``upstream_ms`` of it a member
+    worked; ``overhead_ms`` is the rest, queueing included. ``ttft_ms`` to the first bytes of a stream.
+    ``itl_ms``: the mean time between two tokens of a stream (TPOT). ``steps`` in order of their start; they
+    may overlap.
+    """
+
+    request_id: str
+    trace_id: str | None
+    start_unix_ns: int
+    method: str
+    route: str
+    endpoint: str
+    tenant: str | None
+    model: str | None
+    member: str | None
+    session: str | None
+    cache: str | None
+    similarity: float | None
+    score: float | None
+    status: int
+    error: str | None
+    client_gone: bool
+    finish_reason: str | None
+    streamed: bool
+    tokens: TokenCounts
+    ttft_ms: float | None
+    total_ms: float
+    upstream_ms: float
+    overhead_ms: float
+    itl_ms: float | None
+    steps: tuple[StepTime, ...]
+
+
+class Facts(msgspec.Struct):
+    """What becomes known of a request while it runs, besides its timeline and its response headers."""
+
+    route: str = UNMATCHED
+    endpoint: str = UNMATCHED
+    tenant: str | None = None
+    model: str | None = None
+    session: str | None = None
+    cache: str | None = None
+    error: str | None = None
+    client_gone: bool = False
+    streamed: bool = False
+    finish_reason: str | None = None
+    tokens: TokenCounts = NO_TOKENS
+    engine: EngineTimes | None = None
+
+
+def session_mark(session: str) -> str:
+    """A session's pseudonym: what clients call their sessions may name a person."""
+    return blake2b(session.encode("utf-8", "surrogatepass"), digest_size=SESSION_BYTES).hexdigest()
+
+
+def trace_id_of(traceparent: str | None) -> str | None:
+    """The trace id of a W3C ``traceparent``; ``None`` without a usable one."""
+    parts = () if traceparent is None else traceparent.split("-", 3)
+    if len(parts) != 4 or len(parts[1]) != 32 or not set(parts[1]) <= set("0123456789abcdef"):
+        return None
+    return None if parts[1] == "0" * 32 else parts[1]
+
+
+def step_times(timeline: Timeline) -> tuple[StepTime, ...]:
+    start = timeline.start_ns
+    ordered = sorted(timeline.steps, key=lambda step: step.start_ns)
+    return tuple(
+        [
+            StepTime(step.name, (step.start_ns - start) / 1e6, (step.end_ns - step.start_ns) / 1e6)
+            for step in ordered
+        ]
+    )
+
+
+def record_of(
+    facts: Facts,
+    timeline: Timeline,
+    *,
+    request_id: str,
+    trace_id: str | None,
+    method: str,
+    status: int,
+    member: str | None,
+    similarity: float | None,
+    score: float | None,
+) -> RequestRecord:
+    """The record of a request that has ended; its timeline is complete."""
+    end = timeline.last_byte_ns or timeline.clock()
+    overhead = timeline.without_ns(UPSTREAM_STEPS, end)
+    first = timeline.first_byte_ns if facts.streamed else 0
+    return RequestRecord(
+        request_id=request_id,
+        trace_id=trace_id,
+        start_unix_ns=timeline.unix_ns,
+        method=method,
+        route=facts.route,
+        endpoint=facts.endpoint,
+        tenant=facts.tenant,
+        model=facts.model,
+        member=member,
+        session=facts.session,
+        cache=facts.cache,
+        similarity=similarity,
+        score=score,
+        status=status,
+        error=facts.error,
+        client_gone=facts.client_gone,
+        finish_reason=facts.finish_reason,
+        streamed=facts.streamed,
+        tokens=facts.tokens,
+        ttft_ms=(first - timeline.start_ns) / 1e6 if first else None,
+        total_ms=(end - timeline.start_ns) / 1e6,
+        upstream_ms=(end - timeline.start_ns - overhead) / 1e6,
+        overhead_ms=overhead / 1e6,
+        itl_ms=_between_tokens_ms(first, end, facts.tokens.output),
+        steps=step_times(timeline),
+    )
+
+
+def _between_tokens_ms(first_ns: int, end_ns: int, tokens: int | None) -> float | None:
+    if not first_ns or tokens is None or tokens < 2:
+        return None
+    return (end_ns - first_ns) / 1e6 / (tokens - 1)
