@@ -59,7 +59,7 @@ async def test_what_fails_after_the_first_is_an_event_and_before_it_a_status() -
             await engine.set_faults(Faults(hang_before=True))
             async with meanwhile(running.post("hi", {"x-failover": "off"}, stream=True)) as asked:
                 await asyncio.sleep(0.15)  # some periods
-                await engine.set_faults(Faults(refuse=True))
+                await engine.kill()
                 count, answer = split(await asked)
             assert (answer.status >= 500, count > 0) == (clean, not clean)
             assert (answer.error if clean else answer.cut)["code"]
