@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -18,6 +19,17 @@ from serve_app.settings.vllm_routes import OWN, PRIVATE
 
 OFFERED = frozenset({*ENGINE_PATHS, *OTHER_NAMES})
 GENERATION = ("generate", "transcription", "realtime", "render")
+
+
+@pytest.fixture(autouse=True)
+def logging_stays() -> Iterator[None]:
+    """A package that vLLM's routes import (`model_hosting_container_standards`) sets the root logger and all
+    its handlers to ERROR; later tests read warnings there."""
+    root = logging.getLogger()
+    before = [(part, part.level) for part in (root, *root.handlers)]
+    yield
+    for part, level in before:
+        part.setLevel(level)
 
 
 def mounted(*tasks: str, labels: int = 1) -> set[str]:
