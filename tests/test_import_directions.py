@@ -26,6 +26,7 @@ GATEWAY = (
     {"placement"},
     {"send"},
     {"lookup"},
+    {"monitoring"},
     {"generation", "endpoints", "responses"},
     {"app"},
     {"runtime"},

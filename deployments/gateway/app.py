@@ -18,7 +18,15 @@ from serve_app.errors import MethodNotAllowed, NoReplica, NotFound, OverCapacity
 from serve_app.request.headers import require_utf8
 
 ALWAYS_ANSWERED = frozenset(
-    {"/health", "/ready", "/admin/engines", "/admin/fleet", "/admin/latency", "/admin/traffic"}
+    {
+        "/health",
+        "/ready",
+        "/admin/engines",
+        "/admin/fleet",
+        "/admin/latency",
+        "/admin/traffic",
+        "/admin/alerts",
+    }
 )
 
 logger = logging.getLogger("ray.serve")

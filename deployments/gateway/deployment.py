@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from deployments.gateway.app import GatewayApp
+from deployments.gateway.monitoring.monitor import Measured
 from deployments.gateway.placement.external import ExternalUpstream
 from deployments.gateway.runtime import GatewayRuntime
 from deployments.platform.http_protocol import mend_http
+from deployments.platform.metrics import RayMeter
 from serve_app.request.admin_token import AdminToken
 from serve_app.request.auth import KeySources
 from serve_app.settings import Settings
+
+logger = logging.getLogger("ray.serve")
+
+ASK_TIMEOUT_S = 1.0
 
 YOUNG_OBJECTS = 10_000  # more live objects than these since the last look start a young collection
 
@@ -41,6 +50,7 @@ class Gateway:
     ) -> None:
         mend_http()  # a bare `serve run` asks for no middlewares
         _collect_less()
+        has_others = settings.gateway.replicas > 1
         self._runtime = GatewayRuntime(
             settings,
             keys,
@@ -51,7 +61,13 @@ class Gateway:
             responses=responses,
             tenant_secret=tenant_secret,
             admin_token=admin_token,
+            meter=RayMeter(),
+            ask_others=OtherGateways() if has_others else None,
         )
+
+    async def measured(self) -> Measured:
+        """Called by every other gateway (see ``OtherGateways``)."""
+        return self._runtime.measured()
 
     async def __serve_build_asgi_app__(self) -> GatewayApp:
         return self._runtime.app
@@ -59,6 +75,23 @@ class Gateway:
     async def __del__(self) -> None:
         if hasattr(self, "_runtime"):  # else the constructor failed, with an error of its own
             await self._runtime.close()
+
+
+class OtherGateways:
+    """Asks every gateway replica of this deployment what it has measured, this one too."""
+
+    def __init__(self) -> None:
+        own = serve.get_replica_context()
+        self._handle = serve.get_deployment_handle(own.deployment, own.app_name, _check_exists=False)
+
+    async def __call__(self) -> Sequence[Measured]:
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_S):
+                answers = await self._handle.broadcast("measured").results_async(return_exceptions=True)
+        except Exception as error:  # a gateway starts, stops or hangs: the figures of this one are there
+            logger.debug("other gateways did not answer: %s", type(error).__name__)
+            return ()
+        return [answer for answer in answers if isinstance(answer, Measured)]
 
 
 def _collect_less() -> None:

@@ -33,6 +33,8 @@ from deployments.gateway.lookup.item_cache import ItemCache
 from deployments.gateway.lookup.priming import Priming
 from deployments.gateway.lookup.refreshes import Refreshes
 from deployments.gateway.lookup.store_client import CacheClient
+from deployments.gateway.monitoring.monitor import AskOthers, Measured
+from deployments.gateway.monitoring.watching import Watching
 from deployments.gateway.placement.engine_status import EngineStatuses
 from deployments.gateway.placement.external import ExternalUpstream
 from deployments.gateway.placement.placement import Placement
@@ -54,6 +56,7 @@ from serve_app.media.addresses import is_public
 from serve_app.model_choice.chooser import ModelChooser
 from serve_app.model_choice.names import ModelNames
 from serve_app.model_choice.offers import Offers
+from serve_app.monitoring.metrics import Meter, NoMeter
 from serve_app.openai.requests import Endpoint
 from serve_app.quarantine import Quarantine
 from serve_app.redaction import Redactor
@@ -85,10 +88,13 @@ class GatewayRuntime:
         admin_token: AdminToken | None = None,
         is_public: IsPublic = is_public,
         sinks: Sequence[Sink] = (),
+        meter: Meter | None = None,
+        ask_others: AskOthers | None = None,
     ) -> None:
         """``tenant_secret`` is the same for all gateways of an application (see ``TenantMarks``); a gateway
         that is alone may make its own. ``is_public`` judges addresses that images are fetched from.
-        ``sinks`` are given the records of finished requests, besides the gateway's own."""
+        ``sinks`` are given the records of finished requests, besides the gateway's own. ``meter`` takes the
+        metrics; ``ask_others`` asks all gateways what they have measured."""
         self._settings = settings
         self._is_public = is_public
         self._names = ModelNames.of(settings)
@@ -109,6 +115,8 @@ class GatewayRuntime:
         self._cache = _cache_client(settings, embedder, cache, self._marks)
         self._priming = Priming(self._cache)
         self._refreshes = Refreshes()
+        self._watching = Watching(settings, self._names, meter or NoMeter(), ask_others)
+        self._watching.start(self._placement, self._traffic, self._cache)
         self._build_intake(keys, admin_token)
         self._dispatcher = self._build_dispatcher()
         handlers = self._generating() | self._relaying() | self._describing() | self._administering()
@@ -156,7 +164,7 @@ class GatewayRuntime:
 
     def _sinks(self) -> list[Sink]:
         """All that look at finished requests."""
-        return [self._latency.take]
+        return [self._latency.take, self._watching.monitor.take]
 
     # ---- handlers, by the names that the table of routes uses ----
 
@@ -294,6 +302,7 @@ class GatewayRuntime:
             fleet=self._placement.fleet,
             engines=self._statuses,
             latency=self._latency,
+            watching=self._watching,
             traffic=self._traffic,
         )
         cache = AdminCache(auth, bodies, self._cache)
@@ -301,6 +310,7 @@ class GatewayRuntime:
             auth, bodies, self._cache, settings=settings, names=self._names, offers=self._offers
         )
         return {
+            "admin_alerts": admin.alerts,
             "admin_cache": cache.cache,
             "admin_feedback": cache.feedback,
             "admin_entries": entries,
@@ -310,7 +320,12 @@ class GatewayRuntime:
             "admin_traffic": admin.traffic,
         }
 
+    def measured(self) -> Measured:
+        """For another gateway."""
+        return self._watching.monitor.measured()
+
     async def close(self) -> None:
+        await self._watching.close()
         self._priming.stop()
         await self._responses.close()
         await self._placement.close()

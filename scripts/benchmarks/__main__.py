@@ -24,6 +24,7 @@ from benchmarks import (
     fuzz,
     idle,
     kills,
+    latency,
     layer,
     noisy,
     overload,
@@ -44,6 +45,7 @@ Benchmark = Callable[[Options], list[Figure]]
 
 BENCHMARKS: dict[str, Benchmark] = {
     "layer": layer.run,
+    "latency": latency.run,
     "dialects": dialects.run,
     "vllm": vllm_load.run,
     "routing": routing.run,

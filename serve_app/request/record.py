@@ -58,8 +58,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     Milliseconds: ``total_ms`` from the request's arrival to its last byte; ``upstream_ms`` of it a member
     worked; ``overhead_ms`` is the rest, queueing included. ``ttft_ms`` to the first bytes of a stream.
     ``itl_ms``: the mean time between two tokens of a stream (TPOT). ``steps`` in order of their start; they
-    may overlap.
-    """
+    may overlap. ``ask``: the same number for the same last message of a session, in one process; else
+    ``None``."""
 
     request_id: str
     trace_id: str | None
@@ -86,6 +86,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     overhead_ms: float
     itl_ms: float | None
     steps: tuple[StepTime, ...]
+    ask: int | None = None
 
 
 class Facts(msgspec.Struct):
@@ -103,6 +104,7 @@ class Facts(msgspec.Struct):
     finish_reason: str | None = None
     tokens: TokenCounts = NO_TOKENS
     engine: EngineTimes | None = None
+    ask: int | None = None
 
 
 def session_mark(session: str) -> str:
@@ -171,6 +173,7 @@ def record_of(
         overhead_ms=overhead / 1e6,
         itl_ms=_between_tokens_ms(first, end, facts.tokens.output),
         steps=step_times(timeline),
+        ask=facts.ask,
     )
 
 

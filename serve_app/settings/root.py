@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from serve_app.settings.alerts import AlertSettings
 from serve_app.settings.auto_model import AutoModelSettings, wrong_names
 from serve_app.settings.base import Frozen
 from serve_app.settings.cache import CacheRule, CacheSettings
@@ -33,6 +34,7 @@ class Settings(Frozen):
     proxy: ProxySettings = ProxySettings()
     limits: LimitSettings = LimitSettings()
     media: MediaSettings = MediaSettings()
+    alerts: AlertSettings = AlertSettings()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

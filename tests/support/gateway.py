@@ -19,6 +19,7 @@ from deployments.gateway.placement.external import external_upstreams
 from deployments.gateway.request.finished import Sink
 from deployments.gateway.runtime import GatewayRuntime
 from deployments.platform.http_protocol import mend_http
+from serve_app.monitoring.metrics import Meter
 from serve_app.request.admin_token import AdminToken
 from serve_app.request.auth import KeySources, make_key
 from serve_app.settings import parse_args
@@ -243,6 +244,7 @@ async def gateway(
     ready: bool = True,
     tenant_secret: bytes | None = None,
     sinks: Sequence[Sink] = (),
+    meter: Meter | None = None,
     **args: Any,
 ) -> AsyncIterator[Running]:
     """One engine for each of ``settings``, named ``e0``, ``e1``, …
@@ -277,6 +279,7 @@ async def gateway(
             tenant_secret=tenant_secret,
             admin_token=AdminToken.of(ADMIN_TOKEN) if parsed.auth == "loopback" else None,
             sinks=sinks,
+            meter=meter,
             **(handles or {}),
         )
         stack.push_async_callback(runtime.close)

@@ -1,5 +1,5 @@
-"""``/admin/engines``, ``/fleet``, ``/latency`` and ``/traffic``: what this gateway knows and measures. All of
-them need an admin key."""
+"""``/admin/engines``, ``/fleet``, ``/latency``, ``/alerts`` and ``/traffic``: what gateways know and measure.
+All of them need an admin key."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from deployments.gateway.monitoring.watching import Watching
 from deployments.gateway.placement.engine_status import EngineStatus, EngineStatuses
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import Exchange
@@ -28,6 +29,7 @@ class Admin:
         fleet: FleetTable,
         engines: EngineStatuses,
         latency: LatencyWindows,
+        watching: Watching,
         traffic: Traffic,
     ) -> None:
         self._auth = auth
@@ -35,6 +37,7 @@ class Admin:
         self._fleet = fleet
         self._engines = engines
         self._latency = latency
+        self._watching = watching
         self._traffic = traffic
 
     async def fleet(self, exchange: Exchange) -> None:
@@ -53,11 +56,19 @@ class Admin:
         )
 
     async def latency(self, exchange: Exchange) -> None:
-        """Milliseconds of each step, over the newest requests of this gateway."""
+        """Milliseconds of each step, over the newest requests of this gateway; ``windows``: by model and
+        outcome over all ``gateways``."""
         self._auth.identify_admin(exchange)
+        together = await self._watching.monitor.together()
+        steps = {name: asdict(window) for name, window in self._latency.summary().items()}
         await exchange.respond_json(
-            {name: asdict(window) for name, window in self._latency.summary().items()}
+            steps | {"gateways": together.gateways, "windows": together.figures.shown()}
         )
+
+    async def alerts(self, exchange: Exchange) -> None:
+        """What fires, how far every rule is from it, and what has changed."""
+        self._auth.identify_admin(exchange)
+        await exchange.respond_json(self._watching.alerting.shown())
 
     async def traffic(self, exchange: Exchange) -> None:
         """Counts of this gateway's requests by outcome, since it started."""

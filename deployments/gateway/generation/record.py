@@ -5,6 +5,7 @@ from __future__ import annotations
 from deployments.gateway.generation.asked import Asked
 from deployments.gateway.lookup.store_client import CacheClient
 from deployments.gateway.request.answer import Head
+from serve_app.monitoring.loops import mark_of
 from serve_app.openai import answers
 from serve_app.openai.requests import ParsedRequest
 from serve_app.request.record import session_mark
@@ -38,7 +39,9 @@ def record(asked: Asked) -> None:
     """What was asked for; steps are recorded for every exchange alike."""
     facts = asked.exchange.facts
     facts.model, facts.cache = asked.request.model, asked.cache_status
-    facts.session = None if asked.session is None else session_mark(asked.session)
+    if asked.session is not None:
+        facts.session = session_mark(asked.session)
+        facts.ask = mark_of(asked.session, asked.request.generation)
 
 
 def _read(request: ParsedRequest, recorded: list[bytes]) -> answers.Answer | None:

@@ -86,7 +86,7 @@ def test_valid_settings_are_frozen() -> None:
         ("auth", {}, "auth = {}: give `keys_file`, `keys_env` or both"),
         ("embedder", None, "`cache` needs an `embedder`"),
         ("embedder.id", "m", "model id given twice: m"),
-        ("what", 1, "what = 1: unknown key; expected one of: auth, auto_models, cache, embedder, gateway,"),
+        ("what", 1, "what = 1: unknown key; expected one of: alerts, auth, auto_models, cache, embedder,"),
     ],
 )
 def test_a_wrong_key_is_named_with_its_value_and_what_was_expected(

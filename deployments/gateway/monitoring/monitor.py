@@ -1,0 +1,126 @@
+"""Takes finished requests into the latency windows and the metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from secrets import token_hex
+
+import msgspec
+
+from serve_app.monitoring import Figures, Windows
+from serve_app.monitoring import metrics as names
+from serve_app.monitoring.intake import Sample, sample_of
+from serve_app.monitoring.loops import LoopWatch
+from serve_app.monitoring.metrics import Meter, Metric
+from serve_app.request.record import RequestRecord
+from serve_app.settings.alerts import AlertSettings
+
+Clock = Callable[[], float]
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """One gateway's windows, as other gateways get them. ``figures``: see ``Figures.encoded``."""
+
+    gateway: str
+    figures: bytes
+
+
+AskOthers = Callable[[], Awaitable[Sequence[Measured]]]
+"""Asks all gateways, this one or not; those that do not answer in time are left out."""
+
+
+class Together(msgspec.Struct, frozen=True):
+    """The figures of ``gateways`` gateways. ``leads``: of these this one speaks for all."""
+
+    figures: Figures
+    gateways: int
+    leads: bool
+
+
+class Monitor:
+    """One gateway's measurements. ``models``: the names that requests may be counted under."""
+
+    def __init__(
+        self,
+        models: Collection[str],
+        settings: AlertSettings,
+        meter: Meter,
+        ask_others: AskOthers | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._models = frozenset(models)
+        self._runaway_tokens = settings.runaway_tokens
+        self._meter = meter
+        self._ask_others = ask_others
+        self._clock = clock
+        self._windows = Windows(clock())
+        self._loops = LoopWatch(settings.loop_requests, settings.loop_within_s)
+        self._name = token_hex(8)
+
+    def take(self, record: RequestRecord) -> None:
+        """A sink of finished requests."""
+        sample = sample_of(record, self._models)
+        if sample is None:
+            return
+        now = self._clock()
+        labels = {"model": sample.model, "outcome": sample.outcome}
+        for measure, milliseconds in sample.durations:
+            self._windows.observe(now, sample.model, sample.outcome, measure, milliseconds)
+            self._meter.observe(names.DURATIONS[measure], milliseconds / 1000, labels)
+        self._meter.add(names.REQUESTS, 1, labels)
+        self._windows.count(now, sample.model, "requests")
+        self._count_outcome(sample, now)
+        self._count_tokens(sample, now)
+        if self._began_to_loop(record, now):
+            self._count(sample.model, "looping_sessions", names.LOOPS, now)
+
+    def _began_to_loop(self, record: RequestRecord, now: float) -> bool:
+        session, ask = record.session, record.ask
+        return session is not None and ask is not None and self._loops.saw(session, ask, now)
+
+    def _count_outcome(self, sample: Sample, now: float) -> None:
+        model = sample.model
+        if sample.outcome == "failed":
+            self._count(model, "errors", names.ERRORS, now)
+        if sample.stalled:
+            self._count(model, "stalled_streams", names.STALLED, now)
+        if sample.looked_up:
+            self._count(model, "look_ups", names.LOOK_UPS, now)
+        if sample.tier is not None:
+            self._windows.count(now, model, "hits")
+            self._meter.add(names.HITS, 1, {"model": model, "tier": sample.tier})
+
+    def _count_tokens(self, sample: Sample, now: float) -> None:
+        model = sample.model
+        self._windows.count(now, model, "tokens", sample.tokens_in + sample.tokens_out)
+        for kind, number in (
+            ("input", sample.tokens_in),
+            ("output", sample.tokens_out),
+            ("cached", sample.tokens_cached),
+        ):
+            if number:
+                self._meter.add(names.TOKENS, number, {"model": model, "kind": kind})
+        if sample.tier is not None and sample.tokens_out:
+            self._windows.count(now, model, "tokens_saved", sample.tokens_out)
+            self._meter.add(names.TOKENS_SAVED, sample.tokens_out, {"model": model})
+        if sample.tokens_out >= self._runaway_tokens:
+            self._count(model, "runaway_generations", names.RUNAWAY, now)
+
+    def _count(self, model: str, name: str, metric: Metric, now: float) -> None:
+        self._windows.count(now, model, name)
+        self._meter.add(metric, 1, {"model": model})
+
+    def measured(self) -> Measured:
+        """For another gateway."""
+        return Measured(self._name, Figures(self._windows.read(self._clock())).encoded())
+
+    async def together(self) -> Together:
+        """The figures of all gateways that answer."""
+        own = self._windows.read(self._clock())
+        answers = [] if self._ask_others is None else await self._ask_others()
+        others: Mapping[str, bytes] = {
+            each.gateway: each.figures for each in answers if each.gateway != self._name
+        }
+        figures = Figures.of_states(own, list(others.values()))
+        return Together(figures, 1 + len(others), leads=all(self._name < other for other in others))

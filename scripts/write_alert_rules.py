@@ -1,0 +1,82 @@
+"""Write the alert rules for Prometheus from those of the gateways, so that both say the same.
+
+python scripts/write_alert_rules.py [--config FILE] [--output FILE]
+
+Without FILE: the default settings, to config/observability/rules.yml.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from serve_app.alerts import Rule, rules_of
+from serve_app.errors import SettingsError
+from serve_app.settings.alerts import AlertSettings
+from serve_app.settings.load import load_file
+
+TARGET = Path(__file__).parents[1] / "config" / "observability" / "rules.yml"
+HEAD = """# Alert rules for Prometheus 2.42 or newer, made by `python scripts/write_alert_rules.py` from the
+# rules in serve_app/alerts/ and the settings `alerts`; a test fails if this file is out of date. Gateways
+# judge the same rules themselves (/admin/alerts).
+"""
+
+
+def rules_file(settings: AlertSettings) -> str:
+    """The file's text."""
+    group = {
+        "name": "promptly",
+        "interval": f"{settings.period_s:g}s",
+        "rules": [alerting(rule, settings) for rule in rules_of(settings)],
+    }
+    return HEAD + yaml.safe_dump({"groups": [group]}, sort_keys=False, width=110)
+
+
+def alerting(rule: Rule, settings: AlertSettings) -> dict[str, Any]:
+    exceeded = f"{rule.value} > {rule.limit * rule.scale:g}"
+    return {
+        "alert": alert_name(rule),
+        "expr": f"{exceeded} and {rule.enough}" if rule.enough else exceeded,
+        "for": f"{settings.hold_s:g}s",
+        "keep_firing_for": f"{settings.clear_s:g}s",
+        "labels": {"severity": "warning", "rule": rule.name},
+        "annotations": {
+            "summary": f"{{{{ $labels.model }}}}: {rule.summary}",
+            "description": f"The value is {{{{ $value | humanize }}}}, the limit "
+            f"{rule.limit * rule.scale:g} {unit(rule)}.",
+        },
+    }
+
+
+def alert_name(rule: Rule) -> str:
+    """In Prometheus' own style."""
+    return "Promptly" + "".join(word.capitalize() for word in rule.name.split("_"))
+
+
+def unit(rule: Rule) -> str:
+    return "s" if rule.unit == "ms" else rule.unit
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Write the alert rules for Prometheus.")
+    parser.add_argument("--config", type=Path, help="Serve config file with settings of `alerts`")
+    parser.add_argument("--output", type=Path, default=TARGET)
+    options = parser.parse_args(arguments)
+    settings = AlertSettings()
+    if options.config is not None:
+        try:
+            settings = load_file(options.config)[0].alerts
+        except SettingsError as error:
+            print(error, file=sys.stderr)
+            return 1
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(rules_file(settings))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""What is measured of one finished request."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from serve_app.monitoring.windows import OTHER
+from serve_app.request.record import RequestRecord
+
+HITS = frozenset({"exact", "semantic", "joined"})
+"""Values of ``x-cache`` for an answer that no engine was asked for on this request's behalf."""
+
+STALLED = "upstream_stalled"
+"""The code of the error that ends a stream of which nothing comes any more."""
+
+COUNTING = ("tokenize", "count_tokens")
+"""The ends of routes that an engine answers without running its model."""
+
+OUTCOMES = ("answered", "cached", "failed", "client_error", "refused", "gone")
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """``model`` is a name that the settings know, or ``OTHER``: clients cannot make new series.
+    ``durations``: by measure, milliseconds. ``tier``: which tier of the cache answered, if one did."""
+
+    model: str
+    outcome: str
+    durations: tuple[tuple[str, float], ...]
+    tier: str | None
+    looked_up: bool
+    stalled: bool
+    tokens_in: int
+    tokens_out: int
+    tokens_cached: int
+
+
+def sample_of(record: RequestRecord, names: Collection[str]) -> Sample | None:
+    """``None``: it asked nothing of a model (health checks, ``/admin``, counting of tokens)."""
+    if record.method != "POST" or record.route.startswith("/admin") or record.route.endswith(COUNTING):
+        return None
+    outcome, tokens = _outcome(record), record.tokens
+    if record.model is None and outcome == "answered":
+        return None  # a stored response was cancelled, a conversation was made
+    return Sample(
+        model=record.model if record.model in names and record.model is not None else OTHER,
+        outcome=outcome,
+        durations=tuple(_durations(record)) if outcome in ("answered", "cached", "failed") else (),
+        tier=record.cache if outcome == "cached" else None,
+        looked_up=record.cache in HITS or record.cache == "miss",
+        stalled=record.error == STALLED,
+        tokens_in=tokens.prompt or 0,
+        tokens_out=tokens.output or 0,
+        tokens_cached=tokens.cached or 0,
+    )
+
+
+def _outcome(record: RequestRecord) -> str:
+    if record.client_gone:
+        return "gone"
+    if record.status == 429:
+        return "refused"
+    if record.status >= 500 or (record.error is not None and record.status < 400):
+        return "failed"  # below 400 it is a stream that ended with an error
+    if record.status >= 400:
+        return "client_error"
+    return "cached" if record.cache in HITS else "answered"
+
+
+def _durations(record: RequestRecord) -> list[tuple[str, float]]:
+    found = [("e2e", record.total_ms), ("overhead", record.overhead_ms)]
+    if record.ttft_ms is not None:
+        found.append(("ttft", record.ttft_ms))
+    if record.itl_ms is not None:
+        found.append(("tpot", record.itl_ms))
+    queued = [step.duration_ms for step in record.steps if step.name == "queue"]
+    if queued:
+        found.append(("queue", sum(queued)))
+    return found

@@ -1,0 +1,112 @@
+"""The gateways' metrics: names, labels and buckets. Ray writes `ray_` before each name on its Prometheus
+page, and `_total` behind those of counters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Protocol
+
+import msgspec
+
+BUCKETS_S = (
+    0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5,
+    0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0,
+)  # fmt: skip
+"""1 ms to 60 s, each at most twice the one before; the thresholds of alerts are among them."""
+
+
+class Kind(Enum):
+    COUNTER = auto()
+    GAUGE = auto()
+    HISTOGRAM = auto()
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One metric as it is defined; ``labels`` are the names of its labels."""
+
+    name: str
+    kind: Kind
+    description: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def exported(self) -> str:
+        """Its name on Ray's Prometheus page."""
+        return f"ray_{self.name}" + ("_total" if self.kind is Kind.COUNTER else "")
+
+
+class Meter(Protocol):
+    """Where the values of metrics go. No call may wait or raise."""
+
+    def observe(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
+        """One value of a histogram."""
+        ...
+
+    def add(self, metric: Metric, number: float, labels: Mapping[str, str]) -> None:
+        """To a counter; ``number`` is above 0."""
+        ...
+
+    def set(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
+        """A gauge."""
+        ...
+
+
+class NoMeter:
+    """Keeps nothing: for a gateway outside Ray."""
+
+    def observe(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
+        pass
+
+    def add(self, metric: Metric, number: float, labels: Mapping[str, str]) -> None:
+        pass
+
+    def set(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
+        pass
+
+
+def _histogram(measure: str, description: str) -> Metric:
+    return Metric(f"promptly_{measure}_seconds", Kind.HISTOGRAM, description, ("model", "outcome"))
+
+
+def _counter(name: str, description: str, *labels: str) -> Metric:
+    return Metric(f"promptly_{name}", Kind.COUNTER, description, labels)
+
+
+def _gauge(name: str, description: str, *labels: str) -> Metric:
+    return Metric(f"promptly_{name}", Kind.GAUGE, description, labels)
+
+
+DURATIONS = {
+    "ttft": _histogram("ttft", "From a request's arrival to its first token, of streams."),
+    "itl": _histogram("itl", "Between tokens: of each stream the mean."),
+    "tpot": _histogram("tpot", "Time per output token after the first, of each request."),
+    "e2e": _histogram("e2e", "From a request's arrival to its last byte."),
+    "overhead": _histogram("overhead", "The gateway's own part of a request: its time less the upstream's."),
+    "queue": _histogram("queue", "In the gateway's queue, of requests that waited."),
+}
+"""Each measure of the latency monitor, by its name there."""
+
+REQUESTS = _counter("requests", "Finished requests.", "model", "outcome")
+TOKENS = _counter("tokens", "Tokens of finished requests; `kind`: input, output, cached.", "model", "kind")
+TOKENS_SAVED = _counter("tokens_saved", "Output tokens that the cache answered.", "model")
+LOOK_UPS = _counter("cache_look_ups", "Requests that might be answered from the cache.", "model")
+HITS = _counter(
+    "cache_hits", "Requests that the cache answered; `tier`: exact, semantic, joined.", "model", "tier"
+)
+ERRORS = _counter("errors", "Requests that failed for reasons that are not the client's.", "model")
+STALLED = _counter("stalled_streams", "Streams that were cut because nothing came any more.", "model")
+RUNAWAY = _counter("runaway_generations", "Answers of `alerts.runaway_tokens` or more.", "model")
+LOOPS = _counter("looping_sessions", "Sessions that began to repeat a request.", "model")
+TRAFFIC = _counter("traffic", "What `/admin/traffic` counts, by `event`.", "event")
+FIRING = _gauge("alert_firing", "1 while an alert fires, else 0.", "rule", "model")
+MEMBERS = _gauge("members", "Members of a model's fleet by state.", "model", "state")
+QUEUED = _gauge("queued_requests", "Requests that wait for a member now.", "model")
+LOOP_LAG = _gauge("gateway_loop_lag_seconds", "How late the gateway's event loop was, at worst, lately.")
+BREAKER = _gauge("breaker_open", "1 while the breaker of cache look-ups is open.")
+
+METRICS = (
+    *DURATIONS.values(), REQUESTS, TOKENS, TOKENS_SAVED, LOOK_UPS, HITS, ERRORS, STALLED, RUNAWAY, LOOPS,
+    TRAFFIC, FIRING, MEMBERS, QUEUED, LOOP_LAG, BREAKER,
+)  # fmt: skip
+"""All of them, as docs/operations.md lists them."""

@@ -1,0 +1,57 @@
+"""Two gateways in Serve: each shows what both have measured, on one page with Ray's own metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import pytest
+import ray
+from support.graph import AS_ADMIN, CHAT, Graph, chat, eventually
+
+REQUESTS = 12
+REPORTED_S = 25.0
+"""Ray's processes report their metrics every ten seconds."""
+
+
+@pytest.fixture(scope="module")
+def two(deploy_ready: Callable[..., Graph]) -> Graph:
+    return deploy_ready("two", {"gateway": {"replicas": 2}})
+
+
+async def test_each_gateway_shows_what_all_have_measured(http: aiohttp.ClientSession, two: Graph) -> None:
+    async def ask(number: int) -> None:
+        async with http.post(two.url + CHAT, json=chat(f"say {number}", stream=True)) as response:
+            assert response.status == 200
+            await response.read()
+
+    await asyncio.gather(*map(ask, range(REQUESTS)))
+
+    async def shown() -> dict[str, Any]:
+        async with http.get(f"{two.url}/admin/latency", headers=AS_ADMIN) as response:
+            found: dict[str, Any] = await response.json()
+        return found
+
+    async def both() -> bool:
+        return (await shown())["gateways"] == 2
+
+    assert await eventually(both, within_s=10)
+    for _ in range(4):  # whichever gateway answers
+        model = (await shown())["windows"]["5m"]["models"]["scripted"]
+        assert model["counts"]["requests"] == REQUESTS
+        assert model["outcomes"]["answered"]["ttft"]["count"] == REQUESTS
+
+
+async def test_the_gateways_metrics_are_on_rays_page(http: aiohttp.ClientSession, two: Graph) -> None:
+    node = ray.nodes()[0]
+    url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+
+    async def there() -> bool:
+        async with http.get(url) as response:
+            page = await response.text()
+        counted = "ray_promptly_requests_total{" in page and 'outcome="answered"' in page
+        return counted and "ray_promptly_ttft_seconds_bucket{" in page and "ray_promptly_members{" in page
+
+    assert await eventually(there, within_s=REPORTED_S)

@@ -1,0 +1,73 @@
+"""What counts, under which names and as which outcome."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.records import a_record
+
+from serve_app.monitoring.intake import OUTCOMES, sample_of
+from serve_app.request.record import StepTime
+
+NAMES = {"m"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "outcome"),
+    [
+        ({}, "answered"),
+        ({"cache": "exact"}, "cached"),
+        ({"cache": "joined"}, "cached"),
+        ({"status": 503, "error": "no_replica"}, "failed"),
+        ({"error": "upstream_stalled"}, "failed"),
+        ({"status": 400, "error": "invalid_json"}, "client_error"),
+        ({"status": 429, "error": "over_capacity"}, "refused"),
+        ({"client_gone": True}, "gone"),
+        ({"status": 0, "client_gone": True}, "gone"),
+    ],
+)
+def test_each_request_has_one_outcome(changed: dict[str, Any], outcome: str) -> None:
+    sample = sample_of(a_record(**changed), NAMES)
+    assert sample is not None
+    assert sample.outcome == outcome
+    assert outcome in OUTCOMES
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"method": "GET", "route": "/v1/models"},
+        {"route": "/admin/entries"},
+        {"route": "/v1/messages/count_tokens"},
+        {"route": "/tokenize"},
+        {"route": "/v1/responses/{id}/cancel", "model": None},
+    ],
+)
+def test_what_asks_nothing_of_a_model_is_not_counted(changed: dict[str, Any]) -> None:
+    assert sample_of(a_record(**changed), NAMES) is None
+
+
+@pytest.mark.parametrize("model", ["made-up", None])
+def test_a_name_that_is_not_served_is_counted_as_other(model: str | None) -> None:
+    sample = sample_of(a_record(model=model, status=404, error="model_not_found"), NAMES)
+    assert sample is not None
+    assert sample.model == "other"
+
+
+def test_what_was_not_measured_is_left_out() -> None:
+    sample = sample_of(a_record(ttft_ms=None, itl_ms=None), NAMES)
+    assert sample is not None
+    assert dict(sample.durations) == {"e2e": 100.0, "overhead": 5.0}
+
+
+def test_waiting_in_the_queue_is_a_measure_of_its_own() -> None:
+    sample = sample_of(a_record(steps=(StepTime("queue", 1.0, 4.0), StepTime("queue", 9.0, 2.0))), NAMES)
+    assert sample is not None
+    assert dict(sample.durations)["queue"] == 6.0
+
+
+def test_refused_requests_have_no_latency() -> None:
+    sample = sample_of(a_record(status=429), NAMES)
+    assert sample is not None
+    assert sample.durations == ()
