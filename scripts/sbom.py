@@ -29,6 +29,9 @@ NOT_SAID = "not said"
 MOST_CHARS = 80
 """Longest name of a licence; longer entries are the licence's text."""
 
+VENDORED = ROOT / "deployments" / "gateway" / "console_files" / "vendor" / "manifest.json"
+"""Packages from npm whose files the console carries."""
+
 COPYLEFT = re.compile(r"\b(A?GPL|LGPL|GNU|GPLv\d|MPL|Mozilla|EUPL|CDDL|EPL)\b|\bA?GPL|\bLGPL", re.IGNORECASE)
 PROPRIETARY = re.compile(r"nvidia|proprietary|end user|eula|intel|commercial|other/", re.IGNORECASE)
 
@@ -163,8 +166,32 @@ def bill(which: str, of: Sequence[Package]) -> dict[str, Any]:
         "specVersion": "1.6",
         "version": 1,
         "metadata": {"component": application, "properties": [{"name": "promptly:set", "value": which}]},
-        "components": [*libraries, *models],
+        "components": [*libraries, *vendored_components(), *models],
     }
+
+
+def vendored() -> list[dict[str, Any]]:
+    """The packages whose files the console carries, and what is inside those."""
+    packages: list[dict[str, Any]] = json.loads(VENDORED.read_text(encoding="utf-8"))
+    return [each for package in packages for each in (package, *package.get("contains", ()))]
+
+
+def vendored_components() -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "framework",
+            "bom-ref": f"pkg:npm/{each['package']}@{each['version']}",
+            "name": each["package"],
+            "version": each["version"],
+            "purl": f"pkg:npm/{each['package']}@{each['version']}",
+            "licenses": [{"license": {"name": each["licence"]}}],
+            "properties": [
+                {"name": f"promptly:sha256:{name}", "value": file["sha256"]}
+                for name, file in each.get("files", {}).items()
+            ],
+        }
+        for each in vendored()
+    ]
 
 
 SHIPPED_WEIGHTS = """
@@ -174,12 +201,23 @@ Train your own with `scripts/train_cross_encoder.py` where that matters.
 """
 
 
+def vendored_note() -> Iterable[str]:
+    """The packages from npm, whose licences lie beside their files."""
+    yield "\n## In the console\n\n"
+    yield "Files of these npm packages are in `deployments/gateway/console_files/vendor/`, each with its "
+    yield "licence; `manifest.json` there has their SHA-256. DOMPurify may also be used under MPL-2.0.\n\n"
+    yield "| package | version | licence |\n|---|---|---|\n"
+    for each in vendored():
+        yield f"| {each['package']} | {each['version']} | {each['licence']} |\n"
+
+
 def page(sets: Mapping[str, Sequence[Package]]) -> str:
     every = sorted({package for of in sets.values() for package in of}, key=lambda each: each.key)
     parts = [HEAD, *_of_note(every)]
     parts.append("\n## Prepared models\n\n| model | licence |\n|---|---|\n")
     parts += [f"| {each.repo} | {each.licence} |\n" for each in PREPARED]
     parts.append(SHIPPED_WEIGHTS)
+    parts += vendored_note()
     parts.append("\n## Every package\n\n| package | version | sets | licence |\n|---|---|---|---|\n")
     for each in every:
         where = ", ".join(which for which, of in sets.items() if each in of)

@@ -34,7 +34,7 @@ GATEWAY = (
 )
 
 SCRIPTS = (
-    {"sim_engine", "quantization", "launcher", "autoscaling_simulation"},
+    {"sim_engine", "quantization", "launcher", "autoscaling_simulation", "browser"},
     {"cache_lab"},
     {"benchmarks"},
 )

@@ -14,20 +14,17 @@ from deployments.gateway.request.finished import Finished
 from deployments.platform.telemetry import RequestTracer
 from serve_app.api.door import Door, require_media_type
 from serve_app.api.routes import ROUTES, Route
+from serve_app.console import FILES
 from serve_app.errors import MethodNotAllowed, NoReplica, NotFound, OverCapacity, PromptlyError
 from serve_app.request.headers import require_utf8
 
 ALWAYS_ANSWERED = frozenset(
     {
-        "/health",
-        "/ready",
-        "/admin/engines",
-        "/admin/fleet",
-        "/admin/latency",
-        "/admin/traffic",
-        "/admin/alerts",
+        *("/health", "/ready", "/admin/engines", "/admin/fleet", "/admin/latency", "/admin/traffic"),
+        *("/admin/alerts", "/admin/requests", "/", "/console", *(f"/console/{name}" for name in FILES)),
     }
 )
+"""What an operator looks at when everything else is refused."""
 
 logger = logging.getLogger("ray.serve")
 

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ray import serve
 from ray.serve.handle import DeploymentHandle
@@ -17,9 +17,12 @@ from deployments.gateway.placement.external import ExternalUpstream
 from deployments.gateway.runtime import GatewayRuntime
 from deployments.platform.http_protocol import mend_http
 from deployments.platform.metrics import RayMeter
+from serve_app.recent import Found, Query
 from serve_app.request.admin_token import AdminToken
 from serve_app.request.auth import KeySources
 from serve_app.settings import Settings
+
+T = TypeVar("T")
 
 logger = logging.getLogger("ray.serve")
 
@@ -50,7 +53,7 @@ class Gateway:
     ) -> None:
         mend_http()  # a bare `serve run` asks for no middlewares
         _collect_less()
-        has_others = settings.gateway.replicas > 1
+        gateways = AllGateways() if settings.gateway.replicas > 1 else None
         self._runtime = GatewayRuntime(
             settings,
             keys,
@@ -62,12 +65,17 @@ class Gateway:
             tenant_secret=tenant_secret,
             admin_token=admin_token,
             meter=RayMeter(),
-            ask_others=OtherGateways() if has_others else None,
+            ask_others=gateways.measured if gateways else None,
+            find_everywhere=gateways.find_requests if gateways else None,
         )
 
     async def measured(self) -> Measured:
-        """Called by every other gateway (see ``OtherGateways``)."""
+        """Called by every other gateway (see ``AllGateways``)."""
         return self._runtime.measured()
+
+    async def find_requests(self, query: Query) -> Found | None:
+        """Called by every other gateway, as ``measured``."""
+        return self._runtime.find_requests(query)
 
     async def __serve_build_asgi_app__(self) -> GatewayApp:
         return self._runtime.app
@@ -77,21 +85,29 @@ class Gateway:
             await self._runtime.close()
 
 
-class OtherGateways:
-    """Asks every gateway replica of this deployment what it has measured, this one too."""
+class AllGateways:
+    """Asks every gateway replica of this deployment, this one too."""
 
     def __init__(self) -> None:
         own = serve.get_replica_context()
         self._handle = serve.get_deployment_handle(own.deployment, own.app_name, _check_exists=False)
 
-    async def __call__(self) -> Sequence[Measured]:
+    async def measured(self) -> Sequence[Measured]:
+        return await self._ask(Measured, "measured")
+
+    async def find_requests(self, query: Query) -> Sequence[Found]:
+        return await self._ask(Found, "find_requests", query)
+
+    async def _ask(self, kind: type[T], method: str, *arguments: Any) -> Sequence[T]:
+        """Without those that give no ``kind``; nothing where they do not answer in time."""
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
-                answers = await self._handle.broadcast("measured").results_async(return_exceptions=True)
-        except Exception as error:  # a gateway starts, stops or hangs: the figures of this one are there
+                asked = self._handle.broadcast(method, *arguments)
+                answers = await asked.results_async(return_exceptions=True)
+        except Exception as error:  # a gateway starts, stops or hangs: what this one has is there
             logger.debug("other gateways did not answer: %s", type(error).__name__)
             return ()
-        return [answer for answer in answers if isinstance(answer, Measured)]
+        return [answer for answer in answers if isinstance(answer, kind)]
 
 
 def _collect_less() -> None:

@@ -15,8 +15,10 @@ from deployments.gateway.app import GatewayApp
 from deployments.gateway.endpoints.admin import Admin
 from deployments.gateway.endpoints.admin_cache import AdminCache
 from deployments.gateway.endpoints.admin_entries import AdminEntries
+from deployments.gateway.endpoints.admin_requests import AdminRequests, FindEverywhere
 from deployments.gateway.endpoints.audio import AudioEndpoint
 from deployments.gateway.endpoints.catalogue import Catalogue
+from deployments.gateway.endpoints.console import Console
 from deployments.gateway.endpoints.description import Description
 from deployments.gateway.endpoints.embeddings import EmbeddingsEndpoint
 from deployments.gateway.endpoints.items import ItemsEndpoint
@@ -50,6 +52,7 @@ from deployments.platform.log_redaction import redacted_logs
 from deployments.platform.telemetry import tracer_from_environment
 from deployments.wire.upstream import AnswerBounds, UpstreamPool
 from serve_app.api.door import Door
+from serve_app.api.routes import ROUTES, Access
 from serve_app.hedging import Hedge
 from serve_app.latency import LatencyWindows
 from serve_app.media.addresses import is_public
@@ -59,6 +62,7 @@ from serve_app.model_choice.offers import Offers
 from serve_app.monitoring.metrics import Meter, NoMeter
 from serve_app.openai.requests import Endpoint
 from serve_app.quarantine import Quarantine
+from serve_app.recent import Found, Query, Recent
 from serve_app.redaction import Redactor
 from serve_app.request.admin_token import AdminToken
 from serve_app.request.auth import KeySources
@@ -90,11 +94,13 @@ class GatewayRuntime:
         sinks: Sequence[Sink] = (),
         meter: Meter | None = None,
         ask_others: AskOthers | None = None,
+        find_everywhere: FindEverywhere | None = None,
     ) -> None:
         """``tenant_secret`` is the same for all gateways of an application (see ``TenantMarks``); a gateway
         that is alone may make its own. ``is_public`` judges addresses that images are fetched from.
         ``sinks`` are given the records of finished requests, besides the gateway's own. ``meter`` takes the
-        metrics; ``ask_others`` asks all gateways what they have measured."""
+        metrics; ``ask_others`` asks all gateways what they have measured, ``find_everywhere`` for their newest
+        requests."""
         self._settings = settings
         self._is_public = is_public
         self._names = ModelNames.of(settings)
@@ -117,6 +123,8 @@ class GatewayRuntime:
         self._refreshes = Refreshes()
         self._watching = Watching(settings, self._names, meter or NoMeter(), ask_others)
         self._watching.start(self._placement, self._traffic, self._cache)
+        self._recent = _recent(settings)
+        self._find_everywhere = find_everywhere
         self._build_intake(keys, admin_token)
         self._dispatcher = self._build_dispatcher()
         handlers = self._generating() | self._relaying() | self._describing() | self._administering()
@@ -164,7 +172,8 @@ class GatewayRuntime:
 
     def _sinks(self) -> list[Sink]:
         """All that look at finished requests."""
-        return [self._latency.take, self._watching.monitor.take]
+        recent = [] if self._recent is None else [self._recent.take]
+        return [self._latency.take, self._watching.monitor.take, *recent]
 
     # ---- handlers, by the names that the table of routes uses ----
 
@@ -282,6 +291,7 @@ class GatewayRuntime:
             self._auth, self._names, self._placement.fleet, self._statuses, self._priming, cache=self._cache
         )
         description = Description(self._names, has_keys=self._has_keys)
+        console = Console(description.number, enabled=self._settings.gateway.console)
         return {
             "models": catalogue.list_models,
             "model": catalogue.one_model,
@@ -291,6 +301,9 @@ class GatewayRuntime:
             "version": description.version,
             "openapi": description.openapi,
             "docs": description.docs,
+            "root": console.root,
+            "console": console.page,
+            "console_file": console.file,
         }
 
     def _administering(self) -> dict[str, Handler]:
@@ -317,12 +330,17 @@ class GatewayRuntime:
             "admin_engines": admin.engines,
             "admin_fleet": admin.fleet,
             "admin_latency": admin.latency,
+            "admin_requests": AdminRequests(auth, self._recent, self._find_everywhere),
             "admin_traffic": admin.traffic,
         }
 
     def measured(self) -> Measured:
         """For another gateway."""
         return self._watching.monitor.measured()
+
+    def find_requests(self, query: Query) -> Found | None:
+        """For another gateway; ``None`` where no requests are kept."""
+        return None if self._recent is None else self._recent.find(query)
 
     async def close(self) -> None:
         await self._watching.close()
@@ -350,6 +368,11 @@ def _cache_client(
     if rules is None or embedder is None or cache is None:
         return None
     return CacheClient(rules, embedder, cache, marks)
+
+
+def _recent(settings: Settings) -> Recent | None:
+    size = settings.gateway.recent_requests
+    return Recent(size, [route.path for route in ROUTES if route.access is Access.KEY]) if size else None
 
 
 def _item_cache(settings: Settings, cache: CacheClient | None) -> ItemCache | None:

@@ -22,6 +22,8 @@ def announce(run: Run) -> None:
     say(f"\nReady after {time.monotonic() - run.began:.1f} s: {run.config.url}")
     if status.cache_fails(f"{run.config.url}/health"):
         say("The cache fails, and requests are answered without it: /admin/cache and the logs say why.")
+    if run.config.has_console:
+        say(f"Console: {run.config.url} in a browser")
     say(f"Dashboard: {plan.dashboard_url(run.ports)} (asks for the token in {run.folder.token})")
     say(f"Metrics for Prometheus: {plan.metrics_url(run.ports)}")
     if run.config.needs_admin_token:

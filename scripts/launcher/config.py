@@ -36,6 +36,7 @@ class ServeConfig:
     needs_admin_token: bool = False
     needs_key: bool = False
     tls: bool = False
+    has_console: bool = True
 
     @property
     def url(self) -> str:
@@ -68,6 +69,7 @@ def read_config(path: Path, port: int | None = None) -> ServeConfig:
         needs_admin_token=args.get("auth", "loopback") == "loopback",
         needs_key=isinstance(args.get("auth"), Mapping),
         tls=bool((args.get("proxy") or {}).get("tls_certificate")),
+        has_console=(args.get("gateway") or {}).get("console") is not False,
     )
 
 

@@ -152,6 +152,16 @@ SELECTORS = (
     Parameter("tenant", "A tenant's name.", {"type": "string", "minLength": 1}),
 )
 AFTER = Parameter("after", "`x-next` of the page before.", {"type": "string", "format": "uuid"})
+REQUEST_FILTERS = (
+    Parameter("id", "A request's id."),
+    Parameter("model", "A model's name."),
+    Parameter("tenant", "A tenant's name."),
+    Parameter("session", "The pseudonym of a session."),
+    Parameter("outcome", "What `x-cache` said, or `error`."),
+    Parameter("slower_ms", "Milliseconds that it took at least.", {"type": "number", "minimum": 0}),
+    Parameter("before", "`next` of the page before.", {"type": "string", "pattern": "^[0-9]{1,18}$"}),
+    Parameter("limit", "1 to 500; default: 100.", {"type": "integer", "minimum": 1, "maximum": 500}),
+)
 NEXT = _header("x-next", "`after` of the next page; missing on the last.")
 
 
@@ -181,6 +191,10 @@ def _relays(summary: str) -> dict[str, Operation]:
 
 def _admin(summary: str) -> dict[str, Operation]:
     return _get(summary, schemas.OBJECT, errors=ADMIN_ERRORS)
+
+
+def _page(summary: str, gives: Mapping[str, Any]) -> dict[str, Operation]:
+    return {"GET": Operation(summary, gives, errors=(*ANYWHERE, NotFound))}
 
 
 NOT_FOUND_TOO = ("GET", "PUT", "PATCH", "DELETE")
@@ -402,6 +416,24 @@ ROUTES: tuple[Route, ...] = (
         {"GET": Operation("This description as a web page.", {HTML: schemas.TEXT})},
     ),
     Route(
+        "/",
+        "root",
+        Access.OPEN,
+        {
+            "GET": Operation(
+                "For a browser (`Accept: text/html`) the console; else where to find what.",
+                {HTML: schemas.TEXT, JSON: schemas.OBJECT},
+            )
+        },
+    ),
+    Route("/console", "console", Access.OPEN, _page("The console, a web page.", {HTML: schemas.TEXT})),
+    Route(
+        "/console/{file}",
+        "console_file",
+        Access.OPEN,
+        _page("A file of the console.", {"text/javascript": schemas.TEXT, "text/css": schemas.TEXT}),
+    ),
+    Route(
         "/admin/cache",
         "admin_cache",
         Access.ADMIN,
@@ -467,6 +499,17 @@ ROUTES: tuple[Route, ...] = (
         _admin("Percentiles of each step, and of 1, 5 and 30 minutes by model and outcome, ms."),
     ),
     Route("/admin/alerts", "admin_alerts", Access.ADMIN, _admin("Alerts: what fires, and what has changed.")),
+    Route(
+        "/admin/requests",
+        "admin_requests",
+        Access.ADMIN,
+        _get(
+            "The newest requests, newest first, without any text.",
+            schemas.OBJECT,
+            query=REQUEST_FILTERS,
+            errors=(*ADMIN_ERRORS, NotFound),
+        ),
+    ),
     Route("/admin/traffic", "admin_traffic", Access.ADMIN, _admin("Counts of requests by outcome.")),
     *(_items(path) for path in ITEM_PATHS if path != "/v1/embeddings"),
     *map(_audio, AUDIO),

@@ -87,6 +87,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     itl_ms: float | None
     steps: tuple[StepTime, ...]
     ask: int | None = None
+    entry: str | None = None
+    """The entry of a near hit, for reports on it."""
 
 
 class Facts(msgspec.Struct):
@@ -142,6 +144,7 @@ def record_of(
     member: str | None,
     similarity: float | None,
     score: float | None,
+    entry: str | None = None,
 ) -> RequestRecord:
     """The record of a request that has ended; its timeline is complete."""
     end = timeline.last_byte_ns or timeline.clock()
@@ -174,6 +177,7 @@ def record_of(
         itl_ms=_between_tokens_ms(first, end, facts.tokens.output),
         steps=step_times(timeline),
         ask=facts.ask,
+        entry=entry,
     )
 
 

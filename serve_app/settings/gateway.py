@@ -67,6 +67,17 @@ class GatewaySettings(Frozen):
         description="Let tenants share engines' prefix caches: faster where all begin with one long prompt, "
         "but the time to first token then reveals what others asked.",
     )
+    console: bool = Field(
+        default=True,
+        description="Serve the console, a web page for people, at `/console`, and at `/` to browsers.",
+    )
+    recent_requests: int = Field(
+        default=5000,
+        ge=0,
+        le=1_000_000,
+        description="How many of the newest requests each gateway keeps for `/admin/requests` and the "
+        "console, without any text; about 2 KB each. 0: none.",
+    )
     allowed_hosts: tuple[str, ...] = Field(
         default=(),
         strict=False,

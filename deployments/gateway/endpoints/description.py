@@ -18,11 +18,11 @@ class Description:
     """Open to everyone: it names only paths and fields. Models are listed only where no key is needed."""
 
     def __init__(self, names: ModelNames, *, has_keys: bool) -> None:
-        self._version = _version()
+        self.number = _version()
         self._models = [] if has_keys else list(names)
 
     async def version(self, exchange: Exchange) -> None:
-        await exchange.respond_json({"version": self._version})
+        await exchange.respond_json({"version": self.number})
 
     async def openapi(self, exchange: Exchange) -> None:
         await exchange.respond_json(self._document(exchange))
@@ -32,7 +32,7 @@ class Description:
         await exchange.respond(200, page, HTML, {"content-security-policy": openapi.PAGE_POLICY})
 
     def _document(self, exchange: Exchange) -> dict[str, Any]:
-        return openapi.document(self._version, exchange.root_path, self._models)
+        return openapi.document(self.number, exchange.root_path, self._models)
 
 
 def _version() -> str:

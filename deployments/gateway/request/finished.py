@@ -53,6 +53,7 @@ def _record(exchange: Exchange, trace_id: str | None) -> RequestRecord:
         member=None if member == CACHE else member,
         similarity=_number(headers.get("x-cache-similarity")),
         score=_number(headers.get("x-cache-score")),
+        entry=headers.get("x-cache-entry"),
     )
 
 

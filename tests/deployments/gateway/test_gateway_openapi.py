@@ -16,7 +16,7 @@ from support.graph import AS_ADMIN
 from serve_app.api.openapi import all_errors, openapi_path
 from serve_app.api.routes import ROUTES, Access
 
-FILLED = {"id": "x", "item": "x", "model": "m", "rest": "nothing"}
+FILLED = {"id": "x", "item": "x", "model": "m", "rest": "nothing", "file": "console.js"}
 CHECKS = [
     checks.not_a_server_error,
     checks.status_code_conformance,

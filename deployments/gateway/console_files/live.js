@@ -1,0 +1,139 @@
+// What the gateways measure now, as charts that move.
+
+const LIVE_EVERY_MS = 2_000;
+const KEPT_POINTS = 300;
+const EVERY = "all";
+const WINDOW_NAMES = [["1m", "1 minute"], ["5m", "5 minutes"], ["30m", "30 minutes"]];
+const MEASURES = [
+  ["ttft", "First token"], ["tpot", "Between tokens"], ["itl", "Between tokens (ITL)"], ["e2e", "Whole request"],
+  ["overhead", "Own overhead"], ["queue", "Queue"],
+];
+const SHARES = ["p50", "p95", "p99"];
+
+/** Points of this tab; they stay while another page is open. */
+const measured = {points: []};
+
+function difference(newer, older, name) {
+  return newer[name] === undefined || older[name] === undefined ? 0 : Math.max(0, newer[name] - older[name]);
+}
+
+function pointOf(traffic, cache, latency, last) {
+  const at = Date.now() / 1000;
+  const point = {at, traffic, cache, latency, rate: null, hits: null, refused: null};
+  if (last) {
+    const seconds = at - last.at;
+    point.rate = difference(traffic, last.traffic, "requests") / seconds;
+    point.refused = difference(traffic, last.traffic, "refused") / seconds;
+    if (cache && last.cache) {
+      const hits = difference(cache, last.cache, "exact") + difference(cache, last.cache, "semantic");
+      const all = hits + difference(cache, last.cache, "misses");
+      point.hits = all ? hits / all : null;
+      point.rate = Math.max(point.rate, all / seconds);
+    }
+  }
+  return point;
+}
+
+function useHistory() {
+  const token = useToken();
+  const [state, setState] = useState({data: measured.points.length ? measured.points : null, error: null});
+  const [round, setRound] = useState(0);
+  useEffect(() => {
+    const controller = new AbortController();
+    const signal = controller.signal;
+    let timer = null;
+    const ask = async () => {
+      try {
+        const [latency, traffic, cache] = await Promise.all([
+          call("/admin/latency", {signal}), call("/admin/traffic", {signal}),
+          call("/admin/cache", {signal}).catch((error) => { if (error.status === 404) return null; throw error; })]);
+        measured.points = [...measured.points, pointOf(traffic, cache, latency, measured.points.at(-1))].slice(-KEPT_POINTS);
+        setState({data: measured.points, error: null});
+      } catch (error) {
+        if (error.name === "AbortError") return;
+        setState((old) => ({...old, error}));
+        if (error.needsSignIn) return;
+      }
+      timer = setTimeout(ask, LIVE_EVERY_MS);
+    };
+    ask();
+    return () => { controller.abort(); clearTimeout(timer); };
+  }, [token, round]);
+  return {...state, again: () => setRound((old) => old + 1)};
+}
+
+/** The measures of a window: {ttft: {count, mean, p50, …}, …}; empty where nothing was measured. */
+function measuresOf(latency, span, model, outcome) {
+  if (!latency.windows) return {e2e: latency.total, ttft: latency["upstream-ttft"]};
+  return latency.windows[span]?.models?.[model]?.outcomes?.[outcome] ?? {};
+}
+
+function Live() {
+  const poll = useHistory();
+  const [span, setSpan] = useState("1m");
+  const [model, setModel] = useState(EVERY);
+  const models = Object.keys(poll.data?.at(-1)?.latency.windows?.["30m"]?.models ?? {});
+  return html`<${Head} title="Live">
+      <label class="inline">Window <select value=${span} onChange=${(event) => setSpan(event.target.value)}>
+        ${WINDOW_NAMES.map(([name, label]) => html`<option value=${name} selected=${name === span}>${label}</option>`)}</select></label>
+      <label class="inline">Model <select value=${model} onChange=${(event) => setModel(event.target.value)}>
+        ${[EVERY, ...models.filter((name) => name !== EVERY)].map((name) => html`<option value=${name} selected=${name === model}>${name}</option>`)}</select></label><//>
+    <${Loaded} poll=${poll} what="Measurements are shown to administrators.">${(points) =>
+      html`<${LiveCharts} points=${points} span=${span} model=${model} />`}<//>`;
+}
+
+function LiveCharts({points, span, model}) {
+  const times = points.map((point) => point.at);
+  const newest = points.at(-1);
+  const now = measuresOf(newest.latency, span, model, EVERY);
+  const percentiles = (measure) => SHARES.map((name) => ({label: name,
+    values: points.map((point) => measuresOf(point.latency, span, model, EVERY)[measure]?.[name] ?? null)}));
+  const of = (name) => points.map((point) => point[name]);
+  return html`<div class="tiles"><${Tile} label="Requests" value=${number(newest.traffic.requests)} note="to engines, since the start" />
+      <${Tile} label="Now" value=${`${number(newest.rate ?? 0, 1)} /s`} />
+      <${Tile} label="First token, p50" value=${ms(now.ttft?.p50)} note=${`p99 ${ms(now.ttft?.p99)}`} />
+      <${Tile} label="Whole request, p50" value=${ms(now.e2e?.p50)} note=${`p99 ${ms(now.e2e?.p99)}`} />
+      <${Tile} label="Own overhead, p50" value=${ms(now.overhead?.p50)} note=${`p99 ${ms(now.overhead?.p99)}`} />
+      ${newest.cache && html`<${Tile} label="Hit rate" value=${share(hitRate(newest.cache))} note="since the start" />`}</div>
+    <div class="charts">
+      <${Chart} title="First token" times=${times} format=${ms} series=${percentiles("ttft")} />
+      <${Chart} title="Between tokens" times=${times} format=${ms} series=${percentiles("tpot")} />
+      <${Chart} title="Whole request" times=${times} format=${ms} series=${percentiles("e2e")} />
+      <${Chart} title="Own overhead" times=${times} format=${ms} series=${percentiles("overhead")} />
+      <${Chart} title="Throughput of this gateway" times=${times} format=${(value) => `${number(value, 1)} /s`} series=${[
+        {label: "requests", values: of("rate")}, {label: "refused", values: of("refused")}]} />
+      ${newest.cache && html`<${Chart} title="Hit rate of this gateway" times=${times} format=${(value) => share(value, 0)} series=${[
+        {label: "of the look-ups since the last point", values: of("hits")}]} />`}
+    </div>
+    <${Outcomes} latency=${newest.latency} span=${span} model=${model} /><${Steps} latency=${newest.latency} />`;
+}
+
+function Outcomes({latency, span, model}) {
+  const outcomes = latency.windows?.[span]?.models?.[model]?.outcomes ?? {};
+  const rows = Object.entries(outcomes).flatMap(([outcome, measures]) => MEASURES.filter(([name]) => measures[name])
+    .map(([name, label]) => [outcome, label, measures[name]]));
+  if (!rows.length) return null;
+  return html`<section class="card"><h2>By outcome</h2>
+    ${latency.gateways > 1 && html`<p class="note">Of ${number(latency.gateways)} gateways together.</p>`}
+    <${PercentileTable} first=${["Outcome", "Measure"]} rows=${rows.map(([outcome, label, each]) => [[outcome, label], each])} /></section>`;
+}
+
+function Steps({latency}) {
+  const steps = Object.entries(latency).filter(([, each]) => each && typeof each === "object" && "p95" in each);
+  if (!steps.length) return null;
+  return html`<section class="card"><h2>Steps of this gateway's newest requests</h2>
+    <${PercentileTable} first=${["Step"]} rows=${steps.map(([name, each]) => [[html`<span class=${`dot ${kindOf(name)}`}></span>${name}`], each])} /></section>`;
+}
+
+function PercentileTable({first, rows}) {
+  const shares = ["p50", "p90", "p95", "p99"].filter((name) => rows.some(([, each]) => name in each));
+  return html`<div class="scroll"><table class="grid"><thead><tr>${first.map((name) => html`<th scope="col">${name}</th>`)}
+      <th scope="col" class="num">Count</th>${shares.map((name) => html`<th scope="col" class="num">${name}</th>`)}</tr></thead>
+    <tbody>${rows.map(([names, each]) => html`<tr><th scope="row">${names[0]}</th>${names.slice(1).map((name) => html`<td>${name}</td>`)}
+      <td class="num">${number(each.count)}</td>${shares.map((name) => html`<td class="num">${ms(each[name])}</td>`)}</tr>`)}</tbody></table></div>`;
+}
+
+function hitRate(cache) {
+  const hits = cache.exact + cache.semantic;
+  return hits + cache.misses ? hits / (hits + cache.misses) : null;
+}

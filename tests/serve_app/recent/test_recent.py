@@ -1,0 +1,173 @@
+"""The ring of the newest requests: what it keeps, what it finds, how little it holds."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from serve_app.errors import BadRequest
+from serve_app.recent import Query, Recent, merged, parse_query
+from serve_app.recent.query import ended_ns
+from serve_app.recent.ring import MOST_CHARS, MOST_STEPS
+from serve_app.request.record import NO_TOKENS, RequestRecord, StepTime
+
+CHAT = "/v1/chat/completions"
+SECOND_NS = 10**9
+
+
+def a_request(number: int = 0, **changed: Any) -> RequestRecord:
+    usual: dict[str, Any] = {
+        "request_id": f"r{number}",
+        "trace_id": None,
+        "start_unix_ns": number * SECOND_NS,
+        "method": "POST",
+        "route": CHAT,
+        "endpoint": "chat",
+        "tenant": "a",
+        "model": "m",
+        "member": "e0",
+        "session": None,
+        "cache": "miss",
+        "similarity": None,
+        "score": None,
+        "status": 200,
+        "error": None,
+        "client_gone": False,
+        "finish_reason": "stop",
+        "streamed": True,
+        "tokens": NO_TOKENS,
+        "ttft_ms": 20.0,
+        "total_ms": 100.0,
+        "upstream_ms": 95.0,
+        "overhead_ms": 5.0,
+        "itl_ms": 2.0,
+        "steps": (),
+    }
+    return RequestRecord(**usual | changed)
+
+
+def ring(*records: RequestRecord, size: int = 10) -> Recent:
+    recent = Recent(size, [CHAT])
+    for record in records:
+        recent.take(record)
+    return recent
+
+
+def ids(recent: Recent, query: Query) -> list[str]:
+    return [record.request_id for record in recent.find(query).requests]
+
+
+def test_the_newest_come_first_and_the_oldest_leave() -> None:
+    recent = ring(*map(a_request, range(5)), size=3)
+    found = recent.find(Query())
+    assert [record.request_id for record in found.requests] == ["r4", "r3", "r2"]
+    assert (found.kept, found.seen, found.more) == (3, 5, False)
+
+
+@pytest.mark.parametrize("changed", [{"route": "/admin/latency"}, {"method": "GET"}, {"route": "unmatched"}])
+def test_what_is_no_request_to_a_model_does_not_push_one_out(changed: dict[str, Any]) -> None:
+    recent = ring(a_request(1), *(a_request(n, **changed) for n in range(20)), size=3)
+    assert ids(recent, Query()) == ["r1"]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (Query(model="other"), ["r1"]),
+        (Query(tenant="b"), ["r2"]),
+        (Query(session="s"), ["r3"]),
+        (Query(outcome="exact"), ["r4"]),
+        (Query(outcome="error"), ["r6", "r5"]),
+        (Query(slower_ms=1000), ["r7"]),
+        (Query(id="r0"), ["r0"]),
+        (Query(outcome="miss", before=3 * SECOND_NS), ["r2", "r1", "r0"]),
+    ],
+)
+def test_requests_are_found_by_what_is_asked(query: Query, expected: list[str]) -> None:
+    recent = ring(
+        a_request(0),
+        a_request(1, model="other"),
+        a_request(2, tenant="b"),
+        a_request(3, session="s"),
+        a_request(4, cache="exact"),
+        a_request(5, cache="exact", error="stream_cut"),
+        a_request(6, status=429),
+        a_request(7, total_ms=5000.0),
+    )
+    assert ids(recent, query) == expected
+
+
+def test_pages_give_every_request_once() -> None:
+    recent = ring(*map(a_request, range(10)))
+    seen: list[str] = []
+    query = Query(limit=4)
+    while True:
+        found = recent.find(query)
+        seen += [record.request_id for record in found.requests]
+        if not found.more:
+            break
+        query = Query(limit=4, before=ended_ns(found.requests[-1]))
+    assert seen == [f"r{number}" for number in reversed(range(10))]
+
+
+def test_what_several_gateways_found_is_one_page() -> None:
+    even, odd = ring(*map(a_request, (0, 2, 4))), ring(*map(a_request, (1, 3, 5)))
+    found = merged([even.find(Query(limit=3)), odd.find(Query(limit=3))], 3)
+    assert [record.request_id for record in found.requests] == ["r5", "r4", "r3"]
+    assert (found.kept, found.seen, found.more) == (6, 6, True)
+
+
+def test_a_million_requests_leave_no_more_than_the_newest() -> None:
+    recent, record = Recent(100, [CHAT]), a_request()
+    for _ in range(1_000_000):
+        recent.take(record)
+    found = recent.find(Query())
+    assert (found.kept, found.seen, len(found.requests)) == (100, 1_000_000, 100)
+
+
+def test_memory_does_not_grow_with_the_requests() -> None:
+    recent, record = Recent(100, [CHAT]), a_request()
+    ring_is_full = [recent.take(record) for _ in range(100)]
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(20 * len(ring_is_full)):
+            recent.take(a_request(model="m" * 10_000))
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 100 * 4_000
+
+
+def test_names_and_steps_of_a_kept_request_are_bounded() -> None:
+    recent = ring(a_request(model="m" * 10_000, steps=tuple(StepTime("s", 0.0, 1.0) for _ in range(1000))))
+    kept = recent.find(Query()).requests[0]
+    assert kept.model == "m" * MOST_CHARS
+    assert len(kept.steps) == MOST_STEPS
+
+
+def test_a_query_is_read() -> None:
+    given = {"model": "m", "outcome": "", "slower_ms": "12.5", "before": "7", "limit": "9"}
+    assert parse_query(given) == Query(model="m", slower_ms=12.5, before=7, limit=9)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("what", "x"),
+        ("slower_ms", "nan"),
+        ("slower_ms", "-1"),
+        ("slower_ms", "fast"),
+        ("before", "-1"),
+        ("before", "9" * 25),
+        ("limit", "0"),
+        ("limit", "501"),
+        ("limit", "٣"),
+    ],
+)
+def test_a_wrong_query_is_refused_by_name(name: str, value: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        parse_query({name: value})
+    assert caught.value.details.param == name
