@@ -20,7 +20,7 @@ from browser import Browser, BrowserError, Page, chromium
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 QUESTION = "What is the capital of France?"
 QUESTIONS = (QUESTION, QUESTION, "Can you tell me the capital of France?")
-SIZE = {"width": 1180, "height": 740}
+WIDTH, HEIGHT = 1180, 740
 ENTER = 13
 MEASURED_POINTS = 8
 """Points of a chart that looks like one."""
@@ -51,7 +51,7 @@ async def take(url: str, token: str, images: Path) -> None:
 
 
 async def _pages(browser: Browser, url: str, token: str, images: Path) -> None:
-    async with browser.page(f"{url}/console", **SIZE) as page:
+    async with browser.page(f"{url}/console", width=WIDTH, height=HEIGHT) as page:
         await page.value(f"session.signIn({token!r})")
         for question in QUESTIONS:
             await _ask(page, question)
@@ -59,10 +59,10 @@ async def _pages(browser: Browser, url: str, token: str, images: Path) -> None:
         await _save(page, images / "console_playground.png")
         await _visit(page, "live", f"document.querySelector('.chart')?.dataset.points >= {MEASURED_POINTS}")
         await _save(page, images / "console_live.png")
-        await _visit(page, "requests", "document.querySelector('[data-request]') !== null")
-        await page.click("[data-request]")
+        await _visit(page, "requests", "document.querySelector('[data-outcome=miss]') !== null")
+        await page.click("[data-outcome=miss]")
         await page.until("document.querySelector('.detail .waterfall') !== null")
-        await page.look(**SIZE, dark=True)
+        await page.look(width=WIDTH, height=HEIGHT, dark=True)
         await _save(page, images / "console_requests.png")
 
 

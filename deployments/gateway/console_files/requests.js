@@ -53,7 +53,7 @@ function RequestTable({requests, chosen, choose}) {
     <th scope="col">Outcome</th><th scope="col">Tenant</th><th scope="col" class="num">First token</th><th scope="col" class="num">Whole</th>
     <th scope="col" class="num">Own</th><th scope="col" class="num">Tokens</th><th scope="col">Served by</th></tr></thead>
     <tbody>${requests.map((each) => html`<tr key=${each.id} class=${chosen && chosen.id === each.id ? "chosen" : ""} onClick=${() => choose(each)}>
-      <th scope="row"><button class="link" aria-expanded=${Boolean(chosen && chosen.id === each.id)} data-request=${each.id}>${clock(each.at)}</button></th>
+      <th scope="row"><button class="link" aria-expanded=${Boolean(chosen && chosen.id === each.id)} data-request=${each.id} data-outcome=${each.outcome}>${clock(each.at)}</button></th>
       <td>${each.model || each.path}</td><td><${Outcome} value=${each.outcome} />${each.status >= 400 ? html` <small>${each.status}</small>` : ""}</td>
       <td>${each.tenant || NOTHING}</td><td class="num">${ms(each.ttft_ms)}</td>
       <td class="num"><${Meter} value=${each.total_ms / slowest} label="share of the slowest shown" /> ${ms(each.total_ms)}</td>
