@@ -99,8 +99,8 @@ class GatewayRuntime:
         """``tenant_secret`` is the same for all gateways of an application (see ``TenantMarks``); a gateway
         that is alone may make its own. ``is_public`` judges addresses that images are fetched from.
         ``sinks`` are given the records of finished requests, besides the gateway's own. ``meter`` takes the
-        metrics; ``ask_others`` asks all gateways what they have measured, ``find_everywhere`` for their newest
-        requests."""
+        metrics; ``ask_others`` asks all gateways what they have measured, ``find_everywhere`` for their
+        newest requests."""
         self._settings = settings
         self._is_public = is_public
         self._names = ModelNames.of(settings)
