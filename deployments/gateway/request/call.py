@@ -15,6 +15,8 @@ import msgspec
 from deployments.gateway.request.exchange import JSON, Exchange
 from deployments.platform.telemetry import RequestTracer
 from serve_app.admission import FIRST_PRIORITY, PRIORITY_FIELD, body_priority
+from serve_app.dialects.remedies import rewritten, without_limit
+from serve_app.errors import ErrorDetails
 from serve_app.fleet import EngineReport
 from serve_app.media.forms import Form
 from serve_app.openai.overflow import ANSWER_LIMITS
@@ -87,9 +89,16 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     def unbounded(self) -> Self | None:
         """The same without a limit for the answer, which then gets what the prompt leaves of the context.
         ``None``: it has no limit, or a chat client set it, and is told that it is too large."""
-        if not self.translated or set(ANSWER_LIMITS).isdisjoint(self.fields):
+        return self._with(without_limit(self.fields) if self.translated else None)
+
+    def otherwise(self, refused: ErrorDetails) -> Self | None:
+        """The same in a form that a member may take which refused this one. ``None``: none is known, or the
+        client wrote it itself."""
+        return self._with(rewritten(self.fields, refused) if self.translated else None)
+
+    def _with(self, fields: Mapping[str, object] | None) -> Self | None:
+        if fields is None:
             return None
-        fields = {name: value for name, value in self.fields.items() if name not in ANSWER_LIMITS}
         return msgspec.structs.replace(self, fields=fields, body=msgspec.json.encode(fields))
 
     def exceeds(self, context: int | None) -> bool:

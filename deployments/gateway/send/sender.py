@@ -11,7 +11,6 @@ from deployments.wire.upstream import UpstreamPool, UpstreamResponse
 from serve_app.errors import EngineError, PromptlyError, UpstreamFailed, UpstreamRefused, UpstreamTimeout
 from serve_app.fleet import EngineReport
 from serve_app.hedging import Hedge
-from serve_app.openai.overflow import overflow_of
 from serve_app.openai.upstream_errors import ERROR_EVENT, normalise_error, stream_error
 from serve_app.settings import LimitSettings
 
@@ -45,23 +44,25 @@ class Sender:
         """The member's response, with its first bytes; all of them unless it is a stream. ``fresh``: over a
         new connection.
 
-        Clients of a translated API ask for long answers whatever the model's context is, and expect the limit
-        to be capped. Only the engine knows the tokens of the prompt: if it refuses the limit, it is asked
-        again without one, and gives what is left.
+        Clients of a translated API know neither the model's context nor what its chat template takes: where
+        an engine refuses that, it is asked again in another form. Each form changes something, and none is
+        changed back, so this ends.
 
         Raises:
             UpstreamRefused: the engine refuses the request itself.
             UpstreamFailed, UpstreamTimeout: the member failed.
         """
-        unbounded = call.message.unbounded()
-        if unbounded is not None and call.message.exceeds(report.token_limits.context):
-            return await self._send(call, unbounded, to, report, fresh=fresh)
-        try:
-            return await self._send(call, call.message, to, report, fresh=fresh)
-        except UpstreamRefused as refused:
-            if unbounded is None or overflow_of(refused.details) is None:
-                raise
-        return await self._send(call, unbounded, to, report, fresh=fresh)
+        message = call.message
+        if message.exceeds(report.token_limits.context):
+            message = message.unbounded() or message
+        while True:
+            try:
+                return await self._send(call, message, to, report, fresh=fresh)
+            except UpstreamRefused as refused:
+                other = message.otherwise(refused.details)
+                if other is None:
+                    raise
+                message = other
 
     async def _send(
         self, call: Call, message: Message, to: Destination, report: EngineReport, *, fresh: bool

@@ -6,18 +6,23 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from serve_app.dialects.base import Reading
 from serve_app.dialects.openai import OpenAIDialect
 from serve_app.dialects.responses.ids import ItemIds
 from serve_app.dialects.responses.items import with_references
 from serve_app.dialects.responses.request import ENCRYPTED_REASONING, Asked, chat_fields, echo, read
-from serve_app.dialects.responses.stream_errors import ResponsesStream
+from serve_app.dialects.responses.stream_errors import ResponsesStream, described
 from serve_app.dialects.responses.writer import ResponsesWriter
-from serve_app.errors import BadRequest
+from serve_app.errors import BadRequest, PromptlyError
 
 
 class ResponsesDialect(OpenAIDialect):
     """Error bodies as in OpenAI's other APIs, streams with named and numbered events."""
+
+    def body(self, error: PromptlyError, request_id: str) -> bytes:
+        return msgspec.json.encode({"error": described(error)})
 
     def stream(self) -> ResponsesStream:  # type: ignore[override]
         return ResponsesStream()

@@ -7,11 +7,20 @@ import re
 import msgspec
 
 from serve_app.dialects.base import NamedEvents
-from serve_app.errors import PromptlyError
+from serve_app.errors import ErrorDetails, PromptlyError
+from serve_app.openai.overflow import overflow_of
 
 LAST = r"response\.completed|response\.failed|response\.incomplete|error"
 MARK = b'"sequence_number"'
 NUMBER = re.compile(rb'"sequence_number"\s*:\s*([0-9]+)(?=[^0-9])')
+
+
+def described(error: PromptlyError) -> ErrorDetails:
+    """Agents compact a conversation on the code that OpenAI has for one that is too long."""
+    details = error.details
+    if overflow_of(details) is None:
+        return details
+    return msgspec.structs.replace(details, code="context_length_exceeded", param="input")
 
 
 class ResponsesStream(NamedEvents):
@@ -35,7 +44,7 @@ class ResponsesStream(NamedEvents):
     def event(self, error: PromptlyError, request_id: str) -> bytes:
         """The documented event plus the key ``error``: OpenAI's Python client raises only for that key, and
         treats any other event as part of a good answer."""
-        details = error.details
+        details = described(error)
         event = {
             "type": "error",
             "code": details.code,
