@@ -102,7 +102,7 @@ class GatewayRuntime:
         metrics; ``ask_others`` asks all gateways what they have measured, ``find_everywhere`` for their
         newest requests."""
         self._settings = settings
-        self._is_public = is_public
+        self._images = Images(settings.media, is_public)
         self._names = ModelNames.of(settings)
         self._has_keys = keys is not None
         self._traffic, self._latency = Traffic(), LatencyWindows()
@@ -196,7 +196,7 @@ class GatewayRuntime:
             chooser=ModelChooser(settings, self._placement.fleet),
             offers=self._offers,
             salts=self._salts,
-            images=Images(settings.media, self._is_public),
+            images=self._images,
             wake=self._dispatcher.start,
             takes_tools=self._placement.fleet.takes_tools,
             caches=self._cache is not None,
@@ -282,7 +282,7 @@ class GatewayRuntime:
             "audio": audio,
             "embeddings": embeddings,
             "items": items,
-            "count_tokens": CountTokens(auth, verbatim, MessagesReader(settings.gateway)),
+            "count_tokens": CountTokens(auth, verbatim, self._images, MessagesReader(settings.gateway)),
             "relay": PassThrough(auth, offers, verbatim),
         }
 

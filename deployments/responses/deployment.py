@@ -24,8 +24,10 @@ from serve_app.stored_responses.values import (
     Found,
     FoundConversation,
     History,
+    Listed,
     NewItem,
     Outcome,
+    Part,
     Record,
     StoreError,
     StoreStats,
@@ -101,6 +103,12 @@ class Responses:
 
     async def conversation_items(self, tenant: str, conversation_id: str, bounds: ChainBounds) -> History:
         return await self.store.conversation_items(tenant, conversation_id, bounds, time.time())
+
+    async def listed_items(self, tenant: str, conversation_id: str, part: Part) -> Listed:
+        return await self.store.listed_items(tenant, conversation_id, part, time.time())
+
+    async def conversation_item(self, tenant: str, conversation_id: str, item_id: str) -> Listed:
+        return await self.store.conversation_item(tenant, conversation_id, item_id, time.time())
 
     async def add_items(self, tenant: str, conversation_id: str, items: Sequence[NewItem]) -> Added:
         return await self.store.add_items(tenant, conversation_id, items, time.time())

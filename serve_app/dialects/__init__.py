@@ -3,7 +3,7 @@
 | dialect | paths | a stream that fails ends with |
 |---|---|---|
 | ``openai`` | all others | ``data: {"error": …}`` |
-| ``responses`` | ``/v1/responses`` | ``event: error``, numbered like the stream's other events |
+| ``responses`` | ``/v1/responses`` | ``response.failed``, then ``event: error``, numbered like all events |
 | ``anthropic`` | ``/v1/messages`` | ``event: error`` with the outer ``"type": "error"`` |
 """
 

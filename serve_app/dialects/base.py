@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from serve_app.errors import PromptlyError
+from serve_app.errors import BadRequest, PromptlyError
 
 OVERLAP = 64
 """Bytes of a stream that are searched again with the next ones; longer than any mark searched for."""
@@ -56,7 +56,7 @@ class Writer(Protocol):
 
 
 MakeWriter = Callable[[str, int], Writer]
-"""From the id of the request and the time of its answer in Unix seconds."""
+"""From 32 hexadecimal digits that no other answer has, and the time of the answer in Unix seconds."""
 
 
 Ending = Callable[[bytes], Awaitable[bytes]]
@@ -71,11 +71,26 @@ class Reading:
 
     The fields must be those that a chat client would send for the same request, defaults left out: the
     dialects then share cached answers and answers in flight. A stream asks for usage (``stream_options``).
+    ``turns``: the client's field that ``messages`` were read from.
     """
 
     fields: dict[str, Any]
     writer: MakeWriter | None
     ending: Ending | None = None
+    turns: str = "messages"
+
+    def as_asked(self, error: BadRequest) -> BadRequest:
+        """An error of the chat, as its client can read it: places in the chat are others in its request."""
+        return BadRequest(
+            self._named(error.message), param=error.param and self._named(error.param), code=error.code
+        )
+
+    def _named(self, text: str) -> str:
+        return PLACE.sub(lambda found: self.turns if found[1] == "messages" else found[1], text)
+
+
+PLACE = re.compile(r"\b(messages|tools)(?:\[\d+\]|\.\w+)+")
+"""A place within a chat."""
 
 
 KEEP_ALIVE_COMMENT = b": the answer has not begun\n\n"

@@ -56,9 +56,10 @@ def alternating(fields: Fields, *, has_system: bool) -> dict[str, Any] | None:
     if not isinstance(messages, list):
         return None
     told: list[dict[str, Any]] = []
-    for place, message in enumerate(messages):
-        if message["role"] == "system" and (place > 0 or not has_system):
-            message = {"role": "user", "content": _as_users(message["content"], is_first=place == 0)}
+    for place, given in enumerate(messages):
+        message = given
+        if given["role"] == "system" and (place > 0 or not has_system):
+            message = {"role": "user", "content": _as_users(given["content"], is_first=place == 0)}
         last = told[-1] if told else None
         if last is not None and last["role"] == message["role"] == "user":
             told[-1] = {**last, "content": _joined(last["content"], message["content"])}

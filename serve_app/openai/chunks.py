@@ -40,11 +40,12 @@ class Function(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """Of a stream: a part of the call number ``index``; only its first part has an id and a name."""
+    """Of a stream: a part of the call number ``index``; only its first part has an id and a name. Some
+    servers leave fields out, or write ``null``."""
 
-    index: int = 0
+    index: int | None = None
     id: str | None = None
-    function: Function = Function()
+    function: Function | None = None
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -69,7 +70,7 @@ class Said(msgspec.Struct, frozen=True):
 class ChunkChoice(msgspec.Struct, frozen=True):
     """``stop_reason`` is vLLM's: the stop text, or the id of the stop token."""
 
-    delta: Said = Said()
+    delta: Said | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
 
@@ -77,8 +78,8 @@ class ChunkChoice(msgspec.Struct, frozen=True):
 class Chunk(msgspec.Struct, frozen=True):
     """One event of a stream."""
 
-    model: str = ""
-    choices: list[ChunkChoice] = []
+    model: str | None = None
+    choices: list[ChunkChoice] | None = None
     usage: ChatUsage | None = None
 
 
@@ -92,7 +93,7 @@ class WholeChat(msgspec.Struct, frozen=True):
     """An answer that is not streamed."""
 
     choices: list[WholeChoice]
-    model: str = ""
+    model: str | None = None
     usage: ChatUsage | None = None
 
 

@@ -14,8 +14,8 @@ class LimitSettings(Frozen):
     max_conversation_bytes: int = Field(
         default=33_554_432,
         ge=1024,
-        description="Size of a body on the paths of agents (`/v1/messages`), which carry a whole "
-        "conversation with its images; Anthropic's own bound.",
+        description="Size of a body on the paths of agents (`/v1/messages`, `/v1/responses`), which carry a "
+        "whole conversation with its images; Anthropic's own bound.",
     )
     max_held_bytes_per_tenant: int = Field(
         default=268_435_456,

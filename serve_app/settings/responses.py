@@ -25,16 +25,16 @@ class ResponsesSettings(Frozen):
     ttl_s: float = Field(
         default=2_592_000.0,
         gt=0,
-        description="Lifetime of a chain of responses, or of a conversation, after its last use, seconds; "
-        "OpenAI's is 30 days.",
+        description="Lifetime of a chain of responses, or of a conversation, after the last response or item "
+        "that was added to it, seconds; OpenAI's is 30 days.",
     )
     max_entries: int = Field(default=100_000, ge=1, description="Responses and conversations of all tenants.")
     max_bytes: int = Field(default=4_294_967_296, ge=1_000_000, description="Size of all of them together.")
     max_entries_per_tenant: int | None = Field(
         default=None,
         ge=1,
-        description="Default: no limit; when full, the tenant with the most bytes loses its longest unused "
-        "chain first.",
+        description="Default: no limit. When the store is full, the tenant with the most entries (or bytes, "
+        "where these are full) loses the chain first to which nothing was added for the longest time.",
     )
     max_bytes_per_tenant: int | None = Field(default=None, ge=1024, description="Default: no limit.")
     max_entry_bytes: int = Field(
@@ -62,6 +62,12 @@ class ResponsesSettings(Frozen):
         gt=0,
         description="How long a gateway tries to reach the store, which Serve restarts within seconds after "
         "its death. A response waits for it before its last event, and is then sent with `store: false`.",
+    )
+    max_waiting_calls: int = Field(
+        default=256,
+        ge=1,
+        description="Calls of one gateway that wait so long at once: each holds its request and a place "
+        "among `limits.max_concurrent_requests`. Further calls wait for a second.",
     )
     max_background: int = Field(
         default=64, ge=0, description="Background responses that one gateway runs at once."

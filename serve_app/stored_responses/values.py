@@ -35,13 +35,14 @@ UNFINISHED = frozenset({"queued", "in_progress"})
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One response. ``response`` is what its client was sent and ``input`` its own input items, a list; both
-    JSON. ``tokens``: of input and output together. ``owner`` is the gateway that still generates it."""
+    JSON. ``tokens``: of input and output together. ``owner`` is the gateway that still generates it. What is
+    read has neither ``input`` nor ``output``, which may be large (see ``own_items``)."""
 
     id: str
     tenant: str
     status: str
     response: bytes
-    input: bytes
+    input: bytes = b"[]"
     previous: str | None = None
     conversation: str | None = None
     output: bytes = b"[]"
@@ -111,17 +112,38 @@ class FoundConversation(msgspec.Struct, frozen=True):
 
 
 class NewItem(msgspec.Struct, frozen=True):
-    """An item of a conversation: its id, and all of it as JSON."""
+    """An item of a conversation: its id, and all of it as JSON. ``spare`` is its id if another item of the
+    conversation has ``id`` already; empty: it is then the same item."""
 
     id: str
     item: bytes
+    spare: str = ""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Which items of a conversation are listed: at most ``limit``, behind the item ``after``."""
+
+    limit: int
+    newest_first: bool = False
+    after: str | None = None
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """Items, each as JSON, and whether more follow; or why there are none. ``UNKNOWN`` with
+    ``after_is_unknown``: only the item ``after`` is not there."""
+
+    items: list[bytes] = []
+    has_more: bool = False
+    absence: Absence | None = None
+    after_is_unknown: bool = False
 
 
 class Added(msgspec.Struct, frozen=True):
-    """What became of new items: an outcome, or why their conversation is not there."""
+    """What became of new items: an outcome and their ids, or why their conversation is not there."""
 
     outcome: Outcome | None = None
     absence: Absence | None = None
+    ids: list[str] = []
 
 
 class StoreStats(msgspec.Struct, frozen=True):

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from deployments.gateway.endpoints.verbatim import Verbatim
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.images import Images
 from serve_app.dialects import Reading
 from serve_app.dialects.anthropic import (
     InlineSystem,
@@ -20,6 +19,7 @@ from serve_app.dialects.anthropic import (
     inline_system_of,
     read_messages,
 )
+from serve_app.openai.requests import Endpoint, generation_from
 from serve_app.request.auth import Identity
 from serve_app.settings import GatewaySettings
 from serve_app.settings.paths import ASKED_AS
@@ -44,9 +44,12 @@ class MessagesReader:
 class CountTokens:
     """Asks an engine for the tokens of the prompt that a request would give it."""
 
-    def __init__(self, auth: Authenticator, verbatim: Verbatim, reader: MessagesReader) -> None:
+    def __init__(
+        self, auth: Authenticator, verbatim: Verbatim, images: Images, reader: MessagesReader
+    ) -> None:
         self._auth = auth
         self._verbatim = verbatim
+        self._images = images
         self._reader = reader
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -54,7 +57,6 @@ class CountTokens:
         asked = await self._verbatim.read(exchange, identity, is_conversation=True)
         fields = count_request(asked.fields, self._reader.inline(exchange))
         self._verbatim.offered(asked)
-        to_engine = replace(
-            asked, path=ASKED_AS[exchange.path], fields=fields, body=msgspec.json.encode(fields)
-        )
+        chat = await self._images.take_in(generation_from(Endpoint.CHAT, fields))
+        to_engine = replace(asked, path=ASKED_AS[exchange.path], fields=dict(chat.fields), body=chat.body)
         await self._verbatim.relay(to_engine, weight=1, in_parts=False, writer=TokenCount())

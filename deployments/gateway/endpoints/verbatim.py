@@ -99,9 +99,11 @@ class Verbatim:
         in_parts: bool,
         tokens: float,
         fields: Mapping[str, Any] | None = None,
+        translated: bool = False,
     ) -> Call:
         """The request to the model's members. ``weight`` and ``in_parts``: see ``SlotRequest``; ``tokens``:
-        of its prompts. ``fields``: what they are sent instead of the client's own body."""
+        of its prompts. ``fields``: what they are sent instead of the client's own body. ``translated``: see
+        ``Message``."""
         exchange, identity = asked.exchange, asked.identity
         message = Message(
             method=exchange.method,
@@ -111,6 +113,7 @@ class Verbatim:
             headers=forwarded_headers(exchange, self._tracer),
             salt=self._salts.salt(identity.tenant, asked.fields),
             best_priority=identity.best_priority,
+            translated=translated,
         )
         slot = SlotRequest(
             tenant=identity.tenant,
@@ -134,7 +137,9 @@ class Verbatim:
         """Ask the model, and pass on its answer; through ``writer`` if it speaks a dialect. ``weight``
         and ``in_parts``: see ``SlotRequest``."""
         tokens = len(asked.body) / BYTES_PER_TOKEN
-        call = self.call(asked, weight=weight, in_parts=in_parts, tokens=tokens)
+        call = self.call(
+            asked, weight=weight, in_parts=in_parts, tokens=tokens, translated=writer is not None
+        )
         await asked.exchange.run(self._answer(asked.exchange, call, writer), asked.timeout_s)
 
     async def _answer(self, exchange: Exchange, call: Call, writer: Writer | None) -> None:

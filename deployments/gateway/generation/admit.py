@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 from deployments.gateway.generation.asked import Asked
 from deployments.gateway.request.authentication import Authenticator
@@ -16,6 +17,7 @@ from deployments.gateway.request.images import Images
 from serve_app.admission import request_priority
 from serve_app.cache.keys import CacheKey, cache_key
 from serve_app.dialects import Reading
+from serve_app.errors import BadRequest
 from serve_app.model_choice.chooser import ModelChooser
 from serve_app.model_choice.offers import Offers
 from serve_app.openai.bounds import refuse_excess, refuse_large
@@ -108,8 +110,13 @@ class Admit:
             reading = await read(exchange, identity, fields)
             sent = generation_from(endpoint, reading.fields)
         make_writer = None if reading is None else reading.writer
-        weight = refuse_excess(sent.fields, self._limits)
-        sent = await self._images.take_in(sent)
+        try:
+            weight = refuse_excess(sent.fields, self._limits)
+            sent = await self._images.take_in(sent)
+        except BadRequest as error:
+            if reading is None:
+                raise
+            raise reading.as_asked(error) from error
         request = self._chosen(exchange, sent)
         fingerprint = self._offers.fingerprint(request.model)
         self._offers.require(endpoint.value, request.model)
@@ -127,7 +134,8 @@ class Admit:
             session=self._session(identity.tenant, headers, sent.fields if read is None else fields),
             weight=weight,
             cache_status="bypass" if key is None else "miss",
-            writer=None if make_writer is None else make_writer(exchange.request_id, int(time.time())),
+            # Clients may repeat a request's id; agents merge answers whose ids are equal.
+            writer=None if make_writer is None else make_writer(uuid4().hex, int(time.time())),
             ending=None if reading is None else reading.ending,
         )
 

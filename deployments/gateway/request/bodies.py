@@ -46,6 +46,11 @@ class Bodies:
             OverCapacity: too many bodies of the tenant are arriving, too many of its bytes are held, or the
                 gateway is full.
         """
+        if exchange.body is not None:  # its client was told that it is accepted
+            held = _Held(self._held, tenant)
+            held.add(len(exchange.body))
+            exchange.body_done = held.release
+            return exchange.body
         setting = "max_conversation_bytes" if is_conversation else "max_body_bytes"
         setting = "max_upload_bytes" if is_upload else setting
         limit: int = getattr(self._limits, setting)

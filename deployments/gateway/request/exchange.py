@@ -63,6 +63,9 @@ class Exchange:
         self._stream: StreamErrors | None = None
         self._passed: Callable[[bytes], None] | None = None
         self._at_event_boundary = True
+        self._is_complete = False
+        self.body: bytes | None = None
+        """The whole body, where it is no longer to be received."""
         self.body_read: Callable[[Exchange], None] | None = None
         """Called when the whole body is there; may refuse the request."""
         self.body_done: Callable[[], None] | None = None
@@ -155,6 +158,8 @@ class Exchange:
         self._at_event_boundary = data.endswith(sse.END)
         if self._passed is not None:
             self._passed(data)
+        if not more:
+            self._is_complete = True
         try:  # every token passes here: a method for this would cost a call
             await self._send({"type": "http.response.body", "body": data, "more_body": more})
         except OSError as error:
@@ -180,6 +185,8 @@ class Exchange:
         stream that has begun (an event that was cut in the middle is closed first)."""
         self.facts.error = error.details.code or error.details.type
         await self.end_waiting()
+        if self._is_complete:
+            return  # the client was sent its whole answer, which it may not have read yet
         if not self.started:
             self.response_headers |= error.headers
             if error.should_retry is not None:

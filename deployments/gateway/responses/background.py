@@ -95,7 +95,10 @@ class Background:
         job = Job(record, watched=bool(request.stream))
         self._jobs[record.id] = job
         detached = DetachedExchange(
-            exchange, msgspec.json.encode(work.asked.fields), work.ids, lambda data: self._passed(job, data)
+            exchange,
+            msgspec.json.encode(work.asked.fields),
+            work.reading,
+            lambda data: self._passed(job, data),
         )
         job.task = asyncio.get_running_loop().create_task(self._run(job, detached))
         if self._beating is None or self._beating.done():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -20,7 +20,7 @@ from serve_app.errors import BadRequest, NotFound, ResponsesUnavailable
 from serve_app.openai.depth import refuse_deep
 from serve_app.openai.requests import parse_json
 from serve_app.settings import LimitSettings
-from serve_app.stored_responses.paging import page_of, query_of
+from serve_app.stored_responses.paging import listing, no_such_item, page_of, query_of
 from serve_app.stored_responses.values import Conversation, NewItem, Outcome
 
 MAX_NEW_ITEMS = 20
@@ -58,7 +58,7 @@ class Conversations:
         tenant, store = self._admitted(exchange)
         wanted = _part(exchange, 0)
         if exchange.method == "DELETE":
-            absence = await store.call("delete_conversation", tenant, wanted)
+            absence = await store.delete("delete_conversation", tenant, wanted)
             if absence is not None:
                 raise absent("conversation", wanted, absence)
             await exchange.respond_json({"id": wanted, "object": "conversation.deleted", "deleted": True})
@@ -86,20 +86,28 @@ class Conversations:
                 raise absent("conversation", wanted, added.absence)
             if added.outcome is not Outcome.STORED:
                 raise ResponsesUnavailable("it has no room")
-            data = [msgspec.json.decode(each.item) for each in new]
-            first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
-            listing = {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": False}
-            await exchange.respond_json(listing)
+            shown = [
+                {**msgspec.json.decode(each.item), "id": item_id}
+                for each, item_id in zip(new, added.ids, strict=True)
+            ]
+            await exchange.respond_json(listing(shown, has_more=False))
             return
-        page = page_of(query_of(exchange.query))
-        await exchange.respond_json(page.of(await self._all(store, tenant, wanted)))
+        part = page_of(query_of(exchange.query))
+        found = await store.call("listed_items", tenant, wanted, part)
+        if found.after_is_unknown:
+            raise no_such_item(part)
+        if found.absence is not None:
+            raise absent("conversation", wanted, found.absence)
+        await exchange.respond_json(
+            listing([msgspec.json.decode(each) for each in found.items], has_more=found.has_more)
+        )
 
     async def item(self, exchange: Exchange) -> None:
         """``GET``, ``DELETE``. Raises: NotFound, ResponsesUnavailable."""
         tenant, store = self._admitted(exchange)
         wanted, item_id = _part(exchange, 0), _part(exchange, 2)
         if exchange.method == "DELETE":
-            absence = await store.call("delete_item", tenant, wanted, item_id)
+            absence = await store.delete("delete_item", tenant, wanted, item_id)
             if absence is not None:
                 raise absent("item", item_id, absence)
             found = await store.call("conversation", tenant, wanted)
@@ -107,17 +115,12 @@ class Conversations:
                 raise absent("conversation", wanted, found.absence)
             await _respond(exchange, found.conversation)
             return
-        for item in await self._all(store, tenant, wanted):
-            if item.get("id") == item_id:
-                await exchange.respond_json(item)
-                return
-        raise absent("item", item_id, None)
-
-    async def _all(self, store: ResponseStoreClient, tenant: str, wanted: str) -> list[Mapping[str, Any]]:
-        history = await store.call("conversation_items", tenant, wanted, store.bounds)
-        if history.absence is not None:
-            raise absent("conversation", wanted, history.absence)
-        return [msgspec.json.decode(part) for part in history.parts]
+        found = await store.call("conversation_item", tenant, wanted, item_id)
+        if found.absence is not None:
+            raise absent("conversation", wanted, found.absence)
+        if not found.items:
+            raise absent("item", item_id, None)
+        await exchange.respond(200, found.items[0])
 
     async def _fields(self, exchange: Exchange, tenant: str) -> dict[str, Any]:
         body = await self._bodies.read(exchange, tenant)
@@ -166,4 +169,7 @@ def _new_items(given: Any, ids: ItemIds) -> Sequence[NewItem]:
         raise BadRequest("`items` must be objects.", param="items", code="invalid_value")
     listed = kinds.listed(items)
     kinds.check(listed)
-    return [NewItem(item["id"], msgspec.json.encode(item)) for item in kinds.stored(listed, ids)]
+    return [
+        NewItem(item["id"], msgspec.json.encode(item), kinds.spare_id(item, ids, place))
+        for place, item in enumerate(kinds.stored(listed, ids))
+    ]

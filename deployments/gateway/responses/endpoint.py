@@ -10,11 +10,11 @@ from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import EVENT_STREAM, Exchange, Handler
 from deployments.gateway.responses.background import Background
 from deployments.gateway.responses.reading import InBackground
-from deployments.gateway.responses.store_client import ResponseStoreClient
+from deployments.gateway.responses.store_client import ResponseStoreClient, absent
 from serve_app.dialects.responses.stored import events_of
 from serve_app.errors import BadRequest, MethodNotAllowed, NotFound
 from serve_app.model_choice.offers import Offers
-from serve_app.stored_responses.paging import page_of, query_of
+from serve_app.stored_responses.paging import page, page_of, query_of
 from serve_app.stored_responses.values import UNFINISHED, Record
 
 FOLLOW_PERIOD_S = 0.25
@@ -70,9 +70,9 @@ class StoredResponses:
         tenant, store = self._admitted(exchange)
         (wanted,) = _below(exchange, 1)
         if exchange.method == "DELETE":
-            absence = await store.call("delete", tenant, wanted)
+            absence = await store.delete("delete", tenant, wanted)
             if absence is not None:
-                await store.record(tenant, wanted)  # raises why
+                raise absent("response", wanted, absence)
             if self._background is not None:
                 self._background.stop(wanted)
             await exchange.respond_json({"id": wanted, "object": "response", "deleted": True})
@@ -100,28 +100,30 @@ class StoredResponses:
         """Raises: NotFound, BadRequest, ResponsesUnavailable."""
         tenant, store = self._admitted(exchange)
         wanted, _ = _below(exchange, 2)
-        page = page_of(query_of(exchange.query))
-        record = await store.record(tenant, wanted)
-        await exchange.respond_json(page.of(msgspec.json.decode(record.input)))
+        part = page_of(query_of(exchange.query))
+        found = await store.call("own_items", tenant, wanted, True)
+        if found.absence is not None:
+            raise absent("response", wanted, found.absence)
+        await exchange.respond_json(page(msgspec.json.decode(found.parts[0]), part))
 
     async def cancel(self, exchange: Exchange) -> None:
         """Raises: NotFound, BadRequest, ResponsesUnavailable."""
         tenant, store = self._admitted(exchange)
         wanted, _ = _below(exchange, 2)
-        before = await store.record(tenant, wanted)
-        if not msgspec.json.decode(before.response).get("background"):
+        found = await store.call("cancel", tenant, wanted)
+        if found.record is None:
+            raise absent("response", wanted, found.absence)
+        record: Record = found.record
+        # One whose client waited is stored when it is complete: the store left it as it is.
+        if not msgspec.json.decode(record.response).get("background"):
             raise BadRequest(
                 "Only a response with `background: true` can be cancelled.",
                 code="invalid_value",
                 param="background",
             )
-        if before.status in UNFINISHED:
-            found = await store.call("cancel", tenant, wanted)
-            was_cancelled = found.record is not None and found.record.status == "cancelled"
-            if was_cancelled and self._background is not None:  # else it was complete by then
-                self._background.stop(wanted)
-        after = await store.record(tenant, wanted)
-        await exchange.respond(200, after.response)
+        if record.status == "cancelled" and self._background is not None:  # else it was complete by then
+            self._background.stop(wanted)
+        await exchange.respond(200, record.response)
 
     async def _replay(self, exchange: Exchange, store: ResponseStoreClient, record: Record) -> None:
         """As a stream; one that is not finished is waited for."""

@@ -7,6 +7,7 @@ that has seen that event can go on with it at any gateway, whichever process die
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
@@ -39,12 +40,13 @@ logger = logging.getLogger("ray.serve")
 class InBackground(Exception):
     """The request was read and found right; it is to run without its client."""
 
-    def __init__(self, asked: Asked, ids: ItemIds, items: bytes) -> None:
+    def __init__(self, asked: Asked, ids: ItemIds, items: bytes, reading: Reading) -> None:
         """``items``: its input as it is stored."""
         super().__init__()
         self.asked = asked
         self.ids = ids
         self.items = items
+        self.reading = reading
 
 
 class ResponsesReader:
@@ -55,8 +57,10 @@ class ResponsesReader:
 
     async def __call__(self, exchange: Exchange, identity: Identity, fields: Mapping[str, Any]) -> Reading:
         """Raises: BadRequest, NotFound, ResponsesUnavailable; InBackground."""
+        if isinstance(exchange, DetachedExchange):
+            return exchange.reading
         asked = read(fields)
-        ids = exchange.ids if isinstance(exchange, DetachedExchange) else ItemIds(uuid4().hex)
+        ids = ItemIds(uuid4().hex)
         if self._store is None:
             refuse_state(asked)
             alone = kinds.with_references(asked.items, {})
@@ -65,21 +69,19 @@ class ResponsesReader:
         items = await self._with_named(self._store, identity.tenant, asked, history)
         chat = chat_fields(asked, history, items)
         kept = msgspec.json.encode(kinds.stored(items, ids)) if asked.request.wants_store else b""
-        if isinstance(exchange, DetachedExchange):
-            chat |= STREAMED
-        elif asked.request.background:
-            raise InBackground(asked, ids, kept)
         keeping = Keeping(self._store, identity.tenant, asked, kept) if asked.request.wants_store else None
+        if asked.request.background:
+            raise InBackground(asked, ids, kept, self._reading(asked, ids, chat | STREAMED, keeping))
         return self._reading(asked, ids, chat, keeping)
 
     def _reading(self, asked: Asked, ids: ItemIds, chat: dict[str, Any], keeping: Keeping | None) -> Reading:
-        def writer(request_id: str, created: int) -> ResponsesWriter:
-            made = writer_of(asked, ids, created, stored=keeping is not None)
+        def writer(_: str, created: int) -> ResponsesWriter:
+            made = writer_of(asked, ids, created, stored=keeping is not None, clock=time.time)
             if keeping is not None:
                 keeping.writer = made
             return made
 
-        return Reading(chat, writer, None if keeping is None else keeping.keep)
+        return Reading(chat, writer, None if keeping is None else keeping.keep, turns="input")
 
     async def _history(self, store: ResponseStoreClient, tenant: str, asked: Asked) -> list[dict[str, Any]]:
         """Everything that was said before, the oldest first."""
@@ -201,5 +203,9 @@ def new_items(record: Record) -> list[NewItem]:
     """What a response adds to its conversation."""
     if record.conversation is None:
         return []
+    ids = ItemIds(record.id.removeprefix("resp_"))
     said = msgspec.json.decode(record.input) + msgspec.json.decode(record.output)
-    return [NewItem(item["id"], msgspec.json.encode(item)) for item in said]
+    return [
+        NewItem(item["id"], msgspec.json.encode(item), kinds.spare_id(item, ids, place))
+        for place, item in enumerate(said)
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import count
 from typing import Any
 
 from ray.serve.handle import DeploymentHandle
@@ -32,13 +33,40 @@ class ResponseStoreClient:
         self._direct = DirectClient(handle, RESPONSES)
         self._patience_s = settings.call_timeout_s
         self._is_away = False
+        self._asking = 0
+        self._max_waiting = settings.max_waiting_calls
         self.bounds = ChainBounds(settings.max_chain, settings.max_chain_bytes, settings.max_chain_tokens)
 
     async def call(self, method: str, *args: Any) -> Any:
         """Raises: ResponsesUnavailable: the store failed, or did not answer in time."""
+        answer, _ = await self._answered(method, args)
+        return answer
+
+    async def delete(self, method: str, *args: Any) -> Absence | None:
+        """``None``: it is deleted. A repeated try finds nothing where an earlier one was carried out and its
+        answer was lost.
+
+        Raises:
+            ResponsesUnavailable: as ``call``.
+        """
+        absence, tries = await self._answered(method, args)
+        is_gone = absence in (Absence.DELETED, Absence.UNKNOWN)
+        return None if tries > 1 and is_gone else absence
+
+    async def _answered(self, method: str, args: tuple[Any, ...]) -> tuple[Any, int]:
+        """The answer, and which try it answers."""
+        if self._asking >= self._max_waiting:
+            return await self._tried(method, args, IMPATIENT_S)
+        self._asking += 1
+        try:
+            return await self._tried(method, args, IMPATIENT_S if self._is_away else self._patience_s)
+        finally:
+            self._asking -= 1
+
+    async def _tried(self, method: str, args: tuple[Any, ...], patience_s: float) -> tuple[Any, int]:
         loop = asyncio.get_running_loop()
-        until = loop.time() + (IMPATIENT_S if self._is_away else self._patience_s)
-        while True:
+        until = loop.time() + patience_s
+        for tries in count(1):
             try:
                 async with asyncio.timeout(min(TRY_S, until - loop.time())):
                     answer = await self._direct.call(method, *args)
@@ -53,7 +81,8 @@ class ResponseStoreClient:
                 await asyncio.sleep(PAUSE_S)
             else:
                 self._is_away = False
-                return answer
+                return answer, tries
+        raise AssertionError("unreachable")
 
     async def record(self, tenant: str, response_id: str) -> Record:
         """Raises: NotFound, ResponsesUnavailable."""

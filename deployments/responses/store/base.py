@@ -13,8 +13,10 @@ from serve_app.stored_responses.values import (
     Found,
     FoundConversation,
     History,
+    Listed,
     NewItem,
     Outcome,
+    Part,
     Record,
     StoreStats,
 )
@@ -33,7 +35,7 @@ class ResponseStore(Protocol):
         ...
 
     async def get(self, tenant: str, response_id: str, now: float) -> Found:
-        """A response whose owner is gone is found as failed."""
+        """A response whose owner is gone is found as failed. Its items are left out."""
         ...
 
     async def history(self, tenant: str, response_id: str, bounds: ChainBounds, now: float) -> History:
@@ -78,6 +80,14 @@ class ResponseStore(Protocol):
         self, tenant: str, conversation_id: str, bounds: ChainBounds, now: float
     ) -> History:
         """All items, the oldest first, each a part of its own."""
+        ...
+
+    async def listed_items(self, tenant: str, conversation_id: str, part: Part, now: float) -> Listed:
+        """Some of the items, however many there are."""
+        ...
+
+    async def conversation_item(self, tenant: str, conversation_id: str, item_id: str, now: float) -> Listed:
+        """One item, or none."""
         ...
 
     async def add_items(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from deployments.responses.store.reads import conversation_of
+import msgspec
+
+from deployments.responses.store.reads import ITEM, conversation_of
 from deployments.responses.store.room import Room
 from deployments.responses.store.threads import NoRoom, Threads
 from serve_app.stored_responses.values import (
@@ -90,11 +92,11 @@ class ConversationWrites:
                 if found.conversation is None:
                     return Added(absence=found.absence)
                 thread, _ = self._place(db, conversation_id)
-                self.insert(db, tenant, conversation_id, items)
+                ids = self.insert(db, tenant, conversation_id, items)
                 self._threads.use(db, thread, now)
                 if not self._room.make_room(db, tenant, thread, now):
                     raise NoRoom
-                return Added(Outcome.STORED)
+                return Added(Outcome.STORED, ids=ids)
         except NoRoom:
             return Added(Outcome.FULL)
 
@@ -115,21 +117,36 @@ class ConversationWrites:
 
     def insert(
         self, db: sqlite3.Connection, tenant: str, conversation_id: str, items: Sequence[NewItem]
-    ) -> None:
-        """Each at most once: a call may be repeated. The conversation may have been deleted meanwhile."""
+    ) -> list[str]:
+        """Each at most once: a call may be repeated. Returns their ids. The conversation may have been
+        deleted meanwhile."""
         known = db.execute(
             "SELECT 1 FROM conversations WHERE id = ? AND tenant = ?", (conversation_id, tenant)
         ).fetchone()
         if known is None:
-            return
+            return []
         added = 0
-        for new in items:
+        ids = []
+        for given in items:
+            new = self._as_new(db, conversation_id, given)
             done = db.execute(
                 "INSERT OR IGNORE INTO items(conversation, id, item) VALUES (?, ?, ?)",
                 (conversation_id, new.id, new.item),
             )
             added += len(new.item) if done.rowcount else 0
+            ids.append(new.id)
         self._grow(db, tenant, conversation_id, added)
+        return ids
+
+    def _as_new(self, db: sqlite3.Connection, conversation_id: str, new: NewItem) -> NewItem:
+        """Under its spare id where another item has its own."""
+        if not new.spare:
+            return new
+        row = db.execute(ITEM, (conversation_id, new.id)).fetchone()
+        if row is None or row[0] == new.item:
+            return new
+        fields = msgspec.json.decode(new.item)
+        return NewItem(new.spare, msgspec.json.encode({**fields, "id": new.spare}))
 
     def _grow(self, db: sqlite3.Connection, tenant: str, conversation_id: str, size: int) -> None:
         thread, _ = self._place(db, conversation_id)

@@ -14,12 +14,13 @@ from serve_app.stored_responses.values import (
     Found,
     FoundConversation,
     History,
+    Listed,
+    Part,
     Record,
 )
 
 ONE = """
-SELECT r.id, r.tenant, r.status, r.response, r.input, r.previous, r.conversation, r.tokens, r.owner,
-       r.output, t.expires
+SELECT r.id, r.tenant, r.status, r.response, r.previous, r.conversation, r.tokens, r.owner, t.expires
 FROM responses r JOIN threads t ON t.id = r.thread WHERE r.id = ? AND r.tenant = ?
 """
 
@@ -62,12 +63,10 @@ def record_of(db: sqlite3.Connection, tenant: str, response_id: str, now: float)
         tenant=row[1],
         status=row[2],
         response=row[3],
-        input=row[4],
-        previous=row[5],
-        conversation=row[6],
-        tokens=row[7],
-        owner=row[8],
-        output=row[9],
+        previous=row[4],
+        conversation=row[5],
+        tokens=row[6],
+        owner=row[7],
     )
     return Found(_as_it_is(db, record, now))
 
@@ -101,10 +100,8 @@ def _changed(record: Record, status: str, error: dict[str, Any]) -> Record:
         tenant=record.tenant,
         status=status,
         response=with_status(record.response, status, error),
-        input=record.input,
         previous=record.previous,
         conversation=record.conversation,
-        output=record.output,
         tokens=record.tokens,
     )
 
@@ -179,3 +176,40 @@ def items_of(
         return known
     query = "SELECT item FROM items WHERE conversation = ? ORDER BY position"
     return History([item for (item,) in db.execute(query, (conversation_id,))], size=row[3])
+
+
+def listed_of(
+    db: sqlite3.Connection, tenant: str, conversation_id: str, part: Part, now: float, *, most_bytes: int
+) -> Listed:
+    """Some of the items, of at most ``most_bytes`` together (or one)."""
+    found = conversation_of(db, tenant, conversation_id, now)
+    if found.conversation is None:
+        return Listed(absence=found.absence)
+    where, values = "conversation = ?", [conversation_id]
+    if part.after is not None:
+        place = db.execute(PLACE_OF_ITEM, (conversation_id, part.after)).fetchone()
+        if place is None:
+            return Listed(absence=Absence.UNKNOWN, after_is_unknown=True)
+        where += f" AND position {'<' if part.newest_first else '>'} {int(place[0])}"
+    order = "DESC" if part.newest_first else "ASC"
+    rows = db.execute(f"SELECT item FROM items WHERE {where} ORDER BY position {order}", values)
+    items: list[bytes] = []
+    size = 0
+    for (item,) in rows:
+        size += len(item)
+        if items and (len(items) == part.limit or size > most_bytes):
+            return Listed(items, has_more=True)
+        items.append(item)
+    return Listed(items)
+
+
+PLACE_OF_ITEM = "SELECT position FROM items WHERE conversation = ? AND id = ?"
+ITEM = "SELECT item FROM items WHERE conversation = ? AND id = ?"
+
+
+def item_of(db: sqlite3.Connection, tenant: str, conversation_id: str, item_id: str, now: float) -> Listed:
+    """One item; none of that id: an empty list."""
+    found = conversation_of(db, tenant, conversation_id, now)
+    if found.conversation is None:
+        return Listed(absence=found.absence)
+    return Listed([item for (item,) in db.execute(ITEM, (conversation_id, item_id))])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import heapify, heappop
 from pathlib import Path
 
 from serve_app.settings import ResponsesSettings
@@ -56,14 +58,16 @@ class Room:
         while not self.total.fits(self.settings.max_entries, self.settings.max_bytes):
             # The bound on entries may be reached by many small ones, the bound on bytes by few large ones.
             by_bytes = self.total.bytes > self.settings.max_bytes
-            ordered = sorted(
-                self.tenants,
-                key=lambda name: self.tenants[name].bytes if by_bytes else self.tenants[name].entries,
-                reverse=True,
-            )
-            if not any(self._evict(db, name, keep, now) for name in ordered):
+            if not any(self._evict(db, name, keep, now) for name in self._largest_first(by_bytes)):
                 return False
         return True
+
+    def _largest_first(self, by_bytes: bool) -> Iterator[str]:
+        """Nearly always only the first is asked for."""
+        largest = [(-(each.bytes if by_bytes else each.entries), name) for name, each in self.tenants.items()]
+        heapify(largest)
+        while largest:
+            yield heappop(largest)[1]
 
     def _evict(self, db: sqlite3.Connection, tenant: str, keep: int, now: float) -> bool:
         found = db.execute(

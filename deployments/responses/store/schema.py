@@ -41,6 +41,8 @@ CREATE TABLE IF NOT EXISTS items(
     position INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT NOT NULL, id TEXT NOT NULL,
     item BLOB NOT NULL, UNIQUE(conversation, id));
 
+CREATE INDEX IF NOT EXISTS items_in_order ON items(conversation);
+
 CREATE TABLE IF NOT EXISTS gone(
     id TEXT PRIMARY KEY, tenant TEXT NOT NULL, why TEXT NOT NULL, at REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS gone_by_time ON gone(at);

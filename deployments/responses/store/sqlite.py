@@ -28,8 +28,10 @@ from serve_app.stored_responses.values import (
     Found,
     FoundConversation,
     History,
+    Listed,
     NewItem,
     Outcome,
+    Part,
     Record,
     StoreError,
     StoreStats,
@@ -50,11 +52,13 @@ class SqliteStore:
         self._path = folder / FILE
         self._writing, self._reading, self._reading_large = open_file(folder)
         self._room = Room(settings, folder)
+        self._page_bytes = settings.max_chain_bytes
         self._threads = Threads(self._writing, self._room, settings)
         self._conversations = ConversationWrites(self._threads, self._room)
         self._responses = ResponseWrites(
             self._threads, self._room, self._conversations, settings.max_entry_bytes
         )
+        self._puts: dict[tuple[str, str, str], asyncio.Future[Outcome]] = {}
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="responses-write")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="responses-read")
         try:
@@ -63,7 +67,19 @@ class SqliteStore:
             raise StoreError(f"responses {self._path}: {error}") from error
 
     async def put(self, record: Record, items: Sequence[NewItem], now: float) -> Outcome:
-        return await self._write(lambda: self._responses.put(record, items, now))
+        """While the disk stalls, callers try again: all tries wait for the first one's write."""
+        state = (record.tenant, record.id, record.status)
+        writing = self._puts.get(state)
+        if writing is None:
+            writing = asyncio.ensure_future(self._write(lambda: self._responses.put(record, items, now)))
+            self._puts[state] = writing
+            writing.add_done_callback(lambda done: self._put_ended(state, done))
+        return await asyncio.shield(writing)
+
+    def _put_ended(self, state: tuple[str, str, str], done: asyncio.Future[Outcome]) -> None:
+        del self._puts[state]
+        if not done.cancelled():
+            done.exception()  # its caller may have left
 
     async def get(self, tenant: str, response_id: str, now: float) -> Found:
         size = self._size(reads.record_bytes, tenant, response_id)
@@ -112,6 +128,17 @@ class SqliteStore:
     ) -> History:
         size = self._size(reads.conversation_bytes, tenant, conversation_id)
         return await self._read(size, lambda db: reads.items_of(db, tenant, conversation_id, bounds, now))
+
+    async def listed_items(self, tenant: str, conversation_id: str, part: Part, now: float) -> Listed:
+        size = self._size(reads.conversation_bytes, tenant, conversation_id)
+        most = self._page_bytes
+        return await self._read(
+            size, lambda db: reads.listed_of(db, tenant, conversation_id, part, now, most_bytes=most)
+        )
+
+    async def conversation_item(self, tenant: str, conversation_id: str, item_id: str, now: float) -> Listed:
+        size = self._size(reads.conversation_bytes, tenant, conversation_id)
+        return await self._read(size, lambda db: reads.item_of(db, tenant, conversation_id, item_id, now))
 
     async def add_items(
         self, tenant: str, conversation_id: str, items: Sequence[NewItem], now: float

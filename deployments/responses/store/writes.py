@@ -26,6 +26,11 @@ INSERT OR REPLACE INTO responses
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
+PLACE = """
+SELECT r.thread, r.size, t.expires FROM responses r JOIN threads t ON t.id = r.thread
+WHERE r.id = ? AND r.tenant = ?
+"""
+
 OF_OWNER = """
 SELECT r.id FROM responses r JOIN threads t ON t.id = r.thread
 WHERE r.owner = ? AND r.status IN ('queued', 'in_progress') AND t.used < ?
@@ -120,12 +125,10 @@ class ResponseWrites:
 
     def delete(self, tenant: str, response_id: str, now: float) -> Absence | None:
         with self._threads.transaction() as db:
-            found = record_of(db, tenant, response_id, now)
-            if found.record is None:
-                return found.absence
-            thread, size = db.execute(
-                "SELECT thread, size FROM responses WHERE id = ?", (response_id,)
-            ).fetchone()
+            row = db.execute(PLACE, (response_id, tenant)).fetchone()
+            if row is None or row[2] <= now:
+                return absence_of(db, tenant, response_id, expired=row is not None)
+            thread, size, _ = row
             db.execute("DELETE FROM responses WHERE id = ?", (response_id,))
             self._threads.note_deleted(db, response_id, tenant, now)
             self._room.grow(db, thread, tenant, -1, -size)

@@ -1,8 +1,8 @@
 """Anthropic's Messages API.
 
 ``request.py``: the request's fields; ``blocks.py``: their types; ``turns.py``: the conversation;
-``tools.py``: tools; ``inline.py``: system messages behind the first turn; ``answer.py``, ``stream.py``: the
-answer; ``errors.py``.
+``tools.py``: tools; ``inline.py``: system messages behind the first turn; ``foreign.py``: blocks not known
+here; ``answer.py``, ``stream.py``, ``calls.py``: the answer; ``errors.py``.
 """
 
 from serve_app.dialects.anthropic.answer import TokenCount

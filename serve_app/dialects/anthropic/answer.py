@@ -6,31 +6,42 @@ from typing import Any
 
 import msgspec
 
+from serve_app.dialects.hidden import hidden_reasoning
 from serve_app.errors import UpstreamFailed
-from serve_app.openai.chunks import ChatUsage, Said, ToolCall, read_whole
+from serve_app.openai.chunks import ChatUsage, Function, Said, read_whole
 
 STOP_REASONS = {
     "stop": "end_turn",
     "length": "max_tokens",
+    "context": "model_context_window_exceeded",
     "tool_calls": "tool_use",
     "content_filter": "refusal",
 }
 
 
-def whole_message(body: bytes, message_id: str) -> bytes:
-    """Raises: UpstreamFailed: it is no chat completion, or the input of a tool call is no JSON object."""
+def whole_message(body: bytes, message_id: str, *, max_tokens: int | None, omits_thinking: bool) -> bytes:
+    """``max_tokens``: what the client asked for; ``omits_thinking``: it wants no thoughts shown.
+
+    Raises:
+        UpstreamFailed: it is no chat completion.
+    """
     answer = read_whole(body)
     choice = answer.choices[0]
-    content = _content(choice.message, message_id, is_cut=choice.finish_reason == "length")
+    is_cut = choice.finish_reason == "length"
+    content = _content(choice.message, message_id, is_cut=is_cut, omits_thinking=omits_thinking)
     used_tool = any(block["type"] == "tool_use" for block in content)
     return msgspec.json.encode(
         {
             "id": message_id,
             "type": "message",
             "role": "assistant",
-            "model": answer.model,
+            "model": answer.model or "",
             "content": content or [{"type": "text", "text": ""}],
-            **stop_fields(choice.finish_reason, choice.stop_reason, used_tool=used_tool),
+            **stop_fields(
+                reason_of(choice.finish_reason, answer.usage, max_tokens),
+                choice.stop_reason,
+                used_tool=used_tool,
+            ),
             "usage": usage_fields(answer.usage),
         }
     )
@@ -59,6 +70,14 @@ class TokenCount:
         return b""
 
 
+def reason_of(reason: str | None, usage: ChatUsage | None, max_tokens: int | None) -> str | None:
+    """An answer that was cut before the client's own limit met the end of the context (``context``)."""
+    told = None if usage is None else usage.completion_tokens
+    if reason == "length" and told is not None and max_tokens is not None and told < max_tokens:
+        return "context"
+    return reason
+
+
 def stop_fields(reason: str | None, stop: str | int | None, *, used_tool: bool) -> dict[str, str | None]:
     """Why the answer ended. ``stop`` is the stop text that vLLM names; a token's number is no text. A tool
     that the request forced ends with ``stop`` in a chat, and with ``tool_use`` here."""
@@ -85,27 +104,32 @@ def own_id(message_id: str, number: int) -> str:
     return f"toolu_{message_id.removeprefix('msg_')}_{number}"
 
 
-def _content(said: Said, signature: str, *, is_cut: bool) -> list[dict[str, Any]]:
+def _content(said: Said, message_id: str, *, is_cut: bool, omits_thinking: bool) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     if said.thought:
-        blocks.append({"type": "thinking", "thinking": said.thought, "signature": signature})
+        shown, signature = said.thought, message_id
+        if omits_thinking:
+            shown, signature = "", hidden_reasoning(said.thought)
+        blocks.append({"type": "thinking", "thinking": shown, "signature": signature})
     if said.text:
         blocks.append({"type": "text", "text": said.text})
     for number, call in enumerate(said.tool_calls or ()):
-        given = _input(call)
-        if given is not None:
-            call_id = call.id or own_id(signature, number)
-            blocks.append({"type": "tool_use", "id": call_id, "name": call.function.name, "input": given})
-        elif not is_cut:  # a call that `max_tokens` cut is no call
-            raise UpstreamFailed(
-                "The model's tool call has arguments that are no JSON object.", code="tool_call"
-            )
+        function = call.function or Function()
+        given = input_of(function.arguments)
+        if given is None and is_cut:
+            continue  # a call that `max_tokens` cut is no call
+        call_id = call.id or own_id(message_id, number)
+        # What is no object is shown to the client, whose own check tells the model: another try would give
+        # the same again.
+        given = {"arguments": function.arguments} if given is None else given
+        blocks.append({"type": "tool_use", "id": call_id, "name": function.name or "", "input": given})
     return blocks
 
 
-def _input(call: ToolCall) -> dict[str, Any] | None:
+def input_of(arguments: str | None) -> dict[str, Any] | None:
+    """``None``: they are no JSON object."""
     try:
-        given = msgspec.json.decode(call.function.arguments or "{}")
+        given = msgspec.json.decode(arguments or "{}")
     except (msgspec.DecodeError, RecursionError):
         return None
     return given if isinstance(given, dict) else None

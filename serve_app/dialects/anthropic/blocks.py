@@ -34,8 +34,11 @@ class ImageAt(msgspec.Struct, frozen=True, tag="url"):
         return self.url
 
 
+ImageSource = Base64Image | ImageAt
+
+
 class Image(msgspec.Struct, frozen=True, tag="image"):
-    source: Base64Image | ImageAt
+    source: ImageSource
 
 
 class PlainText(msgspec.Struct, frozen=True, tag="text"):
@@ -54,8 +57,11 @@ class DocumentAt(msgspec.Struct, frozen=True, tag="url"):
     pass
 
 
+DocumentSource = PlainText | DocumentContent | Base64Document | DocumentAt
+
+
 class Document(msgspec.Struct, frozen=True, tag="document"):
-    source: PlainText | DocumentContent | Base64Document | DocumentAt
+    source: DocumentSource
 
     @property
     def unread(self) -> str | None:
@@ -81,14 +87,20 @@ class ToolUse(msgspec.Struct, frozen=True, tag="tool_use"):
     input: dict[str, Any]
 
 
+ResultBlock = Text | Image | Document | ToolReference | SearchResult
+
+
 class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
     tool_use_id: NonEmpty
-    content: str | list[Text | Image | Document | ToolReference | SearchResult] | None = None
+    content: str | list[ResultBlock] | None = None
     is_error: bool | None = None
 
 
 class Thinking(msgspec.Struct, frozen=True, tag="thinking"):
+    """``signature`` holds the thoughts of a client that is not shown them."""
+
     thinking: str
+    signature: str | None = None
 
 
 class RedactedThinking(msgspec.Struct, frozen=True, tag="redacted_thinking"):
@@ -135,8 +147,13 @@ class MCPToolResult(msgspec.Struct, frozen=True, tag="mcp_tool_result"):
     pass
 
 
-ServersBlock = (
-    ServerToolUse
+UserBlock = Text | Image | Document | SearchResult | ToolResult
+AssistantBlock = (
+    Text
+    | Thinking
+    | RedactedThinking
+    | ToolUse
+    | ServerToolUse
     | WebSearchToolResult
     | WebFetchToolResult
     | CodeExecutionToolResult
@@ -149,11 +166,11 @@ ServersBlock = (
 
 
 class UserTurn(msgspec.Struct, frozen=True, tag_field="role", tag="user"):
-    content: str | list[Text | Image | Document | SearchResult | ToolResult]
+    content: str | list[UserBlock]
 
 
 class AssistantTurn(msgspec.Struct, frozen=True, tag_field="role", tag="assistant"):
-    content: str | list[Text | Thinking | RedactedThinking | ToolUse | ServersBlock]
+    content: str | list[AssistantBlock]
 
 
 class SystemTurn(msgspec.Struct, frozen=True, tag_field="role", tag="system"):
@@ -172,6 +189,7 @@ class Tool(msgspec.Struct, frozen=True):
     description: str | None = None
     input_schema: dict[str, Any] | None = None
     strict: bool | None = None
+    defer_loading: bool | None = None
 
 
 class AutoChoice(msgspec.Struct, frozen=True, tag="auto"):
@@ -194,20 +212,13 @@ class NoChoice(msgspec.Struct, frozen=True, tag="none"):
 Choice = AutoChoice | AnyChoice | ToolChoice | NoChoice
 
 
-class ThinkingOn(msgspec.Struct, frozen=True, tag="enabled"):
-    """Its ``budget_tokens`` are the model's own to bound."""
+class ThinkingConfig(msgspec.Struct, frozen=True):
+    """``type``: ``enabled``, ``disabled``; any other leaves it to the model, as templates know no more. Its
+    ``budget_tokens`` are the model's own to bound. ``display``: ``omitted`` where no thoughts are to be
+    shown."""
 
-
-class ThinkingOff(msgspec.Struct, frozen=True, tag="disabled"):
-    pass
-
-
-class ThinkingAdaptive(msgspec.Struct, frozen=True, tag="adaptive"):
-    pass
-
-
-class ThinkingBetweenTools(msgspec.Struct, frozen=True, tag="between_tools"):
-    """As ``adaptive``: templates know no such thing."""
+    type: NonEmpty
+    display: str | None = None
 
 
 class JsonFormat(msgspec.Struct, frozen=True, tag="json_schema"):
@@ -231,7 +242,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     system: str | list[Text] | None = None
     tools: list[Tool] | None = None
     tool_choice: Choice | None = None
-    thinking: ThinkingOn | ThinkingOff | ThinkingAdaptive | ThinkingBetweenTools | None = None
+    thinking: ThinkingConfig | None = None
     output_config: OutputConfig | None = None
     output_format: JsonFormat | None = None
     chat_template_kwargs: dict[str, Any] | None = None

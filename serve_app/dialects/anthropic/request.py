@@ -8,19 +8,15 @@ encode the chat (medians of 15 runs on a shared AMD EPYC, two busy cores; the fa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from serve_app.dialects.anthropic.blocks import (
-    MessagesRequest,
-    OutputConfig,
-    Prompt,
-    ThinkingOff,
-    ThinkingOn,
-)
+from serve_app.dialects.anthropic.blocks import MessagesRequest, OutputConfig, Prompt
+from serve_app.dialects.anthropic.foreign import with_notes
 from serve_app.dialects.anthropic.inline import InlineSystem
 from serve_app.dialects.anthropic.stream import MessagesWriter
 from serve_app.dialects.anthropic.tools import tool_fields
-from serve_app.dialects.anthropic.turns import chat_messages
+from serve_app.dialects.anthropic.turns import chat_messages, tools_of
 from serve_app.dialects.base import Reading
 from serve_app.errors import BadRequest
 from serve_app.openai.leniency import plainly
@@ -31,9 +27,11 @@ VLLMS_OWN = ("cache_salt", "priority", "kv_transfer_params", "ec_transfer_params
 PASSED_ON = SAME + VLLMS_OWN
 """Fields that mean the same in a chat. They are sent as they came: to the cache, 0 and 0.0 are not equal."""
 
-THINKING: dict[type, dict[str, Any]] = {
-    ThinkingOn: {"enable_thinking": True, "thinking": True},
-    ThinkingOff: {"enable_thinking": False, "thinking": False},
+Asked = TypeVar("Asked", bound=Prompt)
+
+THINKING: dict[str | None, dict[str, Any]] = {
+    "enabled": {"enable_thinking": True, "thinking": True},
+    "disabled": {"enable_thinking": False, "thinking": False},
 }
 """By the names that chat templates use; vLLM drops those that a model's template does not have. An adaptive
 model decides for itself."""
@@ -42,7 +40,7 @@ model decides for itself."""
 def read_messages(fields: Mapping[str, Any], inline: InlineSystem) -> Reading:
     """Raises: BadRequest: ``param`` is the request's own field."""
     plain = plainly(fields)
-    request = convert(plain, MessagesRequest)
+    request = _typed(plain, MessagesRequest)
     _refuse_servers(request)
     chat = _prompt(request, inline)
     if request.stop_sequences:
@@ -52,12 +50,24 @@ def read_messages(fields: Mapping[str, Any], inline: InlineSystem) -> Reading:
     if request.stream:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     chat |= {name: plain[name] for name in PASSED_ON if plain.get(name) is not None}
-    return Reading(chat, MessagesWriter)
+    hides = request.thinking is not None and request.thinking.display == "omitted"
+    return Reading(chat, partial(MessagesWriter, max_tokens=request.max_tokens, omits_thinking=hides))
+
+
+def _typed(fields: Mapping[str, Any], kind: type[Asked]) -> Asked:
+    """Raises: BadRequest."""
+    try:
+        return convert(fields, kind)
+    except BadRequest:
+        noted = with_notes(fields)
+        if noted is None:
+            raise
+    return convert(noted, kind)
 
 
 def count_request(fields: Mapping[str, Any], inline: InlineSystem) -> dict[str, Any]:
     """The fields of vLLM's ``/tokenize`` for the same prompt. Raises: BadRequest."""
-    chat = _prompt(convert(plainly(fields), Prompt), inline)
+    chat = _prompt(_typed(plainly(fields), Prompt), inline)
     return {name: value for name, value in chat.items() if name not in NOT_IN_PROMPT}
 
 
@@ -73,8 +83,9 @@ def _prompt(request: Prompt, inline: InlineSystem) -> dict[str, Any]:
     # The model goes on with what is there; vLLM refuses to go on with an empty text.
     if last["role"] == "assistant" and "tool_calls" not in last and last["content"]:
         chat |= {"continue_final_message": True, "add_generation_prompt": False}
-    chat |= tool_fields(request.tools, request.tool_choice)
-    kwargs = THINKING.get(type(request.thinking), {}) | (request.chat_template_kwargs or {})
+    chat |= tool_fields(tools_of(request), request.tool_choice)
+    thinking = None if request.thinking is None else request.thinking.type
+    kwargs = THINKING.get(thinking, {}) | (request.chat_template_kwargs or {})
     if kwargs:
         chat["chat_template_kwargs"] = kwargs
     output = request.output_config or OutputConfig()

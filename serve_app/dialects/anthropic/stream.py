@@ -6,13 +6,17 @@ One token takes 10 µs, the first event 27 µs (medians of 15 runs on a shared A
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from serve_app.dialects.anthropic.answer import own_id, stop_fields, usage_fields, whole_message
+from serve_app.dialects.anthropic.answer import reason_of, stop_fields, usage_fields, whole_message
+from serve_app.dialects.anthropic.calls import Call, Calls
+from serve_app.dialects.hidden import hidden_reasoning
 from serve_app.errors import UpstreamFailed
-from serve_app.openai.chunks import ChatUsage, Chunk, StreamData, ToolCall, read_chunk
+from serve_app.openai.chunks import ChatUsage, Chunk, StreamData, read_chunk
 from serve_app.openai.sse import DONE
 
 TEXT, THINKING, TOOL = "text", "thinking", "tool_use"
@@ -38,43 +42,60 @@ def _before_delta(index: int, kind: str, field: str) -> bytes:
 
 
 class MessagesWriter:
-    """One answer. It keeps no text but what a model says between the parts of a tool call. It is one class
-    because all of its methods read or change which block is open."""
+    """One answer. It keeps no text but the arguments of tool calls, what a model says or thinks between their
+    parts, and thoughts that are not shown. It is one class because all of its methods read or change which
+    block is open."""
 
-    def __init__(self, request_id: str, created: int) -> None:
-        self._id = f"msg_{request_id}"
+    def __init__(
+        self, unique: str, created: int, *, max_tokens: int | None = None, omits_thinking: bool = False
+    ) -> None:
+        """``max_tokens``: what the client asked for; ``omits_thinking``: it wants no thoughts shown, and
+        sends them back hidden (:mod:`serve_app.dialects.hidden`)."""
+        self._id = f"msg_{unique}"
+        self._max_tokens = max_tokens
+        self._omits_thinking = omits_thinking
         self._data = StreamData()
         self._begun = False
+        self._ended = False
         self._blocks = 0
         """Blocks that have begun; the last one is open if ``_kind`` is set."""
         self._kind: str | None = None
         self._before = b""
-        self._call: int | None = None
-        """The number of the tool call whose block is open."""
-        self._calls: set[int] = set()
-        self._held: list[str] = []
+        self._calls = Calls(self._id)
+        self._call: Call | None = None
+        """The tool call whose block is open."""
+        self._held: list[tuple[str, str]] = []
+        """Kind and text of what was said during a tool call."""
+        self._thoughts: list[str] = []
         self._finish_reason: str | None = None
         self._stop: str | int | None = None
         self._usage: ChatUsage | None = None
 
     def whole(self, body: bytes) -> bytes:
-        return whole_message(body, self._id)
+        return whole_message(body, self._id, max_tokens=self._max_tokens, omits_thinking=self._omits_thinking)
 
     def feed(self, chunk: bytes) -> bytes:
         written: list[bytes] = []
         for data in self._data.feed(chunk):
-            if data != DONE:
+            if data == DONE:
+                self._ended = True
+            else:
                 self._take(read_chunk(data), written)
         return b"".join(written)
 
     def rest(self) -> bytes:
+        if not self._ended and self._finish_reason is None:
+            raise UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
         written: list[bytes] = []
         if not self._begun:
             self._begin(Chunk(), written)
+        for call, arguments in self._calls.rest():
+            self._use(call, arguments, written)
         if not self._blocks:  # clients look at the first block
             self._open(TEXT, EMPTY[TEXT], written)
         self._close(written)
-        delta = stop_fields(self._finish_reason, self._stop, used_tool=bool(self._calls))
+        reason = reason_of(self._finish_reason, self._usage, self._max_tokens)
+        delta = stop_fields(reason, self._stop, used_tool=bool(self._calls))
         written.append(event("message_delta", delta=delta, usage=usage_fields(self._usage)))
         written.append(event("message_stop"))
         return b"".join(written)
@@ -88,15 +109,14 @@ class MessagesWriter:
             return
         choice = chunk.choices[0]
         said = choice.delta
-        if said.thought:
-            self._say(THINKING, said.thought, written)
-        if said.text:
-            if self._kind == TOOL:
-                self._held.append(said.text)
-            else:
+        if said is not None:
+            if said.thought:
+                self._say(THINKING, said.thought, written)
+            if said.text:
                 self._say(TEXT, said.text, written)
-        for call in said.tool_calls or ():
-            self._use(call, written)
+            for piece in said.tool_calls or ():
+                for call, arguments in self._calls.take(piece):
+                    self._use(call, arguments, written)
         if choice.finish_reason is not None:
             self._finish_reason, self._stop = choice.finish_reason, choice.stop_reason
 
@@ -107,7 +127,7 @@ class MessagesWriter:
             "id": self._id,
             "type": "message",
             "role": "assistant",
-            "model": chunk.model,
+            "model": chunk.model or "",
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
@@ -116,28 +136,27 @@ class MessagesWriter:
         written += event("message_start", message=message), PING
 
     def _say(self, kind: str, text: str, written: list[bytes]) -> None:
+        if self._kind == TOOL:
+            self._held.append((kind, text))
+            return
         if self._kind != kind:
             self._close(written)
             self._open(kind, EMPTY[kind], written)
             self._before = _before_delta(self._blocks - 1, *DELTAS[kind])
-        written += self._before, _encode(text), b"}}\n\n"
+        if kind == THINKING and self._omits_thinking:
+            self._thoughts.append(text)
+            written.append(PING)  # a silent stream would be cut by proxies
+        else:
+            written += self._before, _encode(text), b"}}\n\n"
 
-    def _use(self, call: ToolCall, written: list[bytes]) -> None:
-        if call.index != self._call or self._kind != TOOL:
-            if call.index in self._calls:
-                raise UpstreamFailed("The engine mixes the parts of two tool calls.", code="upstream_failed")
+    def _use(self, call: Call, arguments: str, written: list[bytes]) -> None:
+        if call is not self._call:
             self._close(written)
-            self._call = call.index
-            self._calls.add(call.index)
-            start = {
-                "id": call.id or own_id(self._id, call.index),
-                "name": call.function.name or "",
-                "input": {},
-            }
-            self._open(TOOL, start, written)
+            self._call = call
+            self._open(TOOL, {"id": call.id, "name": call.name, "input": {}}, written)
             self._before = _before_delta(self._blocks - 1, "input_json_delta", "partial_json")
-        if call.function.arguments:
-            written += self._before, _encode(call.function.arguments), b"}}\n\n"
+        if arguments:
+            written += self._before, _encode(arguments), b"}}\n\n"
 
     def _open(self, kind: str, fields: dict[str, Any], written: list[bytes]) -> None:
         block = {"type": kind, **fields}
@@ -146,16 +165,24 @@ class MessagesWriter:
         self._kind = kind
 
     def _close(self, written: list[bytes]) -> None:
-        """End the open block; what was said during a tool call comes in a block of its own behind it."""
+        """End the open block; what was said during a tool call comes in blocks of its own behind it."""
         if self._kind is None:
             return
         index = self._blocks - 1
         if self._kind == THINKING:
-            signed = {"type": "signature_delta", "signature": self._id}
+            signed = {"type": "signature_delta", "signature": self._signature()}
             written.append(event("content_block_delta", index=index, delta=signed))
         written.append(event("content_block_stop", index=index))
         self._kind = None
-        held, self._held = "".join(self._held), []
-        if held.strip():
-            self._say(TEXT, held, written)
-            self._close(written)
+        held, self._held = self._held, []
+        for kind, parts in groupby(held, key=itemgetter(0)):
+            text = "".join(part for _, part in parts)
+            if text.strip():
+                self._say(kind, text, written)
+                self._close(written)
+
+    def _signature(self) -> str:
+        if not self._omits_thinking:
+            return self._id
+        thoughts, self._thoughts = self._thoughts, []
+        return hidden_reasoning("".join(thoughts))

@@ -17,10 +17,14 @@ from serve_app.dialects.anthropic.blocks import (
     DocumentContent,
     Image,
     PlainText,
+    Prompt,
+    ResultBlock,
     SearchResult,
     SystemTurn,
     Text,
     Thinking,
+    Tool,
+    ToolChoice,
     ToolReference,
     ToolResult,
     ToolUse,
@@ -28,6 +32,7 @@ from serve_app.dialects.anthropic.blocks import (
     UserTurn,
 )
 from serve_app.dialects.anthropic.inline import InlineSystem, as_reminder
+from serve_app.dialects.hidden import shown_reasoning
 from serve_app.errors import BadRequest
 
 Message = dict[str, Any]
@@ -41,7 +46,7 @@ UNREAD = "[A document that is no text: this server cannot read it.]"
 session, as each later request repeats it."""
 
 FAILED = "The tool failed."
-"""What a model reads of a failed tool that said nothing."""
+"""What a model reads of a failed tool, before what the tool said."""
 
 
 def chat_messages(
@@ -129,7 +134,7 @@ class _Conversation:
         content = [Text(result.content)] if isinstance(result.content, str) else result.content or []
         parts = [part for block in content for part in _parts(block)]
         text = "\n".join(part["text"] for part in parts if part["type"] == "text")
-        answer = text or (FAILED if result.is_error else "")
+        answer = "\n".join(filter(None, (FAILED if result.is_error else "", text)))
         self.messages.append({"role": "tool", "tool_call_id": result.tool_use_id, "content": answer})
         return [part for part in parts if part["type"] != "text"]
 
@@ -137,7 +142,11 @@ class _Conversation:
         if isinstance(turn.content, str):
             return {"role": "assistant", "content": turn.content}
         texts = [_text(block.text) for block in turn.content if isinstance(block, Text)]
-        thoughts = [block.thinking for block in turn.content if isinstance(block, Thinking)]
+        thoughts = [
+            block.thinking or shown_reasoning(block.signature) or ""
+            for block in turn.content
+            if isinstance(block, Thinking)
+        ]
         calls = [_call(block) for block in turn.content if isinstance(block, ToolUse)]
         self._calls.update(call["id"] for call in calls)
         message: Message = {"role": "assistant", "content": _plain(texts) if texts else None}
@@ -148,6 +157,32 @@ class _Conversation:
         elif message["content"] is None:
             message["content"] = ""
         return message
+
+
+def tools_of(request: Prompt) -> list[Tool]:
+    """The tools that the model is shown: one that its client loads later (``defer_loading``) only once it is
+    loaded, called or asked for."""
+    tools = request.tools or []
+    if not any(tool.defer_loading for tool in tools):
+        return tools
+    shown = {request.tool_choice.name} if isinstance(request.tool_choice, ToolChoice) else set()
+    for turn in request.messages:
+        blocks = turn.content if isinstance(turn.content, list) else []
+        for block in blocks:
+            if isinstance(block, ToolUse):
+                shown.add(block.name)
+            elif isinstance(block, ToolResult) and isinstance(block.content, list):
+                shown |= {each.tool_name for each in block.content if isinstance(each, ToolReference)}
+            elif isinstance(block, dict):
+                shown |= _added(block)
+    return [tool for tool in tools if not tool.defer_loading or tool.name in shown]
+
+
+def _added(block: dict[str, Any]) -> set[str]:
+    """The tool that a block of a system turn makes available."""
+    tool = block.get("tool") if block.get("type") == "tool_addition" else None
+    given = tool if isinstance(tool, dict) else {}
+    return {name for name in (given.get("name"), given.get("tool_name")) if isinstance(name, str)}
 
 
 def _turn_texts(turn: SystemTurn, where: str) -> list[str]:
@@ -171,7 +206,7 @@ def _system_texts(content: str | Sequence[Text] | None) -> list[str]:
     return [text for text in texts if text and not text.startswith(ATTRIBUTION)]
 
 
-def _parts(block: Text | Image | Document | ToolReference | SearchResult) -> list[Message]:
+def _parts(block: ResultBlock) -> list[Message]:
     if isinstance(block, Text):
         return [_text(block.text)]
     if isinstance(block, ToolReference):

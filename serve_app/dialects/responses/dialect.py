@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -34,11 +33,10 @@ class ResponsesDialect(OpenAIDialect):
         items = with_references(asked.items, {})
         fields = chat_fields(asked, (), items)
 
-        def writer(request_id: str, created: int) -> ResponsesWriter:
-            unique = hashlib.sha256(request_id.encode()).hexdigest()[:32]
+        def writer(unique: str, created: int) -> ResponsesWriter:
             return writer_of(asked, ItemIds(unique), created, stored=False)
 
-        return Reading(dict(fields), writer)
+        return Reading(dict(fields), writer, turns="input")
 
 
 def refuse_state(asked: Asked) -> None:
@@ -58,12 +56,16 @@ def refuse_state(asked: Asked) -> None:
             )
 
 
-def writer_of(asked: Asked, ids: ItemIds, created: int, *, stored: bool) -> ResponsesWriter:
+def writer_of(
+    asked: Asked, ids: ItemIds, created: int, *, stored: bool, clock: Callable[[], float] | None = None
+) -> ResponsesWriter:
+    """``clock``: in Unix seconds."""
     return ResponsesWriter(
         ids,
         asked.tools,
         echo(asked, ids.response, stored=stored),
         created,
         model=asked.request.model,
+        clock=clock,
         hides_reasoning=ENCRYPTED_REASONING in (asked.request.include or ()),
     )

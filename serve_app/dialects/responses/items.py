@@ -6,12 +6,11 @@ An assistant's turn is several items (reasoning, text, calls); a chat completion
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from serve_app.dialects.responses.ids import ItemIds
+from serve_app.dialects.hidden import shown_reasoning
+from serve_app.dialects.responses.ids import ItemIds, response_of
 from serve_app.dialects.responses.tools import NO_TOOL, called
 from serve_app.errors import BadRequest, NotFound
 
@@ -20,10 +19,6 @@ RESULTS = frozenset(f"{call}_output" for call in CALLS)
 SYSTEM_ROLES = frozenset({"system", "developer"})
 ROLES = SYSTEM_ROLES | {"user", "assistant"}
 REFERENCE = "item_reference"
-
-HIDDEN_REASONING = "promptly1."
-"""Begins ``encrypted_content``: the reasoning itself in base64, for clients that store nothing here and send
-their items back. It is the model's answer to this client, so it hides nothing."""
 
 
 def listed(given: str | Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -209,12 +204,9 @@ class _Chat:
 
 def reasoning_text(item: Mapping[str, Any]) -> str:
     """What the model thought; empty where only another server could read it."""
-    hidden = item.get("encrypted_content")
-    if isinstance(hidden, str) and hidden.startswith(HIDDEN_REASONING):
-        try:
-            return base64.b64decode(hidden.removeprefix(HIDDEN_REASONING), validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            return ""
+    hidden = shown_reasoning(item.get("encrypted_content"))
+    if hidden is not None:
+        return hidden
     for name in ("content", "summary"):
         parts = item.get(name)
         texts = (
@@ -225,15 +217,13 @@ def reasoning_text(item: Mapping[str, Any]) -> str:
     return ""
 
 
-def hidden_reasoning(text: str) -> str:
-    return HIDDEN_REASONING + base64.b64encode(text.encode()).decode()
-
-
 def _said(content: Any, param: str) -> str:
     """An assistant's own text."""
     if isinstance(content, str):
         return content
-    texts = []
+    texts: list[str] = []
+    if content == []:  # it said nothing, and called a tool
+        return ""
     for index, part in enumerate(_parts(content, param)):
         kind = part.get("type")
         text = part.get("refusal" if kind == "refusal" else "text")
@@ -321,13 +311,25 @@ def _one_shell_output(result: Mapping[str, Any]) -> str:
 
 
 def stored(items: Sequence[Mapping[str, Any]], ids: ItemIds) -> list[dict[str, Any]]:
-    """New items as ``input_items`` lists them: each with an id, a message's content as parts."""
-    return [_stored(item, ids.of_input(item["type"], index)) for index, item in enumerate(items)]
+    """New items as ``input_items`` lists them: each with an id of its own, a message's content as parts."""
+    found: list[dict[str, Any]] = []
+    used: set[str] = set()
+    for index, item in enumerate(items):
+        given = item.get("id")
+        is_own = isinstance(given, str) and given != "" and given not in used
+        item_id = str(given) if is_own else ids.of_input(item["type"], index)
+        used.add(item_id)
+        found.append(_stored(item, item_id))
+    return found
 
 
-def _stored(item: Mapping[str, Any], own_id: str) -> dict[str, Any]:
-    given = item.get("id")
-    head = {"id": given if isinstance(given, str) and given else own_id, "type": item["type"]}
+def spare_id(item: Mapping[str, Any], ids: ItemIds, index: int) -> str:
+    """Another id for an item whose own may be that of another item: a client's, which is not made here."""
+    return "" if response_of(item["id"]) else ids.of_input(item["type"], index)
+
+
+def _stored(item: Mapping[str, Any], item_id: str) -> dict[str, Any]:
+    head = {"id": item_id, "type": item["type"]}
     if item["type"] != "message":
         return {**item, **head}
     content = item.get("content")

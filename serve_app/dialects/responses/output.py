@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from serve_app.dialects.responses.items import hidden_reasoning
+from serve_app.dialects.hidden import hidden_reasoning
 from serve_app.dialects.responses.tools import FUNCTION, Tool, call_item
 
 encode = msgspec.json.Encoder().encode

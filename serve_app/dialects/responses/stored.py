@@ -37,7 +37,14 @@ def events_of(response: bytes) -> bytes:
     """A finished response as a stream: each text and each call in one piece."""
     fields = msgspec.json.decode(response)
     events = Events()
-    begun = {**fields, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    begun = {
+        **fields,
+        "status": "in_progress",
+        "completed_at": None,
+        "output": [],
+        "usage": None,
+        "incomplete_details": None,
+    }
     told = [
         events.event("response.created", {"response": begun}),
         events.event("response.in_progress", {"response": begun}),

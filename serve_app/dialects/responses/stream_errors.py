@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 
@@ -12,6 +13,7 @@ from serve_app.openai.overflow import overflow_of
 
 LAST = r"response\.completed|response\.failed|response\.incomplete|error"
 MARK = b'"sequence_number"'
+RESPONSE = re.compile(rb'"id":"(resp_[0-9a-f]{32})"')
 NUMBER = re.compile(rb'"sequence_number"\s*:\s*([0-9]+)(?=[^0-9])')
 
 
@@ -29,10 +31,14 @@ class ResponsesStream(NamedEvents):
     def __init__(self) -> None:
         super().__init__(LAST)
         self._next = 0
+        self._id: str | None = None
 
     def seen(self, data: bytes) -> None:
         """A quote inside a text is escaped, so the mark is never part of a text. The last number may be
         incomplete."""
+        if self._id is None:
+            found = RESPONSE.search(data)
+            self._id = None if found is None else found[1].decode()
         last = data.rfind(MARK)
         while last >= 0:
             number = NUMBER.match(data, last)
@@ -42,15 +48,28 @@ class ResponsesStream(NamedEvents):
             last = data.rfind(MARK, 0, last)
 
     def event(self, error: PromptlyError, request_id: str) -> bytes:
-        """The documented event plus the key ``error``: OpenAI's Python client raises only for that key, and
-        treats any other event as part of a good answer."""
+        """``response.failed``, which Codex waits for, and then ``error`` with a key of that name beside the
+        documented ones: OpenAI's Python client raises only for that key."""
         details = described(error)
+        reason = {"code": details.code or "server_error", "message": details.message}
+        response: dict[str, Any] = {
+            "id": self._id,
+            "object": "response",
+            "status": "failed",
+            "error": reason,
+            "output": [],
+        }
+        failed = {"type": "response.failed", "sequence_number": self._next, "response": response}
         event = {
             "type": "error",
             "code": details.code,
             "message": details.message,
             "param": details.param,
-            "sequence_number": self._next,
+            "sequence_number": self._next + 1,
             "error": details,
         }
-        return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+        return _event("response.failed", failed) + _event("error", event)
+
+
+def _event(name: str, fields: dict[str, Any]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(fields))

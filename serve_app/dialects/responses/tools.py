@@ -6,6 +6,7 @@ patches, free-form tools) become functions with a fixed schema; a call of one co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,8 +22,22 @@ IGNORED = frozenset({"web_search", "web_search_preview", "image_generation", "to
 """Tools that the vendor runs, and that agents offer unasked (Codex always offers ``web_search``): the model
 does not see them, and so never calls them. All other tools that a server would have to run are refused."""
 
-NO_TOOL = frozenset({"web_search_call", "image_generation_call"})
-"""Calls of ignored tools in a history that another server began."""
+DATED = re.compile(r"web_search(?:_preview)?_\d{4}_\d{2}_\d{2}")
+"""Versions of one tool."""
+
+NO_TOOL = frozenset(
+    {
+        "code_interpreter_call",
+        "file_search_call",
+        "image_generation_call",
+        "mcp_call",
+        "mcp_list_tools",
+        "tool_search_call",
+        "tool_search_output",
+        "web_search_call",
+    }
+)
+"""What a server's own tools left in a history that another server began: the model's texts tell the rest."""
 
 STRING = {"type": "string"}
 STRINGS = {"type": "array", "items": STRING}
@@ -111,7 +126,7 @@ def read_tools(sent: Sequence[Mapping[str, Any]]) -> Tools:
 def _functions(tool: Mapping[str, Any], param: str) -> list[tuple[str, dict[str, Any], Tool]]:
     """The functions that stand for one tool: name, the function's other fields, and what is meant."""
     kind = str(tool.get("type"))
-    if kind in IGNORED:
+    if _is_ignored(kind):
         return []
     if kind == "namespace":
         return _namespaced(tool, param)
@@ -130,6 +145,10 @@ def _functions(tool: Mapping[str, Any], param: str) -> list[tuple[str, dict[str,
         param=f"{param}.type",
         code="unsupported_value",
     )
+
+
+def _is_ignored(kind: Any) -> bool:
+    return isinstance(kind, str) and (kind in IGNORED or DATED.fullmatch(kind) is not None)
 
 
 def _namespaced(tool: Mapping[str, Any], param: str) -> list[tuple[str, dict[str, Any], Tool]]:
@@ -185,7 +204,8 @@ def read_choice(choice: Any, tools: Tools) -> tuple[Any, Tools]:
         allowed = choice.get("tools")
         if not isinstance(allowed, list) or choice.get("mode") not in ("auto", "required"):
             raise _wrong_choice("needs `mode` (`auto`, `required`) and `tools`")
-        return choice["mode"], tools.only(frozenset(_chosen(each, tools) for each in allowed))
+        named = [each for each in allowed if not (isinstance(each, dict) and _is_ignored(each.get("type")))]
+        return choice["mode"], tools.only(frozenset(_chosen(each, tools) for each in named))
     return {"type": FUNCTION, FUNCTION: {"name": _chosen(choice, tools)}}, tools
 
 
@@ -193,6 +213,8 @@ def _chosen(choice: Any, tools: Tools) -> str:
     """The function that a choice names."""
     given = choice if isinstance(choice, dict) else {}
     kind = given.get("type")
+    if _is_ignored(kind):
+        raise _wrong_choice(f"asks for {kind!r}, which this server does not run")
     name = kind if isinstance(kind, str) and kind in BUILT_IN else given.get("name")
     if not isinstance(name, str) or name not in tools.known:
         raise _wrong_choice(f"names {name or kind!r}, which is not among `tools`")
@@ -243,8 +265,7 @@ def called(item: Mapping[str, Any]) -> tuple[str, str]:
         case "function_call":
             namespace, name = item.get("namespace"), str(item.get("name") or "")
             full = f"{namespace}{NAMESPACE_MARK}{name}" if namespace else name
-            arguments = item.get("arguments")
-            return full, arguments if isinstance(arguments, str) and arguments else "{}"
+            return full, _whole_arguments(item.get("arguments"))
         case "custom_tool_call":
             return str(item.get("name") or ""), _json({"input": item.get("input") or ""})
         case "apply_patch_call":
@@ -256,6 +277,18 @@ def called(item: Mapping[str, Any]) -> tuple[str, str]:
             return "local_shell", _json(
                 {name: action[name] for name in action if name not in ("type", "env")}
             )
+
+
+def _whole_arguments(given: Any) -> str:
+    """Engines refuse a whole conversation for one call whose arguments a model wrote wrongly: such a text is
+    put into an object."""
+    if not isinstance(given, str) or not given:
+        return "{}"
+    try:
+        is_object = isinstance(msgspec.json.decode(given), dict)
+    except (msgspec.DecodeError, RecursionError):
+        is_object = False
+    return given if is_object else _json({"arguments": given})
 
 
 def _set(action: Any) -> dict[str, Any]:

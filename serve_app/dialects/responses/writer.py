@@ -6,7 +6,7 @@ between the last token and that event, which delays nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -129,11 +129,14 @@ class ResponsesWriter:
         *,
         model: str,
         hides_reasoning: bool = False,
+        clock: Callable[[], float] | None = None,
     ) -> None:
+        """``clock`` tells when it was complete, in Unix seconds."""
         self.ids = ids
         self._output = Output(ids, tools, hides_reasoning=hides_reasoning)
         self._echo = echo
         self._created = created
+        self._clock = clock
         self._model = model
         self._partial = b""
         self._begun = False
@@ -243,7 +246,7 @@ class ResponsesWriter:
             {
                 **self._echo,
                 "created_at": self._created,
-                "completed_at": None,
+                "completed_at": None if self._clock is None or status != "completed" else int(self._clock()),
                 "status": status,
                 "model": self._model,
                 "output": msgspec.Raw(output),

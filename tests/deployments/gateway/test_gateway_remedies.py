@@ -1,4 +1,4 @@
-"""Requests of Messages and Responses at engines that refuse them as they are: over real HTTP, in vLLM's words."""
+"""Requests of Messages and Responses at engines that refuse them as they are, in vLLM's words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ ALTERNATE = "Conversation roles must alternate user/assistant/user/assistant/...
 
 
 def refused(message: str) -> web.Response:
-    return web.json_response({"error": {"message": message, "type": "BadRequestError", "code": 400}}, status=400)
+    return web.json_response(
+        {"error": {"message": message, "type": "BadRequestError", "code": 400}}, status=400
+    )
 
 
 def template(*, takes_system: bool = True) -> Answer:
@@ -92,7 +94,8 @@ async def test_an_effort_that_a_model_lacks_becomes_the_nearest(effort: str, kno
         asked = (await request.json()).get("reasoning_effort")
         if asked not in ("low", "medium", "high"):
             return refused(
-                f"reasoning_effort={asked!r} is not supported by Harmony. Supported values are: high, medium, low."
+                f"reasoning_effort={asked!r} is not supported by Harmony. "
+                "Supported values are: high, medium, low."
             )
         return web.json_response({"model": "x", "choices": [{"message": {"content": "yes"}}]})
 
@@ -116,9 +119,16 @@ async def test_what_no_form_mends_is_refused_once() -> None:
 
 async def test_a_prompt_above_the_context_has_the_code_that_agents_look_for() -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
-        return refused("This model's maximum context length is 100 tokens. However, your prompt contains 200 input tokens.")
+        return refused(
+            "This model's maximum context length is 100 tokens. However, your prompt contains 200 input "
+            "tokens."
+        )
 
     member = Member(answer)
     async with listening(member), gateway(others=[member.upstream()]) as running:
         given = await running.send(codex(("user", "hi")) | {"max_output_tokens": 50}, RESPONSES)
-    assert (given.status, given.error["code"], given.error["param"]) == (400, "context_length_exceeded", "input")
+    assert (given.status, given.error["code"], given.error["param"]) == (
+        400,
+        "context_length_exceeded",
+        "input",
+    )

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from sim_engine import SimSettings
 from support.gateway import FAST, MODEL, Running, gateway, meanwhile
 from support.graph import eventually
+from support.handles import LocalHandle, LocalMethod
 from support.responses import responses_handle
 
 from serve_app.request.auth import DEFAULT_TENANT
@@ -259,6 +260,116 @@ async def test_a_conversation_grows_with_its_responses(tmp_path: Path) -> None:
         await client.conversations.delete(talk.id)
         with pytest.raises(openai.NotFoundError, match="was deleted"):
             await client.responses.create(model=MODEL, input="on", conversation=talk.id)
+
+
+async def test_a_conversation_that_is_too_long_to_go_on_with_can_still_be_read(tmp_path: Path) -> None:
+    bounds = {"max_chain_bytes": 1024}
+    async with responding(tmp_path, FAST, responses=bounds) as running, gpt(running) as client:
+        said = [{"role": "user", "content": f"{number} {'x' * 500}"} for number in range(4)]
+        made = await client.conversations.create(items=said)  # type: ignore[arg-type]
+        texts = [item.content[0].text async for item in client.conversations.items.list(made.id, order="asc")]  # type: ignore[union-attr]
+        assert [text[0] for text in texts] == ["0", "1", "2", "3"]
+        (last,) = (await client.conversations.items.list(made.id, limit=1)).data
+        one = await client.conversations.items.retrieve(last.id, conversation_id=made.id)  # type: ignore[arg-type]
+        assert one.content[0].text == texts[-1]  # type: ignore[union-attr]
+        with pytest.raises(openai.BadRequestError, match="too long to go on with"):
+            await client.responses.create(model=MODEL, input="hi", conversation=made.id)
+
+
+async def test_items_of_a_clients_own_id_are_all_kept(tmp_path: Path) -> None:
+    async with responding(tmp_path, FAST) as running, gpt(running) as client:
+        made = await client.conversations.create()
+        for text in ("one", "two"):
+            item = {"type": "message", "id": "msg_1", "role": "user", "content": text}
+            added = await client.conversations.items.create(made.id, items=[item])  # type: ignore[list-item]
+        assert added.data[0].id != "msg_1"
+        found = [item async for item in client.conversations.items.list(made.id, order="asc")]
+        assert [item.content[0].text for item in found] == ["one", "two"]  # type: ignore[union-attr]
+
+
+async def test_a_deletion_whose_answer_was_lost_is_a_deletion(tmp_path: Path) -> None:
+    async with responses_handle(tmp_path) as handle:
+        lost = LostAnswers(handle)
+        async with gateway(FAST, handles={"responses": lost}) as running, gpt(running) as client:
+            kept = await client.responses.create(model=MODEL, input="hi")
+            made = await client.conversations.create(items=[{"role": "user", "content": "hi"}])
+            (item,) = (await client.conversations.items.list(made.id)).data
+            lost.methods |= {"delete", "delete_item", "delete_conversation"}
+            await client.responses.delete(kept.id)
+            await client.conversations.items.delete(item.id, conversation_id=made.id)  # type: ignore[arg-type]
+            await client.conversations.delete(made.id)
+            lost.methods.clear()
+            with pytest.raises(openai.NotFoundError, match="was deleted"):
+                await client.responses.delete(kept.id)
+
+
+class LostAnswers:
+    """The store behind a handle, where the first answer of each of ``methods`` is lost."""
+
+    def __init__(self, handle: LocalHandle) -> None:
+        self._handle = handle
+        self.methods: set[str] = set()
+
+    def __getattr__(self, method: str) -> LocalMethod:
+        async def call(*args: Any) -> Any:
+            answer = await getattr(self._handle, method).remote(*args)
+            if method in self.methods:
+                self.methods.remove(method)
+                raise ConnectionError("killed before it answered")
+            return answer
+
+        return LocalMethod(call)
+
+
+async def test_only_some_requests_wait_for_a_store_that_stalls(tmp_path: Path) -> None:
+    bounds = {"max_waiting_calls": 1, "call_timeout_s": 600}
+    async with responses_handle(tmp_path, **bounds) as handle:
+        handles = {"responses": handle}
+        async with gateway(FAST, handles=handles, responses=bounds) as running, gpt(running) as client:
+            with handle.held("put"):
+                async with meanwhile(client.responses.create(model=MODEL, input="hi")) as patient:
+
+                    async def waits() -> bool:
+                        return handle.begun["put"] == 1
+
+                    assert await eventually(waits, within_s=5)
+                    other = await client.responses.create(model=MODEL, input="hi")
+                    assert other.store is False  # type: ignore[attr-defined]
+                    assert not patient.done()
+                    handle.let("put")
+                    assert (await patient).store is True  # type: ignore[attr-defined]
+
+
+async def test_a_background_response_is_not_read_again(tmp_path: Path) -> None:
+    slow = SimSettings(itl_ms=1.0, tokens=5)
+    async with (
+        responses_handle(tmp_path) as handle,
+        gateway(slow, handles={"responses": handle}) as running,
+        gpt(running) as client,
+    ):
+        first = await client.responses.create(model=MODEL, input="hi")
+        made = await client.responses.create(
+            model=MODEL, input="on", previous_response_id=first.id, background=True
+        )
+        assert (await ended(client, made.id)).status == "completed"
+        assert handle.begun["history"] == 1
+
+
+async def ended(client: openai.AsyncOpenAI, response_id: str) -> Any:
+    async def is_over() -> bool:
+        return (await client.responses.retrieve(response_id)).status not in ("queued", "in_progress")
+
+    assert await eventually(is_over, within_s=10)
+    return await client.responses.retrieve(response_id)
+
+
+async def test_a_response_says_when_it_was_complete(tmp_path: Path) -> None:
+    async with responding(tmp_path, FAST) as running, gpt(running) as client:
+        made = await client.responses.create(model=MODEL, input="hi")
+        assert made.completed_at is not None
+        assert made.created_at <= made.completed_at <= time.time()
+        cut = await client.responses.create(model=MODEL, input="hi", max_output_tokens=1)
+        assert (cut.status, cut.completed_at) == ("incomplete", None)
 
 
 async def test_a_background_response_is_fetched_later(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from serve_app.stored_responses.values import (
     Conversation,
     NewItem,
     Outcome,
+    Part,
     Record,
     StoreError,
 )
@@ -284,6 +286,66 @@ async def test_a_conversation_keeps_its_items_in_order(tmp_path: Path) -> None:
         assert await store.delete_conversation("a", "conv", NOW) is None
         assert await absence(store, "1") is None
         assert (await store.stats()).entries == 1
+
+
+def item(name: str, said: str = "", spare: str = "") -> NewItem:
+    return NewItem(name, json.dumps({"id": name, "said": said}).encode(), spare)
+
+
+async def listed(store: SqliteStore, **part: Any) -> tuple[list[str], bool]:
+    """Ids and whether more follow."""
+    found = await store.listed_items("a", "conv", Part(**{"limit": 100} | part), NOW)
+    return [json.loads(each)["id"] for each in found.items], found.has_more
+
+
+async def test_the_items_of_a_conversation_are_listed_in_parts_however_many_they_are(tmp_path: Path) -> None:
+    items = [item(name, "x" * 600) for name in "abcde"]
+    async with opened(tmp_path, max_chain_bytes=1024) as store:
+        await store.create_conversation("a", Conversation(id="conv", created=1), items, NOW)
+        assert await listed(store) == (["a"], True)  # a part has no more bytes than a chain may have
+        assert await listed(store, after="a") == (["b"], True)
+        assert await listed(store, after="d") == (["e"], False)
+        assert await listed(store, newest_first=True, after="b") == (["a"], False)
+        one = await store.conversation_item("a", "conv", "c", NOW)
+        assert one.items == [items[2].item]
+        assert (await store.conversation_item("a", "conv", "z", NOW)).items == []
+        assert (await store.listed_items("a", "conv", Part(limit=1, after="z"), NOW)).after_is_unknown
+        assert (await store.listed_items("b", "conv", Part(limit=1), NOW)).absence is Absence.UNKNOWN
+    async with opened(tmp_path) as store:
+        assert await listed(store, limit=2) == (["a", "b"], True)
+        assert await listed(store, newest_first=True, limit=5) == (["e", "d", "c", "b", "a"], False)
+        plan = store._reading.execute(
+            "EXPLAIN QUERY PLAN SELECT item FROM items WHERE conversation = ? AND position > 1 "
+            "ORDER BY position ASC",
+            ("conv",),
+        ).fetchall()
+        assert [step[-1] for step in plan] == [
+            "SEARCH items USING INDEX items_in_order (conversation=? AND rowid>?)"
+        ]
+
+
+async def test_another_item_of_the_same_id_is_kept_under_its_spare_one(tmp_path: Path) -> None:
+    first, other = item("msg_1", "hi"), item("msg_1", "bye", spare="msg_own")
+    async with opened(tmp_path) as store:
+        await store.create_conversation("a", Conversation(id="conv", created=1), [first], NOW)
+        for _ in range(2):  # a repeated call adds nothing
+            assert (await store.add_items("a", "conv", [other], NOW)).ids == ["msg_own"]
+        assert (await store.add_items("a", "conv", [first], NOW)).ids == ["msg_1"]
+        assert await listed(store) == (["msg_1", "msg_own"], False)
+
+
+async def test_tries_of_one_write_are_one_write(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        free = threading.Event()
+        stall = asyncio.ensure_future(store._write(free.wait))
+        tries = [asyncio.ensure_future(store.put(record("1"), [], NOW)) for _ in range(5)]
+        await asyncio.sleep(0)
+        tries[0].cancel()  # its caller was impatient
+        await asyncio.sleep(0)
+        assert store._writer._work_queue.qsize() <= 1
+        free.set()
+        assert await asyncio.gather(*tries[1:]) == [Outcome.STORED] * 4
+        await stall
 
 
 WRITER = """

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from serve_app.dialects import dialect_of
+from serve_app.dialects import StreamErrors, dialect_of
 from serve_app.errors import (
     BadRequest,
     BodyTooLarge,
@@ -90,6 +90,12 @@ def numbered(number: int, name: str = "response.output_text.delta", delta: str =
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
+def first_number(stream: StreamErrors) -> int:
+    """Of the events that end a stream."""
+    first = stream.event(BROKE, "r1").partition(b"\n\n")[0]
+    return int(event_of(first + b"\n\n")[1]["sequence_number"])
+
+
 MISLEADING = '"sequence_number": 99}\n\nevent: response.completed\ndata: '
 
 
@@ -101,14 +107,19 @@ def test_the_responses_error_counts_on_however_the_bytes_come(size: int) -> None
     for start in range(0, len(data), size):
         stream.passed(data[start : start + size])
     assert stream.has_ended is False
-    name, event = event_of(stream.event(BROKE, "r1"))
+    failed, error = stream.event(BROKE, "r1").split(b"\n\n", 1)
+    name, event = event_of(failed + b"\n\n")
+    assert name == "response.failed"
+    assert event["sequence_number"] == 12
+    assert event["response"]["error"] == {"code": "upstream_failed", "message": "it broke"}
+    name, event = event_of(error)
     assert name == "error"
     assert event == {
         "type": "error",
         "code": "upstream_failed",
         "message": "it broke",
         "param": None,
-        "sequence_number": 12,
+        "sequence_number": 13,
         "error": {"message": "it broke", "type": "upstream_error", "param": None, "code": "upstream_failed"},
     }
 
@@ -118,13 +129,25 @@ def test_an_event_that_is_cut_in_its_number_does_not_hide_the_one_before(cut: in
     stream = dialect_of(RESPONSES).stream()
     assert stream.passed is not None
     stream.passed(numbered(9) + numbered(10)[:cut])
-    _, event = event_of(stream.event(BROKE, "r1"))
-    assert event["sequence_number"] in {10, 11}
+    assert first_number(stream) in {10, 11}
 
 
 def test_the_first_event_of_a_responses_stream_is_number_0() -> None:
-    _, event = event_of(dialect_of(RESPONSES).stream().event(BROKE, "r1"))
-    assert event["sequence_number"] == 0
+    assert first_number(dialect_of(RESPONSES).stream()) == 0
+
+
+@pytest.mark.parametrize("size", [1, 10_000])
+def test_a_responses_failure_names_its_response(size: int) -> None:
+    stream = dialect_of(RESPONSES).stream()
+    assert stream.passed is not None
+    wanted = f"resp_{'0a' * 16}"
+    data = json.dumps(
+        {"type": "response.created", "response": {"id": wanted}}, separators=(",", ":")
+    ).encode()
+    for start in range(0, len(data), size):
+        stream.passed(data[start : start + size])
+    failed = stream.event(BROKE, "r1").partition(b"\n\n")[0]
+    assert event_of(failed + b"\n\n")[1]["response"]["id"] == wanted
 
 
 @pytest.mark.parametrize("size", [1, 5, 1000])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from serve_app.dialects.anthropic import InlineSystem, count_request, inline_system_of, read_messages
+from serve_app.dialects.hidden import hidden_reasoning
 from serve_app.errors import BadRequest
 from serve_app.openai.requests import Endpoint, generation_from
 from serve_app.openai.vendor import vendor_fields
@@ -61,6 +62,7 @@ RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "done"}
         ({"max_tokens": "7"}, {"max_tokens": 7}),
         ({"thinking": {"type": "adaptive"}}, {}),
         ({"thinking": {"type": "between_tools"}}, {}),
+        ({"thinking": {"type": "of a later year"}}, {}),
         (
             {"thinking": {"type": "enabled", "budget_tokens": 1024}},
             {"chat_template_kwargs": {"enable_thinking": True, "thinking": True}},
@@ -163,7 +165,9 @@ def test_turns(turns: list[dict[str, Any]], expected: list[dict[str, Any]]) -> N
         (None, None, ""),
         ([], True, "The tool failed."),
         ([text("a"), text("b")], None, "a\nb"),
-        ("no such file", True, "no such file"),
+        ("no such file", True, "The tool failed.\nno such file"),
+        ("ok", False, "ok"),
+        ([{"type": "browser_state", "url": "x"}], None, "[browser_state: this server cannot read it.]"),
         ([{"type": "tool_reference", "tool_name": "mcp__a"}], None, "Loaded tool: mcp__a"),
         ([{"type": "search_result", "title": "t", "source": "s", "content": [text("a")]}], None, "t\ns\na"),
         ([{"type": "document", "source": PDF}], None, UNREAD),
@@ -189,6 +193,53 @@ def test_a_pdf_that_was_read_before_does_not_end_the_session() -> None:
     document = {"type": "document", "source": PDF}
     assert messages(user(document), assistant(text("no")), USER)[0] == {"role": "user", "content": UNREAD}
     assert messages(USER, assistant(USE), user(RESULT, document))[-1]["content"] == UNREAD
+
+
+FILE = {"type": "image", "source": {"type": "file", "file_id": "f"}}
+
+
+def test_a_block_that_is_not_known_ends_no_session_that_holds_it() -> None:
+    known = [user(FILE, text("hi")), assistant({"type": "compaction", "content": "x"}), USER]
+    noted, answered, asked = messages(*known)
+    assert noted["content"] == [text("[image: this server cannot read it.]"), text("hi")]
+    assert answered["content"] == "[compaction: this server cannot read it.]"
+    assert asked == USER
+    with pytest.raises(BadRequest) as caught:
+        messages(*known, user(text("now"), {"type": "video"}))
+    assert caught.value.param == "messages[3].content[1].type"
+
+
+@pytest.mark.parametrize(
+    ("turn", "shown"),
+    [
+        (user(RESULT), ["f"]),
+        (user(RESULT | {"content": [{"type": "tool_reference", "tool_name": "late"}]}), ["f", "late"]),
+        (
+            {
+                "role": "system",
+                "content": [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "late"}}],
+            },
+            ["f", "late"],
+        ),
+    ],
+)
+def test_a_deferred_tool_is_shown_once_it_is_loaded(turn: dict[str, Any], shown: list[str]) -> None:
+    tools = [TOOL, TOOL | {"name": "late", "defer_loading": True}]
+    given = ASK | {"messages": [USER, assistant(USE), turn], "tools": tools}
+    fields = read_messages(given, InlineSystem.FIRST).fields
+    assert [tool["function"]["name"] for tool in fields["tools"]] == shown
+
+
+def test_a_deferred_tool_that_was_called_or_is_asked_for_is_shown() -> None:
+    late = TOOL | {"defer_loading": True}
+    assert "tools" not in read(tools=[late])
+    assert read(tools=[late], messages=[USER, assistant(USE), user(RESULT)])["tools"] == [FUNCTION]
+    assert read(tools=[late], tool_choice={"type": "tool", "name": "f"})["tools"] == [FUNCTION]
+
+
+def test_hidden_thoughts_are_the_models_own_again() -> None:
+    block = {"type": "thinking", "thinking": "", "signature": hidden_reasoning("I look.")}
+    assert messages(USER, assistant(block, text("a")), USER)[1]["reasoning"] == "I look."
 
 
 def test_what_anthropics_servers_ran_before_is_left_out() -> None:
@@ -340,7 +391,7 @@ def test_a_conversation_that_grows_keeps_its_prefix(inline: InlineSystem) -> Non
             "none of the `tools`",
         ),
         ({"tool_choice": {"type": "some"}}, "tool_choice.type", "'some'"),
-        ({"thinking": {"type": "a lot"}}, "thinking.type", "'a lot'"),
+        ({"thinking": {}}, "thinking.type", "Missing required field"),
         ({"mcp_servers": [{"url": "https://x"}]}, "mcp_servers", "not supported"),
         ({"container": "c1"}, "container", "not supported"),
         ({"temperature": "hot"}, "temperature", "Expected `float"),

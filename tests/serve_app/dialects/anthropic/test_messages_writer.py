@@ -9,6 +9,7 @@ import pytest
 
 from serve_app.dialects.anthropic.answer import TokenCount
 from serve_app.dialects.anthropic.stream import MessagesWriter
+from serve_app.dialects.hidden import hidden_reasoning
 from serve_app.errors import UpstreamFailed
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}}
@@ -71,6 +72,10 @@ def call(index: int, arguments: str = "", **begin: Any) -> dict[str, Any]:
         begin = {"id": begin["id"], "type": "function"}
         function["name"] = "f"
     return {"tool_calls": [{"index": index, **begin, "function": function}]}
+
+
+def as_event(delta: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps({"choices": [{"delta": delta}]}).encode() + b"\n\n"
 
 
 ROLE = {"role": "assistant", "content": ""}
@@ -153,6 +158,77 @@ def test_an_answer_without_text_has_an_empty_block() -> None:
     assert whole({"choices": [{"message": {"content": None}}]})["content"] == [{"type": "text", "text": ""}]
 
 
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_parts_of_parallel_calls_may_alternate(size: int) -> None:
+    parts = [call(0, '{"a"', id="t0"), call(1, '{"b"', id="t1"), call(0, ":1}"), call(1, ":2}"), call(0, " ")]
+    assert [block.get("partial_json") for block in blocks(written(stream_of(*parts), size))] == [
+        '{"a":1}',
+        '{"b":2}',
+    ]
+
+
+def test_a_call_that_follows_a_complete_one_is_passed_on_at_once() -> None:
+    writer = MessagesWriter("r1", 0)
+    told = writer.feed(b"".join(as_event(part) for part in (call(0, "{}", id="t0"), call(1, "{", id="t1"))))
+    assert b'"id":"t1"' in told
+    assert told.endswith(b'"partial_json":"{"}}\n\n')
+
+
+def test_a_thought_inside_a_call_comes_behind_it() -> None:
+    events = written(stream_of(call(0, "{", id="t0"), {"reasoning": "hm"}, call(0, "}")))
+    assert [block["type"] for block in blocks(events)] == ["tool_use", "thinking"]
+
+
+def test_a_call_waits_for_its_name_and_may_lack_a_number() -> None:
+    late = [
+        {"index": 0, "id": "t0", "function": None},
+        {"index": 0, "function": {"name": "f", "arguments": "{}"}},
+    ]
+    unnumbered = [{"id": name, "function": {"name": "f", "arguments": "{}"}} for name in ("t1", "t2")]
+    for pieces, ids in ((late, ["t0"]), (unnumbered, ["t1", "t2"])):
+        given = blocks(written(stream_of(*({"tool_calls": [piece]} for piece in pieces))))
+        assert [(block["id"], block["name"]) for block in given] == [(each, "f") for each in ids]
+
+
+def test_what_vendors_write_as_null_is_nothing() -> None:
+    nulls = [
+        {"model": None, "choices": None},
+        {"model": None, "choices": [{"delta": None}]},
+        {"choices": [{"delta": {"content": "a", "tool_calls": None}}], "usage": None},
+    ]
+    stream = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in nulls)
+    assert blocks(written(stream + b"data: [DONE]\n\n")) == [{"type": "text", "text": "a"}]
+
+
+def test_a_stream_without_an_end_is_not_reported_as_whole() -> None:
+    writer = MessagesWriter("r1", 0)
+    writer.feed(as_event({"content": "hal"}))
+    with pytest.raises(UpstreamFailed, match="too early"):
+        writer.rest()
+
+
+@pytest.mark.parametrize(("asked", "reason"), [(3, "max_tokens"), (4, "model_context_window_exceeded")])
+def test_an_answer_cut_before_its_limit_met_the_end_of_the_context(asked: int, reason: str) -> None:
+    writer = MessagesWriter("r1", 0, max_tokens=asked)
+    writer.feed(stream_of({"content": "a"}, reason="length"))
+    assert f'"stop_reason":"{reason}"'.encode() in writer.rest()
+    body = {"choices": [{"message": {"content": "a"}, "finish_reason": "length"}], "usage": USAGE}
+    message = MessagesWriter("r1", 0, max_tokens=asked).whole(json.dumps(body).encode())
+    assert json.loads(message)["stop_reason"] == reason
+
+
+def test_thoughts_that_are_not_shown_come_back_hidden() -> None:
+    writer = MessagesWriter("r1", 0, omits_thinking=True)
+    stream = stream_of({"reasoning": "I "}, {"reasoning": "look."}, {"content": "a"})
+    told = writer.feed(stream) + writer.rest()
+    assert b"look" not in told
+    body = {"choices": [{"message": {"content": "a", "reasoning": "I look."}}]}
+    whole = json.loads(MessagesWriter("r1", 0, omits_thinking=True).whole(json.dumps(body).encode()))
+    thinking = {"type": "thinking", "thinking": "", "signature": hidden_reasoning("I look.")}
+    assert whole["content"][0] == thinking
+    assert thinking["signature"].encode() in told
+
+
 @pytest.mark.parametrize("data", [b"{]", b"[]", b'{"choices":[{"delta":7}]}', b"\xff"])
 def test_what_is_no_chat_is_the_engines_failure(data: bytes) -> None:
     with pytest.raises(UpstreamFailed):
@@ -161,10 +237,17 @@ def test_what_is_no_chat_is_the_engines_failure(data: bytes) -> None:
         MessagesWriter("r1", 0).whole(data)
 
 
-def test_calls_whose_parts_are_mixed_are_not_written_wrongly() -> None:
-    mixed = stream_of(call(0, id="t0"), call(1, id="t1"), call(0, "{}"))
-    with pytest.raises(UpstreamFailed, match="mixes"):
-        MessagesWriter("r1", 0).feed(mixed)
+@pytest.mark.parametrize(
+    ("pieces", "match"),
+    [
+        ([call(0, "{}", id="t0"), call(1, "{}", id="t1"), call(0, "{}")], "complete tool call"),
+        ([call(0)], "no name"),
+    ],
+)
+def test_calls_that_cannot_be_written_rightly_are_the_engines_failure(pieces: Any, match: str) -> None:
+    writer = MessagesWriter("r1", 0)
+    with pytest.raises(UpstreamFailed, match=match):
+        _ = writer.feed(stream_of(*pieces)) + writer.rest()
 
 
 # ---- whole ----
@@ -206,9 +289,13 @@ def test_a_call_that_the_length_cut_is_no_call() -> None:
 
 
 @pytest.mark.parametrize("arguments", ['{"a":', "[]", '"x"'])
-def test_arguments_that_are_no_object_are_the_models_failure(arguments: str) -> None:
-    with pytest.raises(UpstreamFailed, match="no JSON object"):
-        whole({"choices": [{"message": {"tool_calls": [whole_call(arguments)]}, "finish_reason": "stop"}]})
+def test_arguments_that_are_no_object_reach_the_clients_own_check(arguments: str) -> None:
+    message = whole(
+        {"choices": [{"message": {"tool_calls": [whole_call(arguments)]}, "finish_reason": "stop"}]}
+    )
+    assert message["content"] == [
+        {"type": "tool_use", "id": "t0", "name": "f", "input": {"arguments": arguments}}
+    ]
 
 
 def test_tokens_are_counted_from_vllms_answer() -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from serve_app.dialects import dialect_of
+from serve_app.dialects.hidden import hidden_reasoning
 from serve_app.dialects.responses.ids import ItemIds, response_of
-from serve_app.dialects.responses.items import hidden_reasoning, reasoning_text, stored
+from serve_app.dialects.responses.items import reasoning_text, stored
 from serve_app.errors import BadRequest
 
 UNIQUE = "0" * 32
+HI = {"role": "user", "content": "hi"}
 
 
 def chat(**fields: Any) -> dict[str, Any]:
@@ -161,6 +164,37 @@ def test_tools_that_nobody_here_runs_are_ignored_or_refused() -> None:
     function = {"type": "function", "name": "f"}
     with pytest.raises(BadRequest, match="Two tools"):
         chat(input="hi", tools=[function, function])
+
+
+def test_versions_of_an_ignored_tool_are_ignored_too() -> None:
+    dated = [{"type": "web_search_2025_08_26"}, {"type": "web_search_preview_2025_03_11"}]
+    assert "tools" not in chat(input="hi", tools=dated)
+    with pytest.raises(BadRequest, match="'web_search', which this server does not run"):
+        chat(input="hi", tools=[{"type": "web_search"}], tool_choice={"type": "web_search"})
+    allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]}
+    assert "tools" not in chat(input="hi", tools=[{"type": "web_search"}], tool_choice=allowed)
+    found = messages(
+        {"type": "tool_search_call", "arguments": {}}, {"type": "tool_search_output", "tools": []}, HI
+    )
+    assert found == [{"role": "user", "content": "hi"}]
+
+
+@pytest.mark.parametrize("wrong", ["{not json", "[1]", '"x"'])
+def test_arguments_that_a_model_wrote_wrongly_do_not_end_the_session(wrong: str) -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": wrong}
+    (function,) = messages(HI, call)[-1]["tool_calls"]
+    assert json.loads(function["function"]["arguments"]) == {"arguments": wrong}
+
+
+def test_an_assistant_may_have_said_nothing() -> None:
+    silent = {"type": "message", "role": "assistant", "content": []}
+    assert messages(HI, silent, HI)[1] == {"role": "assistant", "content": ""}
+
+
+def test_an_id_that_comes_twice_names_one_item() -> None:
+    item = {"type": "message", "id": "msg_1", "role": "user", "content": "hi"}
+    ids = [each["id"] for each in stored([item, item], ItemIds(UNIQUE))]
+    assert ids == ["msg_1", f"msg_{UNIQUE}i0001"]
 
 
 def test_a_choice_may_allow_some_tools() -> None:
