@@ -153,9 +153,13 @@ async def test_openais_client_raises_for_a_response_that_breaks(name: str) -> No
 async def test_the_error_event_of_a_response_goes_on_counting() -> None:
     async with serving(streams(chat_begin(), cut)) as running:
         answer = await running.send({"model": MODEL, "input": "hi", "stream": True}, "/v1/responses")
-    name, data = answer.body.split(b"\n\n")[-2].split(b"\n")
-    event = json.loads(data.removeprefix(b"data: "))
-    assert (name, event["type"], event["sequence_number"]) == (b"event: error", "error", 6)
+    ends = [each.split(b"\n") for each in answer.body.split(b"\n\n")[-3:-1]]
+    events = [(name, json.loads(data.removeprefix(b"data: "))) for name, data in ends]
+    assert [(name, event["sequence_number"]) for name, event in events] == [
+        (b"event: response.failed", 6),
+        (b"event: error", 7),
+    ]
+    assert events[0][1]["response"]["id"].startswith("resp_")
 
 
 @pytest.mark.parametrize("then", [end, cut], ids=["ends", "breaks behind its end"])
