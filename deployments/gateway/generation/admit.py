@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +17,7 @@ from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.request.images import Images
 from serve_app.admission import request_priority
 from serve_app.cache.keys import CacheKey, cache_key
-from serve_app.dialects import Reading
+from serve_app.dialects import Reading, Writer
 from serve_app.errors import BadRequest
 from serve_app.model_choice.chooser import ModelChooser
 from serve_app.model_choice.offers import Offers
@@ -109,14 +110,9 @@ class Admit:
             refuse_large(fields, self._limits)  # by the names of the client's own fields
             reading = await read(exchange, identity, fields)
             sent = generation_from(endpoint, reading.fields)
-        make_writer = None if reading is None else reading.writer
-        try:
+        with _in_its_own_words(reading):
             weight = refuse_excess(sent.fields, self._limits)
             sent = await self._images.take_in(sent)
-        except BadRequest as error:
-            if reading is None:
-                raise
-            raise reading.as_asked(error) from error
         request = self._chosen(exchange, sent)
         fingerprint = self._offers.fingerprint(request.model)
         self._offers.require(endpoint.value, request.model)
@@ -134,8 +130,7 @@ class Admit:
             session=self._session(identity.tenant, headers, sent.fields if read is None else fields),
             weight=weight,
             cache_status="bypass" if key is None else "miss",
-            # Clients may repeat a request's id; agents merge answers whose ids are equal.
-            writer=None if make_writer is None else make_writer(uuid4().hex, int(time.time())),
+            writer=_writer_of(reading),
             ending=None if reading is None else reading.ending,
         )
 
@@ -172,6 +167,24 @@ class Admit:
             return None
         by, sampled = self._cache.partition_by, self._cache.sampled
         return cache_key(request, identity.tenant, fingerprint, by, sampled=sampled)
+
+
+@contextmanager
+def _in_its_own_words(reading: Reading | None) -> Iterator[None]:
+    """What is wrong with a chat that was read from another dialect is said in that one's words."""
+    try:
+        yield
+    except BadRequest as error:
+        if reading is None:
+            raise
+        raise reading.as_asked(error) from error
+
+
+def _writer_of(reading: Reading | None) -> Writer | None:
+    """Its ids are new: clients may repeat a request's id, and agents merge answers whose ids are equal."""
+    if reading is None or reading.writer is None:
+        return None
+    return reading.writer(uuid4().hex, int(time.time()))
 
 
 def _thresholds(settings: Settings) -> dict[str, float]:
