@@ -13,8 +13,10 @@
     ├── BodyTimeout            408  the client stopped in the middle of its body
     ├── HeaderTimeout          408  the client stopped in the middle of its headers (the proxy's answer)
     ├── SlowReader             408  the client does not read its stream
+    ├── SessionTimeout         408  a WebSocket said nothing for too long, or lasted too long
     ├── BodyTooLarge           413
     ├── UnsupportedMediaType   415  the body's `Content-Type` is not one that the path takes
+    ├── UpgradeRequired        426  the path is a WebSocket, and the request was none
     ├── Quarantined            422  a request that broke several members a moment ago
     ├── OverCapacity           429  with ``Retry-After``
     ├── UpstreamRefused        4xx  the engine's own refusal, passed on with its status
@@ -258,6 +260,25 @@ class SlowReader(PromptlyError):
             f"The stream is {limit_bytes} bytes ahead of its reader (limits.max_stream_buffer_bytes).",
             code="slow_reader",
         )
+
+
+class SessionTimeout(PromptlyError):
+    """Told to a WebSocket's client before it is closed."""
+
+    status = 408
+    type = "timeout_error"
+
+
+class UpgradeRequired(PromptlyError):
+    status = 426
+    type = "invalid_request_error"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is a WebSocket: connect with an upgrade.", code="upgrade_required")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"upgrade": "websocket"}
 
 
 class UpstreamRefused(PromptlyError):

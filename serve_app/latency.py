@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from serve_app.request.record import RequestRecord
+from serve_app.request.record import LASTING, RequestRecord
 
 WINDOW_SAMPLES = 2048
 """Enough for about 20 samples above the p99; a window takes 16 KiB."""
@@ -41,7 +41,10 @@ class LatencyWindows:
         window.append(milliseconds)
 
     def take(self, record: RequestRecord) -> None:
-        """The steps of a finished request, and its whole time if it had any."""
+        """The steps of a finished request, and its whole time if it had any. A WebSocket lasts as long as its
+        client speaks, so its times say nothing."""
+        if record.endpoint == LASTING:
+            return
         for step in record.steps:
             self.record(step.name, step.duration_ms)
         if record.steps:

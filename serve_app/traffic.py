@@ -11,7 +11,8 @@ class Traffic:
     the first byte; ``continued``: after it. ``cut``: a stream ended with an error event. ``raced``: look-ups
     at the same time as the engine; ``race_hits``: those that were faster. ``refreshed``: new answers
     requested to replace stale entries. ``quarantined``: requests refused because members broke on them.
-    ``items``: texts or pairs to embed, score or classify; ``items_cached``: those that the cache answered."""
+    ``items``: texts or pairs to embed, score or classify; ``items_cached``: those that the cache answered.
+    ``realtime_sessions``: WebSockets that began; ``realtime_utterances``: texts completed on them."""
 
     requests: int = 0
     queued: int = 0
@@ -28,3 +29,5 @@ class Traffic:
     quarantined: int = 0
     items: int = 0
     items_cached: int = 0
+    realtime_sessions: int = 0
+    realtime_utterances: int = 0

@@ -24,7 +24,7 @@ from deployments.engine.sleep.announcements import announced
 from deployments.engine.sleep.transitions import EngineSleep
 from deployments.engine.start.environment import engine_environment, node_environment
 from deployments.engine.start.phases import EngineStart
-from deployments.engine.start.warm_up import Shapes, warm_up
+from deployments.engine.start.warm_up import Shapes, need_audio_packages, warm_up
 from deployments.engine.vllm import bridge as vllm_bridge
 from deployments.engine.vllm.arguments import engine_arguments, placement_group_config
 from deployments.platform.serve import node_address
@@ -178,6 +178,7 @@ class Engine(LLMServer):
         return await vllm_bridge.build_asgi_app(self)
 
     async def _warm_up(self) -> dict[str, float]:
+        need_audio_packages(self._tasks)
         engine = self._model.managed_engine
         if not engine.warm_up:
             return {}

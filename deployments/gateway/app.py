@@ -11,11 +11,12 @@ from starlette.types import Receive, Scope, Send
 
 from deployments.gateway.request.exchange import ClientGone, Exchange, Handler
 from deployments.gateway.request.finished import Finished
+from deployments.gateway.request.socket import ClientSocket
 from deployments.platform.telemetry import RequestTracer
 from serve_app.api.door import Door, require_media_type
 from serve_app.api.routes import ROUTES, Route
 from serve_app.console import FILES
-from serve_app.errors import MethodNotAllowed, NoReplica, NotFound, OverCapacity, PromptlyError
+from serve_app.errors import Forbidden, MethodNotAllowed, NoReplica, NotFound, OverCapacity, PromptlyError
 from serve_app.request.headers import require_utf8
 
 ALWAYS_ANSWERED = frozenset(
@@ -25,6 +26,8 @@ ALWAYS_ANSWERED = frozenset(
     }
 )
 """What an operator looks at when everything else is refused."""
+
+SOCKETS = frozenset(route.path for route in ROUTES if route.is_socket)
 
 logger = logging.getLogger("ray.serve")
 
@@ -72,10 +75,10 @@ class GatewayApp:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
             return
-        if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1003})  # "unsupported data"
-            return
-        exchange = Exchange(scope, receive, send)
+        if scope["type"] == "websocket":
+            exchange = ClientSocket(scope, receive, send).exchange
+        else:
+            exchange = Exchange(scope, receive, send)
         if self._tracer is not None:
             name = f"{exchange.method} {exchange.path}"
             exchange.span = self._tracer.start(name, exchange.headers, exchange.timeline.unix_ns)
@@ -92,6 +95,8 @@ class GatewayApp:
             if self._door.is_preflight(exchange.method, exchange.headers):
                 await exchange.respond_empty(self._door.preflight_headers(exchange.headers))
                 return
+            if exchange.socket is not None and exchange.path not in SOCKETS:
+                raise Forbidden(f"There is no WebSocket at {exchange.path}.", code="no_websocket")
             route, handler = self._paths.find(exchange.method, exchange.path)
             exchange.facts.route, exchange.facts.endpoint = route.path, route.handler
             accepted = route.media_types(exchange.method)

@@ -24,6 +24,7 @@ from deployments.gateway.endpoints.embeddings import EmbeddingsEndpoint
 from deployments.gateway.endpoints.items import ItemsEndpoint
 from deployments.gateway.endpoints.messages import CountTokens, MessagesReader
 from deployments.gateway.endpoints.passthrough import PassThrough
+from deployments.gateway.endpoints.realtime import RealtimeEndpoint
 from deployments.gateway.endpoints.verbatim import Verbatim
 from deployments.gateway.generation.admit import Admit, Read
 from deployments.gateway.generation.endpoint import GenerationEndpoint, cache_tiers
@@ -47,6 +48,7 @@ from deployments.gateway.request.finished import Finished, Sink
 from deployments.gateway.request.images import Images, IsPublic
 from deployments.gateway.responses.api import ResponsesApi
 from deployments.gateway.send.dispatch import Dispatcher
+from deployments.gateway.send.pinned import Pins
 from deployments.gateway.send.sender import Destination, Sender
 from deployments.platform.log_redaction import redacted_logs
 from deployments.platform.telemetry import tracer_from_environment
@@ -162,6 +164,12 @@ class GatewayRuntime:
             )
             for name, served in self._names.served.items()
         }
+        self._pins = Pins(
+            destinations,
+            self._traffic,
+            max_attempts=settings.gateway.max_attempts,
+            max_message_bytes=settings.limits.max_event_bytes,
+        )
         return Dispatcher(
             destinations,
             Sender(self._upstream, settings.limits),
@@ -283,6 +291,16 @@ class GatewayRuntime:
             "embeddings": embeddings,
             "items": items,
             "count_tokens": CountTokens(auth, verbatim, self._images, MessagesReader(settings.gateway)),
+            "realtime": RealtimeEndpoint(
+                settings,
+                auth=auth,
+                offers=offers,
+                pins=self._pins,
+                redactor_of=self._upstream.redactor,
+                tracer=self._tracer,
+                latency=self._latency,
+                traffic=self._traffic,
+            ),
             "relay": PassThrough(auth, offers, verbatim),
         }
 

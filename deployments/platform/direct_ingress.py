@@ -79,7 +79,7 @@ class DirectIngress:
             app_name=self._app_name,
             is_streaming=True,
             is_direct_ingress=True,
-            _http_method=scope["method"],
+            _http_method=scope.get("method", "WS"),  # as Serve calls a WebSocket
             _client=format_client_address(scope.get("client")),
             _request_protocol=RequestProtocol.HTTP,
         )

@@ -39,12 +39,15 @@ class IngressMiddleware:
         self._has_looked = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         direct = self._find_direct()
         if direct is not None and direct.takes(scope):
             await direct(scope, receive, send)
+            return
+        if scope["type"] == "websocket":  # Serve reads ahead of the application there, without a bound
+            await self._app(scope, receive, send)
             return
         await self._through_serve(scope, receive, send)
 

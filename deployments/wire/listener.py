@@ -74,7 +74,8 @@ class PrivateListener:
             uvicorn.Config(
                 self._counted,
                 http=cast("type[asyncio.Protocol]", protocol),
-                ws="none",
+                ws="websockets-sansio",  # `/v1/realtime`
+                ws_per_message_deflate=False,
                 loop="none",
                 lifespan="off",
                 log_config=None,

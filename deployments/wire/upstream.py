@@ -213,7 +213,7 @@ class UpstreamPool:
             connection,
             partial(self._pool.give_back, origin, connection, report.idle_connection_s),
             first,
-            self._redactor(report),
+            self.redactor(report),
             redacts_body=report.is_static,
             bounds=self._bounds,
         )
@@ -228,7 +228,7 @@ class UpstreamPool:
             origin = self._origins[name] = Origin.of(report.url, report.private)
         return origin
 
-    def _redactor(self, report: EngineReport) -> Redactor:
+    def redactor(self, report: EngineReport) -> Redactor:
         """The redactor for all known secrets and the member's own, which changes with every replica start."""
         own = "\n".join(report.headers.values())
         if own not in self._redactors:

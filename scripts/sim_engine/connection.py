@@ -36,7 +36,8 @@ class App(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """One client: keep-alive, one request at a time, bodies with a ``content-length``."""
+    """One client: keep-alive, one request at a time, bodies with a ``content-length``. It is large because
+    asyncio calls methods of one object, and all of them change the same request."""
 
     def __init__(self, engine: App) -> None:
         self.answer: Scheduled | None = None
@@ -45,6 +46,7 @@ class Connection(asyncio.Protocol):
         self._buffer = b""
         self._busy = False
         self._last = False
+        self._feed: Callable[[bytes], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's class does not derive from it
@@ -54,6 +56,9 @@ class Connection(asyncio.Protocol):
             self.reset()
 
     def data_received(self, data: bytes) -> None:
+        if self._feed is not None:
+            self._feed(data)
+            return
         self._buffer += data
         self._take_requests()
 
@@ -70,6 +75,10 @@ class Connection(asyncio.Protocol):
         head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         self.write(head.encode() + body)
         self._done()
+
+    def switch(self, feed: Callable[[bytes], None]) -> None:
+        """From now on this is no HTTP: ``feed`` gets all bytes."""
+        self._feed = feed
 
     def start_stream(self) -> None:
         self.write(STREAM_HEAD)

@@ -12,6 +12,7 @@ from sim_engine.connection import Connection, Listener
 from sim_engine.faults import NO_FAULTS, Faults, FaultSource, faults_of
 from sim_engine.intake import Intake
 from sim_engine.metrics import Stats
+from sim_engine.realtime import RealtimeConnection
 from sim_engine.requests import Refused, parse_tokenize
 from sim_engine.responses import error_body, to_json
 from sim_engine.scheduler import Scheduler
@@ -34,6 +35,7 @@ class SimEngine:
         self._faults = FaultSource(faults, settings.seed)
         self._intake = Intake(settings, self.scheduler, self._faults)
         self._listener = Listener(lambda: Connection(self))
+        self.realtime: list[RealtimeConnection] = []
         self._recovery: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -94,6 +96,8 @@ class SimEngine:
                 ids = parse_tokenize(body)
                 about = {"count": len(ids), "max_model_len": self.settings.max_model_len, "tokens": ids}
                 client.respond(200, to_json(about))
+            case "GET /v1/realtime":
+                self.realtime.append(RealtimeConnection(client, headers, self.settings))
             case "GET /v1/models":
                 client.respond(200, to_json({"object": "list", "data": [_model_card(self.settings)]}))
             case "GET /health":

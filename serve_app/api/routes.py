@@ -16,15 +16,17 @@ from serve_app.errors import (
     CacheUnavailable,
     Forbidden,
     MethodNotAllowed,
+    NoReplica,
     NotFound,
     OverCapacity,
     PromptlyError,
     ResponsesUnavailable,
     Unauthorized,
     UnsupportedMediaType,
+    UpgradeRequired,
 )
 from serve_app.items.registry import SHAPES
-from serve_app.settings.paths import AUDIO, ENGINE_PATHS, OTHER_NAMES
+from serve_app.settings.paths import AUDIO, ENGINE_PATHS, OTHER_NAMES, REALTIME
 
 JSON = "application/json"
 FORM = "multipart/form-data"
@@ -77,13 +79,15 @@ class Operation:
 @dataclass(frozen=True)
 class Route:
     """``path`` in Starlette's notation. ``handler`` is the name of the handler in the gateway. ``unknown``:
-    methods that get a 404, as if the path did not exist."""
+    methods that get a 404, as if the path did not exist. ``is_socket``: it is a WebSocket, which begins as a
+    GET."""
 
     path: str
     handler: str
     access: Access
     operations: Mapping[str, Operation]
     unknown: tuple[str, ...] = ()
+    is_socket: bool = False
 
     @cached_property
     def methods(self) -> frozenset[str]:
@@ -277,7 +281,7 @@ STORED: tuple[Route, ...] = (
     ),
 )
 
-READ_HERE = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", *SHAPES, *AUDIO})
+READ_HERE = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", *SHAPES, *AUDIO, REALTIME})
 
 
 def _relayed(path: str) -> Route:
@@ -513,6 +517,27 @@ ROUTES: tuple[Route, ...] = (
     Route("/admin/traffic", "admin_traffic", Access.ADMIN, _admin("Counts of requests by outcome.")),
     *(_items(path) for path in ITEM_PATHS if path != "/v1/embeddings"),
     *map(_audio, AUDIO),
+    Route(
+        REALTIME,
+        "realtime",
+        Access.KEY,
+        {
+            "GET": Operation(
+                "A WebSocket: the text of live audio, in the events of OpenAI's transcription sessions.",
+                {},
+                query=(
+                    Parameter("model", "The model; else the first `session.update` names it."),
+                    Parameter("intent", "`transcription`, which is the default."),
+                ),
+                headers=RELAYED,
+                errors=(*ANYWHERE, Unauthorized, NotFound, UpgradeRequired, NoReplica),
+                statuses=(101,),
+                answer_headers=(SERVED_BY,),
+            )
+        },
+        unknown=("POST", "PUT", "PATCH", "DELETE"),
+        is_socket=True,
+    ),
     *(_relayed(path) for path in ENGINE_PATHS if path not in READ_HERE),
     Route(
         "/v1/{rest:path}",

@@ -1,6 +1,6 @@
 """Forms with a file (``multipart/form-data``, RFC 7578), as clients upload them and engines take them.
 
-``python_multipart`` comes with vLLM, whose own server reads forms with it.
+They are read by ``python_multipart``, as in vLLM's own server.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from serve_app.errors import EmbedderOnly, UnknownModel
+from serve_app.errors import EmbedderOnly, NotFound, UnknownModel
 from serve_app.fleet import FleetTable
 from serve_app.model_choice.names import ModelNames
 from serve_app.request.paths import require_offered, require_task
@@ -45,6 +45,17 @@ class Offers:
         if model is not None and self._fleet is not None:
             reports = [member.report for member in self._fleet.members(self._names.model_of(model))]
             require_task(reports, ASKED_AS.get(path, path), model)
+
+    def names_with(self, path: str) -> list[str]:
+        """The models that offer ``path``, as far as the tasks of their members are known."""
+        return [name for name, paths in self._paths.items() if path in paths and self._may_have(path, name)]
+
+    def _may_have(self, path: str, name: str) -> bool:
+        try:
+            self.require(path, name)
+        except NotFound:
+            return False
+        return True
 
 
 def _with_dialects(paths: frozenset[str]) -> frozenset[str]:

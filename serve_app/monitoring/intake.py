@@ -7,7 +7,7 @@ from collections.abc import Collection
 import msgspec
 
 from serve_app.monitoring.windows import OTHER
-from serve_app.request.record import RequestRecord
+from serve_app.request.record import LASTING, RequestRecord
 
 HITS = frozenset({"exact", "semantic", "joined"})
 """Values of ``x-cache`` for an answer that no engine was asked for on this request's behalf."""
@@ -18,6 +18,7 @@ STALLED = "upstream_stalled"
 COUNTING = ("tokenize", "count_tokens")
 """The ends of routes that an engine answers without running its model."""
 
+TIMED = ("answered", "cached", "failed")
 OUTCOMES = ("answered", "cached", "failed", "client_error", "refused", "gone")
 
 
@@ -38,7 +39,12 @@ class Sample(msgspec.Struct, frozen=True):
 
 def sample_of(record: RequestRecord, names: Collection[str]) -> Sample | None:
     """``None``: it asked nothing of a model (health checks, ``/admin``, counting of tokens)."""
-    if record.method != "POST" or record.route.startswith("/admin") or record.route.endswith(COUNTING):
+    is_lasting = record.endpoint == LASTING
+    if (
+        (record.method != "POST" and not is_lasting)
+        or record.route.startswith("/admin")
+        or record.route.endswith(COUNTING)
+    ):
         return None
     outcome, tokens = _outcome(record), record.tokens
     if record.model is None and outcome == "answered":
@@ -46,7 +52,7 @@ def sample_of(record: RequestRecord, names: Collection[str]) -> Sample | None:
     return Sample(
         model=record.model if record.model in names and record.model is not None else OTHER,
         outcome=outcome,
-        durations=tuple(_durations(record)) if outcome in ("answered", "cached", "failed") else (),
+        durations=tuple(_durations(record)) if outcome in TIMED and not is_lasting else (),
         tier=record.cache if outcome == "cached" else None,
         looked_up=record.cache in HITS or record.cache == "miss",
         stalled=record.error == STALLED,

@@ -14,6 +14,10 @@ UNMATCHED = "unmatched"
 
 SESSION_BYTES = 8
 
+LASTING = "realtime"
+"""The endpoint whose requests last as long as their clients speak: their whole time says nothing. ``status``
+is 101, or that of the error that ended one."""
+
 
 class TokenCounts(msgspec.Struct, frozen=True):
     """Of one answer, as its member counted them; ``None`` where it did not say. ``cached``: tokens of the

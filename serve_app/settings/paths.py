@@ -28,6 +28,8 @@ GENERATE = "generate"
 POOLING = "/pooling"
 ANY_TASK = ("/tokenize", "/detokenize")
 AUDIO = ("/v1/audio/transcriptions", "/v1/audio/translations")
+REALTIME = "/v1/realtime"
+"""A WebSocket, and the only one."""
 
 TASK_PATHS: Mapping[str, tuple[str, ...]] = {
     GENERATE: (
@@ -39,9 +41,10 @@ TASK_PATHS: Mapping[str, tuple[str, ...]] = {
     SCORE: ("/v1/score", "/v1/rerank"),
     "classify": ("/classify",),
     "transcription": AUDIO,
+    "realtime": (REALTIME,),
 }
 """The paths that clients may use, by the task of the model; ``ANY_TASK`` belongs to each of them,
-``/pooling`` to each of ``POOLING_TASKS``. vLLM 0.29 answers all of them from a single request."""
+``/pooling`` to each of ``POOLING_TASKS``. vLLM 0.29 answers all but the last from a single request."""
 
 ENGINE_PATHS = (*(path for paths in TASK_PATHS.values() for path in paths), POOLING, *ANY_TASK)
 """Default paths of an engine, of which it offers those of its tasks. Paths that change an engine

@@ -18,6 +18,7 @@ from serve_app.settings.limits import LimitSettings
 from serve_app.settings.media import MediaSettings
 from serve_app.settings.model import ModelSettings
 from serve_app.settings.proxy import ProxySettings
+from serve_app.settings.realtime import RealtimeSettings
 from serve_app.settings.responses import ResponsesSettings
 
 
@@ -35,6 +36,7 @@ class Settings(Frozen):
     limits: LimitSettings = LimitSettings()
     media: MediaSettings = MediaSettings()
     alerts: AlertSettings = AlertSettings()
+    realtime: RealtimeSettings = RealtimeSettings()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from serve_app.settings.base import Frozen
-from serve_app.settings.paths import ENGINE_PATHS, VENDOR_PATHS, plain_paths
+from serve_app.settings.paths import ENGINE_PATHS, REALTIME, VENDOR_PATHS, plain_paths
 
 HEALTH_PATHS = {"vllm": "/health", "openai": "/v1/models"}
 """vLLM, SGLang and TGI have a health path; every OpenAI-compatible server has a list of models."""
@@ -61,7 +61,7 @@ class UpstreamSettings(Frozen):
         strict=False,
         description="Paths that clients may use. Default for `openai`: stateless paths that store nothing "
         f"under our key: {', '.join(f'`{path}`' for path in VENDOR_PATHS)}; for `vllm`: those of managed "
-        "replicas.",
+        f"replicas without `{REALTIME}`, which is listed for a server whose model has it.",
     )
 
     @field_validator("paths")
@@ -101,7 +101,9 @@ class UpstreamSettings(Frozen):
         """The paths that clients may use."""
         if self.paths is not None:
             return frozenset(self.paths)
-        return frozenset(ENGINE_PATHS if self.kind == "vllm" else VENDOR_PATHS)
+        return (
+            frozenset(ENGINE_PATHS).difference({REALTIME}) if self.kind == "vllm" else frozenset(VENDOR_PATHS)
+        )
 
     @property
     def health_target(self) -> str:

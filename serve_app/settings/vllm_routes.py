@@ -34,8 +34,6 @@ PRIVATE = frozenset(
         "/generative_scoring",
         # Any of the paths above under one name (SageMaker).
         "/invocations",
-        # A WebSocket.
-        "/v1/realtime",
         # Cohere's chat, in engines with its library and `VLLM_ENABLE_COHERE_API`.
         "/cohere/v2/chat",
         "/cohere/v2/chat/render",

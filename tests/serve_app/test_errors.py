@@ -28,6 +28,8 @@ EXAMPLES: tuple[PromptlyError, ...] = (
     errors.BodyTimeout(60.0, 10),
     errors.HeaderTimeout(10),
     errors.SlowReader(65_536),
+    errors.SessionTimeout("silent", code="idle_timeout"),
+    errors.UpgradeRequired("/v1/realtime"),
     errors.BodyTooLarge(1024),
     errors.Quarantined(7),
     errors.OverCapacity("busy", 7),

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
@@ -48,13 +49,17 @@ REPEATED_ANSWER_TOKENS = 16
 BATCHES = (4, 16, 64)
 """Concurrent requests; above the largest size the time of a step grows linearly."""
 
+TRANSCRIPTION = "transcription"
+AUDIO_PACKAGES = ("soundfile", "av")
+"""vLLM reads WAV, FLAC, Ogg and MP3 with the first, resamples and reads everything else with the second."""
+
 Clock = Callable[[], float]
 
 logger = logging.getLogger("ray.serve")
 
 
 class WarmUpError(RuntimeError):
-    """The engine did not answer a warm-up request; the message names its kind, and holds status and error."""
+    """The engine did not answer a warm-up request, or cannot; the message names its kind and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +123,17 @@ async def warm_up(
         await run.climb([_prompt(model, tokens, length) for length in prompt_lengths(shapes)])
         await run.climb([_batch(model, size) for size in batch_sizes(shapes)])
     return run.took
+
+
+def need_audio_packages(tasks: Sequence[str], find: Callable[[str], object] = find_spec) -> None:
+    """Raises: WarmUpError: the model takes nothing but recordings, and vLLM could read none."""
+    missing = [name for name in AUDIO_PACKAGES if find(name) is None] if TRANSCRIPTION in tasks else []
+    if not missing:
+        return
+    lacks = f"recordings cannot be read without {' and '.join(missing)}: pip install 'promptly-serve[audio]'"
+    if GENERATE not in tasks:
+        raise WarmUpError(lacks)
+    logger.warning("%s", lacks)
 
 
 def prompt_lengths(shapes: Shapes) -> list[int]:

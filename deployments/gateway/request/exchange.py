@@ -73,6 +73,8 @@ class Exchange:
         self.is_counted = False
         """It counts among the requests that the gateway answers at once."""
         self.span: Any = None
+        self.socket: Any = None
+        """The :class:`~deployments.gateway.request.socket.ClientSocket`, if it began as one."""
         self._receive = receive
         self._send = send
 
@@ -173,6 +175,13 @@ class Exchange:
         """Send a whole response."""
         await self.start(status, content_type, {"content-length": str(len(body)), **(headers or {})})
         await self.write(body, more=False)
+
+    def switched(self) -> None:
+        """It is a WebSocket from now on: there is no other response."""
+        self.started = True
+        self.status = 101
+        if self._account is not None:
+            self._account.status = 101
 
     async def respond_empty(self, headers: Mapping[str, str]) -> None:
         """Send a 204: a response of headers only."""

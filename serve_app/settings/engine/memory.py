@@ -22,5 +22,8 @@ class MemorySettings(Frozen):
     gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
     kv_offload: KvOffloadSettings | None = None
     cpu_kv_cache_gib: int | None = Field(default=None, ge=1, description="KV cache of a CPU engine, GiB.")
-    enable_prefix_caching: bool = True
+    enable_prefix_caching: bool | None = Field(
+        default=None,
+        description="Default: where vLLM supports it for the model; not for most models that give vectors.",
+    )
     enable_sleep_mode: bool = Field(default=False, description="An idle engine can give back GPU memory.")

@@ -152,3 +152,11 @@ def test_other_middlewares_in_between_are_not_jumped() -> None:
     assert (
         direct_ingress(RequestIdMiddleware(RequestIdMiddleware(KnownReplica()._direct_ingress_asgi))) is None
     )  # type: ignore[arg-type]
+
+
+async def test_a_websocket_reaches_the_application_past_serve_s_wrapper_and_is_accounted_for() -> None:
+    replica = KnownReplica()
+    socket = {"type": "websocket", "path": "/v1/realtime", "headers": [], "client": ("::1", 5)}
+    assert (await ask(replica, socket))["type"] == "app"
+    assert replica.ongoing == [0, 1, 0]
+    assert replica.recorded == [(None, "201", "/", "WS")]

@@ -71,3 +71,14 @@ def test_refused_requests_have_no_latency() -> None:
     sample = sample_of(a_record(status=429), NAMES)
     assert sample is not None
     assert sample.durations == ()
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "outcome"),
+    [(101, None, "answered"), (408, "idle_timeout", "client_error"), (502, "upstream_failed", "failed")],
+)
+def test_a_websocket_is_counted_without_its_length(status: int, error: str | None, outcome: str) -> None:
+    record = a_record(method="GET", endpoint="realtime", status=status, error=error, cache=None)
+    sample = sample_of(record, NAMES)
+    assert sample is not None
+    assert (sample.outcome, sample.durations) == (outcome, ())

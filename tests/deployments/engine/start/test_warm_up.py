@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from deployments.engine.start.warm_up import Shapes, WarmUpError, batch_sizes, prompt_lengths, warm_up
+from deployments.engine.start.warm_up import (
+    Shapes,
+    WarmUpError,
+    batch_sizes,
+    need_audio_packages,
+    prompt_lengths,
+    warm_up,
+)
 from deployments.wire.listener import PrivateListener
 
 SMALL = Shapes(context=4096, batched_tokens=2048, sequences=16)
@@ -156,3 +163,13 @@ async def test_a_listener_that_is_gone_is_named(listener: PrivateListener, engin
     await listener.stop(0.0)
     with pytest.raises(WarmUpError, match=r"warm-up \(first request\): NoConnection"):
         await run(listener, engine)
+
+
+def test_a_model_of_recordings_needs_the_packages_that_read_them(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(WarmUpError, match=r"without soundfile and av: pip install 'promptly-serve\[audio\]'"):
+        need_audio_packages(("transcription",), lambda _: None)
+    need_audio_packages(("transcription",), lambda _: "there")
+    need_audio_packages(("generate",), lambda _: None)
+    assert not caplog.records
+    need_audio_packages(("generate", "transcription"), lambda _: None)  # it can still chat
+    assert "promptly-serve[audio]" in caplog.text

@@ -90,7 +90,6 @@ def test_nothing_but_what_was_set_is_given(store: ModelStore) -> None:
         "tensor_parallel_size": 1,
         "pipeline_parallel_size": 1,
         "dtype": "auto",
-        "enable_prefix_caching": True,
         "allowed_media_domains": [NO_DOMAIN],
         "enforce_eager": False,
     }

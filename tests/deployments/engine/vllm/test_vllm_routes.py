@@ -81,7 +81,7 @@ def test_private_routes_have_no_route_here() -> None:
 
 @pytest.mark.parametrize("labels", [1, 3])
 @pytest.mark.parametrize(
-    "task", ["generate", "embed", "classify", "token_embed", "token_classify", "transcription"]
+    "task", ["generate", "embed", "classify", "token_embed", "token_classify", "transcription", "realtime"]
 )
 def test_what_a_task_offers_is_what_vllm_mounts_for_it(task: str, labels: int) -> None:
     found = mounted(task, labels=labels)

@@ -1,0 +1,172 @@
+"""``/v1/realtime``: who may open a WebSocket, and at which member it stays."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from deployments.gateway.endpoints.realtime_session import RealtimeSession, SessionParts
+from deployments.gateway.request.authentication import Authenticator
+from deployments.gateway.request.call import SlotRequest, deadline_of, forwarded_headers
+from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.socket import ClientSocket
+from deployments.gateway.send.pinned import Pinned, Pins
+from deployments.platform.telemetry import RequestTracer
+from serve_app.admission import request_priority
+from serve_app.errors import NotFound, OverCapacity, UpgradeRequired
+from serve_app.fleet import EngineReport
+from serve_app.latency import LatencyWindows
+from serve_app.model_choice.offers import Offers
+from serve_app.realtime.opening import chosen_subprotocol, model_of, query_of, with_key
+from serve_app.redaction import Redactor
+from serve_app.request.auth import Identity
+from serve_app.request.deadline import request_timeout_s
+from serve_app.request.record import session_mark
+from serve_app.routing import RoutingRequest, named_session
+from serve_app.settings import Settings
+from serve_app.settings.paths import REALTIME
+from serve_app.traffic import Traffic
+
+SERVED_BY = "x-served-by"
+
+
+class RealtimeEndpoint:
+    """Where the query names the model, its member is there before the upgrade is accepted, so that a refusal
+    is an HTTP status; else the first `session.update` names it. It is one class because all of it happens
+    before the first event, with parts that nothing else needs together."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        auth: Authenticator,
+        offers: Offers,
+        pins: Pins,
+        redactor_of: Callable[[EngineReport], Redactor],
+        tracer: RequestTracer | None,
+        latency: LatencyWindows,
+        traffic: Traffic,
+    ) -> None:
+        self._settings = settings.realtime
+        self._limits = settings.limits
+        self._session_header = settings.gateway.session_header
+        self._auth = auth
+        self._offers = offers
+        self._pins = pins
+        self._tracer = tracer
+        self._traffic = traffic
+        self._parts = SessionParts(
+            settings=settings.realtime,
+            limits=settings.limits,
+            redactor_of=redactor_of,
+            latency=latency,
+            traffic=traffic,
+        )
+        self._open: Counter[str] = Counter()
+
+    async def __call__(self, exchange: Exchange) -> None:
+        if exchange.method != "GET":
+            raise NotFound(f"No such path: {exchange.method} {exchange.path}.", code="not_found")
+        socket: ClientSocket | None = exchange.socket
+        if socket is None:
+            self._auth.identify(exchange)
+            raise UpgradeRequired(exchange.path)
+        exchange.headers = with_key(exchange.headers, socket.subprotocols)
+        identity = self._auth.identify(exchange)
+        query = query_of(exchange.query)
+        model = model_of(query)
+        with self._counted(identity.tenant):
+            await self._serve(exchange, socket, identity, query, model)
+
+    @contextmanager
+    def _counted(self, tenant: str) -> Iterator[None]:
+        """Raises: OverCapacity."""
+        if self._open.total() >= self._settings.max_sessions:
+            raise OverCapacity(f"{self._settings.max_sessions} sessions are open (realtime.max_sessions).", 1)
+        if self._open[tenant] >= self._settings.max_sessions_per_tenant:
+            raise OverCapacity(
+                f"{self._settings.max_sessions_per_tenant} sessions of this tenant are open "
+                "(realtime.max_sessions_per_tenant).",
+                1,
+            )
+        self._open[tenant] += 1
+        try:
+            yield
+        finally:
+            self._open[tenant] -= 1
+            if not self._open[tenant]:
+                del self._open[tenant]
+
+    async def _serve(
+        self,
+        exchange: Exchange,
+        socket: ClientSocket,
+        identity: Identity,
+        query: Mapping[str, str],
+        model: str | None,
+    ) -> None:
+        timeout_s = request_timeout_s(exchange.headers, self._limits.request_timeout_s)
+        pinned: Pinned | None = None
+
+        async def pin(name: str) -> Pinned:
+            return await self._pin(exchange, identity, query, name)
+
+        async def pin_first(name: str) -> None:
+            nonlocal pinned
+            pinned = await pin(name)
+
+        try:
+            if model is not None:
+                await exchange.run(pin_first(model), timeout_s)
+                if pinned is None:
+                    return  # the deadline passed, and the client was told
+            await socket.accept(chosen_subprotocol(socket.subprotocols), exchange.response_headers)
+        except BaseException:
+            if pinned is not None:
+                await pinned.close()
+            raise
+        self._traffic.realtime_sessions += 1
+        await RealtimeSession(self._parts, socket, model=model, pinned=pinned, pin=pin, new_id=new_id).run()
+
+    async def _pin(
+        self, exchange: Exchange, identity: Identity, query: Mapping[str, str], model: str
+    ) -> Pinned:
+        """Raises: UnknownModel, EmbedderOnly, NotFound, OverCapacity, NoReplica, UpstreamFailed."""
+        self._require(model)
+        exchange.facts.model = model
+        named = named_session(exchange.headers, query, self._session_header)
+        session = None if named is None else f"{identity.tenant}\0{named}"
+        exchange.facts.session = None if session is None else session_mark(session)
+        slot = SlotRequest(
+            tenant=identity.tenant,
+            path=REALTIME,
+            priority=request_priority(exchange.headers, identity.best_priority),
+            deadline=deadline_of(
+                exchange, request_timeout_s(exchange.headers, self._limits.request_timeout_s)
+            ),
+            timeline=exchange.timeline,
+            routing=RoutingRequest(0.0, session=session),
+        )
+        headers = forwarded_headers(exchange, self._tracer)
+        del headers["content-type"]
+        pinned = await self._pins.open(model, slot, headers)
+        exchange.response_headers[SERVED_BY] = pinned.member
+        return pinned
+
+    def _require(self, model: str) -> None:
+        self._offers.fingerprint(model)
+        having = self._offers.names_with(REALTIME)
+        if model not in having:
+            which = f"Models that do: {', '.join(having)}." if having else "No model here does."
+            raise NotFound(
+                f"The model {model!r} does not transcribe live audio (its task is not `realtime`, or "
+                f"`models[].paths` leaves out {REALTIME}). {which}",
+                param="model",
+                code="path_not_offered",
+            )
+
+
+def new_id(kind: str) -> str:
+    return f"{kind}_{os.urandom(12).hex()}"

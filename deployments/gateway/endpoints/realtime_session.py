@@ -1,0 +1,304 @@
+"""One WebSocket between a client and its member: events in both directions, at the pace of the reader."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from deployments.gateway.request.exchange import ClientGone, Exchange
+from deployments.gateway.request.socket import ClientSocket
+from deployments.gateway.send.pinned import Pinned
+from serve_app.errors import (
+    BadRequest,
+    NoReplica,
+    PromptlyError,
+    SessionTimeout,
+    UpstreamFailed,
+)
+from serve_app.fleet import EngineReport
+from serve_app.latency import LatencyWindows
+from serve_app.realtime.base import Mark, Translator
+from serve_app.realtime.closing import close_code, close_reason
+from serve_app.realtime.events import (
+    UPDATE,
+    ClientEvent,
+    NewId,
+    Usage,
+    error_event,
+    read_engine_event,
+    read_event,
+    to_json,
+)
+from serve_app.realtime.native import NativeSession
+from serve_app.realtime.transcription import TranscriptionSession
+from serve_app.redaction import Redactor
+from serve_app.request.record import TokenCounts
+from serve_app.settings.limits import LimitSettings
+from serve_app.settings.realtime import RealtimeSettings
+from serve_app.traffic import Traffic
+
+FIRST_TEXT = "realtime-first-text"
+"""From the first audio of an utterance to its first text, milliseconds; the client's own pace is in it."""
+
+LAST_TEXT = "realtime-last-text"
+"""From a commit to the whole text, milliseconds."""
+
+END_S = 5.0
+"""How long a client that does not read may delay the end of its session."""
+
+logger = logging.getLogger("ray.serve")
+
+Pin = Callable[[str], Awaitable[Pinned]]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionParts:
+    """What all sessions of a gateway share."""
+
+    settings: RealtimeSettings
+    limits: LimitSettings
+    redactor_of: Callable[[EngineReport], Redactor]
+    latency: LatencyWindows
+    traffic: Traffic
+
+
+class RealtimeSession:
+    """``pinned`` is ``None`` until the client names its model. It is one class because both directions read
+    and change the same utterance.
+    """
+
+    def __init__(
+        self,
+        parts: SessionParts,
+        socket: ClientSocket,
+        *,
+        model: str | None,
+        pinned: Pinned | None,
+        pin: Pin,
+        new_id: NewId,
+    ) -> None:
+        self._parts = parts
+        self._settings = parts.settings
+        self._stall_s = parts.limits.between_tokens_timeout_s
+        self._socket = socket
+        self._pinned = pinned
+        self._pin = pin
+        self._new_id = new_id
+        self._opening = TranscriptionSession(model, new_id)
+        self._translator: Translator = self._opening
+        self._may_send = asyncio.Event()
+        self._may_send.set()
+        self._began_at = self._committed_at = 0.0
+        self._exchange: Exchange = socket.exchange
+        self._opened_ns = self._exchange.timeline.clock()
+        self._tokens = TokenCounts(0, 0)
+
+    async def run(self) -> None:
+        """Until one side leaves or an error ends it; then both sides are closed."""
+        error: PromptlyError | None = None
+        try:
+            async with asyncio.timeout(self._settings.max_session_s):
+                await self._converse()
+        except ClientGone:
+            self._exchange.facts.client_gone = self._began_at > 0  # in the middle of an utterance
+        except PromptlyError as failure:
+            error = failure
+        except TimeoutError:
+            limit = f"{self._settings.max_session_s:g} s (realtime.max_session_s)"
+            error = SessionTimeout(f"A session lasts at most {limit}: open another.", code="session_expired")
+        except asyncio.CancelledError:
+            error = NoReplica("The gateway is shutting down.", code="shutting_down")
+            raise
+        except Exception:
+            logger.exception("realtime session %s failed", self._exchange.request_id)
+            error = PromptlyError("The gateway failed.", code="internal_error")
+        finally:
+            await self._end(error)
+
+    async def _end(self, error: PromptlyError | None) -> None:
+        facts = self._exchange.facts
+        facts.model, facts.tokens = self._translator.model, self._tokens
+        self._exchange.timeline.add("upstream", self._opened_ns)
+        try:
+            if self._pinned is not None:
+                await self._pinned.close()
+        finally:
+            if error is not None:
+                self._exchange.status = error.status
+                facts.error = error.details.code or error.details.type
+                await self._say_goodbye(error)
+
+    async def _say_goodbye(self, error: PromptlyError) -> None:
+        try:
+            async with asyncio.timeout(END_S):
+                await self._socket.send(error_event(error, self._new_id))
+                await self._socket.close(close_code(error), close_reason(error))
+        except (ClientGone, TimeoutError):
+            pass
+
+    async def _converse(self) -> None:
+        await self._tell(self._opening.created(int(time.time())))
+        if self._pinned is not None:
+            await self._open_at_member(self._pinned)
+        while self._pinned is None:
+            await self._take(await self._next())
+        directions = {asyncio.ensure_future(self._from_client()), asyncio.ensure_future(self._from_member())}
+        try:
+            done, _ = await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()
+        finally:
+            for each in directions:
+                each.cancel()
+            await asyncio.gather(*directions, return_exceptions=True)
+
+    # ---- from the client to the member ----
+
+    async def _from_client(self) -> None:
+        while True:
+            await self._take(await self._next())
+
+    async def _next(self) -> str | bytes:
+        """Raises: SessionTimeout: the client is silent; ClientGone."""
+        limit_s = self._settings.idle_timeout_s
+        while True:
+            try:
+                async with asyncio.timeout(limit_s):
+                    message = await self._socket.receive()
+            except TimeoutError:
+                if self._translator.must_wait:
+                    self._refuse_to_stall()
+                    continue
+                raise SessionTimeout(
+                    f"No event came for {limit_s:g} s (realtime.idle_timeout_s).", code="idle_timeout"
+                ) from None
+            if len(message) > self._settings.max_event_bytes:
+                raise BadRequest(
+                    f"The event is larger than {self._settings.max_event_bytes} bytes "
+                    "(realtime.max_event_bytes).",
+                    code="event_too_large",
+                )
+            return message
+
+    def _refuse_to_stall(self) -> None:
+        """Raises: UpstreamFailed: the member has not finished the utterance in time."""
+        if time.monotonic() - self._committed_at >= self._stall_s:
+            raise UpstreamFailed(
+                f"The engine did not finish within {self._stall_s:g} s (limits.between_tokens_timeout_s).",
+                code="upstream_stalled",
+            )
+
+    async def _take(self, message: str | bytes) -> None:
+        """One event of the client. What is wrong with it is told, and the session goes on."""
+        event: ClientEvent | None = None
+        try:
+            event = read_event(message)
+            await self._until_due()
+            if event.type == UPDATE and event.session is None and event.model is not None:
+                self._speak_native()
+            step = self._translator.client(event)
+        except BadRequest as error:
+            await self._tell(error_event(error, self._new_id, None if event is None else event.event_id))
+            return
+        if self._pinned is None and self._translator.model is not None:
+            self._pinned = await self._pin(self._translator.model)
+            await self._open_at_member(self._pinned)
+        self._note(step.mark)
+        for each in step.to_client:
+            await self._tell(each)
+        await self._send(step.to_engine)
+
+    def _speak_native(self) -> None:
+        if self._translator is self._opening and not self._opening.has_begun:
+            self._translator = NativeSession(self._opening.model)
+
+    async def _until_due(self) -> None:
+        """Wait while the member is not done with the last utterance, and with audio that comes much faster
+        than speech. Meanwhile nothing is read from the client.
+
+        Raises: UpstreamFailed: the member does not finish.
+        """
+        while self._translator.must_wait:
+            try:
+                async with asyncio.timeout(self._stall_s):
+                    await self._may_send.wait()
+            except TimeoutError:
+                self._refuse_to_stall()
+        ahead_s = self._translator.audio_s - (time.monotonic() - self._began_at)
+        if self._began_at and ahead_s > self._settings.max_ahead_s:
+            await asyncio.sleep(ahead_s - self._settings.max_ahead_s)
+
+    async def _open_at_member(self, pinned: Pinned) -> None:
+        await self._send((to_json({"type": UPDATE, "model": pinned.served_as}),))
+
+    async def _send(self, messages: tuple[str, ...]) -> None:
+        if not messages:
+            return
+        assert self._pinned is not None, "audio is taken once there is a model"
+        try:
+            async with asyncio.timeout(self._stall_s):
+                for each in messages:
+                    await self._pinned.socket.send(each)
+        except TimeoutError:
+            raise UpstreamFailed(
+                f"The engine took nothing for {self._stall_s:g} s (limits.between_tokens_timeout_s).",
+                code="upstream_stalled",
+            ) from None
+
+    # ---- from the member to the client ----
+
+    async def _from_member(self) -> None:
+        assert self._pinned is not None
+        redactor = self._parts.redactor_of(self._pinned.report)
+        while True:
+            message = await self._pinned.socket.receive()
+            text = redactor.text(message) if isinstance(message, str) else ""
+            event = read_engine_event(text)
+            step = self._translator.engine(event, text)
+            self._count(event.usage)
+            self._note(step.mark)
+            for each in step.to_client:
+                await self._tell(each)
+
+    async def _tell(self, message: str) -> None:
+        """Raises: ClientGone: the client has left, or reads nothing."""
+        try:
+            async with asyncio.timeout(self._settings.idle_timeout_s):
+                await self._socket.send(message)
+        except TimeoutError:
+            raise ClientGone from None
+
+    # ---- what is measured ----
+
+    def _note(self, mark: Mark | None) -> None:
+        if self._translator.must_wait:
+            if self._may_send.is_set():
+                self._may_send.clear()
+                self._committed_at = time.monotonic()
+        else:
+            self._may_send.set()
+        now = time.monotonic()
+        match mark:
+            case Mark.BEGAN:
+                self._began_at = now
+            case Mark.TEXT:
+                self._parts.latency.record(FIRST_TEXT, (now - self._began_at) * 1000)
+            case Mark.COMMITTED:
+                self._committed_at = now
+            case Mark.DONE:
+                self._finished(now)
+
+    def _count(self, usage: Usage | None) -> None:
+        if usage is not None:
+            before = self._tokens
+            prompt, output = before.prompt or 0, before.output or 0
+            self._tokens = TokenCounts(prompt + usage.prompt_tokens, output + (usage.completion_tokens or 0))
+
+    def _finished(self, now: float) -> None:
+        if self._committed_at:
+            self._parts.latency.record(LAST_TEXT, (now - self._committed_at) * 1000)
+        self._began_at = self._committed_at = 0.0
+        self._parts.traffic.realtime_utterances += 1
