@@ -104,8 +104,8 @@ def test_text_that_repeats_itself_keeps_its_drafts(
 def test_text_that_never_does_loses_them(outcomes: Outcomes) -> None:
     plain, guarded = outcomes["ngram"]["varies"], outcomes["ngram, guarded"]["varies"]
     assert plain.accepted < 0.1 * plain.drafted
-    # A fifth or less where nothing else runs. The guard reads the steps' durations: on a busy machine they are
-    # noisy, and it tries drafts more often.
+    # A fifth or less where nothing else runs. The guard reads the steps' durations: on a busy machine they
+    # are noisy, and it tries drafts more often.
     assert guarded.drafted < 0.8 * plain.drafted
     assert guarded.depth in (0, 1), guarded.reason
 
