@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -36,11 +37,13 @@ from serve_app.request.deadline import request_timeout_s
 from serve_app.request.failover import wants_failover
 from serve_app.request.prefix_salt import PrefixSalts
 from serve_app.routing import named_session
-from serve_app.settings import Settings
+from serve_app.settings import LimitSettings, Settings
 from serve_app.speculation.sampling import refuse_unsupported
 
 MODEL_HEADER = "x-model"
 """The model that answers, where the request named an alias or an auto model."""
+
+LONG_BYTES = 1 << 20
 
 SAFE_IN_HEADER = "/:@+=,"
 
@@ -106,10 +109,11 @@ class Admit:
         if read is None:
             sent = parse_generation(endpoint, body)
         else:
-            fields = parse_json(body)
-            refuse_large(fields, self._limits)  # by the names of the client's own fields
+            fields = await _parsed(body, self._limits)
             reading = await read(exchange, identity, fields)
+            await _let_others(body)
             sent = generation_from(endpoint, reading.fields)
+            await _let_others(body)
         with _in_its_own_words(reading):
             weight = refuse_excess(sent.fields, self._limits)
             sent = await self._images.take_in(sent)
@@ -167,6 +171,22 @@ class Admit:
             return None
         by, sampled = self._cache.partition_by, self._cache.sampled
         return cache_key(request, identity.tenant, fingerprint, by, sampled=sampled)
+
+
+async def _parsed(body: bytes, limits: LimitSettings) -> dict[str, Any]:
+    """The client's own fields, within the limits that hold for a conversation."""
+    fields = parse_json(body)
+    await _let_others(body)
+    refuse_large(fields, limits)
+    await _let_others(body)
+    return fields
+
+
+async def _let_others(body: bytes) -> None:
+    """Between the steps of reading a long conversation: each may take a tenth of a second, in which no token
+    of any client moves."""
+    if len(body) > LONG_BYTES:
+        await asyncio.sleep(0)
 
 
 @contextmanager

@@ -486,6 +486,15 @@ async def test_tokens_are_counted_by_the_engines_own_tokenizer() -> None:
     }
 
 
+async def test_an_image_that_is_counted_is_checked_like_one_that_is_asked_about() -> None:
+    member = Member(answers(200, {"count": 42}))
+    source = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+    turns = [{"role": "user", "content": [{"type": "image", "source": source}]}]
+    async with listening(member), gateway(others=[member.upstream(kind="vllm")]) as running:
+        counted = await running.send({"model": MODEL, "messages": turns}, COUNT)
+    assert (counted.status, member.seen) == (400, [])
+
+
 async def test_a_vendors_model_counts_no_tokens_but_answers_messages() -> None:
     member = Member(says(chunk("yes"), chunk("", finish_reason="stop"), DONE))
     async with listening(member), gateway(others=[member.upstream()]) as running:

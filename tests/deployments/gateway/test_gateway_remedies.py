@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from scripted_member import Answer, Member, listening
-from support.gateway import MODEL, gateway
+from support.gateway import MODEL, SimSettings, gateway
 
 MESSAGES, RESPONSES = "/v1/messages", "/v1/responses"
 ALTERNATE = "Conversation roles must alternate user/assistant/user/assistant/..."
@@ -104,6 +104,31 @@ async def test_an_effort_that_a_model_lacks_becomes_the_nearest(effort: str, kno
         asked = codex(("user", "hi")) | {"reasoning": {"effort": effort}}
         assert (await running.send(asked, RESPONSES)).status == 200
     assert member.seen[-1].fields["reasoning_effort"] == known
+
+
+async def test_no_two_answers_have_one_id_whatever_the_requests_id_is() -> None:
+    async with gateway(SimSettings(itl_ms=0, tokens=2)) as running:
+        asked = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
+        ids = {(await running.send(asked, MESSAGES, {"x-request-id": "always"})).json["id"] for _ in range(3)}
+    assert len(ids) == 3
+
+
+@pytest.mark.parametrize(("path", "named"), [(MESSAGES, "messages"), (RESPONSES, "input")])
+async def test_what_is_wrong_with_the_chat_is_said_of_the_clients_own_field(path: str, named: str) -> None:
+    """The system text is a message of the chat, so its messages have other numbers."""
+    data = "data:image/png;base64,AAAA"
+    source = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+    parts: list[dict[str, Any]] = [{"type": "image", "source": source}]
+    asked: dict[str, Any] = {"system": "s", "max_tokens": 9}
+    if path == RESPONSES:
+        parts, asked = [{"type": "input_image", "image_url": data}], {"instructions": "s"}
+    turns = [{"role": "user", "content": parts}]
+    async with gateway() as running:
+        answer = await running.send({"model": MODEL, named: turns, **asked}, path)
+    assert answer.status == 400
+    said = answer.error["message"]
+    assert f"`{named}`" in said
+    assert "[1]" not in said
 
 
 async def test_what_no_form_mends_is_refused_once() -> None:
