@@ -62,6 +62,7 @@ async def _pages(browser: Browser, url: str, token: str, images: Path) -> None:
         await _visit(page, "requests", "document.querySelector('[data-outcome=miss]') !== null")
         await page.click("[data-outcome=miss]")
         await page.until("document.querySelector('.detail .waterfall') !== null")
+        await page.value("scrollTo(0, 0)")
         await page.look(width=WIDTH, height=HEIGHT, dark=True)
         await _save(page, images / "console_requests.png")
 

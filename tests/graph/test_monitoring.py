@@ -44,6 +44,28 @@ async def test_each_gateway_shows_what_all_have_measured(http: aiohttp.ClientSes
         assert model["outcomes"]["answered"]["ttft"]["count"] == REQUESTS
 
 
+async def test_each_gateway_lists_the_newest_requests_of_all(http: aiohttp.ClientSession, two: Graph) -> None:
+    asked = {f"listed-{number}" for number in range(REQUESTS)}
+
+    async def ask(name: str) -> None:
+        headers = {"x-request-id": name}
+        async with http.post(two.url + CHAT, json=chat(name), headers=headers) as response:
+            assert response.status == 200
+
+    await asyncio.gather(*map(ask, asked))
+
+    async def listed() -> set[str]:
+        async with http.get(f"{two.url}/admin/requests?limit=500", headers=AS_ADMIN) as response:
+            return {request["id"] for request in (await response.json())["requests"]}
+
+    async def all_are() -> bool:
+        return asked <= await listed()
+
+    assert await eventually(all_are, within_s=10)
+    for _ in range(4):  # whichever gateway answers
+        assert asked <= await listed()
+
+
 async def test_the_gateways_metrics_are_on_rays_page(http: aiohttp.ClientSession, two: Graph) -> None:
     node = ray.nodes()[0]
     url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"

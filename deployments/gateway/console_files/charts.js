@@ -11,7 +11,7 @@ function themeOf() {
 }
 
 /** `times`: seconds of Unix time; `series`: [{label, values}], as long as `times`; `format` writes a value. */
-function Chart({title, times, series, format, note}) {
+function Chart({title, times, series, format}) {
   const box = useRef(null);
   const plot = useRef(null);
   const labels = series.map((each) => each.label).join("|");
@@ -41,5 +41,5 @@ function Chart({title, times, series, format, note}) {
     <ul class="legend">${series.map((each, index) => html`<li><span class=${`dot c${index + 1}`}></span>${each.label}
       <b>${format(newest(each.values) ?? NaN)}</b></li>`)}</ul>
     <div class="plot" ref=${box} role="img" aria-label=${`${title}: ${said}`}></div>
-    ${note && html`<p class="note">${note}</p>`}</section>`;
+    ${series.every((each) => newest(each.values) === undefined) && html`<p class="nothing">Nothing measured yet</p>`}</section>`;
 }

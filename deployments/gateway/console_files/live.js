@@ -89,7 +89,7 @@ function LiveCharts({points, span, model}) {
   const percentiles = (measure) => SHARES.map((name) => ({label: name,
     values: points.map((point) => measuresOf(point.latency, span, model, EVERY)[measure]?.[name] ?? null)}));
   const of = (name) => points.map((point) => point[name]);
-  return html`<div class="tiles"><${Tile} label="Requests" value=${number(newest.traffic.requests)} note="to engines, since the start" />
+  return html`<div class="tiles"><${Tile} label="Requests" value=${number(newest.traffic.requests)} note="sent to engines" />
       <${Tile} label="Now" value=${`${number(newest.rate ?? 0, 1)} /s`} />
       <${Tile} label="First token, p50" value=${ms(now.ttft?.p50)} note=${`p99 ${ms(now.ttft?.p99)}`} />
       <${Tile} label="Whole request, p50" value=${ms(now.e2e?.p50)} note=${`p99 ${ms(now.e2e?.p99)}`} />

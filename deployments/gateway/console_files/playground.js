@@ -181,6 +181,9 @@ function Answer({answer}) {
 
 function Measured({answer}) {
   const speed = tokensPerSecond(answer), headers = answer.headers, own = ownOverhead(headers["server-timing"]);
+  const token = useToken();
+  const [record, setRecord] = useState(null);
+  useEffect(() => { if (token) recordOf(answer.id).then(setRecord); }, [answer.id, token]);
   const similarity = headers["x-cache-similarity"], score = headers["x-cache-score"];
   return html`<div class="measured">
     <ul class="facts">
@@ -192,14 +195,16 @@ function Measured({answer}) {
       <li>first token <b>${ms(answer.ttftMs)}</b></li>
       ${own !== null && html`<li title="The gateway's own steps: all that is not the engine">own overhead <b>${ms(own)}</b></li>`}
       <li>whole <b>${ms(answer.totalMs)}</b></li>
-      ${speed !== null && html`<li><b>${number(speed, speed < 100 ? 1 : 0)}</b> tok/s</li>`}
+      ${speed !== null && headers["x-served-by"] !== "cache" && html`<li><b>${number(speed, speed < 100 ? 1 : 0)}</b> tok/s</li>`}
       <li><b>${number(answer.tokens)}</b> tokens${answer.promptTokens !== null && html` for <b>${number(answer.promptTokens)}</b>`}
         ${answer.cachedTokens ? html` (${number(answer.cachedTokens)} cached)` : ""}</li>
       ${headers["x-served-by"] && html`<li>by <b>${headers["x-served-by"]}</b></li>`}
     </ul>
     ${headers["x-cache-entry"] && html`<${Judge} entry=${headers["x-cache-entry"]} text=${answer.question} />`}
-    <details class="timing" open><summary>Timeline</summary><${Waterfall} steps=${stepsOf(answer)} total=${answer.totalMs}
-      caption="Steps of the gateway, then what this browser saw:" /></details>
+    <details class="timing" open><summary>Timeline</summary>${record
+      ? html`<${Waterfall} steps=${[...stepsOfRecord(record), {name: "seen by this browser", start: 0, duration: answer.totalMs, kind: "route"}]}
+          caption="As the gateway recorded it, and as this browser saw it:" />`
+      : html`<${Waterfall} steps=${stepsOf(answer)} total=${answer.totalMs} caption="Steps of the gateway, then what this browser saw:" />`}</details>
   </div>`;
 }
 

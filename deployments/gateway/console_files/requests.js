@@ -76,7 +76,7 @@ function OneRequest({request, models, all, choose, close}) {
     <div class="head"><h2 tabindex="-1" ref=${title}>${request.model || request.path} <${Outcome} value=${request.outcome} /></h2>
       <button aria-label="Close" onClick=${close}>✕</button></div>
     <p class="note"><code>${request.id}</code>, ${new Date(request.at * 1000).toLocaleString("en-GB")}</p>
-    <${Waterfall} steps=${request.steps.map((step) => ({name: step.name, start: step.start_ms, duration: step.duration_ms}))} total=${request.total_ms} />
+    <${Waterfall} steps=${stepsOfRecord(request)} total=${request.total_ms} />
     <dl class="known">${known.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
     ${turns.length > 1 && html`<h3>Turns of this session, and the share of their prompts that was cached</h3>
       <ol class="bars">${turns.map((turn) => html`<li><button class="link" onClick=${() => choose(turn)}>${clock(turn.at)}</button>

@@ -13,7 +13,7 @@ async function streamChat(body, headers, signal, progress) {
   const began = performance.now();
   const id = newId();
   const answer = {id, text: "", reasoning: "", calls: [], headers: {}, tokens: 0, promptTokens: null, cachedTokens: null,
-    headMs: null, ttftMs: null, totalMs: null, finish: null, error: null, timing: null, isDone: false};
+    headMs: null, ttftMs: null, totalMs: null, finish: null, error: null, isDone: false};
   const asked = {...body, stream: true, stream_options: {include_usage: true}};
   try {
     const response = await send("/v1/chat/completions", {
@@ -44,8 +44,8 @@ async function streamChat(body, headers, signal, progress) {
 
 function readLine(answer, line, began) {
   if (line.startsWith(":")) {
-    const found = /^:\s*(?:timing|promptly[\w-]*)[:\s]+(\{.*\})\s*$/.exec(line);
-    if (found) { try { answer.timing = JSON.parse(found[1]); } catch { /* another comment */ } }
+    const found = /^:\s*server-timing:\s*(.+)$/.exec(line);
+    if (found) answer.headers["server-timing"] = found[1];
     return;
   }
   if (!line.startsWith("data:") || line.includes("[DONE]")) return;
@@ -84,29 +84,44 @@ function tokensPerSecond(answer) {
   return answer.ttftMs !== null && answer.tokens > 1 && seconds > 0.002 ? (answer.tokens - 1) / seconds : null;
 }
 
-const UPSTREAM_STEP = /^(upstream|joined|ask-model)/;
+const UPSTREAM_STEP = /^(upstream|joined|ask-model|engine-queue|prefill|decode)/;
 
-/** Milliseconds of the gateway's own steps until the first byte; `null` without `Server-Timing`. */
+/** Milliseconds of the gateway's own work: as it says, or its steps until the first byte; `null` if it says nothing. */
 function ownOverhead(header) {
-  const own = stepsOfServerTiming(header).filter((step) => !UPSTREAM_STEP.test(step.name));
-  return own.length ? own.reduce((total, step) => total + step.duration, 0) : null;
+  const durations = durationsOf(header);
+  if (durations.has("overhead")) return durations.get("overhead");
+  const own = [...durations].filter(([name]) => !UPSTREAM_STEP.test(name));
+  return own.length ? own.reduce((total, [, duration]) => total + duration, 0) : null;
 }
 
 /** Server steps as the header tells them, then what this browser saw. */
 function stepsOf(answer) {
   const server = stepsOfServerTiming(answer.headers["server-timing"]);
-  const end = server.reduce((latest, step) => Math.max(latest, step.start + step.duration), 0);
+  const before = server.filter((step) => !["upstream", "decode", "store"].includes(step.name));
+  const end = before.reduce((latest, step) => Math.max(latest, step.start + step.duration), 0);
   const steps = [...server];
   if (answer.headMs !== null && answer.headMs > end) {
     steps.push({name: "network and browser", start: end, duration: answer.headMs - end, kind: "route"});
   }
   if (answer.ttftMs !== null) {
-    const begins = Math.max(answer.headMs, end);
-    if (answer.ttftMs - begins > 0.05) {
-      steps.push({name: "to the first token", start: begins, duration: answer.ttftMs - begins, kind: "engine"});
-    }
     const from = Math.max(answer.ttftMs, end);
-    steps.push({name: "tokens", start: from, duration: Math.max(0, answer.totalMs - from), kind: "decode"});
+    steps.push({name: "tokens, as they came", start: from, duration: Math.max(0, answer.totalMs - from), kind: "decode"});
   }
   return steps;
+}
+
+/** The gateway's record of a request, with the true start of each step; `null` for who may not see it. */
+async function recordOf(id) {
+  for (const wait of [50, 400, 1500]) {
+    await new Promise((done) => setTimeout(done, wait));
+    try {
+      const found = await call(`/admin/requests?id=${encodeURIComponent(id)}`);
+      if (found.requests.length) return found.requests[0];
+    } catch { return null; }
+  }
+  return null;
+}
+
+function stepsOfRecord(record) {
+  return record.steps.map((step) => ({name: step.name, start: step.start_ms, duration: step.duration_ms}));
 }

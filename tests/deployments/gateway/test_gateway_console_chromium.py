@@ -104,7 +104,7 @@ async def test_the_console_paints_at_once_with_few_requests_and_streams_an_answe
         steps = await page.value(
             "[...document.querySelectorAll('.waterfall tbody th')].map((e) => e.innerText)"
         )
-        assert {"admit", "upstream-ttft", "tokens"} <= set(steps)
+        assert {"admit", "upstream-ttft", "tokens, as they came"} <= set(steps)
 
 
 async def test_a_hit_shows_its_similarity_and_a_wrong_answer_is_reported(
@@ -206,6 +206,32 @@ async def test_an_administrator_signs_in_and_sees_a_chart_that_moves(browser: Br
         assert ADMIN_TOKEN not in await page.value("document.documentElement.outerHTML")
         await page.click("#sign-out")
         await page.until("document.querySelector('.sign-in') !== null")
+
+
+async def test_an_administrator_sees_the_timeline_that_the_gateway_recorded(browser: Browser) -> None:
+    async with gateway(QUICK) as running, console(browser, running) as page:
+        await page.value(f"session.signIn({ADMIN_TOKEN!r})")
+        await ask(page, "what is the time")
+        shown = "[...document.querySelectorAll('.waterfall tbody th')].map((e) => e.innerText).join()"
+        await page.until(f"{shown}.includes('seen by this browser')")
+        assert "upstream-ttft" in await page.value(shown)
+
+
+async def test_steps_are_laid_out_as_server_timing_tells_them(browser: Browser) -> None:
+    async with gateway(QUICK) as running, console(browser, running) as page:
+        header = "admit;dur=1, upstream-ttft;dur=10, upstream;dur=20, "
+        header += "engine-queue;dur=2, prefill;dur=5, decode;dur=19"
+        steps = await page.value(f"stepsOfServerTiming('{header}, overhead;dur=1.5, total;dur=32')")
+        assert [(step["name"], step["start"], step["duration"]) for step in steps] == [
+            ("admit", 0, 1),
+            ("upstream-ttft", 1, 10),
+            ("engine-queue", 4, 2),
+            ("prefill", 6, 5),
+            ("decode", 11, 19),
+            ("upstream", 11, 20),
+        ]
+        assert await page.value(f"ownOverhead('{header}, overhead;dur=1.5')") == 1.5
+        assert await page.value(f"ownOverhead('{header}')") == 1
 
 
 async def test_requests_are_listed_opened_by_keyboard_and_replayed(browser: Browser) -> None:
