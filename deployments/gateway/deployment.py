@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from deployments.gateway.placement.external import ExternalUpstream
 from deployments.gateway.runtime import GatewayRuntime
 from deployments.platform.http_protocol import mend_http
 from deployments.platform.metrics import RayMeter
+from deployments.platform.otel_metrics import Meters, otel_meter_from
 from serve_app.recent import Found, Query
 from serve_app.request.admin_token import AdminToken
 from serve_app.request.auth import KeySources
@@ -54,6 +56,8 @@ class Gateway:
         mend_http()  # a bare `serve run` asks for no middlewares
         _collect_less()
         gateways = AllGateways() if settings.gateway.replicas > 1 else None
+        self._otel = otel_meter_from(os.environ)
+        meter = RayMeter()
         self._runtime = GatewayRuntime(
             settings,
             keys,
@@ -64,7 +68,7 @@ class Gateway:
             responses=responses,
             tenant_secret=tenant_secret,
             admin_token=admin_token,
-            meter=RayMeter(),
+            meter=meter if self._otel is None else Meters([meter, self._otel]),
             ask_others=gateways.measured if gateways else None,
             find_everywhere=gateways.find_requests if gateways else None,
         )
@@ -83,6 +87,8 @@ class Gateway:
     async def __del__(self) -> None:
         if hasattr(self, "_runtime"):  # else the constructor failed, with an error of its own
             await self._runtime.close()
+            if self._otel is not None:
+                await asyncio.to_thread(self._otel.shut_down)
 
 
 class AllGateways:

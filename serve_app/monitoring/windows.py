@@ -132,13 +132,18 @@ class Windows:
         self._models: set[str] = set()
 
     def observe(self, now: float, model: str, outcome: str, measure: str, milliseconds: float) -> None:
-        self._turn(now)
-        self._open.observe((self._known(model), outcome, measure), milliseconds)
+        opened, known = self.open(now, model)
+        opened.observe((known, outcome, measure), milliseconds)
 
     def count(self, now: float, model: str, name: str, number: int = 1) -> None:
         if number > 0:
-            self._turn(now)
-            self._open.count((self._known(model), name), number)
+            opened, known = self.open(now, model)
+            opened.count((known, name), number)
+
+    def open(self, now: float, model: str) -> tuple[Slice, str]:
+        """Where what is measured now counts, and under which name: for several values of one request."""
+        self._turn(now)
+        return self._open, self._known(model)
 
     def read(self, now: float) -> dict[str, Slice]:
         """Each window's sum, as copies."""

@@ -1,4 +1,4 @@
-"""A trace collector: OTLP over HTTP, kept in memory."""
+"""A collector of traces and metrics: OTLP over HTTP, kept in memory."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 
 class Collector:
-    """Every span received so far."""
+    """Every span and every metric received so far."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.spans: list[Any] = []
+        self.metrics: dict[str, Any] = {}
 
     def trace(self, trace_id: str) -> list[Any]:
         return [span for span in self.spans if span.trace_id.hex() == trace_id]
@@ -27,9 +29,14 @@ def collecting() -> Iterator[Collector]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-                for scope in resource.scope_spans:
-                    collector.spans.extend(scope.spans)
+            if self.path.endswith("/v1/metrics"):
+                for group in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+                    for part in group.scope_metrics:
+                        collector.metrics |= {metric.name: metric for metric in part.metrics}
+            else:
+                for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+                    for scope in resource.scope_spans:
+                        collector.spans.extend(scope.spans)
             self.send_response(200)
             self.send_header("content-length", "0")
             self.end_headers()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from serve_app.request.record import NO_TOKENS, RequestRecord, TokenCounts
+from serve_app.request.record import RequestRecord, TokenCounts
 
 ANSWERED: dict[str, Any] = {
     "request_id": "r",
@@ -25,7 +25,7 @@ ANSWERED: dict[str, Any] = {
     "client_gone": False,
     "finish_reason": "stop",
     "streamed": True,
-    "tokens": NO_TOKENS,
+    "tokens": TokenCounts(),
     "ttft_ms": 20.0,
     "total_ms": 100.0,
     "upstream_ms": 95.0,
@@ -37,5 +37,5 @@ ANSWERED: dict[str, Any] = {
 
 def a_record(prompt: int = 0, output: int = 0, **changed: Any) -> RequestRecord:
     """A streamed chat that an engine answered, but for what ``changed`` names."""
-    tokens = TokenCounts(prompt=prompt, output=output) if prompt or output else NO_TOKENS
+    tokens = TokenCounts(prompt=prompt or None, output=output or None)
     return RequestRecord(**{**ANSWERED, "tokens": tokens, **changed})

@@ -8,11 +8,11 @@ from secrets import token_hex
 
 import msgspec
 
-from serve_app.monitoring import Figures, Windows
+from serve_app.monitoring import Figures, Slice, Windows
 from serve_app.monitoring import metrics as names
 from serve_app.monitoring.intake import Sample, sample_of
 from serve_app.monitoring.loops import LoopWatch
-from serve_app.monitoring.metrics import Meter, Metric
+from serve_app.monitoring.metrics import Meter
 from serve_app.request.record import RequestRecord
 from serve_app.settings.alerts import AlertSettings
 
@@ -64,36 +64,33 @@ class Monitor:
         if sample is None:
             return
         now = self._clock()
-        labels = {"model": sample.model, "outcome": sample.outcome}
+        opened, model = self._windows.open(now, sample.model)
+        outcome, meter = sample.outcome, self._meter
+        labels = {"model": model, "outcome": outcome}
         for measure, milliseconds in sample.durations:
-            self._windows.observe(now, sample.model, sample.outcome, measure, milliseconds)
-            self._meter.observe(names.DURATIONS[measure], milliseconds / 1000, labels)
-        self._meter.add(names.REQUESTS, 1, labels)
-        self._windows.count(now, sample.model, "requests")
-        self._count_outcome(sample, now)
-        self._count_tokens(sample, now)
-        if self._began_to_loop(record, now):
-            self._count(sample.model, "looping_sessions", names.LOOPS, now)
-
-    def _began_to_loop(self, record: RequestRecord, now: float) -> bool:
-        session, ask = record.session, record.ask
-        return session is not None and ask is not None and self._loops.saw(session, ask, now)
-
-    def _count_outcome(self, sample: Sample, now: float) -> None:
-        model = sample.model
-        if sample.outcome == "failed":
-            self._count(model, "errors", names.ERRORS, now)
-        if sample.stalled:
-            self._count(model, "stalled_streams", names.STALLED, now)
-        if sample.looked_up:
-            self._count(model, "look_ups", names.LOOK_UPS, now)
+            opened.observe((model, outcome, measure), milliseconds)
+            meter.observe(names.DURATIONS[measure], milliseconds / 1000, labels)
+        opened.count((model, "requests"), 1)
+        meter.add(names.REQUESTS, 1, labels)
+        for name, metric, happened in (
+            ("errors", names.ERRORS, outcome == "failed"),
+            ("stalled_streams", names.STALLED, sample.stalled),
+            ("look_ups", names.LOOK_UPS, sample.looked_up),
+            ("runaway_generations", names.RUNAWAY, sample.tokens_out >= self._runaway_tokens),
+            ("looping_sessions", names.LOOPS, self._began_to_loop(record, now)),
+        ):
+            if happened:
+                opened.count((model, name), 1)
+                meter.add(metric, 1, {"model": model})
         if sample.tier is not None:
-            self._windows.count(now, model, "hits")
-            self._meter.add(names.HITS, 1, {"model": model, "tier": sample.tier})
+            opened.count((model, "hits"), 1)
+            meter.add(names.HITS, 1, {"model": model, "tier": sample.tier})
+        self._count_tokens(sample, opened, model)
 
-    def _count_tokens(self, sample: Sample, now: float) -> None:
-        model = sample.model
-        self._windows.count(now, model, "tokens", sample.tokens_in + sample.tokens_out)
+    def _count_tokens(self, sample: Sample, opened: Slice, model: str) -> None:
+        tokens = sample.tokens_in + sample.tokens_out
+        if tokens:
+            opened.count((model, "tokens"), tokens)
         for kind, number in (
             ("input", sample.tokens_in),
             ("output", sample.tokens_out),
@@ -102,14 +99,12 @@ class Monitor:
             if number:
                 self._meter.add(names.TOKENS, number, {"model": model, "kind": kind})
         if sample.tier is not None and sample.tokens_out:
-            self._windows.count(now, model, "tokens_saved", sample.tokens_out)
+            opened.count((model, "tokens_saved"), sample.tokens_out)
             self._meter.add(names.TOKENS_SAVED, sample.tokens_out, {"model": model})
-        if sample.tokens_out >= self._runaway_tokens:
-            self._count(model, "runaway_generations", names.RUNAWAY, now)
 
-    def _count(self, model: str, name: str, metric: Metric, now: float) -> None:
-        self._windows.count(now, model, name)
-        self._meter.add(metric, 1, {"model": model})
+    def _began_to_loop(self, record: RequestRecord, now: float) -> bool:
+        session, ask = record.session, record.ask
+        return session is not None and ask is not None and self._loops.saw(session, ask, now)
 
     def measured(self) -> Measured:
         """For another gateway."""
