@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from uuid import UUID
 
@@ -60,10 +62,14 @@ class EntryFinder:
             same, near = await self._same_and_near(store, query, query.vector, now)
         if same is not None and same.is_fresh(now, query.max_age_s):
             return Hit(same)
+        if not near:
+            return self._first_that_answers(query, near, ())
+        began_ns = time.perf_counter_ns()
         verdicts = self._verdicts_on(query, near)
-        if self._decision.is_slow and near:
+        if self._decision.is_slow:
             verdicts = await asyncio.to_thread(list, verdicts)
-        return self._first_that_answers(query, near, verdicts)
+        found = self._first_that_answers(query, near, verdicts)
+        return replace(found, decided_ns=time.perf_counter_ns() - began_ns)
 
     async def _same_and_near(
         self, store: CacheStore, query: CacheQuery, vector: bytes, now: float

@@ -226,6 +226,11 @@ def llm_config(model: ModelSettings, store: ModelStore) -> LLMConfig:
     return LLMConfig(**options)
 
 
+TELLING = ("enable_per_request_metrics", "enable_prompt_tokens_details")
+"""Arguments of vLLM's HTTP server: the last event of a stream, and every whole answer, tell how long the
+request waited and was computed, and how many of its tokens were cached. Its engine refuses them."""
+
+
 def resolve_on_node(config: LLMConfig, model: ModelSettings, store: ModelStore) -> None:
     """Name the model, its draft and its adapters in ``config`` as this node has them: by their prepared
     folder here, else by their hub id. The graph was built on another node, which may have other folders."""
@@ -242,6 +247,9 @@ def resolve_on_node(config: LLMConfig, model: ModelSettings, store: ModelStore) 
         config.update_engine_kwargs(**{REASONING_OPTION: parsers.pop(REASONING_OPTION)})
     config.engine_kwargs.update(parsers)
     engine_config.frontend_kwargs.update(parsers)
+    for name in TELLING:
+        engine_config.frontend_kwargs.setdefault(name, True)
+        config.engine_kwargs.setdefault(name, True)
     if "lora_modules" in here:  # the HTTP server's argument, which vLLM's engine refuses
         config.engine_kwargs["lora_modules"] = here["lora_modules"]
         engine_config.frontend_kwargs["lora_modules"] = here["lora_modules"]

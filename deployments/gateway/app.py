@@ -12,12 +12,14 @@ from starlette.types import Receive, Scope, Send
 from deployments.gateway.request.exchange import ClientGone, Exchange, Handler
 from deployments.gateway.request.finished import Finished
 from deployments.gateway.request.socket import ClientSocket
+from deployments.platform.log_context import CURRENT
 from deployments.platform.telemetry import RequestTracer
 from serve_app.api.door import Door, require_media_type
 from serve_app.api.routes import ROUTES, Route
 from serve_app.console import FILES
 from serve_app.errors import Forbidden, MethodNotAllowed, NoReplica, NotFound, OverCapacity, PromptlyError
 from serve_app.request.headers import require_utf8
+from serve_app.request.record import trace_id_of
 
 ALWAYS_ANSWERED = frozenset(
     {
@@ -82,10 +84,17 @@ class GatewayApp:
         if self._tracer is not None:
             name = f"{exchange.method} {exchange.path}"
             exchange.span = self._tracer.start(name, exchange.headers, exchange.timeline.unix_ns)
+        exchange.trace_id = self._trace_id(exchange)
+        CURRENT.set((exchange.request_id, exchange.trace_id))  # the task is this request's own
         try:
             await self._answer(exchange, scope)
         finally:
             self._record(exchange)
+
+    def _trace_id(self, exchange: Exchange) -> str | None:
+        if self._tracer is not None:
+            return self._tracer.trace_id(exchange.span)
+        return trace_id_of(exchange.headers.get("traceparent"))
 
     async def _answer(self, exchange: Exchange, scope: Scope) -> None:
         exchange.response_headers |= self._door.response_headers(exchange.headers)
@@ -147,10 +156,8 @@ class GatewayApp:
 
     def _record(self, exchange: Exchange) -> None:
         """After the last byte: nothing here delays an answer."""
-        if self._tracer is None:
-            self._finished(exchange)
-        else:
-            record = self._finished(exchange, self._tracer.trace_id(exchange.span))
+        record = self._finished(exchange)
+        if self._tracer is not None:
             self._tracer.finish(exchange.span, exchange.timeline, record)
 
 

@@ -46,10 +46,12 @@ from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.exchange import Handler
 from deployments.gateway.request.finished import Finished, Sink
 from deployments.gateway.request.images import Images, IsPublic
+from deployments.gateway.request.log import RequestLog
 from deployments.gateway.responses.api import ResponsesApi
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.send.pinned import Pins
 from deployments.gateway.send.sender import Destination, Sender
+from deployments.platform.log_context import named_requests
 from deployments.platform.log_redaction import redacted_logs
 from deployments.platform.telemetry import tracer_from_environment
 from deployments.wire.upstream import AnswerBounds, UpstreamPool
@@ -108,10 +110,13 @@ class GatewayRuntime:
         self._names = ModelNames.of(settings)
         self._has_keys = keys is not None
         self._traffic, self._latency = Traffic(), LatencyWindows()
+        logs = settings.logs
+        self._log = None if logs.requests == "off" else RequestLog(logs.requests, logs.refused_per_s)
         self._marks = TenantMarks(tenant_secret or new_secret())
         self._tracer = tracer_from_environment(os.environ)
         secrets = [value for each in external for value in each.report.headers.values()]
         self._lasting = ExitStack()
+        self._lasting.enter_context(named_requests())
         self._lasting.enter_context(redacted_logs(Redactor(secrets)))
         self._upstream = UpstreamPool(_answer_bounds(settings), secrets)
         self._placement = Placement(
@@ -127,13 +132,14 @@ class GatewayRuntime:
         self._watching.start(self._placement, self._traffic, self._cache)
         self._recent = _recent(settings)
         self._find_everywhere = find_everywhere
+        self._finished = Finished([*self._sinks(), *sinks])
         self._build_intake(keys, admin_token)
         self._dispatcher = self._build_dispatcher()
         handlers = self._generating() | self._relaying() | self._describing() | self._administering()
         self.app = GatewayApp(
             handlers,
             Door(settings),
-            Finished([*self._sinks(), *sinks]),
+            self._finished,
             self._tracer,
             max_concurrent_requests=settings.limits.max_concurrent_requests,
         )
@@ -180,8 +186,12 @@ class GatewayRuntime:
 
     def _sinks(self) -> list[Sink]:
         """All that look at finished requests."""
-        recent = [] if self._recent is None else [self._recent.take]
-        return [self._latency.take, self._watching.monitor.take, *recent]
+        sinks: list[Sink] = [self._latency.take, self._watching.monitor.take]
+        if self._recent is not None:
+            sinks.append(self._recent.take)
+        if self._log is not None:
+            sinks.append(self._log)
+        return sinks
 
     # ---- handlers, by the names that the table of routes uses ----
 
@@ -240,6 +250,7 @@ class GatewayRuntime:
             bodies=self._bodies,
             offers=self._offers,
             generating=partial(generating, Endpoint.CHAT),
+            finished=self._finished,
         )
         messages = generating(Endpoint.CHAT, MessagesReader(settings.gateway))
         return {
@@ -373,6 +384,8 @@ class GatewayRuntime:
         await self._upstream.close()
         if self._tracer is not None:
             await asyncio.to_thread(self._tracer.shut_down)
+        if self._log is not None:
+            self._log.close()
         self._lasting.close()
 
 

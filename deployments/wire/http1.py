@@ -117,6 +117,8 @@ class Connection(asyncio.Protocol):
         self._sent_at = 0.0
         self.idle_until = 0.0
         """For a kept connection: the loop time from which on no new request may be sent."""
+        self.connect_ns = 0
+        """How long it took to make, for its first request; 0 for a kept one."""
         self._reply: bytes | None = None
         self._proof = b""
         self.status = 0
@@ -146,7 +148,7 @@ class Connection(asyncio.Protocol):
 
     def keep(self, until: float) -> None:
         """Mark it as idle from now on; it may be reused before ``until`` (loop time)."""
-        self._was_kept, self.idle_until = True, until
+        self._was_kept, self.idle_until, self.connect_ns = True, until, 0
 
     def is_young(self, now: float) -> bool:
         """Whether another request may be sent on it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import time
 from collections.abc import Callable
 
 from deployments.wire.http1 import BrokenConnection, Connection, NoConnection, Origin
@@ -36,6 +37,7 @@ class Connector:
         Raises:
             NoConnection: none could be made in time, or its other end did not prove that it knows the secret.
         """
+        began_ns = time.perf_counter_ns()
         try:
             async with asyncio.timeout(self._timeout_s):
                 if origin.private is None:
@@ -48,6 +50,7 @@ class Connector:
             raise ConnectTimeout(type(error).__name__) from error
         except OSError as error:
             raise NoConnection(type(error).__name__) from error
+        connection.connect_ns = time.perf_counter_ns() - began_ns
         return connection
 
     async def _reach(self, origin: Origin) -> Connection:

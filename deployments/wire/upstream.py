@@ -73,7 +73,7 @@ class UpstreamResponse:
         self._first: bytes | None = first
         self.first = first
         self._failure: UpstreamFailed | None = None
-        self.status = connection.status
+        self.status, self.connect_ns = connection.status, connection.connect_ns  # 0: a kept connection
         self.member: Member | None = None
         """Where it is noted when bytes arrived."""
         self.waiting_since: float | None = None

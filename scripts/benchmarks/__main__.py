@@ -33,6 +33,7 @@ from benchmarks import (
     speculation,
     start,
     stopwatch,
+    timeline,
     vllm_failover,
     vllm_load,
 )
@@ -47,6 +48,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "layer": layer.run,
     "latency": latency.run,
     "dialects": dialects.run,
+    "timeline": timeline.run,
     "vllm": vllm_load.run,
     "routing": routing.run,
     "agents": agents.run,

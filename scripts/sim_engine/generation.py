@@ -46,6 +46,8 @@ class Answer:
         self._faults = faults
         self._shape, self._speaker = _voice(settings, request)
         self._show_cached = settings.prompt_tokens_details
+        self._show_metrics = settings.per_request_metrics
+        self._queued_s = self._scheduled_s = self._first_s = 0.0
         self._due_s = 0.0
         points = (faults.hang_after, faults.die_after, faults.error_after, 0 if faults.hang_before else None)
         self._fault_at = min((point for point in points if point is not None), default=NEVER)
@@ -56,11 +58,12 @@ class Answer:
             return
         if self.request.stream and not self._faults.hang_before:
             self._client.start_stream()
+        self._queued_s = time.monotonic()
         self._scheduler.enqueue(self)
 
     def begin(self, due_s: float) -> None:
         """The prompt is prefilled; the first token is due at ``due_s``."""
-        self._due_s = due_s
+        self._due_s, self._scheduled_s = due_s, self.admitted_s or time.monotonic()
         if due_s > time.monotonic():
             self._scheduler.wheel.at(due_s, self._step)
         else:
@@ -74,6 +77,8 @@ class Answer:
         if position == self._fault_at:
             self._fail()
             return
+        if not position:
+            self._first_s = time.monotonic()
         token = self._speaker.next()
         self.ids.append(token)
         reason = self._finish_reason(token)
@@ -96,9 +101,18 @@ class Answer:
         self._scheduler.finish(self)
         cached = self.cached_tokens if self._show_cached else None
         if self.request.stream:
-            self._client.end_stream(self._shape.end(len(self.ids), cached))
+            self._client.end_stream(self._shape.end(len(self.ids), cached, self._metrics()))
         else:
-            self._client.respond(200, self._shape.whole(self.ids, reason, cached))
+            self._client.respond(200, self._shape.whole(self.ids, reason, cached, self._metrics()))
+
+    def _metrics(self) -> dict[str, float] | None:
+        if not self._show_metrics:
+            return None
+        return {
+            "time_to_first_token_ms": (self._first_s - self._scheduled_s) * 1000,
+            "generation_time_ms": (time.monotonic() - self._first_s) * 1000,
+            "queue_time_ms": max(0.0, self._scheduled_s - self._queued_s) * 1000,
+        }
 
     def _fail(self) -> None:
         """Reset, end with an error, or hang. No further step is planned."""

@@ -54,22 +54,33 @@ class Shape:
         ids = b"[%d]" % token if self._request.token_ids else b"null"
         return b"".join((before, JSON_WORDS[token], between, ids, after))
 
-    def end(self, completion_tokens: int, cached: int | None = None) -> bytes:
-        """The events after the last token. ``cached``: how many prompt tokens were; None: not shown."""
+    def end(
+        self, completion_tokens: int, cached: int | None = None, metrics: dict[str, float] | None = None
+    ) -> bytes:
+        """The events after the last token. ``cached``: how many prompt tokens were; None: not shown.
+        ``metrics``: vLLM's, if shown."""
         if not self._request.usage:
             return event(b"[DONE]")
         usage = self._usage(completion_tokens)
         if cached is not None:
             usage["prompt_tokens_details"] = {"cached_tokens": cached}
         about = {"choices": [], "usage": usage, "system_fingerprint": "sim"}
+        if metrics is not None:
+            about["metrics"] = metrics
         return event(to_json(self._head | about)) + event(b"[DONE]")
 
-    def whole(self, ids: list[int], finish_reason: str, cached: int | None = None) -> bytes:
+    def whole(
+        self,
+        ids: list[int],
+        finish_reason: str,
+        cached: int | None = None,
+        metrics: dict[str, float] | None = None,
+    ) -> bytes:
         """The body of an answer that is not streamed."""
         shown = ids if self._request.token_ids else None
         reason = self._reason(finish_reason)
         end = {"logprobs": None, "finish_reason": reason, "stop_reason": None, "token_ids": shown}
-        unset = dict.fromkeys(("kv_transfer_params", "ec_transfer_params", "metrics"))
+        unset = {**dict.fromkeys(("kv_transfer_params", "ec_transfer_params")), "metrics": metrics}
         prompt: dict[str, Any] = {"prompt_logprobs": None, "prompt_token_ids": self._prompt_ids()}
         if self._request.chat:
             choice: dict[str, Any] = {"index": 0, "message": self._message(ids), **end}

@@ -39,6 +39,8 @@ class SimSettings:
     """Turns that the model plays for requests with tools (``plan.py``): JSON, or the name of its file."""
     prompt_tokens_details: bool = False
     """Whether ``usage`` tells the cached prompt tokens, as with vLLM's ``--enable-prompt-tokens-details``."""
+    per_request_metrics: bool = False
+    """Whether an answer tells how long it took here, as with vLLM's ``--enable-per-request-metrics``."""
     keep_bodies: int = 0
     """How many of the latest requests ``/sim/stats`` shows."""
 

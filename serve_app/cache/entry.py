@@ -65,13 +65,15 @@ class Annotation:
 class Hit:
     """An entry that answers a request. ``similarity`` is the cosine of a semantic hit, ``score`` the
     verifier's probability that the answer serves (if there is a verifier), ``epoch`` the cache's epoch when
-    the entry was found. ``stale``: the entry has expired, and a fresh answer should be fetched."""
+    the entry was found. ``stale``: the entry has expired, and a fresh answer should be fetched.
+    ``decided_ns``: how long the decision took, nanoseconds; 0 without a near entry."""
 
     entry: CacheEntry
     similarity: float | None = None
     epoch: int = 0
     score: float | None = None
     stale: bool = False
+    decided_ns: int = field(default=0, compare=False)
 
     @property
     def kind(self) -> str:
@@ -104,11 +106,13 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """No entry answers. ``reason``: why the nearest entry was refused, ``None`` if there was none near."""
+    """No entry answers. ``reason``: why the nearest entry was refused, ``None`` if there was none near.
+    ``decided_ns``: as of a hit."""
 
     reason: str | None = None
     probe: Probe | None = None
     doubt: Doubt | None = None
+    decided_ns: int = field(default=0, compare=False)
 
 
 LookUp = Hit | Miss

@@ -50,37 +50,3 @@ class EventMeter:
         self._size += len(piece) - max(end, 0)
         self._tail = (self._tail + piece)[-3:]
         return self._size
-
-
-class UsageFilter:
-    """Removes the usage chunk from a stream whose client did not ask for it.
-
-    The gateway asks the engine for usage on every stream that may be stored (an entry without usage could not
-    answer a later request that wants it). Most bytes pass unchanged; only a chunk with the mark, or one that
-    ends inside an event, is split into events.
-    """
-
-    def __init__(self) -> None:
-        self._partial = b""
-
-    def feed(self, chunk: bytes) -> bytes:
-        if not self._partial and chunk.endswith(ENDS) and NO_CHOICES.search(chunk) is None:
-            return chunk
-        if self._partial and b"\n" not in chunk:  # do not search a long event again for every piece
-            self._partial += chunk
-            return b""
-        data = self._partial + chunk
-        kept: list[bytes] = []
-        position = 0
-        for end in EVENT_END.finditer(data):
-            event = data[position : end.end()]
-            position = end.end()
-            if NO_CHOICES.search(event) is None:
-                kept.append(event)
-        self._partial = data[position:]
-        return b"".join(kept)
-
-    def rest(self) -> bytes:
-        """The bytes of an event that never ended."""
-        partial, self._partial = self._partial, b""
-        return partial

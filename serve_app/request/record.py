@@ -7,6 +7,7 @@ from hashlib import blake2b
 
 import msgspec
 
+from serve_app.openai.usage import Measured, TokenCounts
 from serve_app.request.timing import UPSTREAM_STEPS, Timeline
 
 UNMATCHED = "unmatched"
@@ -18,27 +19,7 @@ LASTING = "realtime"
 """The endpoint whose requests last as long as their clients speak: their whole time says nothing. ``status``
 is 101, or that of the error that ended one."""
 
-
-class TokenCounts(msgspec.Struct, frozen=True):
-    """Of one answer, as its member counted them; ``None`` where it did not say. ``cached``: tokens of the
-    prompt whose keys and values the member still had. ``accepted``: tokens of the answer that were drafted
-    by speculative decoding."""
-
-    prompt: int | None = None
-    output: int | None = None
-    cached: int | None = None
-    accepted: int | None = None
-
-
-NO_TOKENS = TokenCounts()
-
-
-class EngineTimes(msgspec.Struct, frozen=True):
-    """What the engine itself measured, in milliseconds; ``None`` where it did not."""
-
-    queue_ms: float | None = None
-    prefill_ms: float | None = None
-    decode_ms: float | None = None
+NOTHING_MEASURED = Measured()
 
 
 class StepTime(msgspec.Struct, frozen=True):
@@ -61,9 +42,9 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Milliseconds: ``total_ms`` from the request's arrival to its last byte; ``upstream_ms`` of it a member
     worked; ``overhead_ms`` is the rest, queueing included. ``ttft_ms`` to the first bytes of a stream.
-    ``itl_ms``: the mean time between two tokens of a stream (TPOT). ``steps`` in order of their start; they
-    may overlap. ``ask``: the same number for the same last message of a session, in one process; else
-    ``None``."""
+    ``itl_ms``: the mean time between two tokens of a member's stream (TPOT). ``steps`` in order of their
+    start; they may overlap. ``ask``: the same number for the same last message of a session, in one process;
+    else ``None``."""
 
     request_id: str
     trace_id: str | None
@@ -107,9 +88,7 @@ class Facts(msgspec.Struct):
     error: str | None = None
     client_gone: bool = False
     streamed: bool = False
-    finish_reason: str | None = None
-    tokens: TokenCounts = NO_TOKENS
-    engine: EngineTimes | None = None
+    measured: Measured = NOTHING_MEASURED
     ask: int | None = None
 
 
@@ -171,14 +150,14 @@ def record_of(
         status=status,
         error=facts.error,
         client_gone=facts.client_gone,
-        finish_reason=facts.finish_reason,
+        finish_reason=facts.measured.finish_reason,
         streamed=facts.streamed,
-        tokens=facts.tokens,
+        tokens=facts.measured.tokens,
         ttft_ms=(first - timeline.start_ns) / 1e6 if first else None,
         total_ms=(end - timeline.start_ns) / 1e6,
         upstream_ms=(end - timeline.start_ns - overhead) / 1e6,
         overhead_ms=overhead / 1e6,
-        itl_ms=_between_tokens_ms(first, end, facts.tokens.output),
+        itl_ms=None if member is None else _between_tokens_ms(first, end, facts.measured.tokens.output),
         steps=step_times(timeline),
         ask=facts.ask,
         entry=entry,

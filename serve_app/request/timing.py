@@ -12,12 +12,17 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-PRIVATE_STEPS = frozenset({"embed", "search", "ask-model"})
+from serve_app.openai.usage import EngineTimes
+
+PRIVATE_STEPS = frozenset({"embed", "search", "decide", "ask-model"})
 """Steps that run on resources shared by all tenants. Their durations would reveal more than the request's own
 affairs: how full the store is, what is being embedded. The other steps are about the request itself and about
 load, which a client can measure with any clock."""
 
-UPSTREAM_STEPS = frozenset({"upstream-ttft", "upstream", "upstream-failed", "joined", "ask-model"})
+FIRST_BYTE = "upstream-ttft"
+"""From sending a request to a member to the first bytes of its answer; of a whole answer, to its last."""
+
+UPSTREAM_STEPS = frozenset({FIRST_BYTE, "upstream", "upstream-failed", "joined", "ask-model"})
 """Steps in which a member works on the request; all other time is the gateway's own."""
 
 
@@ -63,6 +68,30 @@ class Timeline:
         """Record a step that began at ``start_ns`` and ends now."""
         self.steps.append(Step(name, start_ns, self.clock()))
 
+    def add_lasting(self, name: str, start_ns: int, duration_ns: int) -> None:
+        """Record a step whose length someone else has measured."""
+        self.steps.append(Step(name, start_ns, start_ns + duration_ns))
+
+    def add_engine(self, times: EngineTimes, *, streamed: bool) -> None:
+        """Record the engine's own steps. The engine tells how long they took, not when: the first token of a
+        stream was made just before its first byte came, the last token of a whole answer just before that."""
+        answered = next((step for step in reversed(self.steps) if step.name == FIRST_BYTE), None)
+        if answered is None:
+            return  # another client's request was answered, and this one joined it
+        queue, prefill, decode = (
+            None if took is None else round(took * 1e6)
+            for took in (times.queue_ms, times.prefill_ms, times.decode_ms)
+        )
+        first_token = answered.end_ns if streamed else answered.end_ns - (decode or 0)
+        scheduled = first_token - (prefill or 0)
+        for name, start, took in (
+            ("engine-queue", scheduled - (queue or 0), queue),
+            ("prefill", scheduled, prefill),
+            ("decode", first_token, decode),
+        ):
+            if took is not None:
+                self.add_lasting(name, max(start, answered.start_ns), took)
+
     def elapsed_ms(self) -> float:
         return (self.clock() - self.start_ns) / 1e6
 
@@ -74,16 +103,22 @@ class Timeline:
         """Nanoseconds from the start to ``end_ns`` in which no step of ``names`` ran."""
         return end_ns - self.start_ns - covered_ns(self.steps, names, self.start_ns, end_ns)
 
-    def server_timing(self, *, whole: bool = True) -> str:
+    def server_timing(self, *, whole: bool = True, ended: bool = False) -> str:
         """The ``Server-Timing`` header (W3C Server Timing): steps in order, durations in ms. Without
-        ``whole`` it leaves out ``PRIVATE_STEPS``."""
-        return ", ".join(
-            [
-                f"{step.name};dur={(step.end_ns - step.start_ns) / 1e6:.2f}"
-                for step in self.steps
-                if whole or step.name not in PRIVATE_STEPS
-            ]
-        )
+        ``whole`` it leaves out ``PRIVATE_STEPS``. ``ended``: the answer is complete, so the gateway's own
+        part is known (``overhead``); with it the private steps would show, so they are taken from it."""
+        parts = [
+            f"{step.name};dur={(step.end_ns - step.start_ns) / 1e6:.2f}"
+            for step in self.steps
+            if whole or step.name not in PRIVATE_STEPS
+        ]
+        if ended:
+            now = self.clock()
+            not_own = UPSTREAM_STEPS if whole else UPSTREAM_STEPS | PRIVATE_STEPS
+            parts.append(f"overhead;dur={self.without_ns(not_own, now) / 1e6:.2f}")
+            if whole:
+                parts.append(f"total;dur={(now - self.start_ns) / 1e6:.2f}")
+        return ", ".join(parts)
 
 
 def covered_ns(steps: Iterable[Step], names: Collection[str], start_ns: int, end_ns: int) -> int:

@@ -11,6 +11,7 @@ from serve_app.settings.gateway import GatewaySettings
 from serve_app.settings.keys import KeySettings
 from serve_app.settings.limits import LimitSettings
 from serve_app.settings.load import check_exposure, load_file, parse_args
+from serve_app.settings.logs import LogSettings
 from serve_app.settings.model import HedgeSettings, ModelSettings
 from serve_app.settings.qdrant import QdrantSettings
 from serve_app.settings.responses import ResponsesSettings
@@ -27,6 +28,7 @@ __all__ = [
     "HedgeSettings",
     "KeySettings",
     "LimitSettings",
+    "LogSettings",
     "ModelSettings",
     "QdrantSettings",
     "ResponsesSettings",

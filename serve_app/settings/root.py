@@ -15,6 +15,7 @@ from serve_app.settings.engine import FORMER_ANSWERS, shared_side_channels
 from serve_app.settings.gateway import GatewaySettings
 from serve_app.settings.keys import KeySettings
 from serve_app.settings.limits import LimitSettings
+from serve_app.settings.logs import LogSettings
 from serve_app.settings.media import MediaSettings
 from serve_app.settings.model import ModelSettings
 from serve_app.settings.proxy import ProxySettings
@@ -37,6 +38,7 @@ class Settings(Frozen):
     media: MediaSettings = MediaSettings()
     alerts: AlertSettings = AlertSettings()
     realtime: RealtimeSettings = RealtimeSettings()
+    logs: LogSettings = LogSettings()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

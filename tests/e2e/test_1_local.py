@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import time
 import urllib.request
@@ -112,9 +113,28 @@ def test_a_cached_stream_is_shaped_like_a_live_one(served: Server) -> None:
     assert (live_status, cached_status) == ("miss", "exact")
     assert live_last == cached_last == "data: [DONE]"
     assert text_of(live) == text_of(cached) != ""
+    # What the engine had of the prompt is said of its own answer alone.
+    assert live[-1]["usage"].pop("prompt_tokens_details")["cached_tokens"] >= 0
     assert live[-1]["usage"] == cached[-1]["usage"]
     for position in (0, 1, -2, -1):  # role, content, finish, usage
         assert shape(live[position]) == shape(cached[position]), position
+
+
+def test_a_stream_tells_at_its_end_where_its_time_went(served: Server) -> None:
+    """vLLM's own part comes from vLLM, and the parts are what this client measures."""
+    body = {"model": MODEL, "messages": messages("Count to ten."), "max_tokens": 32, "stream": True}
+    headers = {"content-type": "application/json", "x-debug-timing": "1", "cache-control": "no-store"}
+    request = urllib.request.Request(served.url + CHAT, json.dumps(body).encode(), headers, method="POST")
+    began = time.perf_counter()
+    with urllib.request.urlopen(request, timeout=60) as response:
+        *_, done, comment = response.read().decode().strip().split("\n\n")
+    took_ms = (time.perf_counter() - began) * 1000
+    assert done == "data: [DONE]"
+    steps = {name: float(value) for name, value in re.findall(r"([a-z-]+);dur=([0-9.]+)", comment)}
+    assert {"admit", "route", "engine-queue", "prefill", "decode"} <= steps.keys()
+    assert 0 < steps["prefill"] <= steps["upstream-ttft"]
+    assert 0 < steps["decode"] < steps["total"]
+    assert steps["overhead"] + steps["upstream-ttft"] + steps["upstream"] == pytest.approx(took_ms, rel=0.1)
 
 
 def shape(chunk: dict[str, Any]) -> Any:
@@ -141,7 +161,9 @@ def test_a_whole_cached_answer_has_the_keys_of_a_live_one(client: openai.OpenAI)
     live = client.chat.completions.create(**fields)
     cached = client.chat.completions.create(**fields)
     assert live.choices[0].message.content == cached.choices[0].message.content
-    assert live.usage == cached.usage
+    assert live.usage is not None
+    assert live.usage.prompt_tokens_details is not None
+    assert cached.usage == live.usage.model_copy(update={"prompt_tokens_details": None})
     assert live.choices[0].finish_reason == cached.choices[0].finish_reason == "stop"
 
 

@@ -20,13 +20,16 @@ async def test_a_request_is_one_trace_with_a_span_for_each_step(
         await response.read()
 
     async def complete() -> bool:
-        return len(collector.trace(trace_id)) == 1 + len(STEPS_OF_A_MISS)
+        names = {span.name for span in collector.trace(trace_id)}
+        return names >= {f"POST {CHAT}", *STEPS_OF_A_MISS}
 
     assert await eventually(complete, within_s=10), [span.name for span in collector.trace(trace_id)]
     spans = {span.name: span for span in collector.trace(trace_id)}
     root = spans.pop(f"POST {CHAT}")
     assert root.parent_span_id.hex() == parent
-    assert sorted(spans) == sorted(STEPS_OF_A_MISS)
+    # Only where no connection was kept, and where there is a near entry.
+    spans_of_steps = spans.keys() - {"connect", "decide"}
+    assert sorted(spans_of_steps) == sorted(STEPS_OF_A_MISS)
     for span in spans.values():
         assert span.parent_span_id == root.span_id
         assert root.start_time_unix_nano <= span.start_time_unix_nano <= span.end_time_unix_nano

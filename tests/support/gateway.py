@@ -218,9 +218,14 @@ def chat(text: str, **fields: Any) -> dict[str, Any]:
 
 
 def as_sent(body: str | bytes) -> dict[str, Any]:
-    """The fields that reached an engine, without the salt that the gateway adds for the tenant."""
+    """The fields that reached an engine, without what the gateway adds behind the client's own: the tenant's
+    salt and, behind that, the wish for usage."""
     fields: dict[str, Any] = json.loads(body)
-    return {name: value for name, value in fields.items() if name != "cache_salt"}
+    if "cache_salt" not in fields:
+        return fields
+    names = list(fields)
+    added = {"cache_salt", "stream_options"} & set(names[names.index("cache_salt") :])
+    return {name: value for name, value in fields.items() if name not in added}
 
 
 def text_of(chunks: Sequence[Mapping[str, Any]]) -> str:

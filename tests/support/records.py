@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from serve_app.request.record import RequestRecord, TokenCounts
+from serve_app.openai.usage import TokenCounts
+from serve_app.request.record import RequestRecord
 
 ANSWERED: dict[str, Any] = {
     "request_id": "r",

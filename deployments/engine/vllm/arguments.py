@@ -77,6 +77,7 @@ def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
         "performance_mode": engine.performance_mode,
         "enable_sleep_mode": engine.enable_sleep_mode or _sleeps_on_gpu(model) or None,
         "speculative_config": speculative_config(engine.speculation, store, with_depths=sends_depths(engine)),
+        "per_request_spec_decode_metrics": None if engine.speculation is None else "summary",
         "scheduler_cls": _scheduler(engine),
     }
     given = {name: value for name, value in named.items() if value is not None}

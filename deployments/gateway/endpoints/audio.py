@@ -109,9 +109,10 @@ class AudioEndpoint:
         timeout_s = request_timeout_s(exchange.headers, self._timeout_s)
         body = await self._bodies.read(exchange, identity.tenant, is_upload=True)
         form = parse_form(exchange.headers["content-type"], body)
-        model = exchange.facts.model = required_string(dict(form.fields), "model")
+        model = required_string(dict(form.fields), "model")
         fingerprint = self._offers.fingerprint(model)
         self._offers.require(exchange.path, model)
+        exchange.facts.model = model
         seconds = _length(form, self._media.max_audio_s)
         terms = ItemTerms(
             identity.tenant, self._names.own(model), "", exchange.headers, parse_controls(exchange.headers)

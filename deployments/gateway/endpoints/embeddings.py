@@ -49,6 +49,7 @@ class EmbeddingsEndpoint:
     async def __call__(self, exchange: Exchange) -> None:
         asked = await self._verbatim.read(exchange, self._auth.identify(exchange))
         if self._embedder is not None and asked.model == self._embedder.id:
+            exchange.facts.model = asked.model
             request = embedding_request(asked.fields)
             await exchange.run(self._embed(exchange, request, asked.identity), asked.timeout_s)
             return

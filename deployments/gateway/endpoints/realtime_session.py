@@ -20,6 +20,7 @@ from serve_app.errors import (
 )
 from serve_app.fleet import EngineReport
 from serve_app.latency import LatencyWindows
+from serve_app.openai.usage import Measured, TokenCounts
 from serve_app.realtime.base import Mark, Translator
 from serve_app.realtime.closing import close_code, close_reason
 from serve_app.realtime.events import (
@@ -35,7 +36,6 @@ from serve_app.realtime.events import (
 from serve_app.realtime.native import NativeSession
 from serve_app.realtime.transcription import TranscriptionSession
 from serve_app.redaction import Redactor
-from serve_app.request.record import TokenCounts
 from serve_app.settings.limits import LimitSettings
 from serve_app.settings.realtime import RealtimeSettings
 from serve_app.traffic import Traffic
@@ -120,7 +120,7 @@ class RealtimeSession:
 
     async def _end(self, error: PromptlyError | None) -> None:
         facts = self._exchange.facts
-        facts.model, facts.tokens = self._translator.model, self._tokens
+        facts.model, facts.measured = self._translator.model, Measured(self._tokens)
         self._exchange.timeline.add("upstream", self._opened_ns)
         try:
             if self._pinned is not None:

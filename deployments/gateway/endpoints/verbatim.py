@@ -80,7 +80,7 @@ class Verbatim:
         body = await self._bodies.read(exchange, identity.tenant, is_conversation=is_conversation)
         fields = parse_json(body)
         weight = refuse_excess(fields, self._limits)
-        model = exchange.facts.model = required_string(fields, "model")
+        model = required_string(fields, "model")
         return JsonRequest(exchange, identity, timeout_s, body, fields, model, exchange.path, weight)
 
     def offered(self, asked: JsonRequest) -> JsonRequest:
@@ -89,6 +89,7 @@ class Verbatim:
         self._offers.fingerprint(asked.model)
         path = self._offers.path_of(asked.path, asked.model)
         self._offers.require(path, asked.model)
+        asked.exchange.facts.model = asked.model
         return asked if path == asked.path else replace(asked, path=path)
 
     def call(

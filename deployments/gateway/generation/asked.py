@@ -56,13 +56,13 @@ class Asked:
 
     @property
     def asks_for_usage(self) -> bool:
-        """The engine is asked for usage on every stream that may be stored: an entry needs it."""
+        """Any member is asked for usage on a stream that may be stored: an entry needs it."""
         return self.may_store and self.request.generation.wants_stream
 
     @property
     def hides_usage(self) -> bool:
-        """The client did not ask for the usage that the engine was asked for (see ``UsageFilter``)."""
-        return self.asks_for_usage and not self.request.generation.wants_usage
+        """The client did not ask for the usage that the engine was asked for. A dialect's writer reads it."""
+        return self.writer is None and not self.request.generation.wants_usage
 
     def keep_vector(self, vector: bytes) -> None:
         self.vector = vector

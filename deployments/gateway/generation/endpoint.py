@@ -10,7 +10,7 @@ from deployments.gateway.generation.engine_tier import EngineTier
 from deployments.gateway.generation.judge import ModelJudge
 from deployments.gateway.generation.race import Race
 from deployments.gateway.generation.record import record
-from deployments.gateway.generation.tiers import InFlightTier, MemoryTier, StoreTier, Tier, first_of
+from deployments.gateway.generation.tiers import JOINED, InFlightTier, MemoryTier, StoreTier, Tier, first_of
 from deployments.gateway.lookup.in_flight import InFlightRequests
 from deployments.gateway.lookup.refreshes import Refreshes
 from deployments.gateway.lookup.store_client import CacheClient
@@ -18,6 +18,7 @@ from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.send.relay import relay
 from serve_app.openai.requests import Endpoint
+from serve_app.openai.usage import UsageFilter
 from serve_app.settings import CacheSettings
 from serve_app.traffic import Traffic
 
@@ -63,13 +64,13 @@ class GenerationEndpoint:
         asked.exchange.response_headers |= found.headers
         if found.stale:
             self._refresh(asked)
-        cut = await relay(
-            asked.exchange,
-            found.answer,
-            hide_usage=asked.hides_usage,
-            writer=asked.writer,
-            ending=asked.ending,
-        )
+        exchange, began_ns = asked.exchange, asked.exchange.timeline.clock()
+        usage = UsageFilter(hides_usage=asked.hides_usage, shows_metrics=exchange.asks_for_timing)
+        try:
+            cut = await relay(exchange, found.answer, usage=usage, writer=asked.writer, ending=asked.ending)
+        finally:
+            if found.cache_status == JOINED:
+                exchange.timeline.add("joined", began_ns)
         self._traffic.cut += cut is not None
 
     def _refresh(self, asked: Asked) -> None:

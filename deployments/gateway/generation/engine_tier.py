@@ -84,6 +84,7 @@ class EngineTier:
             headers=forwarded_headers(exchange, self._tracer),
             streams=request.generation.wants_stream,
             include_usage=asked.asks_for_usage,
+            measures=request.generation.wants_stream,
             salt=asked.salt,
             best_priority=identity.best_priority,
             translated=asked.writer is not None,

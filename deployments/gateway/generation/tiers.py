@@ -17,7 +17,10 @@ from deployments.gateway.request.answer import Answer
 from deployments.gateway.request.call import Call
 from serve_app.cache.entry import Doubt, Hit
 from serve_app.cache.keys import CacheKey
+from serve_app.openai.usage import Measured, TokenCounts
 from serve_app.traffic import Traffic
+
+JOINED = "joined"
 
 CallFor = Callable[[Asked], Call]
 """Makes the call that an engine would get."""
@@ -78,7 +81,7 @@ class InFlightTier:
         if reader is None:
             return None
         self._traffic.joined += 1
-        return found_at_engine(asked, reader, "joined")
+        return found_at_engine(asked, reader, JOINED)
 
 
 class StoreTier:
@@ -118,6 +121,9 @@ class StoreTier:
 
 
 def found_in_cache(asked: Asked, hit: Hit) -> Found:
+    usage = hit.entry.answer.usage
+    tokens = TokenCounts(usage.prompt_tokens, usage.completion_tokens)
+    asked.exchange.facts.measured = Measured(tokens, "stop")
     return Found(replay_of(asked, hit), hit_headers(hit), hit.stale)
 
 

@@ -137,6 +137,8 @@ class LookUps:
                 key.entry_id, key.partition, key.text, vector, controls.threshold, controls.max_age_s
             )
             found: LookUp = await self._cache.call("look_up", query)
+        if found.decided_ns:  # it was the last part of the search
+            timeline.add_lasting("decide", timeline.clock() - found.decided_ns, found.decided_ns)
         if isinstance(found, Miss) or found.similarity is not None:
             return found
         self._memory.put_found(found.entry, found.epoch)

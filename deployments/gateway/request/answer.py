@@ -10,12 +10,14 @@ from typing import Any, Protocol
 @dataclass(frozen=True, slots=True)
 class Head:
     """What is known of an answer before its bytes. ``is_stream``: its bytes come over time, so each is passed
-    on at once; any other answer is sent whole."""
+    on at once; any other answer is sent whole. ``asked_usage``: the member was asked to end the stream with
+    usage."""
 
     status: int
     content_type: str
     is_stream: bool
     served_by: str
+    asked_usage: bool = False
 
 
 class OpenAnswer(Protocol):

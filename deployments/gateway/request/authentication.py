@@ -8,9 +8,6 @@ from serve_app.errors import Forbidden
 from serve_app.request.admin_token import AdminToken
 from serve_app.request.auth import DEFAULT_TENANT, Identity, KeyRing, credentials_of, require_admin
 
-DEBUG_TIMING_HEADER = "x-debug-timing"
-"""``1``: all of ``Server-Timing``, for keys that may see it."""
-
 ANYONE = Identity(DEFAULT_TENANT, False, FIRST_PRIORITY)
 """Without keys there is one tenant."""
 
@@ -35,8 +32,7 @@ class Authenticator:
             return ANYONE
         identity = self.keys.identify(credentials_of(exchange.headers))
         exchange.facts.tenant = identity.tenant
-        asks = exchange.headers.get(DEBUG_TIMING_HEADER) == "1"
-        exchange.shows_all_timing = identity.admin or (identity.debug_timing and asks)
+        exchange.shows_all_timing = identity.admin or (identity.debug_timing and exchange.asks_for_timing)
         return identity
 
     def identify_admin(self, exchange: Exchange) -> Identity:

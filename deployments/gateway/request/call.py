@@ -33,6 +33,9 @@ ENGINE_PRIORITY_HEADER = "x-vllm-priority"
 SALTED = ("/v1/", "/classify", "/pooling")
 """The beginnings of the paths whose requests have a `cache_salt` in vLLM."""
 
+EACH_CHUNK = "continuous_usage_stats"
+"""vLLM's option: usage with every chunk."""
+
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_.~/-]*")
 """Nothing in it needs quoting."""
 
@@ -62,7 +65,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """The HTTP request, as far as it is the same for every member.
 
     ``target`` is path and query, encoded. ``streams``: it asks for a stream. ``include_usage``: the stream
-    must end with usage, whether the client asked for it or not. ``salt`` separates tenants in the prefix
+    must end with usage, whether the client asked for it or not; ``measures``: it should, where the member is
+    known to write it. ``salt`` separates tenants in the prefix
     caches of engines; ``None`` where they share. ``best_priority`` bounds the priority in the body.
     ``translated``: the client did not write the body itself; it must suit every member. ``form``: the body is
     this form, and no JSON.
@@ -75,6 +79,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     streams: bool = False
     include_usage: bool = False
+    measures: bool = False
     salt: str | None = None
     best_priority: int = FIRST_PRIORITY
     translated: bool = False
@@ -83,7 +88,13 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     def to(self, target: str, fields: Mapping[str, object], body: bytes, *, streams: bool) -> Self:
         """Another request with the same headers and rights."""
         return msgspec.structs.replace(
-            self, target=target, fields=fields, body=body, streams=streams, include_usage=False
+            self,
+            target=target,
+            fields=fields,
+            body=body,
+            streams=streams,
+            include_usage=False,
+            measures=False,
         )
 
     def unbounded(self) -> Self | None:
@@ -123,6 +134,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         asked = body_priority(self.fields)
         return None if asked is None else max(asked, self.best_priority)
 
+    def asks_usage(self, report: EngineReport) -> bool:
+        """The member is asked for usage, whatever the client asked for."""
+        is_vllm = not report.is_static or report.gives_token_ids
+        return self.include_usage or (self.measures and is_vllm)
+
     def target_for(self, report: EngineReport) -> str:
         """The target under the member's own prefix instead of ``/v1``."""
         if report.api_prefix != "/v1" and self.target.startswith("/v1/"):
@@ -149,10 +165,13 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         served_as = report.served_as or model
         if served_as != self.fields.get("model"):
             changed["model"] = served_as
-        if self.include_usage:
+        if self.asks_usage(report):
             options = self.fields.get("stream_options")
             known = options if isinstance(options, dict) else {}
-            changed["stream_options"] = {**known, "include_usage": True}
+            if not known.get("include_usage"):
+                # What only the gateway asks for comes once, at the end.
+                once = {name: value for name, value in known.items() if name != EACH_CHUNK}
+                changed["stream_options"] = {**once, "include_usage": True}
         if self.translated and not report.gives_token_ids:
             return msgspec.json.encode({**vendor_fields(self.fields, served_as), **changed})
         if not changed:

@@ -20,6 +20,8 @@ from serve_app.request.timing import Timeline
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream; charset=utf-8"
+DEBUG_TIMING_HEADER = "x-debug-timing"
+"""``1``: all of ``Server-Timing``, for keys that may see it, and at the end of a stream."""
 RETRY_HEADER = "x-should-retry"
 """OpenAI's and Anthropic's clients follow it instead of judging by the status."""
 FAIL_TIMEOUT_S = 5.0
@@ -52,6 +54,7 @@ class Exchange:
         )
         self.timeline = Timeline(time.perf_counter_ns, time.time_ns())
         self.facts = Facts()
+        self.trace_id: str | None = None
         self.started = False
         self.status = 0
         self._dialect = dialect_of(self.path)
@@ -100,9 +103,22 @@ class Exchange:
             raise ClientGone
         return message.get("body", b""), message.get("more_body", False)
 
-    def server_timing(self) -> dict[str, str]:
+    def server_timing(self, *, ended: bool = False) -> dict[str, str]:
         """The header with the duration of each step that this client may see."""
-        return {"server-timing": self.timeline.server_timing(whole=self.shows_all_timing)}
+        return {"server-timing": self.timeline.server_timing(whole=self.shows_all_timing, ended=ended)}
+
+    @property
+    def asks_for_timing(self) -> bool:
+        """It wants the whole split, at the end of a stream too."""
+        return self.headers.get(DEBUG_TIMING_HEADER) == "1"
+
+    def timing_comment(self) -> bytes:
+        """A comment for the end of a stream: its headers were sent when little was known. Empty for a client
+        that did not ask."""
+        if not self.asks_for_timing:
+            return b""
+        steps = self.timeline.server_timing(whole=self.shows_all_timing, ended=True)
+        return b": server-timing: %b\n\n" % steps.encode()
 
     def keep_alive(self, period_s: float) -> None:
         """Until the response starts, tell the client every ``period_s`` that its stream will come. With the

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from deployments.gateway.request.exchange import Exchange
-from serve_app.request.record import RequestRecord, record_of, trace_id_of
+from serve_app.request.record import RequestRecord, record_of
 
 Sink = Callable[[RequestRecord], None]
 """Called in the event loop after the request's last byte: it must return in microseconds and wait for
@@ -26,9 +26,8 @@ class Finished:
         self._sinks = tuple(sinks)
         self._failed: set[int] = set()
 
-    def __call__(self, exchange: Exchange, trace_id: str | None = None) -> RequestRecord:
-        """``trace_id``: of the gateway's own span; without one, the client's."""
-        record = _record(exchange, trace_id)
+    def __call__(self, exchange: Exchange) -> RequestRecord:
+        record = _record(exchange)
         for number, sink in enumerate(self._sinks):
             try:
                 sink(record)
@@ -39,7 +38,7 @@ class Finished:
         return record
 
 
-def _record(exchange: Exchange, trace_id: str | None) -> RequestRecord:
+def _record(exchange: Exchange) -> RequestRecord:
     headers, facts = exchange.response_headers, exchange.facts
     facts.cache = headers.get("x-cache", facts.cache)
     member = headers.get("x-served-by")
@@ -47,7 +46,7 @@ def _record(exchange: Exchange, trace_id: str | None) -> RequestRecord:
         facts,
         exchange.timeline,
         request_id=exchange.request_id,
-        trace_id=trace_id or trace_id_of(exchange.headers.get("traceparent")),
+        trace_id=exchange.trace_id,
         method=exchange.method,
         status=exchange.status,
         member=None if member == CACHE else member,

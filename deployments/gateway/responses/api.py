@@ -11,6 +11,7 @@ from ray.serve.handle import DeploymentHandle
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.exchange import Handler
+from deployments.gateway.request.finished import Finished
 from deployments.gateway.responses.background import Background
 from deployments.gateway.responses.conversations import Conversations
 from deployments.gateway.responses.endpoint import CreateResponse, StoredResponses
@@ -33,13 +34,16 @@ class ResponsesApi:
         bodies: Bodies,
         offers: Offers,
         generating: Callable[[ResponsesReader], Handler],
+        finished: Finished,
     ) -> None:
         """``generating`` makes the endpoint that answers what the reader reads."""
         owner = uuid4().hex
         own = settings.responses
         self._client = None if store is None or not own.enabled else ResponseStoreClient(store, own)
         generate = generating(ResponsesReader(self._client))
-        self._background = None if self._client is None else Background(self._client, own, owner, generate)
+        self._background = (
+            None if self._client is None else Background(self._client, own, owner, generate, finished)
+        )
         create = CreateResponse(auth, offers, generate, self._background)
         stored = StoredResponses(
             auth,

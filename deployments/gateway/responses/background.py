@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from deployments.gateway.request.exchange import EVENT_STREAM, Exchange, Handler
+from deployments.gateway.request.finished import Finished
 from deployments.gateway.responses.detached import DetachedExchange
 from deployments.gateway.responses.reading import InBackground
 from deployments.gateway.responses.store_client import ResponseStoreClient
@@ -56,12 +57,18 @@ class Background:
     class because starting, watching, stopping and ending change the same jobs."""
 
     def __init__(
-        self, store: ResponseStoreClient, settings: ResponsesSettings, owner: str, generate: Handler
+        self,
+        store: ResponseStoreClient,
+        settings: ResponsesSettings,
+        owner: str,
+        generate: Handler,
+        finished: Finished,
     ) -> None:
         self._store = store
         self._settings = settings
         self._owner = owner
         self._generate = generate
+        self._finished = finished
         self._jobs: dict[str, Job] = {}
         self._tenants: Counter[str] = Counter()
         self._beating: asyncio.Task[None] | None = None
@@ -153,6 +160,7 @@ class Background:
         finally:
             if exchange.body_done is not None:
                 exchange.body_done()
+            self._finished(exchange)
             job.task = None
             del self._jobs[job.record.id]
             self._forget_tenant(job.record.tenant)

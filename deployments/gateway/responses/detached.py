@@ -22,10 +22,12 @@ class DetachedExchange(Exchange):
         super().__init__(original.scope_again(), self._receive_nothing, self._send_to)
         self.body = body
         self.reading = reading
+        self.trace_id = original.trace_id
+        self.facts.route, self.facts.endpoint = original.facts.route, original.facts.endpoint
         self.failure: PromptlyError | None = None
 
     async def fail(self, error: PromptlyError) -> None:
-        self.failure = error
+        self.failure, self.status = error, error.status
         self.facts.error = error.details.code or error.details.type
 
     async def _receive_nothing(self) -> dict[str, Any]:

@@ -57,7 +57,8 @@ class Attempt:
     @property
     def head(self) -> Head:
         response = self.response
-        return Head(response.status, response.content_type, response.is_stream, self.member)
+        asked = self._call.message.asks_usage(self.dispatch.member.report)
+        return Head(response.status, response.content_type, response.is_stream, self.member, asked)
 
     def broke(self) -> Incident:
         """Record that the answer was cut. Other requests show whether this one is to blame."""

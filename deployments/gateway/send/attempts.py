@@ -22,6 +22,7 @@ from serve_app.fleet import Dispatch
 from serve_app.hedging import Hedge
 from serve_app.quarantine import Quarantine
 from serve_app.request.failover import Tried
+from serve_app.request.timing import FIRST_BYTE
 from serve_app.traffic import Traffic
 
 TOO_MANY_REQUESTS = 429
@@ -114,6 +115,8 @@ class Attempts:
             response = await self._sender.send(call, self._to, dispatch.member.report, fresh=fresh)
         except BaseException as error:
             self._note_failure(error, call, dispatch)
+            if isinstance(error, PromptlyError):
+                call.slot.timeline.add("upstream-failed", started_ns)
             if hedge is not None and isinstance(error, asyncio.CancelledError | UpstreamTimeout):
                 hedge.saw_silence(time.monotonic() - dispatch.sent_at)
             admission.end(dispatch, complete=False)
@@ -122,7 +125,9 @@ class Attempts:
         admission.began(dispatch, now, streamed=response.is_stream)
         self._quarantine.answered(dispatch.member.name, now)
         if response.is_stream or call.purpose is Purpose.ANSWER:
-            call.slot.timeline.add("upstream-ttft", started_ns)
+            call.slot.timeline.add(FIRST_BYTE, started_ns)
+        if response.connect_ns:
+            call.slot.timeline.add_lasting("connect", started_ns, response.connect_ns)
         if hedge is not None:
             hedge.saw_first_byte(now - dispatch.sent_at)
         return Attempt(

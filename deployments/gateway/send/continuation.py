@@ -28,7 +28,8 @@ class ContinuedAnswer:
     def __init__(self, call: Call, attempt: Attempt, attempts: Attempts, traffic: Traffic) -> None:
         assert call.resumes is not None, "only a stream that can be continued is read in this way"
         self._call = call
-        self._stream = ResumableStream(call.resumes, include_usage=call.message.include_usage)
+        with_usage = call.message.include_usage or call.message.measures  # a member that can go on is vLLM
+        self._stream = ResumableStream(call.resumes, include_usage=with_usage)
         self._limits = attempt.dispatch.member.report.token_limits
         self._attempt: Attempt | None = attempt
         self._attempts = attempts

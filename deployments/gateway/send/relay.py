@@ -3,23 +3,26 @@ failure before them is still a clean HTTP error."""
 
 from __future__ import annotations
 
-from deployments.gateway.request.answer import Answer, OpenAnswer
+from deployments.gateway.request.answer import Answer, Head, OpenAnswer
 from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.finished import CACHE
 from serve_app.dialects import Ending, Writer
 from serve_app.errors import PromptlyError, UpstreamFailed
-from serve_app.openai import sse
+from serve_app.openai.usage import Measured, UsageFilter, measured_events, measured_whole, without_metrics
+
+EVENTS = "text/event-stream"
 
 
 async def relay(
     exchange: Exchange,
     answer: Answer,
     *,
-    hide_usage: bool = False,
+    usage: UsageFilter | None = None,
     writer: Writer | None = None,
     ending: Ending | None = None,
 ) -> PromptlyError | None:
     """Pass an answer on as it comes, and close it; through ``writer`` if the client speaks a dialect.
-    ``ending`` is awaited before the last bytes.
+    ``usage`` reads what a generated answer says of itself. ``ending`` is awaited before the last bytes.
 
     Returns why a stream was cut, after telling the client so. Raises what keeps an answer from beginning.
     """
@@ -28,13 +31,17 @@ async def relay(
         head = opened.head
         exchange.response_headers["x-served-by"] = head.served_by
         if head.is_stream:
-            change = writer or (sse.UsageFilter() if hide_usage else None)
-            return await _stream(exchange, opened, change, ends_itself=writer is not None, ending=ending)
+            return await _stream(exchange, opened, usage, writer, ending)
         # Read to the end first: until then a failure can still be an HTTP error.
         whole = await read_all(opened)
+        opened.close()  # the member is done, however slowly the client reads
+        if usage is not None and head.served_by != CACHE:
+            whole = _measured(exchange, head, whole, shows_metrics=usage.shows_metrics)
         if writer is not None:
             whole = await _written(writer, whole, head.content_type, ending)
-        await exchange.respond(head.status, whole, head.content_type, exchange.server_timing())
+        if head.content_type.startswith(EVENTS):
+            whole += exchange.timing_comment()
+        await exchange.respond(head.status, whole, head.content_type, exchange.server_timing(ended=True))
         return None
     finally:
         answer.close()
@@ -43,34 +50,57 @@ async def relay(
 async def _stream(
     exchange: Exchange,
     answer: OpenAnswer,
-    change: sse.UsageFilter | Writer | None,
-    *,
-    ends_itself: bool,
+    usage: UsageFilter | None,
+    writer: Writer | None,
     ending: Ending | None,
 ) -> PromptlyError | None:
-    """``ends_itself``: ``change`` writes the events that end the stream."""
     headers = {"cache-control": "no-cache", **exchange.server_timing()}
     await exchange.start(answer.head.status, answer.head.content_type, headers)
+    if usage is not None and not answer.head.asked_usage:
+        usage.hides_usage = False  # what a server sends of itself stays
     try:
         while chunk := await answer.read():  # every token passes through this loop
-            passed = chunk if change is None else change.feed(chunk)
+            passed = chunk if usage is None else usage.feed(chunk)
+            if writer is not None:
+                passed = writer.feed(passed)
             if passed:
                 await exchange.write(passed)
-        if exchange.is_cut and not ends_itself:
+        answer.close()
+        if exchange.is_cut and writer is None:  # a writer writes the events that end the stream
             raise UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
-        last = b"" if change is None else change.rest()
+        last = b"" if usage is None else usage.rest()
+        if writer is not None:
+            last = writer.feed(last) + writer.rest()
         if ending is not None:
             last = await ending(last)
     except PromptlyError as error:
         await exchange.fail(error)
         return error
-    await exchange.write(last, more=False)
+    finally:
+        if usage is not None:
+            _take(exchange, usage.measured(), streamed=True)
+    await exchange.write(last + exchange.timing_comment(), more=False)
     return None
+
+
+def _measured(exchange: Exchange, head: Head, whole: bytes, *, shows_metrics: bool) -> bytes:
+    """A whole answer without what the engine measured, which is kept."""
+    if head.content_type.startswith(EVENTS):
+        _take(exchange, measured_events(whole), streamed=False)
+        return whole
+    _take(exchange, measured_whole(whole), streamed=False)
+    return whole if shows_metrics else without_metrics(whole, null=True)
+
+
+def _take(exchange: Exchange, measured: Measured, *, streamed: bool) -> None:
+    exchange.facts.measured = measured
+    if measured.engine is not None:
+        exchange.timeline.add_engine(measured.engine, streamed=streamed)
 
 
 async def _written(writer: Writer, body: bytes, content_type: str, ending: Ending | None) -> bytes:
     """A whole answer in the client's dialect; a stored one may be a stream of which all bytes are known."""
-    if content_type.startswith("text/event-stream"):
+    if content_type.startswith(EVENTS):
         first, last = writer.feed(body), writer.rest()
     else:
         first, last = b"", writer.whole(body)

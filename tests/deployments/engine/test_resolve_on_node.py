@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deployments.engine.deployment import llm_config, resolve_on_node
+from deployments.engine.deployment import TELLING, llm_config, resolve_on_node
 from serve_app.model_store import ModelStore
 from serve_app.settings import ModelSettings
 
@@ -49,3 +50,25 @@ def test_a_model_is_named_as_the_replicas_node_has_it(tmp_path: Path, on_head: b
     here = node(tmp_path / "worker", prepared=on_worker)
     resolve_on_node(config, MODEL, here)
     assert named(config) == tuple(str(here.folder(each)) if on_worker else each for each in SOURCES)
+
+
+def test_engines_tell_what_a_request_took_unless_their_options_say_otherwise(tmp_path: Path) -> None:
+    """By the names of the installed vLLM's HTTP server; its engine refuses them."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.entrypoints.launchers.cli_args import FrontendArgs
+
+    store = node(tmp_path, prepared=True)
+
+    def telling(**engine: Any) -> tuple[Any, ...]:
+        model = ModelSettings.model_validate({"id": "m", "source": "owner/target", "engine": engine})
+        config = llm_config(model, store)
+        config.get_engine_config()
+        resolve_on_node(config, model, store)
+        kept = config.get_engine_config()
+        assert kept is not None
+        assert not kept.engine_kwargs.keys() & set(TELLING)
+        return tuple(getattr(FrontendArgs(**kept.frontend_kwargs), name) for name in TELLING)
+
+    assert not {field.name for field in dataclasses.fields(AsyncEngineArgs)} & set(TELLING)
+    assert telling() == (True, True)
+    assert telling(options={"enable_per_request_metrics": False}) == (False, True)

@@ -13,7 +13,7 @@ from scripted_vllm import CONTEXT, END_OF_TEXT, ByteTokenizer, ScriptedEngine, d
 
 from serve_app.openai.continuation import Ending, EngineRequest, ResumableStream, TokenLimits
 from serve_app.openai.requests import Endpoint, ParsedRequest
-from serve_app.openai.sse import UsageFilter
+from serve_app.openai.usage import UsageFilter
 
 LIMITS = TokenLimits(context=CONTEXT)
 PROMPT = ByteTokenizer().encode("Größe? 👍")

@@ -22,7 +22,7 @@ from samples import (
 from serve_app.openai.answers import Answer, answer_from_json, answer_from_stream
 from serve_app.openai.replay import as_json, as_stream, pieces
 from serve_app.openai.requests import Endpoint
-from serve_app.openai.sse import UsageFilter
+from serve_app.openai.usage import UsageFilter
 
 CREATED = 1795238815
 

@@ -9,7 +9,8 @@ import pytest
 from samples import CHAT_EVENTS, STREAMS
 
 from serve_app.openai.requests import Endpoint
-from serve_app.openai.sse import DONE, EventMeter, UsageFilter, event, iter_data, json_event
+from serve_app.openai.sse import DONE, EventMeter, event, iter_data, json_event
+from serve_app.openai.usage import UsageFilter
 
 
 def filtered(chunks: list[bytes]) -> bytes:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from serve_app.errors import BadRequest
+from serve_app.openai.usage import NO_TOKENS
 from serve_app.recent import Query, Recent, merged, parse_query
 from serve_app.recent.query import ended_ns
 from serve_app.recent.ring import MOST_CHARS, MOST_STEPS
-from serve_app.request.record import NO_TOKENS, RequestRecord, StepTime
+from serve_app.request.record import RequestRecord, StepTime
 
 CHAT = "/v1/chat/completions"
 SECOND_NS = 10**9

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from serve_app.openai.usage import Measured, TokenCounts
 from serve_app.request.record import (
     Facts,
     RequestRecord,
     StepTime,
-    TokenCounts,
     record_of,
     session_mark,
     trace_id_of,
@@ -62,7 +62,7 @@ def test_the_parts_of_a_stream_add_up_to_its_whole_time() -> None:
     clock = Clock()
     timeline = streamed(clock)
     clock.advance(1000)  # what happens after the last byte is no part of the request
-    record = recorded(timeline, Facts(streamed=True, tokens=TokenCounts(output=10)))
+    record = recorded(timeline, Facts(streamed=True, measured=Measured(TokenCounts(output=10))))
     assert record.start_unix_ns == 1_700_000_000_000_000_000
     assert record.total_ms == pytest.approx(192.5)
     assert record.upstream_ms == pytest.approx(190)
@@ -102,13 +102,13 @@ def test_an_attempt_that_outlives_the_answer_is_cut_at_its_end() -> None:
 
 
 def test_a_whole_answer_has_no_time_to_first_token() -> None:
-    record = recorded(streamed(Clock()), Facts(tokens=TokenCounts(output=10)))
+    record = recorded(streamed(Clock()), Facts(measured=Measured(TokenCounts(output=10))))
     assert (record.ttft_ms, record.itl_ms) == (None, None)
 
 
 @pytest.mark.parametrize("tokens", [None, 0, 1])
 def test_there_is_no_time_between_fewer_than_two_tokens(tokens: int | None) -> None:
-    record = recorded(streamed(Clock()), Facts(streamed=True, tokens=TokenCounts(output=tokens)))
+    record = recorded(streamed(Clock()), Facts(streamed=True, measured=Measured(TokenCounts(output=tokens))))
     assert record.itl_ms is None
 
 

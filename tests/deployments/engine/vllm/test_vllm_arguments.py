@@ -346,3 +346,11 @@ def test_every_constraint_on_an_answer_that_vllm_takes_is_bounded() -> None:
     costs_nothing = {"json_object", "disable_any_whitespace", "disable_additional_properties"}
     known = {field.name for field in dataclasses.fields(StructuredOutputsParams) if field.init}
     assert known == {*KINDS} | costs_nothing
+
+
+def test_an_engine_that_speculates_tells_how_many_drafts_were_accepted(store: ModelStore) -> None:
+    name = "per_request_spec_decode_metrics"
+    assert engine_arguments(model(speculation=NGRAM), store)[name] == "summary"
+    assert name not in engine_arguments(model(), store)  # vLLM refuses it there
+    chosen = model(speculation=NGRAM, options={name: "none"})
+    assert engine_arguments(chosen, store)[name] == "none"

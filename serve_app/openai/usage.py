@@ -1,0 +1,208 @@
+"""What the end of an answer says: tokens, why it ended, and the times that the engine measured.
+
+Every stream of a vLLM engine is asked for usage, which comes in its last event. Most bytes pass as they came,
+searched at C speed; only that event is decoded, once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+import msgspec
+
+from serve_app.openai.sse import ENDS, EVENT_END, NO_CHOICES
+
+FINISH_REASON = re.compile(rb'"finish_reason"\s*:\s*"(\w+)"')
+"""A text cannot contain it: its quotes would be escaped."""
+
+METRICS = b'"metrics":'
+DATA = b"data:"
+
+T = TypeVar("T")
+
+
+class TokenCounts(msgspec.Struct, frozen=True):
+    """Of one answer, as its member counted them; ``None`` where it did not say. ``cached``: tokens of the
+    prompt whose keys and values the member still had. ``accepted``: tokens of the answer that were drafted
+    by speculative decoding."""
+
+    prompt: int | None = None
+    output: int | None = None
+    cached: int | None = None
+    accepted: int | None = None
+
+
+NO_TOKENS = TokenCounts()
+
+
+class EngineTimes(msgspec.Struct, frozen=True):
+    """What the engine itself measured, in milliseconds; ``None`` where it did not. ``queue_ms`` ends when the
+    request is first scheduled, ``prefill_ms`` with its first token, ``decode_ms`` with its last."""
+
+    queue_ms: float | None = None
+    prefill_ms: float | None = None
+    decode_ms: float | None = None
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """The end of one answer."""
+
+    tokens: TokenCounts = NO_TOKENS
+    finish_reason: str | None = None
+    engine: EngineTimes | None = None
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+
+
+class _Speculation(msgspec.Struct):
+    num_accepted_draft_tokens: int | None = None
+
+
+class _Metrics(msgspec.Struct):
+    """vLLM 0.29's ``PerRequestMetrics``: its time to first token begins when the request is scheduled."""
+
+    queue_time_ms: float | None = None
+    time_to_first_token_ms: float | None = None
+    generation_time_ms: float | None = None
+    speculative_decoding: _Speculation | None = None
+
+
+class _Choice(msgspec.Struct):
+    finish_reason: str | None = None
+
+
+class _End(msgspec.Struct):
+    """The usage event of a stream, or a whole answer; all else is passed over."""
+
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+    metrics: _Metrics | None = None
+
+
+class _RawMetrics(msgspec.Struct):
+    metrics: msgspec.Raw = msgspec.Raw()
+
+
+_end = msgspec.json.Decoder(_End)
+_raw_metrics = msgspec.json.Decoder(_RawMetrics)
+
+
+class UsageFilter:
+    """Passes a stream on, and keeps its usage event for :meth:`measured`. ``hides_usage``: the client did not
+    ask for usage; ``shows_metrics``: it asked for what the engine measured.
+
+    Most bytes pass unchanged; only a chunk with the mark, or one that ends inside an event, is split into
+    events.
+    """
+
+    def __init__(self, *, hides_usage: bool = True, shows_metrics: bool = False) -> None:
+        self.hides_usage = hides_usage
+        self.shows_metrics = shows_metrics
+        self._partial = b""
+        self._usage = b""
+        self._newest = self._before = b""  # where the reason of the end stands
+
+    def feed(self, chunk: bytes) -> bytes:
+        if not self._partial and chunk.endswith(ENDS) and NO_CHOICES.search(chunk) is None:
+            self._before, self._newest = self._newest, chunk
+            return chunk
+        if self._partial and b"\n" not in chunk:  # do not search a long event again for every piece
+            self._partial += chunk
+            return b""
+        data = self._partial + chunk
+        kept: list[bytes] = []
+        position = 0
+        for end in EVENT_END.finditer(data):
+            event = data[position : end.end()]
+            position = end.end()
+            kept.append(event if NO_CHOICES.search(event) is None else self._without_choices(event))
+        self._partial = data[position:]
+        passed = b"".join(kept)
+        if passed:
+            self._before, self._newest = self._newest, passed
+        return passed
+
+    def _without_choices(self, event: bytes) -> bytes:
+        self._usage = event
+        if self.hides_usage:
+            return b""
+        return event if self.shows_metrics else without_metrics(event, null=False)
+
+    def rest(self) -> bytes:
+        """The bytes of an event that never ended."""
+        partial, self._partial = self._partial, b""
+        return partial
+
+    def measured(self) -> Measured:
+        """What the stream has said of itself so far."""
+        end = _decoded(_end, self._usage.strip().removeprefix(DATA)) if self._usage else None
+        reasons = FINISH_REASON.findall(self._before + self._newest)
+        return _measured(end or _End(), reasons[-1].decode() if reasons else None)
+
+
+def measured_events(stream: bytes) -> Measured:
+    """Of a stream of which all bytes are known."""
+    whole = UsageFilter()
+    whole.feed(stream)
+    return whole.measured()
+
+
+def measured_whole(body: bytes) -> Measured:
+    """Of an answer that is not streamed."""
+    end = _decoded(_end, body)
+    if end is None:
+        return Measured()
+    return _measured(end, end.choices[-1].finish_reason if end.choices else None)
+
+
+def without_metrics(data: bytes, *, null: bool) -> bytes:
+    """A usage event or a whole answer without what the engine measured. ``null``: the key stays, as in
+    vLLM's whole answers."""
+    if METRICS not in data:
+        return data
+    found = _decoded(_raw_metrics, data.strip().removeprefix(DATA))
+    value = b"" if found is None else bytes(found.metrics)
+    if not value.startswith(b"{"):
+        return data
+    at = data.rfind(METRICS + value)
+    if at < 0:
+        return data
+    before, after = data[:at], data[at + len(METRICS) + len(value) :]
+    if null:
+        return before + METRICS + b"null" + after
+    return before[:-1] + after if before.endswith(b",") else before + after.removeprefix(b",")
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
+    """``None`` for what another server wrote in another way."""
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _measured(end: _End, reason: str | None) -> Measured:
+    usage, metrics = end.usage or _Usage(), end.metrics
+    details = usage.prompt_tokens_details
+    drafted = None if metrics is None else metrics.speculative_decoding
+    return Measured(
+        TokenCounts(
+            prompt=usage.prompt_tokens,
+            output=usage.completion_tokens,
+            cached=None if details is None else details.cached_tokens,
+            accepted=None if drafted is None else drafted.num_accepted_draft_tokens,
+        ),
+        reason,
+        None
+        if metrics is None
+        else EngineTimes(metrics.queue_time_ms, metrics.time_to_first_token_ms, metrics.generation_time_ms),
+    )

@@ -1,0 +1,79 @@
+"""The log line of a finished request, and how many lines those who are refused may cause."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from serve_app.request.record import RequestRecord
+
+PROBES = frozenset({"health", "ping", "ready"})
+"""Endpoints that load balancers ask every second."""
+
+FIRST_REFUSAL = 400
+UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
+"""A value from outside must not begin another line, or move a terminal's cursor."""
+
+
+def is_probe(record: RequestRecord) -> bool:
+    return record.endpoint in PROBES
+
+
+def is_refused(record: RequestRecord) -> bool:
+    return record.status >= FIRST_REFUSAL
+
+
+def log_line(record: RequestRecord, form: Literal["text", "json"]) -> str:
+    """One line; numbers in milliseconds, tokens as prompt/answer."""
+    if form == "json":
+        return msgspec.json.encode(record).decode()
+    tokens = record.tokens
+    parts = {
+        "trace_id": record.trace_id,
+        "tenant": record.tenant,
+        "model": record.model,
+        "member": record.member,
+        "session": record.session,
+        "cache": record.cache,
+        "error": record.error,
+        "client_gone": "yes" if record.client_gone else None,
+        "finish": record.finish_reason,
+        "tokens": None if tokens.output is None else f"{tokens.prompt}/{tokens.output}",
+        "cached": tokens.cached,
+        "accepted": tokens.accepted,
+        "ttft_ms": None if record.ttft_ms is None else f"{record.ttft_ms:.1f}",
+        "total_ms": f"{record.total_ms:.1f}",
+        "upstream_ms": f"{record.upstream_ms:.1f}",
+        "overhead_ms": f"{record.overhead_ms:.1f}",
+    }
+    known = " ".join([f"{name}={value}" for name, value in parts.items() if value is not None])
+    line = f"request_id={record.request_id} {record.method} {record.route} {record.status} {known}"
+    return line if line.isascii() and line.isprintable() else UNPRINTABLE.sub("?", line)
+
+
+class RefusalBound:
+    """At most ``per_s`` lines a second on average, and one second's worth at once (at least one)."""
+
+    def __init__(self, per_s: float, now: float) -> None:
+        self._per_s = per_s
+        self._most = max(1.0, per_s)
+        self._left = self._most
+        self._at = now
+        self._left_out = 0
+
+    def allows(self, now: float) -> bool:
+        """Whether a line may be written at ``now`` (monotonic seconds)."""
+        self._left = min(self._most, self._left + max(0.0, now - self._at) * self._per_s)
+        self._at = now
+        if self._left < 1:
+            self._left_out += 1
+            return False
+        self._left -= 1
+        return True
+
+    def take_left_out(self) -> int:
+        """Lines that were not written since the last call."""
+        count, self._left_out = self._left_out, 0
+        return count

@@ -1,0 +1,26 @@
+"""Settings of the gateways' log lines about requests."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from serve_app.settings.base import Frozen
+
+
+class LogSettings(Frozen):
+    """One line for each finished request, without any text of prompts or answers."""
+
+    requests: Literal["off", "text", "json"] = Field(
+        default="text",
+        description="`json`: the whole record of a request, with each of its steps. Probes of `/health`, "
+        "`/ping` and `/ready` have no line.",
+    )
+    refused_per_s: float = Field(
+        default=10.0,
+        gt=0,
+        description="Lines about refused requests (status 400 and above) per second and gateway, on "
+        "average; the next line says how many were left out. So no one can fill the disk with requests that "
+        "cost nothing.",
+    )

@@ -1,0 +1,120 @@
+"""What an answer's end says is read wherever the network cuts it, and shown only to who asked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from serve_app.openai.sse import DONE, event, json_event
+from serve_app.openai.usage import (
+    EngineTimes,
+    Measured,
+    TokenCounts,
+    UsageFilter,
+    measured_events,
+    measured_whole,
+    without_metrics,
+)
+
+METRICS = {
+    "time_to_first_token_ms": 40.5,
+    "generation_time_ms": 90.25,
+    "queue_time_ms": 2.0,
+    "mean_itl_ms": 10.0,
+    "tokens_per_second": 70.0,
+    "speculative_decoding": {"acceptance_histogram": [1, 2], "num_accepted_draft_tokens": 4},
+}
+USAGE = {
+    "prompt_tokens": 30,
+    "total_tokens": 40,
+    "completion_tokens": 10,
+    "prompt_tokens_details": {"cached_tokens": 16},
+}
+MEASURED = Measured(TokenCounts(30, 10, 16, 4), "stop", EngineTimes(2.0, 40.5, 90.25))
+
+
+def chunk(content: str, finish_reason: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": {"content": content}, "finish_reason": finish_reason}
+    return json_event({"id": "c", "choices": [choice]})
+
+
+def usage_event(**more: Any) -> bytes:
+    return json_event({"id": "c", "choices": [], "usage": USAGE, "system_fingerprint": "f", **more})
+
+
+TEXT = chunk('a "finish_reason":"no" and ,"metrics":{}') + chunk("b")
+STREAM = TEXT + chunk("", "stop") + usage_event(metrics=METRICS) + event(DONE)
+
+
+@pytest.mark.parametrize("hides_usage", [True, False])
+@pytest.mark.parametrize("shows_metrics", [True, False])
+def test_a_stream_cut_anywhere_says_the_same(hides_usage: bool, shows_metrics: bool) -> None:
+    shown = b"" if hides_usage else usage_event(**({"metrics": METRICS} if shows_metrics else {}))
+    for position in range(len(STREAM) + 1):
+        usage = UsageFilter(hides_usage=hides_usage, shows_metrics=shows_metrics)
+        passed = usage.feed(STREAM[:position]) + usage.feed(STREAM[position:]) + usage.rest()
+        assert passed == TEXT + chunk("", "stop") + shown + event(DONE), position
+        assert usage.measured() == MEASURED, position
+
+
+def test_events_that_come_one_by_one_say_the_same() -> None:
+    usage = UsageFilter()
+    for part in (TEXT, chunk("", "stop"), usage_event(metrics=METRICS), event(DONE)):
+        usage.feed(part)
+    assert usage.measured() == MEASURED
+    assert measured_events(STREAM) == MEASURED
+
+
+def test_a_server_that_says_less_leaves_the_rest_unknown() -> None:
+    assert measured_events(TEXT + chunk("", "length") + event(DONE)) == Measured(finish_reason="length")
+    bare = json_event({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}})
+    assert measured_events(TEXT + bare).tokens == TokenCounts(3, 2)
+    assert measured_events(TEXT) == Measured()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        b'data: {"choices":[],"usage":7}\n\n',
+        b'data: {"choices":[] \n\n',
+        b'data: {"choices":[],"usa\xff":1}\n\n',
+    ],
+)
+def test_an_end_in_another_form_is_unknown_and_passes(end: bytes) -> None:
+    usage = UsageFilter(hides_usage=False)
+    assert usage.feed(TEXT + end) == TEXT + end
+    assert usage.measured() == Measured()
+
+
+def whole(metrics: Any) -> bytes:
+    message = {"role": "assistant", "content": 'says "metrics":{"a":1}'}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    return json.dumps(
+        {"id": "c", "choices": [choice], "usage": USAGE, "metrics": metrics}, separators=(",", ":")
+    ).encode()
+
+
+def test_a_whole_answer_is_read_and_loses_only_its_metrics() -> None:
+    assert measured_whole(whole(METRICS)) == MEASURED
+    assert without_metrics(whole(METRICS), null=True) == whole(None)
+    assert without_metrics(whole(None), null=True) == whole(None)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"no", b'{"metrics":3}', b'{"usage":"x"}', b"[" * 10_000])
+def test_no_body_breaks_the_reading(body: bytes) -> None:
+    assert measured_whole(body) == Measured()
+    assert without_metrics(body, null=True) == body
+
+
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        (b'{"metrics":{"a":1},"b":2}', b'{"b":2}'),
+        (b'{"a":1,"metrics":{"a":1}}', b'{"a":1}'),
+        (b'{"metrics":{"a":{}}}', b"{}"),
+    ],
+)
+def test_metrics_are_cut_out_of_valid_json_wherever_they_stand(body: bytes, left: bytes) -> None:
+    assert without_metrics(body, null=False) == left
