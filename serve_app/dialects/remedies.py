@@ -35,8 +35,9 @@ def rewritten(fields: Fields, refused: ErrorDetails) -> dict[str, Any] | None:
         return without_limit(fields)
     if ROLES.search(refused.message):
         return alternating(fields, has_system=NO_SYSTEM.search(refused.message) is None)
-    if EFFORT.search(refused.message) and fields.get("reasoning_effort") in EFFORTS:
-        return {**fields, "reasoning_effort": EFFORTS[fields["reasoning_effort"]]}
+    effort = fields.get("reasoning_effort")
+    if EFFORT.search(refused.message) and isinstance(effort, str) and effort in EFFORTS:
+        return {**fields, "reasoning_effort": EFFORTS[effort]}
     return None
 
 

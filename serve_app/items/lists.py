@@ -8,8 +8,8 @@ from typing import Any
 
 from serve_app.items.shape import Answered, Split, at, encoded, read_list, without
 
-NOT_JSON = frozenset({"bytes", "bytes_only"})
-"""Values of ``encoding_format`` whose answers are bytes."""
+NOT_JSON = ("bytes", "bytes_only")
+"""Values of ``encoding_format`` whose answers are bytes; no set, because a client may send an object."""
 
 INPUT = "input"
 MESSAGES = "messages"

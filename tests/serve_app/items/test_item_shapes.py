@@ -151,3 +151,9 @@ def test_vectors_of_several_types_stay_together() -> None:
     whole = json.loads(COHERE.write(fields, found.head, [found.values[1], found.values[0]]))
     assert whole["embeddings"] == {"float": [[2.0], [1.0]], "binary": [[2], [1]]}
     assert whole["texts"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("wrong", [[], {}, 1, None])
+def test_a_format_of_any_type_is_left_to_the_engine_to_refuse(wrong: Any) -> None:
+    assert EMBEDDINGS.split({"model": "m", "input": "a", "encoding_format": wrong}) is not None
+    assert EMBEDDINGS.split({"model": "m", "input": "a", "encoding_format": "bytes"}) is None
