@@ -94,7 +94,8 @@ function SignIn({error, what}) {
   const had = useToken();
   const submit = (event) => {
     event.preventDefault();
-    if (token.trim()) session.signIn(token.trim());
+    if (/^[\x21-\x7e]+$/.test(token.trim())) session.signIn(token.trim());
+    else toasts.show("A token has printable ASCII characters only.", "bad");
   };
   const refused = had && error;
   return html`<form class="sign-in card" onSubmit=${submit}>

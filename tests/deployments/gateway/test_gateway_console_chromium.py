@@ -184,7 +184,9 @@ async def test_what_a_model_writes_stays_inert(browser: Browser) -> None:
 
 async def test_an_administrator_signs_in_and_sees_a_chart_that_moves(browser: Browser) -> None:
     async with gateway(QUICK) as running, console(browser, running) as page:
-        await go(page, "live")
+        for key in "gl":  # the keys of the page Live
+            await page.press(key)
+        await page.until("location.hash === '#/live'")
         await sign_in(page, "the-wrong-token-of-somebody")
         await page.until("document.querySelector('.sign-in .error') !== null")
         await page.value("document.querySelector('#token').value = ''")
