@@ -161,6 +161,9 @@ def chat_fields(
     if request.truncation == "auto":
         fields["truncate_prompt_tokens"] = -1  # vLLM's: as many as fit
     effort = (request.reasoning or {}).get("effort")
+    if not isinstance(effort, str | None):
+        param = "reasoning.effort"
+        raise BadRequest(f"`{param}` must be a text.", param=param, code="invalid_value")
     if effort is not None:
         fields["reasoning_effort"] = effort
     if LOGPROBS in (request.include or ()):

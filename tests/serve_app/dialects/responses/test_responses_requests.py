@@ -186,6 +186,13 @@ def test_arguments_that_a_model_wrote_wrongly_do_not_end_the_session(wrong: str)
     assert json.loads(function["function"]["arguments"]) == {"arguments": wrong}
 
 
+@pytest.mark.parametrize("effort", [{}, ["high"], 3])
+def test_an_effort_that_is_no_text_is_refused_by_name(effort: Any) -> None:
+    with pytest.raises(BadRequest) as caught:
+        chat(input="hi", reasoning={"effort": effort})
+    assert caught.value.param == "reasoning.effort"
+
+
 def test_an_assistant_may_have_said_nothing() -> None:
     silent = {"type": "message", "role": "assistant", "content": []}
     assert messages(HI, silent, HI)[1] == {"role": "assistant", "content": ""}
