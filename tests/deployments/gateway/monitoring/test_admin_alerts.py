@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.gateway import Faults, Running, SimSettings, chat, gateway
+from support.gateway import FAST, Faults, Running, SimSettings, chat, gateway
 from support.graph import eventually
 
 SOON: dict[str, Any] = {"period_s": 0.05, "hold_s": 0.0, "clear_s": 0.0, "min_requests": 3}
@@ -58,6 +58,12 @@ async def test_stalled_streams_fire() -> None:
         await fires(running, "stalled_streams")
 
 
+async def test_very_long_answers_fire() -> None:
+    async with gateway(alerts={**SOON, "runaway_tokens": 20, "runaway_generations": 2}) as running:
+        await ask(running, 2)
+        await fires(running, "runaway_generations")
+
+
 async def test_an_agent_in_a_loop_fires() -> None:
     async with gateway(alerts={**SOON, "loop_requests": 4}) as running:
         for _ in range(4):
@@ -84,7 +90,8 @@ async def test_latency_is_shown_by_window_model_and_outcome() -> None:
             assert models["sim"]["counts"]["requests"] == 5
             assert models["other"]["counts"] == {"requests": 1}
             measures = models["sim"]["outcomes"]["answered"]
-            assert {"ttft", "e2e", "overhead"} <= measures.keys()
+            assert {"ttft", "tpot", "e2e", "overhead"} <= measures.keys()
+            assert models["sim"]["counts"]["tokens"] >= 5 * FAST.tokens
             assert measures["ttft"]["count"] == 5
             assert 0 < measures["ttft"]["p50"] <= measures["ttft"]["p99"] <= measures["e2e"]["p99"] * 1.02
 
