@@ -180,9 +180,10 @@ class Page:
             await self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     async def type(self, selector: str, text: str) -> None:
-        """Put the cursor into a field and type."""
+        """Type into a field, in place of what is there."""
         await self.until(f"document.querySelector({json.dumps(selector)}) !== null")
-        await self.value(f"document.querySelector({json.dumps(selector)}).focus()")
+        found = f"document.querySelector({json.dumps(selector)})"
+        await self.value(f"{found}.focus(), {found}.select()")
         await self.ask("Input.insertText", text=text)
 
     async def press(self, key: str, code: int = 0) -> None:
