@@ -16,6 +16,7 @@ It has the two things that the graph knows of an engine: ``describe()``, and a p
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -69,6 +70,9 @@ class ScriptedEngine:
         await self._listener.stop(self._model.drain_timeout_s)
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "websocket":
+            await _transcribe(receive, send)
+            return
         body = await _body(receive)
         if scope["path"] == "/health":
             await _respond(send, 200, b"")
@@ -178,6 +182,23 @@ def _whole(request: dict[str, Any], verb: str, rest: str) -> bytes:
     choice |= {"text": "".join(words)} if "prompt" in request else {"message": message}
     body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": request["model"]}
     return json.dumps(body | {"choices": [choice], "usage": usage_of(words)}).encode()
+
+
+async def _transcribe(receive: Any, send: Any) -> None:
+    """vLLM's `/v1/realtime`, with the number of bytes that it heard as its text."""
+
+    async def say(kind: str, **fields: Any) -> None:
+        await send({"type": "websocket.send", "text": json.dumps({"type": kind, **fields})})
+
+    await receive()
+    await send({"type": "websocket.accept"})
+    await say("session.created", id="sess-1", created=1)
+    heard = 0
+    while (message := await receive())["type"] == "websocket.receive":
+        event = json.loads(message["text"])
+        heard += len(base64.b64decode(event.get("audio", "")))
+        if event.get("final"):
+            await say("transcription.done", text=f"{heard} bytes", usage=None)
 
 
 async def _respond(send: Any, status: int, body: bytes) -> None:
