@@ -93,8 +93,8 @@ class CacheSettings(Frozen):
         default=None,
         ge=0,
         le=1,
-        description="Least cosine similarity of a semantic hit; default: 0.70 before the shipped verifier, "
-        "0.75 before `cross_encoder`, else 0.90.",
+        description="Least cosine similarity of a semantic hit; default: 0.60 before the shipped verifier "
+        "(0.70 if `strict`), 0.75 before `cross_encoder`, else 0.90.",
     )
     languages: tuple[str, ...] = Field(
         default=("en",),

@@ -22,8 +22,7 @@ def test_a_folder_is_read_as_one_list_of_many_kinds_and_languages() -> None:
     assert len(pairs) >= 6000
     assert len({pair.stratum for pair in pairs if pair.group == "hard"}) >= 40
     assert len({pair.language for pair in pairs}) == 11
-    written = len(pairs) - len(read_pairs(WRITTEN_PAIRS / "m1.tsv"))  # which has no text of its own
-    assert sum(pair.language != "en" for pair in pairs) / written == pytest.approx(0.2, abs=0.03)
+    assert sum(pair.language != "en" for pair in pairs) >= 1200
 
 
 @pytest.mark.parametrize("file", sorted(WRITTEN_PAIRS.glob("*.tsv")), ids=lambda file: file.stem)
