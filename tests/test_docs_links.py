@@ -1,5 +1,6 @@
-"""What the Markdown files name exists: files, headings, and the modules of the architecture's page."""
+"""The Markdown files name files, headings, modules and thresholds that exist."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +92,16 @@ def test_each_module_in_a_row_of_the_architecture_page_is_in_the_folder_of_its_r
         if not any((ROOT / folder / module).is_file() for folder in folders)
     ]
     assert lost == []
+
+
+@pytest.mark.parametrize(("step", "values"), [("similarity", "least_cosine"), ("verifier", "thresholds")])
+def test_the_caches_page_names_the_thresholds_of_the_shipped_verifier(step: str, values: str) -> None:
+    folder = ROOT / "serve_app" / "cache" / "cross_encoder" / "trained" / "all-MiniLM-L6-v2"
+    card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "cache.md").read_text(encoding="utf-8")
+    row = re.search(rf"^\| {step} \| (.*) \|$", page, re.MULTILINE)
+    assert row
+    assert [float(number) for number in re.findall(r"\d\.\d+", row[1])] == list(card[values].values())
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ class Alone:
 
 
 MEASURED: Mapping[str, Alone] = MappingProxyType({"multilingual-e5-small": Alone(0.93, 0.45)})
-"""By the last part of the embedder's source; docs/cache.md says on what they were measured."""
+"""By the last part of the embedder's source; docs/benchmarks.md says on what they were measured."""
 
 
 def measured_alone(embedder: str) -> Alone | None:
