@@ -1,6 +1,8 @@
 """The direction of imports is the architecture: checked for every folder, not hoped for."""
 
 import ast
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
@@ -32,6 +34,19 @@ GATEWAY = (
     {"runtime"},
     {"deployment"},
 )
+
+IMPORTS_RAY: Mapping[str, str] = {
+    "deployments.gateway.deployment": "it is the Serve class: Serve's context, its handles, Ray's metrics",
+}
+"""Modules of the gateway that import Ray, with what they need of it."""
+
+IMPORT_EACH = """
+import importlib, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+    if "ray" in sys.modules:
+        sys.exit(f"importing {name} imports Ray")
+"""
 
 SCRIPTS = (
     {"sim_engine", "quantization", "launcher", "autoscaling_simulation", "browser"},
@@ -166,6 +181,15 @@ def test_importing_one_module_of_the_gateway_does_not_import_all_of_it() -> None
     """A folder's ``__init__`` runs before any module in it."""
     for path in (ROOT / "deployments" / "gateway").rglob("__init__.py"):
         assert not imported(path), path
+
+
+def test_importing_modules_of_the_gateway_does_not_import_ray() -> None:
+    """In a fresh process: this one may have imported Ray. Types alone stand under ``TYPE_CHECKING``."""
+    gateway = {name for name in modules("deployments") if name.startswith("deployments.gateway.")}
+    assert gateway >= IMPORTS_RAY.keys()
+    command = [sys.executable, "-c", IMPORT_EACH, *sorted(gateway - IMPORTS_RAY.keys())]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("package", PACKAGES)

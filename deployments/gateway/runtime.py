@@ -7,9 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
-
-from ray.serve.handle import DeploymentHandle
+from typing import TYPE_CHECKING, Any
 
 from deployments.gateway.app import GatewayApp
 from deployments.gateway.endpoints.admin import Admin
@@ -74,6 +72,9 @@ from serve_app.request.prefix_salt import PrefixSalts
 from serve_app.request.tenant_marks import TenantMarks, new_secret
 from serve_app.settings import Settings
 from serve_app.traffic import Traffic
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
 
 
 class GatewayRuntime:

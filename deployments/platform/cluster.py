@@ -6,8 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-import ray
-
+from deployments.platform.serve import is_connected
 from serve_app.engines.placement import check_placement
 from serve_app.errors import SettingsError
 from serve_app.settings import Settings
@@ -34,15 +33,19 @@ def check_room(settings: Settings, environment: Mapping[str, str], *, source: st
 
 def room_problems(settings: Settings) -> list[str]:
     """One line for each model whose replicas do not fit into the cluster as it is now."""
-    if not ray.is_initialized():
+    if not is_connected():
         return []
+    import ray
+
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     return [str(problem) for problem in check_placement(settings, resources)]
 
 
 def is_one_node() -> bool:
     """Whether this node is the whole cluster: then a check here holds for every replica."""
-    if not ray.is_initialized():
+    if not is_connected():
         return False
+    import ray
+
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return len([node for node in nodes if node["Alive"]]) == 1

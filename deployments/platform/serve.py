@@ -4,22 +4,58 @@
   address the proxy listens on, which an application's builder does not get.
 - ``DeploymentBroadcastResponse._fetch_replica_results_async``: ``broadcast`` gives all answers or none; one
   replica that hangs must not hide the others.
+
+Ray is imported inside the functions, because most parts of the gateway use this module, and importing one of
+them must not take the second that importing Ray takes. A replica has imported Ray before it serves, so there
+each of these imports is only a look-up in ``sys.modules``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-import ray
-from ray.exceptions import RayError
-from ray.serve.context import _get_global_client
-from ray.serve.exceptions import RayServeException
-from ray.serve.handle import DeploymentHandle
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
+    from ray.serve.schema import ApplicationStatusOverview
 
-CALL_ERRORS = (RayError, RayServeException, TimeoutError)
-"""What a call through a deployment handle can raise: the remote exception (wrapped), a dead or unavailable
-replica, a time-out."""
+
+def call_errors() -> tuple[type[Exception], ...]:
+    """What a call through a deployment handle can raise: the remote exception (wrapped), a dead or
+    unavailable replica, a time-out. Where Ray was never imported, nothing can raise its errors."""
+    if "ray" not in sys.modules:
+        return (TimeoutError,)
+    from ray.exceptions import RayError
+    from ray.serve.exceptions import RayServeException
+
+    return (RayError, RayServeException, TimeoutError)
+
+
+def means_no_replica(error: Exception) -> bool:
+    """Whether a call failed because its deployment has no replica."""
+    if "ray" not in sys.modules:
+        return False
+    from ray.serve.exceptions import DeploymentUnavailableError
+
+    return isinstance(error, DeploymentUnavailableError)
+
+
+def is_connected() -> bool:
+    """Whether this process is connected to Ray. One that has not imported Ray is not."""
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
+
+
+def applications() -> Mapping[str, ApplicationStatusOverview]:
+    """What Serve's controller says of each application, by name; empty without a connection to Ray, because
+    the question would start a Ray of its own."""
+    if not is_connected():
+        return {}
+    from ray import serve
+
+    return serve.status().applications
 
 
 def cause_of(error: BaseException) -> BaseException:
@@ -29,11 +65,15 @@ def cause_of(error: BaseException) -> BaseException:
 
 def node_address() -> str:
     """The address at which other nodes reach this node."""
+    import ray
+
     return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
 
 
 def listening_host() -> str | None:
     """The address of Serve's proxy; ``None`` when Serve does not run (a builder called by a test)."""
+    from ray.serve.context import _get_global_client
+
     client = _get_global_client(raise_if_no_controller_running=False)
     return None if client is None else client.http_config.host
 

@@ -11,9 +11,8 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ray.serve.handle import DeploymentHandle
 from starlette.types import Receive, Scope, Send
 
 from deployments.platform.serve import ask_every_replica
@@ -22,6 +21,9 @@ from deployments.wire.listener import PrivateListener, read_body
 from deployments.wire.pool import ConnectionPool
 from serve_app.wire.calls import Interface, Wire, WireError
 from serve_app.wire.private_address import PrivateAddress
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
 
 ADDRESS_METHOD = "address"
 """The method that a directly callable deployment must have: ``async def address(self) -> PrivateAddress``."""

@@ -30,7 +30,7 @@ from starlette.types import ASGIApp
 
 from deployments.engine.deployment import Engine, llm_config
 from deployments.engine.prefill.middleware import RemotePrefill
-from deployments.platform.serve import CALL_ERRORS
+from deployments.platform.serve import call_errors
 from serve_app.breaker import Breaker
 from serve_app.fleet import EngineReport, PrefillCounts
 from serve_app.model_store import ModelStore
@@ -110,7 +110,7 @@ class DecodeEngine(Engine, PDDecodeServer):
     async def _ask(self, endpoint: Endpoint, body: dict[str, Any]) -> dict[str, Any] | None:
         try:
             found = await self._call(endpoint, body)
-        except CALL_ERRORS as error:
+        except call_errors() as error:
             self._breaker.failed(time.monotonic())
             logger.warning("the decode engine prefills: remote prefill failed: %s", type(error).__name__)
             return None
@@ -119,7 +119,7 @@ class DecodeEngine(Engine, PDDecodeServer):
 
     async def _call(self, endpoint: Endpoint, body: dict[str, Any]) -> dict[str, Any] | None:
         """Call a prefill replica within two time-outs: an ordinary handle call would wait until there is a
-        replica. Raises: any of ``CALL_ERRORS``."""
+        replica. Raises: any of ``call_errors()``."""
         method = self._prefill_server.prefill
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(REPLICA_TIMEOUT_S):

@@ -16,7 +16,7 @@ from deployments.gateway.lookup.store_client import CacheClient
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import ADMINISTRATORS, Bodies
 from deployments.gateway.request.exchange import Exchange
-from deployments.platform.serve import CALL_ERRORS
+from deployments.platform.serve import call_errors
 from serve_app.cache.entry import CacheEntry, Selection
 from serve_app.errors import BadRequest, CacheUnavailable, NotFound
 
@@ -71,7 +71,7 @@ def failures_named() -> Iterator[None]:
     """
     try:
         yield
-    except CALL_ERRORS as error:
+    except call_errors() as error:
         raise CacheUnavailable(f"The cache did not answer: {type(error).__name__}.") from error
 
 

@@ -5,22 +5,24 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from ray.serve.handle import DeploymentHandle
 
 from deployments.gateway.endpoints.items import ItemsEndpoint
 from deployments.gateway.endpoints.verbatim import Verbatim
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import Exchange
-from deployments.platform.serve import CALL_ERRORS, cause_of
+from deployments.platform.serve import call_errors, cause_of
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.errors import BadRequest, NoReplica
 from serve_app.openai.requests import EmbeddingRequest, embedding_request
 from serve_app.request.auth import Identity
 from serve_app.request.tenant_marks import TenantMarks
 from serve_app.settings import EmbedderSettings
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
 
 logger = logging.getLogger("ray.serve")
 
@@ -75,7 +77,7 @@ class EmbeddingsEndpoint:
             tag = self._marks.embedding_tag(identity.tenant)
             with exchange.timeline.step("embed"):
                 return await self._handle.describe.remote(), await self._handle.embed.remote(texts, tag)
-        except CALL_ERRORS as error:
+        except call_errors() as error:
             logger.warning("the embedder failed: %r", cause_of(error))
             raise NoReplica("The embedder cannot answer now.", code="no_replica") from error
 

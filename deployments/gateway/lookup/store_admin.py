@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
-
-from ray.serve.handle import DeploymentHandle
 
 from deployments.gateway.lookup.counters import CacheCounters
 from deployments.gateway.lookup.memory import Memory
@@ -16,6 +14,9 @@ from serve_app.cache.entry import CacheEntry, CacheStats, Selection
 from serve_app.cache.normal import Normaliser
 from serve_app.embedding import Embedding
 from serve_app.errors import NotFound
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
 
 
 class StoreAdmin:

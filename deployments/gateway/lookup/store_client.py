@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
-
-from ray.serve.handle import DeploymentHandle
+from typing import TYPE_CHECKING, Any
 
 from deployments.gateway.lookup.cache_health import CacheHealth, Part
 from deployments.gateway.lookup.counters import CacheCounters
@@ -23,6 +21,9 @@ from serve_app.cache.normal import load_normaliser
 from serve_app.request.tenant_marks import TenantMarks
 from serve_app.settings import CacheSettings
 from serve_app.wire.calls import CACHE, EMBEDDER
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
 
 EPOCH_PERIOD_S = 1.0
 EMBEDDER_PERIOD_S = 2.0

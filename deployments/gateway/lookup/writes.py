@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
-
-from ray.serve.handle import DeploymentHandle
 
 from deployments.gateway.lookup.counters import CacheCounters
 from deployments.gateway.lookup.look_ups import Embed
@@ -17,6 +15,9 @@ from serve_app.breaker import Breaker
 from serve_app.cache.entry import CacheEntry, Probe
 from serve_app.openai.answers import Answer
 from serve_app.settings import CacheSettings
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
 
 logger = logging.getLogger("ray.serve")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ray.serve.handle import DeploymentHandle
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
 
 AGAIN_AFTER_S = 1.0
 """Between two calls: a replica that has started appears in the next poll; after a failed start another call

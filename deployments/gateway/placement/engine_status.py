@@ -6,16 +6,15 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import ray
-from ray import serve
-from ray.serve.handle import DeploymentHandle
+from typing import TYPE_CHECKING, Any
 
 from deployments.platform.cluster import room_problems
-from deployments.platform.serve import CALL_ERRORS
+from deployments.platform.serve import applications, call_errors
 from serve_app.engines.start_failure import gist
 from serve_app.settings import Settings
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
 
 TIMEOUT_S = 2.0
 READ_EVERY_S = 1.0
@@ -51,17 +50,17 @@ class EngineStatuses:
             self._read_at = time.monotonic()
             try:
                 self._read = await asyncio.wait_for(asyncio.to_thread(self._ask), TIMEOUT_S)
-            except CALL_ERRORS:
+            except call_errors():
                 self._read = {}
         return self._read
 
     def _ask(self) -> dict[str, EngineStatus]:
-        if not ray.is_initialized():  # the question would start a Ray of its own
+        known = applications()
+        if not known:
             return {}
-        applications = serve.status().applications
         found: dict[str, EngineStatus] = {}
         for model, handle in self._engines.items():
-            application = applications.get(handle.app_name)
+            application = known.get(handle.app_name)
             deployment = application and application.deployments.get(handle.deployment_name)
             if deployment:
                 found[model] = EngineStatus(deployment.status.value.lower(), gist(deployment.message))

@@ -8,17 +8,17 @@ import logging
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
-
-from ray.serve.exceptions import DeploymentUnavailableError
-from ray.serve.handle import DeploymentHandle
+from typing import TYPE_CHECKING, Any
 
 from deployments.gateway.placement.external import ExternalUpstream
-from deployments.platform.serve import ask_every_replica
+from deployments.platform.serve import ask_every_replica, means_no_replica
 from deployments.wire.upstream import UpstreamPool
 from serve_app.fleet import EngineReport, EngineState, FleetTable, Health, Probe
 from serve_app.openai.continuation import TokenLimits
 from serve_app.openai.models import context_tokens
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
 
 POLL_TIMEOUT_S = 1.0
 FORGET_AFTER_S = 5.0
@@ -83,7 +83,7 @@ class FleetWatch:
     def _cannot_ask(self, model: str, error: Exception, answered_at: float) -> None:
         """Serve has an error of its own for "no replica". A fleet that scales to zero is then emptied at
         once; any other one keeps its members for a while, as the controller may have restarted."""
-        no_replica = isinstance(error, DeploymentUnavailableError) and model in self._may_be_empty
+        no_replica = means_no_replica(error) and model in self._may_be_empty
         if not no_replica:
             self._say(model, f"no replica can be asked for its load ({type(error).__name__})")
         if no_replica or time.monotonic() - answered_at > FORGET_AFTER_S:

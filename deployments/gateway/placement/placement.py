@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from ray.serve.handle import DeploymentHandle
+from typing import TYPE_CHECKING, Any
 
 from deployments.gateway.placement.external import ExternalUpstream
 from deployments.gateway.placement.fleet_watch import FleetWatch
@@ -16,6 +14,9 @@ from serve_app.fleet import FleetTable
 from serve_app.routing import POLICIES, Router
 from serve_app.settings import Settings
 from serve_app.traffic import Traffic
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
 
 
 class Placement:

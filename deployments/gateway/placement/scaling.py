@@ -8,14 +8,15 @@ import logging
 import time
 from collections.abc import Mapping
 from secrets import token_hex
-from typing import Any
-
-from ray.serve.handle import DeploymentHandle
+from typing import TYPE_CHECKING, Any
 
 from deployments.gateway.placement.cold_start import ColdStart
 from deployments.gateway.placement.queue import Admission
 from serve_app.autoscaling import Demand
 from serve_app.settings import AutoscalingSettings, Settings
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
 
 REPORT_PERIOD_S = 1.0
 """As often as engines report to Serve (``deployments.engine.autoscaling``)."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
-
-from ray.serve.handle import DeploymentHandle
 
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies
@@ -19,6 +17,9 @@ from deployments.gateway.responses.reading import ResponsesReader
 from deployments.gateway.responses.store_client import ResponseStoreClient
 from serve_app.model_choice.offers import Offers
 from serve_app.settings import Settings
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
 
 
 class ResponsesApi:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from itertools import count
-from typing import Any
-
-from ray.serve.handle import DeploymentHandle
+from typing import TYPE_CHECKING, Any
 
 from deployments.platform.serve import cause_of
 from deployments.wire.direct_calls import DirectCallFailed, DirectClient
@@ -15,6 +13,9 @@ from serve_app.errors import NotFound, ResponsesUnavailable
 from serve_app.settings import ResponsesSettings
 from serve_app.stored_responses.values import Absence, ChainBounds, Record, StoreError
 from serve_app.wire.calls import RESPONSES
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
 
 TRY_S = 3.0
 """One try: a store that hangs is asked again, as its successor may answer. All calls may be repeated."""
