@@ -5,12 +5,14 @@ Only the fields that are read have types; a server may send more, and leave out 
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from serve_app.errors import UpstreamFailed
 from serve_app.openai import sse
+from serve_app.openai.upstream_errors import FAILED
 
 T = TypeVar("T")
 
@@ -78,6 +80,7 @@ class ChunkChoice(msgspec.Struct, frozen=True):
 class Chunk(msgspec.Struct, frozen=True):
     """One event of a stream."""
 
+    error: Any = None
     model: str | None = None
     choices: list[ChunkChoice] | None = None
     usage: ChatUsage | None = None
@@ -93,6 +96,7 @@ class WholeChat(msgspec.Struct, frozen=True):
     """An answer that is not streamed."""
 
     choices: list[WholeChoice]
+    error: Any = None
     model: str | None = None
     usage: ChatUsage | None = None
 
@@ -102,13 +106,16 @@ _whole = msgspec.json.Decoder(WholeChat)
 
 
 def read_chunk(data: bytes) -> Chunk:
-    """From an event's data. Raises: UpstreamFailed: it is no chunk of a chat."""
-    return _read(_chunk, data)
+    """From an event's data. Raises: UpstreamFailed: it is no chunk of a chat, or tells of a failure."""
+    chunk = _read(_chunk, data)
+    refuse_failed(chunk.error, chunk.choices)
+    return chunk
 
 
 def read_whole(body: bytes) -> WholeChat:
-    """Raises: UpstreamFailed: it is no chat completion, or has no choice."""
+    """Raises: UpstreamFailed: it is no chat completion, has no choice, or tells of a failure."""
     whole = _read(_whole, body)
+    refuse_failed(whole.error, whole.choices)
     if not whole.choices:
         raise UpstreamFailed("The engine's answer has no choice.", code="upstream_failed")
     return whole
@@ -119,6 +126,21 @@ def _read(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise UpstreamFailed("The engine's answer is no chat completion.", code="upstream_failed") from None
+
+
+class Ended(Protocol):
+    @property
+    def finish_reason(self) -> str | None: ...
+
+
+def refuse_failed(error: object, choices: Sequence[Ended] | None) -> None:
+    """An answer that failed is no shorter answer.
+
+    Raises:
+        UpstreamFailed: there is an ``error``, or a choice ended because of one.
+    """
+    if error or (choices and choices[0].finish_reason == FAILED):
+        raise UpstreamFailed("The engine failed.", code="upstream_failed")
 
 
 class StreamData:

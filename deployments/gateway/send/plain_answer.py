@@ -6,7 +6,7 @@ from deployments.gateway.send.attempt import Attempt
 from deployments.wire.upstream import ConnectionBroken
 from serve_app.errors import EngineError, UpstreamFailed
 from serve_app.openai import sse
-from serve_app.openai.upstream_errors import ERROR_EVENT, stream_error
+from serve_app.openai.upstream_errors import FailureFinder, stream_error
 
 FIRST_SERVER_ERROR = 500
 
@@ -22,38 +22,43 @@ class PlainAnswer:
         self._response = attempt.response
         self._ends_with_done = ends_with_done and attempt.response.is_stream
         self._tail = b""
+        self._failures = FailureFinder()
         self._failure: EngineError | None = None
         self.head = attempt.head
 
     async def read(self) -> bytes:
-        if self._failure is not None:
-            raise self._failure
+        if not self._ends_with_done:
+            return await self._received()
+        while self._failure is None:
+            chunk = await self._received()
+            if not chunk and sse.DONE not in self._tail:
+                self._attempt.broke()
+                raise UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
+            passed = self._failures.feed(chunk)
+            if self._failures.failure is not None:
+                self._fail(self._failures.failure)
+            self._tail = (self._tail + chunk)[-TAIL:]
+            if passed or (not chunk and self._failure is None):
+                return passed
+        raise self._failure
+
+    async def _received(self) -> bytes:
         try:
-            chunk = await self._response.read_some()
+            return await self._response.read_some()
         except UpstreamFailed as error:
             if sse.DONE in self._tail:
                 return b""  # the answer is complete, however the connection ends
             if isinstance(error, ConnectionBroken):
                 self._attempt.broke()
             raise
-        if self._ends_with_done:
-            if not chunk and sse.DONE not in self._tail:
-                self._attempt.broke()
-                raise UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
-            if ERROR_EVENT in chunk:
-                return await self._before_failure(chunk)
-            self._tail = (self._tail + chunk)[-TAIL:]
-        return chunk
 
-    async def _before_failure(self, chunk: bytes) -> bytes:
-        """The bytes before an engine's error event. The error itself is raised by the next read, so that it
-        is reported like all others, without the ``[DONE]`` that vLLM sends after it."""
-        before, mark, error = chunk.partition(ERROR_EVENT)
-        status, details = stream_error(mark + error)
+    def _fail(self, event: bytes) -> None:
+        """The error is raised by the next read, so that it is reported like all others, without the
+        ``[DONE]`` that vLLM sends after it."""
+        status, details = stream_error(event, self._response.redactor)
         if status >= FIRST_SERVER_ERROR:
             self._attempt.broke()
         self._failure = EngineError(details)
-        return before or await self.read()
 
     def close(self) -> None:
         self._attempt.close()

@@ -11,7 +11,7 @@ from deployments.wire.upstream import UpstreamPool, UpstreamResponse
 from serve_app.errors import EngineError, PromptlyError, UpstreamFailed, UpstreamRefused, UpstreamTimeout
 from serve_app.fleet import EngineReport
 from serve_app.hedging import Hedge
-from serve_app.openai.upstream_errors import ERROR_EVENT, normalise_error, stream_error
+from serve_app.openai.upstream_errors import begins_with_failure, normalise_error, stream_error
 from serve_app.settings import LimitSettings
 
 INTERNAL_ERROR = 500
@@ -81,7 +81,7 @@ class Sender:
                     message.headers_for(priority=call.slot.priority if by_priority else None),
                     fresh=fresh,
                 )
-                if response.status >= 400 or response.first.startswith(ERROR_EVENT):
+                if response.status >= 400 or begins_with_failure(response.first):
                     raise await _refusal(response)
                 if call.purpose is Purpose.RELAY:
                     return response

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from serve_app.errors import UpstreamFailed
+from serve_app.openai.chunks import refuse_failed
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -84,6 +85,7 @@ class Completion(msgspec.Struct, frozen=True):
     """A chat completion, or a chunk of one."""
 
     choices: list[Choice] | None
+    error: Any = None
     model: str | None = None
     usage: Usage | None = None
 
@@ -92,10 +94,12 @@ DECODER = msgspec.json.Decoder(Completion)
 
 
 def completion(data: bytes) -> Completion:
-    """Raises: UpstreamFailed: it is none."""
+    """Raises: UpstreamFailed: it is none, or tells of a failure."""
     try:
-        return DECODER.decode(data)
+        answer = DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UpstreamFailed(
             f"The engine's answer is no chat completion: {error}.", code="upstream_failed"
         ) from error
+    refuse_failed(answer.error, answer.choices)
+    return answer
