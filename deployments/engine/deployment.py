@@ -62,6 +62,7 @@ class Engine(LLMServer):
         self._capacity = vllm_bridge.max_num_seqs(self)
         self._kv_cache_tokens = vllm_bridge.kv_cache_tokens(self)
         self._token_limits = vllm_bridge.token_limits(self)
+        self._caches_prefixes = vllm_bridge.caches_prefixes(self)
         self._tasks = await vllm_bridge.tasks(self)
         self._listener = PrivateListener(await self._build_app(), node_address())
         self._listener.start()
@@ -92,6 +93,7 @@ class Engine(LLMServer):
             # A reasoning parser buffers text, so token ids would run ahead of the text.
             gives_token_ids=not self._arguments.get(REASONING_OPTION),
             takes_tools=bool(self._arguments.get("tool_call_parser")),
+            shows_prefixes=self._caches_prefixes,
             speculation=self._probe.speculation(),
             start_s=self._start_s,
             paths=offered(self._model.paths, self._tasks),

@@ -150,8 +150,9 @@ class GatewayRuntime:
         settings = self._settings
         self._auth = auth = Authenticator(None if keys is None else keys.ring(), admin_token)
         self._bodies = Bodies(settings.limits)
-        self._offers = Offers(settings, self._names, self._placement.fleet)
         shared = settings.gateway.share_prefixes
+        separates = self._has_keys and not shared
+        self._offers = Offers(settings, self._names, self._placement.fleet, separates=separates)
         self._salts = PrefixSalts(self._marks, shared=shared, has_keys=self._has_keys)
 
         def changed(sources: KeySources) -> None:

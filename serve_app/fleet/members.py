@@ -47,6 +47,8 @@ class EngineReport:
     ``gives_token_ids``: it supports vLLM's extensions, so that an interrupted stream can be continued on it.
     ``takes_tools``: it reads tool calls out of the model's text (assumed of an upstream).
     ``takes_cache_salt``: it accepts vLLM's ``cache_salt``, which separates tenants in its prefix cache.
+    ``shows_prefixes``: it may cache the prefixes of requests that have no salt, without its operator having
+    said that tenants may share them.
     ``priority``: members with a lower number are used first; ``weight``: share among equals. ``is_static``:
     it stays in the table whether or not it reports (an external upstream).
     ``speculation``: what speculative decoding gains; ``None`` without it. ``prefills``: where prompts are
@@ -74,6 +76,7 @@ class EngineReport:
     gives_token_ids: bool = True
     takes_tools: bool = True
     takes_cache_salt: bool = True
+    shows_prefixes: bool = True
     priority: int = 0
     weight: float = 1.0
     is_static: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from serve_app.errors import EmbedderOnly, NotFound, UnknownModel
 from serve_app.fleet import FleetTable
 from serve_app.model_choice.names import ModelNames
-from serve_app.request.paths import require_offered, require_task
+from serve_app.request.paths import require_no_shared_prefix, require_offered, require_task
 from serve_app.settings import Settings
 from serve_app.settings.fingerprint import fingerprint
 from serve_app.settings.paths import ASKED_AS, own_name
@@ -13,9 +13,16 @@ from serve_app.settings.paths import ASKED_AS, own_name
 
 class Offers:
     """Made once from the settings. Aliases and adapters are names like any other. ``fleet`` knows which tasks
-    a model turned out to have."""
+    a model turned out to have. ``separates``: tenants must not share prefixes."""
 
-    def __init__(self, settings: Settings, names: ModelNames, fleet: FleetTable | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        names: ModelNames,
+        fleet: FleetTable | None = None,
+        *,
+        separates: bool = False,
+    ) -> None:
         of_models = {model.id: fingerprint(model) for model in settings.models}
         paths = {model.id: model.offered_paths for model in settings.models}
         self._fingerprints = of_models | names.fingerprints(of_models)
@@ -23,6 +30,7 @@ class Offers:
         self._all = frozenset[str]().union(*self._paths.values())
         self._names = names
         self._fleet = fleet
+        self._separates = separates
         self._embedder = None if settings.embedder is None else settings.embedder.id
 
     def fingerprint(self, model: str) -> str:
@@ -45,6 +53,8 @@ class Offers:
         if model is not None and self._fleet is not None:
             reports = [member.report for member in self._fleet.members(self._names.model_of(model))]
             require_task(reports, ASKED_AS.get(path, path), model)
+            if self._separates:
+                require_no_shared_prefix(reports, path, model)
 
     def names_with(self, path: str) -> list[str]:
         """The models that offer ``path``, as far as the tasks of their members are known."""

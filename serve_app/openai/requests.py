@@ -178,6 +178,15 @@ def required_string(fields: Mapping[str, Any], name: str) -> str:
     return value
 
 
+MAY_HOLD_MEDIA = frozenset(
+    {
+        *("messages", "input", "inputs", "query", "queries", "documents", "items"),
+        *("text_1", "text_2", "data_1", "data_2"),
+    }
+)
+"""The fields in which vLLM reads content parts, with the names that its own paths have for them."""
+
+
 def own_cache_salt(fields: Mapping[str, Any]) -> str | None:
     """The client's own ``cache_salt``, with vLLM's limit on its length.
 
@@ -199,18 +208,28 @@ def refuse_named_media(fields: Mapping[str, Any]) -> None:
     that another tenant may have sent.
 
     Raises:
-        BadRequest: a content part of a message has a ``uuid``.
+        BadRequest: a content part of a message, or of something to embed or score, has a ``uuid``.
     """
-    messages = fields.get("messages")
-    for message in messages if isinstance(messages, list) else ():
-        content = message.get("content") if isinstance(message, dict) else None
-        parts = content if isinstance(content, list) else ()
-        if any(isinstance(part, dict) and part.get("uuid") is not None for part in parts):
+    for name in MAY_HOLD_MEDIA & fields.keys():
+        if _names_media(fields[name]):
             raise BadRequest(
                 "A content part has a `uuid`: engines remember media for all tenants; send the media alone.",
-                param="messages",
+                param=name,
                 code="unsupported_value",
             )
+
+
+def _names_media(value: Any) -> bool:
+    """Of one thing with content, or a list of such, or of such lists (a batch of conversations)."""
+    for each in value if isinstance(value, list) else (value,):
+        if isinstance(each, dict):
+            content = each.get("content")
+            parts = content if isinstance(content, list) else ()
+            if any(isinstance(part, dict) and part.get("uuid") is not None for part in parts):
+                return True
+        elif isinstance(each, list) and _names_media(each):
+            return True
+    return False
 
 
 def convert(fields: Mapping[str, Any], kind: type[T]) -> T:

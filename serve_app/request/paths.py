@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from serve_app.errors import NotFound
 from serve_app.fleet import EngineReport
 
+UNSALTED = frozenset({"/v2/embed"})
+"""Paths whose requests vLLM caches by their prefix, but for which it has no `cache_salt`."""
+
 
 def require_offered(offers: Mapping[str, frozenset[str]], path: str, model: str | None = None) -> None:
     """``offers`` are the paths of each model. Without a ``model``, at least one model must offer the path.
@@ -42,3 +45,17 @@ def require_task(reports: Sequence[EngineReport], path: str, model: str) -> None
         f"{', '.join(offered)}.",
         code="path_not_offered",
     )
+
+
+def require_no_shared_prefix(reports: Sequence[EngineReport], path: str, model: str) -> None:
+    """``reports`` are those of the members of ``model``, which more than one tenant asks.
+
+    Raises: NotFound: a member would show by its pace which prefixes other tenants sent.
+    """
+    if path in UNSALTED and any(report.shows_prefixes for report in reports):
+        raise NotFound(
+            f"The model {model!r} does not answer POST {path} where tenants have keys: an engine that caches "
+            "prefixes would share them among tenants there. POST /v1/embeddings keeps them apart (settings: "
+            "gateway.share_prefixes, engine.enable_prefix_caching, models[].upstreams[].paths).",
+            code="path_not_offered",
+        )

@@ -146,6 +146,11 @@ def token_limits(server: Any) -> TokenLimits:
     return TokenLimits(context=int(model.max_model_len), default=default, cap=cap)
 
 
+def caches_prefixes(server: Any) -> bool:
+    """Whether its prefix cache is on: vLLM turns it off for models whose tokens look at later ones."""
+    return bool(server.engine._engine_client.vllm_config.cache_config.enable_prefix_caching)
+
+
 async def tasks(server: Any) -> tuple[str, ...]:
     """vLLM's names of what the model does, such as ``generate`` or ``embed``, and ``score`` if it can compare
     two texts."""

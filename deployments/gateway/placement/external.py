@@ -41,6 +41,7 @@ def _external(
         api_prefix=upstream.api_prefix,
         gives_token_ids=upstream.kind == "vllm",
         takes_cache_salt=upstream.sends_cache_salt,
+        shows_prefixes=upstream.sends_cache_salt and upstream.paths is None,
         priority=upstream.priority,
         weight=upstream.weight,
         is_static=True,

@@ -29,6 +29,7 @@ from support.graph import CHAT, eventually
 from deployments.embedder.deployment import Embedder
 from serve_app.model_store import ModelStore
 from serve_app.settings import EmbedderSettings
+from serve_app.settings.paths import ENGINE_PATHS
 
 QUICK = SimSettings(itl_ms=0, tokens=4, keep_bodies=16)
 DOCUMENT = "the board decided to sell the northern mill in spring, and nobody was to hear of it " * 20
@@ -49,6 +50,33 @@ async def ask(running: Running, tenant: str, path: str = CHAT, **fields: Any) ->
 
 
 # ---- the prefix cache of engines ----
+
+
+@pytest.mark.parametrize(
+    ("upstream", "args", "is_offered"),
+    [
+        ({}, KEYED, False),
+        ({"paths": list(ENGINE_PATHS)}, KEYED, True),
+        ({}, KEYED | {"gateway": {"share_prefixes": True}}, True),
+        ({}, {}, True),
+    ],
+)
+async def test_a_path_that_vllm_cannot_salt_is_offered_only_where_prefixes_may_be_shared(
+    upstream: dict[str, Any], args: dict[str, Any], is_offered: bool
+) -> None:
+    member = Member(answers(200, {"id": "1", "embeddings": {"float": [[1.0]]}, "texts": ["x"]}))
+    others = [member.upstream(kind="vllm", health_period_s=0.05, **upstream)]
+    async with listening(member):
+        others[0]["url"] = f"{member.url}/v1"
+        async with gateway(others=others, **args) as running:
+            headers = running.headers("a") if running.keys else None
+            answer = await running.send({"model": MODEL, "texts": ["x"]}, "/v2/embed", headers)
+            if is_offered:
+                assert answer.status == 200
+            else:
+                assert (answer.status, answer.error["code"]) == (404, "path_not_offered")
+                assert "share_prefixes" in answer.error["message"]
+    assert bool(member.seen) is is_offered
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -120,6 +148,33 @@ async def test_media_cannot_be_named_in_the_memory_that_tenants_share() -> None:
         for path in (CHAT, "/v1/embeddings"):
             answer = await running.send(body, path, running.headers("a"))
             assert (answer.status, answer.error["param"]) == (400, "messages")
+        assert running.requests() == [0]
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "others"),
+    [
+        ("/v1/score", "documents", {"queries": "q"}),
+        ("/v1/score", "text_2", {"text_1": "q"}),
+        ("/score", "data_1", {"data_2": "q"}),
+        ("/v1/score", "queries", {"items": "q"}),
+        ("/v1/score", "items", {"queries": "q"}),
+        ("/v1/rerank", "documents", {"query": "q"}),
+        ("/v2/rerank", "query", {"documents": ["d"]}),
+        ("/v2/embed", "inputs", {}),
+        ("/pooling", "messages", {}),
+    ],
+)
+@pytest.mark.parametrize("is_list", [False, True])
+async def test_media_cannot_be_named_where_texts_are_compared_or_embedded(
+    path: str, field: str, others: dict[str, Any], is_list: bool
+) -> None:
+    one = {"role": "user", "content": [{"type": "image_url", "image_url": None, "uuid": "theirs"}]}
+    body = {"model": MODEL, field: ["plain", one] if is_list else one, **others}
+    paths = {"paths": list(ENGINE_PATHS)}
+    async with gateway(QUICK, upstream=paths, **KEYED) as running:
+        answer = await running.send(body, path, running.headers("a"))
+        assert (answer.status, answer.error["param"]) == (400, field)
         assert running.requests() == [0]
 
 
