@@ -78,6 +78,8 @@ def stream_answer(server: Server, disturb: Callable[[str], None] | None = None) 
             text += choice.delta.content or ""
             finish_reason = choice.finish_reason or finish_reason
         usage = chunk.usage or usage
+    if usage is not None:  # a continued stream does not know what the engine that died had cached
+        usage = usage.model_copy(update={"prompt_tokens_details": None})
     return Answer(text, finish_reason, usage)
 
 
