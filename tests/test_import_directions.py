@@ -24,7 +24,7 @@ DEPLOYMENTS = (
 """From the bottom up. A part imports parts below its own line and none beside it."""
 
 GATEWAY = (
-    {"request"},
+    {"request", "key_watch"},
     {"placement"},
     {"send"},
     {"lookup"},
@@ -147,6 +147,8 @@ def test_gateway_embedder_engine_and_cache_stand_side_by_side() -> None:
 
 
 def test_the_gateways_parts_stand_in_the_order_of_a_request() -> None:
+    names = [name.split(".") for name in modules("deployments") if name.startswith("deployments.gateway.")]
+    assert {parts[2] for parts in names} == set[str]().union(*GATEWAY)
     assert not upward("deployments.gateway", GATEWAY)
 
 
