@@ -23,8 +23,6 @@ PREFIXES = {
     "apply_patch_call": "apc",
     "apply_patch_call_output": "apco",
 }
-RESPONSE_ID = re.compile(r"resp_[0-9a-f]{32}")
-CONVERSATION_ID = re.compile(r"conv_[0-9a-f]{32}")
 ITEM_ID = re.compile(r"[a-z]{2,4}_([0-9a-f]{32})([io])[0-9a-f]{4}")
 
 
