@@ -14,6 +14,7 @@ from deployments.gateway.lookup.item_cache import ItemCache, ItemTerms
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.call import Call
 from deployments.gateway.request.exchange import JSON, Exchange
+from deployments.gateway.request.finished import CACHE
 from deployments.gateway.send.relay import read_all
 from serve_app.errors import NotFound, UpstreamFailed
 from serve_app.items.keys import item_keys, users_of
@@ -26,9 +27,6 @@ from serve_app.request.cache_controls import parse_controls
 from serve_app.routing.prompt import BYTES_PER_TOKEN
 from serve_app.settings.paths import own_name
 from serve_app.traffic import Traffic
-
-CACHE = "cache"
-"""Of ``x-served-by``: no member was asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Self
 from deployments.gateway.generation.asked import Asked
 from deployments.gateway.request.answer import Head
 from deployments.gateway.request.exchange import EVENT_STREAM, JSON
+from deployments.gateway.request.finished import CACHE
 from serve_app.cache.entry import Hit
 from serve_app.openai import replay
 
@@ -17,7 +18,7 @@ class Replay:
 
     def __init__(self, body: bytes, content_type: str) -> None:
         self._body = body
-        self.head = Head(200, content_type, is_stream=False, served_by="cache")
+        self.head = Head(200, content_type, is_stream=False, served_by=CACHE, is_measured=False)
 
     async def begin(self) -> Self:
         return self

@@ -11,13 +11,15 @@ from typing import Any, Protocol
 class Head:
     """What is known of an answer before its bytes. ``is_stream``: its bytes come over time, so each is passed
     on at once; any other answer is sent whole. ``asked_usage``: the member was asked to end the stream with
-    usage."""
+    usage. ``is_measured``: a member generates it while the request runs, so its tokens and times count as the
+    request's."""
 
     status: int
     content_type: str
     is_stream: bool
     served_by: str
     asked_usage: bool = False
+    is_measured: bool = True
 
 
 class OpenAnswer(Protocol):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from deployments.gateway.request.answer import Answer, Head, OpenAnswer
 from deployments.gateway.request.exchange import Exchange
-from deployments.gateway.request.finished import CACHE
 from serve_app.dialects import Ending, Writer
 from serve_app.errors import PromptlyError, UpstreamFailed
 from serve_app.openai.usage import Measured, UsageFilter, measured_events, measured_whole, without_metrics
@@ -35,7 +34,7 @@ async def relay(
         # Read to the end first: until then a failure can still be an HTTP error.
         whole = await read_all(opened)
         opened.close()  # the member is done, however slowly the client reads
-        if usage is not None and head.served_by != CACHE:
+        if usage is not None and head.is_measured:
             whole = _measured(exchange, head, whole, shows_metrics=usage.shows_metrics)
         if writer is not None:
             whole = await _written(writer, whole, head.content_type, ending)
