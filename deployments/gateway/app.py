@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping
 
 from starlette.routing import compile_path
@@ -20,6 +21,7 @@ from serve_app.console import FILES
 from serve_app.errors import Forbidden, MethodNotAllowed, NoReplica, NotFound, OverCapacity, PromptlyError
 from serve_app.request.headers import require_utf8
 from serve_app.request.record import trace_id_of
+from serve_app.settings import LimitSettings
 
 ALWAYS_ANSWERED = frozenset(
     {
@@ -54,6 +56,65 @@ class Paths:
         return route, self._handlers[route.handler]
 
 
+class Answering:
+    """Counts the requests that are being answered: all, and those of each of several tenants."""
+
+    def __init__(self, limits: LimitSettings) -> None:
+        self._most = limits.max_concurrent_requests
+        self._share = limits.share_of_requests
+        self._active = 0
+        self._of_tenants: Counter[str] = Counter()
+
+    def expect(self, exchange: Exchange) -> None:
+        """The request will be one of ``limits.max_concurrent_requests`` once its body is there: a slow body
+        keeps no other request out.
+
+        Raises: OverCapacity: there are as many; also before a body is read that could not be answered now.
+        """
+        exchange.tenant_known = self._count_tenant
+        if exchange.announces_body:
+            self._refuse_over_capacity()
+            exchange.body_read = self._count
+        else:
+            self._count(exchange)
+
+    def end(self, exchange: Exchange) -> None:
+        self._active -= exchange.is_counted
+        tenant = exchange.counted_for
+        if tenant is not None:
+            self._of_tenants[tenant] -= 1
+            if not self._of_tenants[tenant]:
+                del self._of_tenants[tenant]
+
+    def _count(self, exchange: Exchange) -> None:
+        self._refuse_over_capacity()
+        self._active += 1
+        exchange.is_counted = True
+        if exchange.tenant_known is None:  # the tenant is known already
+            self._count_tenant(exchange)
+
+    def _count_tenant(self, exchange: Exchange) -> None:
+        """Once the request counts itself: from then on it is one of its tenant's, too."""
+        exchange.tenant_known = None
+        tenant = exchange.facts.tenant
+        if not exchange.is_counted or tenant is None:
+            return
+        if self._of_tenants[tenant] >= self._share:
+            raise OverCapacity(
+                f"{self._share} requests of this tenant are being answered "
+                "(limits.max_concurrent_requests_per_tenant).",
+                1,
+            )
+        self._of_tenants[tenant] += 1
+        exchange.counted_for = tenant
+
+    def _refuse_over_capacity(self) -> None:
+        if self._active >= self._most:
+            raise OverCapacity(
+                f"{self._most} requests are being answered (limits.max_concurrent_requests).", 1
+            )
+
+
 class GatewayApp:
     """Counts, times and traces every request, and turns errors into OpenAI-shaped responses."""
 
@@ -64,14 +125,13 @@ class GatewayApp:
         finished: Finished,
         tracer: RequestTracer | None,
         *,
-        max_concurrent_requests: int,
+        limits: LimitSettings,
     ) -> None:
         self._paths = Paths(handlers)
         self._door = door
         self._finished = finished
         self._tracer = tracer
-        self._max_active = max_concurrent_requests
-        self._active = 0
+        self._answering = Answering(limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -112,11 +172,11 @@ class GatewayApp:
             if accepted:
                 require_media_type(exchange.headers.get("content-type"), accepted)
             if exchange.path not in ALWAYS_ANSWERED:
-                self._expect(exchange)
+                self._answering.expect(exchange)
             try:
                 await handler(exchange)
             finally:
-                self._active -= exchange.is_counted
+                self._answering.end(exchange)
                 if exchange.body_done is not None:
                     exchange.body_done()
         except PromptlyError as error:
@@ -130,29 +190,6 @@ class GatewayApp:
         except Exception:
             logger.exception("request %s failed", exchange.request_id)
             await _end_with(exchange, PromptlyError("The gateway failed.", code="internal_error"))
-
-    def _expect(self, exchange: Exchange) -> None:
-        """The request will be one of ``limits.max_concurrent_requests`` once its body is there: a slow body
-        keeps no other request out.
-
-        Raises: OverCapacity: there are as many; also before a body is read that could not be answered now.
-        """
-        if exchange.announces_body:
-            self._refuse_over_capacity()
-            exchange.body_read = self._count
-        else:
-            self._count(exchange)
-
-    def _count(self, exchange: Exchange) -> None:
-        self._refuse_over_capacity()
-        self._active += 1
-        exchange.is_counted = True
-
-    def _refuse_over_capacity(self) -> None:
-        if self._active >= self._max_active:
-            raise OverCapacity(
-                f"{self._max_active} requests are being answered (limits.max_concurrent_requests).", 1
-            )
 
     def _record(self, exchange: Exchange) -> None:
         """After the last byte: nothing here delays an answer."""

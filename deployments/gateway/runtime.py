@@ -142,7 +142,7 @@ class GatewayRuntime:
             Door(settings),
             self._finished,
             self._tracer,
-            max_concurrent_requests=settings.limits.max_concurrent_requests,
+            limits=settings.limits,
         )
 
     def _build_intake(self, keys: KeySources | None, admin_token: AdminToken | None) -> None:

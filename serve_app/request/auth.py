@@ -156,7 +156,12 @@ class KeyRing:
         self._by_id = {record.id: record for record in records}
         self._secret = secrets.token_bytes(32)
         self._given = {self._digest(record.hash): record for record in given}
+        self._has_several = len({record.tenant for record in (*records, *given)}) > 1
         self._unknown_key = KeyRecord("", "", secrets.token_hex(16), "0" * 64)
+
+    @property
+    def has_several_tenants(self) -> bool:
+        return self._has_several
 
     def identify(self, authorization: str | None) -> Identity:
         """The identity behind an ``Authorization`` header.

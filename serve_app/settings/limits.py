@@ -80,6 +80,12 @@ class LimitSettings(Frozen):
         ge=1,
         description="Requests that wait or run, for all models; counted after their body arrived.",
     )
+    max_concurrent_requests_per_tenant: int | None = Field(
+        default=None,
+        ge=1,
+        description="Of one tenant, where there are keys of several; requests that join one in flight count. "
+        "Default: half of `max_concurrent_requests`.",
+    )
     max_queued_requests: int = Field(
         default=512, ge=0, description="Requests that may wait for room ahead of one, per model."
     )
@@ -115,3 +121,9 @@ class LimitSettings(Frozen):
         ge=262_144,
         description="Bytes of a shared stream kept for joiners and slow readers.",
     )
+
+    @property
+    def share_of_requests(self) -> int:
+        """How many of ``max_concurrent_requests`` one of several tenants may have."""
+        half = max(1, self.max_concurrent_requests // 2)
+        return self.max_concurrent_requests_per_tenant or half

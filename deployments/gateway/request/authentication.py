@@ -32,6 +32,8 @@ class Authenticator:
             return ANYONE
         identity = self.keys.identify(credentials_of(exchange.headers))
         exchange.facts.tenant = identity.tenant
+        if exchange.tenant_known is not None and self.keys.has_several_tenants:
+            exchange.tenant_known(exchange)
         exchange.shows_all_timing = identity.admin or (identity.debug_timing and exchange.asks_for_timing)
         return identity
 

@@ -75,6 +75,10 @@ class Exchange:
         """Called when the request has ended and its body is no longer held."""
         self.is_counted = False
         """It counts among the requests that the gateway answers at once."""
+        self.tenant_known: Callable[[Exchange], None] | None = None
+        """Called when it is known which of several tenants sends it; may refuse the request."""
+        self.counted_for: str | None = None
+        """The tenant among whose requests it counts."""
         self.span: Any = None
         self.socket: Any = None
         """The :class:`~deployments.gateway.request.socket.ClientSocket`, if it began as one."""

@@ -49,6 +49,41 @@ async def ask(running: Running, tenant: str, path: str = CHAT, **fields: Any) ->
     return answer
 
 
+# ---- the requests that are answered at once ----
+
+
+async def test_a_tenant_whose_requests_join_one_another_leaves_others_their_share(tmp_path: Path) -> None:
+    """Joined requests take no slots, so that nothing else bounds them."""
+    endless = {"ignore_eos": True, "max_tokens": 4000, "temperature": 0}
+    slow = SimSettings(itl_ms=20, tokens=4000)
+    limits = {"limits": {"max_concurrent_requests": 8}}
+    async with local_cache(tmp_path) as cache, AsyncExitStack() as stack:
+        running = await stack.enter_async_context(
+            gateway(slow, handles=cache.handles, **cache.args, **KEYED, **limits)
+        )
+        a, b = running.headers("a"), running.headers("b")
+        for number in range(4):
+            stream = await stack.enter_async_context(running.stream("one answer", a, **endless))
+            assert stream.response.status == 200
+            assert number == 0 or stream.headers["x-cache"] == "joined"
+        refused = await running.post("one answer", a, stream=True, **endless)
+        assert (refused.status, refused.error["code"]) == (429, "over_capacity")
+        assert "limits.max_concurrent_requests_per_tenant" in refused.error["message"]
+        for who, status in ((a, 429), (b, 200)):
+            async with running.http.get("/v1/models", headers=who) as response:
+                assert response.status == status
+        assert (await running.post("another", b, max_tokens=2)).status == 200
+        assert running.requests() == [2]
+
+
+async def test_a_tenants_share_is_free_again_when_its_requests_end() -> None:
+    limits = {"limits": {"max_concurrent_requests": 8, "max_concurrent_requests_per_tenant": 1}}
+    async with gateway(QUICK, **KEYED, **limits) as running:
+        for _ in range(3):
+            await ask(running, "a")
+            assert (await running.send({"model": "none"}, CHAT, running.headers("a"))).status == 400
+
+
 # ---- the prefix cache of engines ----
 
 
