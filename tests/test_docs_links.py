@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,16 +76,19 @@ def test_the_architecture_page_names_modules_that_exist() -> None:
     assert {name for name in named if not any(path.endswith(f"/{name}") for path in there)} == set()
 
 
-def test_each_module_in_a_row_of_the_architecture_page_is_in_the_folder_of_its_row() -> None:
+def modules_in_rows(page: str) -> list[tuple[list[str], str]]:
     """The rows of "Who owns what" begin with folders; each module is relative to one of them."""
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     table = page.partition("## Who owns what")[2].partition("\n## ")[0]
     rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
-    named = [
+    return [
         (re.findall(r"`([\w/]+/)`", folders), module)
         for folders, modules in rows
         for module in re.findall(r"`([\w/]+\.py)`", modules)
     ]
+
+
+def test_each_module_in_a_row_of_the_architecture_page_is_in_the_folder_of_its_row() -> None:
+    named = modules_in_rows((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
     assert len(named) > 300
     lost = [
         module
@@ -92,6 +96,29 @@ def test_each_module_in_a_row_of_the_architecture_page_is_in_the_folder_of_its_r
         if not any((ROOT / folder / module).is_file() for folder in folders)
     ]
     assert lost == []
+
+
+def test_the_architecture_page_lists_each_module_once() -> None:
+    """A new module is added to the row of its folder in docs/architecture.md."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listed = [
+        ROOT / folder / module
+        for folders, module in modules_in_rows(page)
+        for folder in folders
+        if (ROOT / folder / module).is_file()
+    ]
+    assert [path for path, times in Counter(listed).items() if times > 1] == []
+    parts = [ROOT / folder for folder in ("serve_app", "deployments", "scripts")]
+    there = {path for part in parts for path in part.rglob("*.py") if path.name != "__init__.py"}
+    assert {str(path.relative_to(ROOT)) for path in there - set(listed)} == set()
+
+
+def test_the_architecture_page_stays_short() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert len(page.splitlines()) <= 80
+    terms = re.findall(r"\*\*(\S.*?)\*\*", page.partition("## Glossary")[2])
+    assert 10 < len(terms) <= 20
+    assert {"Dialect", "Tier"} <= set(terms)
 
 
 @pytest.mark.parametrize(("step", "values"), [("similarity", "least_cosine"), ("verifier", "thresholds")])
