@@ -19,6 +19,7 @@ from deployments.gateway.runtime import GatewayRuntime
 from deployments.platform.http_protocol import mend_http
 from deployments.platform.metrics import RayMeter
 from deployments.platform.otel_metrics import Meters, otel_meter_from
+from deployments.platform.websocket_protocol import bound_websockets
 from serve_app.recent import Found, Query
 from serve_app.request.admin_token import AdminToken
 from serve_app.request.auth import KeySources
@@ -54,6 +55,7 @@ class Gateway:
         admin_token: AdminToken | None = None,
     ) -> None:
         mend_http()  # a bare `serve run` asks for no middlewares
+        bound_websockets(settings.realtime.max_event_bytes)
         _collect_less()
         gateways = AllGateways() if settings.gateway.replicas > 1 else None
         self._otel = otel_meter_from(os.environ)

@@ -177,6 +177,7 @@ class GatewayRuntime:
             self._traffic,
             max_attempts=settings.gateway.max_attempts,
             max_message_bytes=settings.limits.max_event_bytes,
+            answer_timeout_s=settings.limits.first_token_timeout_s,
         )
         return Dispatcher(
             destinations,

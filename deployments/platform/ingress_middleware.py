@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from deployments.platform.direct_ingress import DirectIngress, direct_ingress
 from deployments.platform.http_protocol import mend_http
+from deployments.platform.websocket_protocol import bound_websockets
 from serve_app.dialects import dialect_of
 from serve_app.errors import BadRequest
 from serve_app.request.headers import require_utf8
@@ -74,4 +75,5 @@ class IngressMiddleware:
 def middlewares() -> list[Middleware]:
     """Serve's callback, in every process that speaks HTTP to clients: the middlewares to install."""
     mend_http()
+    bound_websockets()
     return [Middleware(IngressMiddleware)]

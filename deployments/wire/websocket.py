@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
+from websockets.exceptions import InvalidStatus, WebSocketException
 
 from deployments.wire.upstream import CONNECT_TIMEOUT_S, ConnectionBroken, ConnectionRefused
-from serve_app.errors import UpstreamFailed
+from serve_app.errors import UpstreamFailed, UpstreamTimeout
 from serve_app.fleet import EngineReport
 from serve_app.wire.handshake import REPLY_BYTES, Handshake, NotProven
 from serve_app.wire.private_address import PrivateAddress
@@ -51,50 +51,64 @@ class MemberSocket:
 
 
 async def open_socket(
-    report: EngineReport, path: str, headers: Mapping[str, str], *, max_message_bytes: int
+    report: EngineReport,
+    path: str,
+    headers: Mapping[str, str],
+    *,
+    max_message_bytes: int,
+    answer_timeout_s: float,
 ) -> MemberSocket:
-    """Connect to ``path`` (below ``/v1``) of a member.
+    """Connect to ``path`` (below ``/v1``) of a member. The kernel answers within ``CONNECT_TIMEOUT_S``; the
+    member's own process, which may be busy, has ``answer_timeout_s``.
 
     Raises:
         ConnectionRefused: no connection could be made, or its other end does not know the secret.
+        UpstreamTimeout: the member did not answer the handshake in time.
         UpstreamFailed: the member has no WebSocket there.
         ConnectionBroken: it ended in the middle of the handshake.
     """
     url = _url_of(report, path)
-    options: dict[str, Any] = {}
-    if report.private is not None:
-        try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                options["sock"] = await _private_connection(report.private)
-        except (OSError, TimeoutError, NotProven) as error:
-            raise ConnectionRefused(
-                f"No connection: {type(error).__name__}.", code="connection_refused"
-            ) from error
     try:
-        connection = await connect(
-            url,
-            additional_headers={**headers, **report.headers},
-            user_agent_header="promptly",
-            compression=None,
-            proxy=None,
-            open_timeout=CONNECT_TIMEOUT_S,
-            close_timeout=CLOSE_TIMEOUT_S,
-            max_size=max_message_bytes,
-            max_queue=READ_AHEAD,
-            **options,
-        )
-    except InvalidStatus as error:
-        status = error.response.status_code
-        raise UpstreamFailed(
-            f"The engine refused the WebSocket ({status}).", code="upstream_failed"
-        ) from error
-    except (InvalidHandshake, EOFError) as error:
-        raise _broken(error) from error
-    except (OSError, TimeoutError) as error:
-        raise ConnectionRefused(
-            f"No connection: {type(error).__name__}.", code="connection_refused"
-        ) from error
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            reached = await (_dialled(url) if report.private is None else _reached(report.private))
+    except (OSError, UnicodeError) as error:  # a TimeoutError is an OSError
+        raise _refused(error) from error
+    try:
+        async with asyncio.timeout(answer_timeout_s):
+            if report.private is not None:
+                await _prove(reached, report.private)
+            connection = await connect(
+                url,
+                sock=reached,
+                additional_headers={**headers, **report.headers},
+                user_agent_header="promptly",
+                compression=None,
+                proxy=None,
+                open_timeout=None,
+                close_timeout=CLOSE_TIMEOUT_S,
+                max_size=max_message_bytes,
+                max_queue=READ_AHEAD,
+            )
+    except (WebSocketException, OSError, EOFError, ValueError, NotProven) as error:
+        raise _failure(error, answer_timeout_s) from error
     return MemberSocket(connection)
+
+
+def _failure(error: Exception, answer_timeout_s: float) -> Exception:
+    """What a handshake that failed means to the caller."""
+    match error:
+        case InvalidStatus():
+            status = error.response.status_code
+            return UpstreamFailed(f"The engine refused the WebSocket ({status}).", code="upstream_failed")
+        case TimeoutError():
+            return UpstreamTimeout(answer_timeout_s)
+        case OSError() | NotProven():
+            return _refused(error)
+    return _broken(error)  # a ValueError: a redirect, which is not followed
+
+
+def _refused(error: Exception) -> ConnectionRefused:
+    return ConnectionRefused(f"No connection: {type(error).__name__}.", code="connection_refused")
 
 
 def _url_of(report: EngineReport, path: str) -> str:
@@ -103,9 +117,8 @@ def _url_of(report: EngineReport, path: str) -> str:
     return f"{SCHEMES[parts.scheme]}://{parts.netloc}{parts.path.rstrip('/')}{below}"
 
 
-async def _private_connection(address: PrivateAddress) -> socket.socket:
-    """A connection whose other end has proven that it knows the secret, as has this one."""
-    connection = await _reached(address)
+async def _prove(connection: socket.socket, address: PrivateAddress) -> None:
+    """Both ends prove that they know the secret; else it is closed. Raises: NotProven, OSError."""
     try:
         loop = asyncio.get_running_loop()
         handshake = Handshake(address.secret, address.url)
@@ -120,7 +133,21 @@ async def _private_connection(address: PrivateAddress) -> socket.socket:
     except BaseException:
         connection.close()
         raise
-    return connection
+
+
+async def _dialled(url: str) -> socket.socket:
+    """The first address of the URL's host that takes the connection. Raises: OSError."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "wss" else 80)
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    last: OSError | None = None
+    for family, kind, protocol, _, address in found:
+        try:
+            return await _connected(socket.socket(family, kind, protocol), address)
+        except OSError as error:
+            last = error
+    raise last or OSError("the name has no address")
 
 
 async def _reached(address: PrivateAddress) -> socket.socket:

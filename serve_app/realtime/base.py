@@ -42,6 +42,11 @@ class Translator(Protocol):
         """The engine is not done with the last utterance: vLLM would drop audio that comes now."""
         ...
 
+    @property
+    def is_finishing(self) -> bool:
+        """The client has said all, and the engine is not done: silence is not the client's."""
+        ...
+
     def client(self, event: ClientEvent) -> Step:
         """Raises: BadRequest: the event is wrong; the session goes on."""
         ...

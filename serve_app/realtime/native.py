@@ -29,6 +29,8 @@ class NativeSession:
         self.model = model
         self.audio_s = 0.0
         self._has_audio = self._has_text = False
+        self._is_started = False  # vLLM says `done` only after a first commit
+        self.is_finishing = False
 
     def client(self, event: ClientEvent) -> Step:
         match event.type:
@@ -38,6 +40,9 @@ class NativeSession:
                 return self._append(event)
             case "input_audio_buffer.commit":
                 sent = to_json({"type": COMMIT, "final": event.final})
+                if event.final:
+                    self.is_finishing = self._is_started
+                self._is_started = self._is_started or not event.final
                 return Step(to_engine=(sent,), mark=Mark.COMMITTED if event.final else None)
         raise BadRequest(
             f"`{event.type[:64]}` is not known here: expected {UPDATE}, {APPEND} or {COMMIT}.",
@@ -70,6 +75,6 @@ class NativeSession:
             first, self._has_text = not self._has_text and bool(event.delta), True
             return Step((message,), mark=Mark.TEXT if first else None)
         if event.type == DONE:
-            self._has_audio = False
+            self._has_audio = self._is_started = self.is_finishing = False
             return Step((message,), mark=Mark.DONE)
         return NOTHING

@@ -24,6 +24,13 @@ WINDOW = HALF + 2
 STEP = 3
 """Samples of the input for each pair of output samples."""
 
+PAIRS = 25
+"""Pairs of output samples that are computed at once. The input they are made of lies in two blocks that
+follow each other, so that the whole is two products of contiguous matrices: many times as fast as a product
+with windows that overlap, for which numpy has no BLAS."""
+
+BLOCK = PAIRS * STEP
+
 
 class Resampler:
     """One stream of audio. Its output is aligned with its input; the last 1.5 ms come with ``rest``."""
@@ -51,12 +58,31 @@ class Resampler:
         if pairs <= 0:
             self._buffer = buffer
             return b""
-        windows = np.lib.stride_tricks.sliding_window_view(buffer, WINDOW)[: pairs * STEP : STEP]
-        made = windows @ _taps()
+        made = _paired(buffer, pairs)
         self._buffer = buffer[pairs * STEP :]
         self._given += 2 * pairs
         whole: bytes = np.clip(np.rint(made), -32768, 32767).astype("<i2").tobytes()
         return whole
+
+
+def _paired(buffer: NDArray[np.float32], pairs: int) -> NDArray[np.float32]:
+    """The first ``pairs`` pairs of output samples, one after the other."""
+    rows = -(-pairs // PAIRS)
+    padded = np.zeros((rows + 1) * BLOCK, dtype=np.float32)
+    padded[: len(buffer)] = buffer  # always shorter: it ends within a step behind the last pair's window
+    blocks = padded.reshape(rows + 1, BLOCK)
+    first, second = _block_taps()
+    made: NDArray[np.float32] = blocks[:-1] @ first + blocks[1:] @ second
+    return made.reshape(-1)[: 2 * pairs]
+
+
+@cache
+def _block_taps() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The filter for all pairs of a block: what they take of this block and of the next one."""
+    taps = np.zeros((2 * BLOCK, 2 * PAIRS), dtype=np.float32)
+    for pair in range(PAIRS):
+        taps[STEP * pair : STEP * pair + WINDOW, 2 * pair : 2 * pair + 2] = _taps()
+    return taps[:BLOCK], taps[BLOCK:]
 
 
 @cache

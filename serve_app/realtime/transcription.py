@@ -68,6 +68,10 @@ class TranscriptionSession:
         return self._state in (State.FINISHING, State.DISCARDING)
 
     @property
+    def is_finishing(self) -> bool:
+        return self.must_wait
+
+    @property
     def has_begun(self) -> bool:
         """Audio was sent, or an utterance has ended."""
         return self._state is not State.SILENT or self._last_item is not None

@@ -16,6 +16,11 @@ FIRST_REFUSAL = 400
 UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 """A value from outside must not begin another line, or move a terminal's cursor."""
 
+MOST_CHARS = 200
+"""Of one value: names that clients or members chose."""
+
+TEXTS = ("request_id", "method", "route", "tenant", "model", "member", "cache", "error", "finish_reason")
+
 
 def is_probe(record: RequestRecord) -> bool:
     return record.endpoint in PROBES
@@ -26,7 +31,8 @@ def is_refused(record: RequestRecord) -> bool:
 
 
 def log_line(record: RequestRecord, form: Literal["text", "json"]) -> str:
-    """One line; numbers in milliseconds, tokens as prompt/answer."""
+    """One line; numbers in milliseconds, tokens as prompt/answer. Each text is cut at ``MOST_CHARS``."""
+    record = _cut(record)
     if form == "json":
         return msgspec.json.encode(record).decode()
     tokens = record.tokens
@@ -51,6 +57,15 @@ def log_line(record: RequestRecord, form: Literal["text", "json"]) -> str:
     known = " ".join([f"{name}={value}" for name, value in parts.items() if value is not None])
     line = f"request_id={record.request_id} {record.method} {record.route} {record.status} {known}"
     return line if line.isascii() and line.isprintable() else UNPRINTABLE.sub("?", line)
+
+
+def _cut(record: RequestRecord) -> RequestRecord:
+    changes: dict[str, object] = {
+        name: text[:MOST_CHARS]
+        for name in TEXTS
+        if (text := getattr(record, name)) is not None and len(text) > MOST_CHARS
+    }
+    return msgspec.structs.replace(record, **changes) if changes else record
 
 
 class RefusalBound:

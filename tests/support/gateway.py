@@ -19,6 +19,7 @@ from deployments.gateway.placement.external import external_upstreams
 from deployments.gateway.request.finished import Sink
 from deployments.gateway.runtime import GatewayRuntime
 from deployments.platform.http_protocol import mend_http
+from deployments.platform.websocket_protocol import bound_websockets
 from serve_app.monitoring.metrics import Meter
 from serve_app.request.admin_token import AdminToken
 from serve_app.request.auth import KeySources, make_key
@@ -289,6 +290,7 @@ async def gateway(
         )
         stack.push_async_callback(runtime.close)
         mend_http()  # as the deployment does
+        bound_websockets(parsed.realtime.max_event_bytes)
         url = await stack.enter_async_context(serving(runtime.app))
         http = await stack.enter_async_context(aiohttp.ClientSession(url, headers={} if keys else AS_ADMIN))
         running = Running(http, tuple(engines), url, keys)

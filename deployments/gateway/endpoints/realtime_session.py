@@ -6,7 +6,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
 
 from deployments.gateway.request.exchange import ClientGone, Exchange
 from deployments.gateway.request.socket import ClientSocket
@@ -34,6 +35,7 @@ from serve_app.realtime.events import (
     to_json,
 )
 from serve_app.realtime.native import NativeSession
+from serve_app.realtime.patience import Patience
 from serve_app.realtime.transcription import TranscriptionSession
 from serve_app.redaction import Redactor
 from serve_app.settings.limits import LimitSettings
@@ -46,6 +48,9 @@ FIRST_TEXT = "realtime-first-text"
 LAST_TEXT = "realtime-last-text"
 """From a commit to the whole text, milliseconds."""
 
+SMALL = 16_384
+"""Characters of an event that takes no turn: a quarter of a second of audio, far less than a millisecond."""
+
 END_S = 5.0
 """How long a client that does not read may delay the end of its session."""
 
@@ -56,13 +61,15 @@ Pin = Callable[[str], Awaitable[Pinned]]
 
 @dataclass(frozen=True, slots=True)
 class SessionParts:
-    """What all sessions of a gateway share."""
+    """What all sessions of a gateway share. ``turn``: decoding and resampling a large event takes
+    milliseconds, so one of them is done between two rounds of the event loop, whosever it is."""
 
     settings: RealtimeSettings
     limits: LimitSettings
     redactor_of: Callable[[EngineReport], Redactor]
     latency: LatencyWindows
     traffic: Traffic
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class RealtimeSession:
@@ -92,6 +99,7 @@ class RealtimeSession:
         self._may_send = asyncio.Event()
         self._may_send.set()
         self._began_at = self._committed_at = 0.0
+        self._patience = Patience(parts.settings.idle_timeout_s, self._stall_s)
         self._exchange: Exchange = socket.exchange
         self._opened_ns = self._exchange.timeline.clock()
         self._tokens = TokenCounts(0, 0)
@@ -120,7 +128,7 @@ class RealtimeSession:
 
     async def _end(self, error: PromptlyError | None) -> None:
         facts = self._exchange.facts
-        facts.model, facts.measured = self._translator.model, Measured(self._tokens)
+        facts.measured = Measured(self._tokens)  # the model's name is there since it was checked
         self._exchange.timeline.add("upstream", self._opened_ns)
         try:
             if self._pinned is not None:
@@ -162,20 +170,15 @@ class RealtimeSession:
             await self._take(await self._next())
 
     async def _next(self) -> str | bytes:
-        """Raises: SessionTimeout: the client is silent; ClientGone."""
-        limit_s = self._settings.idle_timeout_s
+        """Raises: SessionTimeout: the client is silent; UpstreamFailed: the member is; ClientGone."""
+        self._patience.client_spoke(time.monotonic())
         while True:
             try:
-                async with asyncio.timeout(limit_s):
+                async with asyncio.timeout(self._patience.left_s(time.monotonic())):
                     message = await self._socket.receive()
             except TimeoutError:
-                if self._translator.must_wait:
-                    self._refuse_to_stall()
-                    continue
-                raise SessionTimeout(
-                    f"No event came for {limit_s:g} s (realtime.idle_timeout_s).", code="idle_timeout"
-                ) from None
-            if len(message) > self._settings.max_event_bytes:
+                continue
+            if _bytes_of(message) > self._settings.max_event_bytes:
                 raise BadRequest(
                     f"The event is larger than {self._settings.max_event_bytes} bytes "
                     "(realtime.max_event_bytes).",
@@ -183,23 +186,18 @@ class RealtimeSession:
                 )
             return message
 
-    def _refuse_to_stall(self) -> None:
-        """Raises: UpstreamFailed: the member has not finished the utterance in time."""
-        if time.monotonic() - self._committed_at >= self._stall_s:
-            raise UpstreamFailed(
-                f"The engine did not finish within {self._stall_s:g} s (limits.between_tokens_timeout_s).",
-                code="upstream_stalled",
-            )
-
     async def _take(self, message: str | bytes) -> None:
         """One event of the client. What is wrong with it is told, and the session goes on."""
         event: ClientEvent | None = None
+        await asyncio.sleep(0)  # events that have come already do not keep the loop from all others
         try:
-            event = read_event(message)
+            async with self._turn(message):
+                event = read_event(message)
             await self._until_due()
             if event.type == UPDATE and event.session is None and event.model is not None:
                 self._speak_native()
-            step = self._translator.client(event)
+            async with self._turn(message):
+                step = self._translator.client(event)
         except BadRequest as error:
             await self._tell(error_event(error, self._new_id, None if event is None else event.event_id))
             return
@@ -210,6 +208,9 @@ class RealtimeSession:
         for each in step.to_client:
             await self._tell(each)
         await self._send(step.to_engine)
+
+    def _turn(self, message: str | bytes) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if len(message) <= SMALL else _Turn(self._parts.turn)
 
     def _speak_native(self) -> None:
         if self._translator is self._opening and not self._opening.has_begun:
@@ -222,11 +223,9 @@ class RealtimeSession:
         Raises: UpstreamFailed: the member does not finish.
         """
         while self._translator.must_wait:
-            try:
-                async with asyncio.timeout(self._stall_s):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._patience.stall_left_s(time.monotonic())):
                     await self._may_send.wait()
-            except TimeoutError:
-                self._refuse_to_stall()
         ahead_s = self._translator.audio_s - (time.monotonic() - self._began_at)
         if self._began_at and ahead_s > self._settings.max_ahead_s:
             await asyncio.sleep(ahead_s - self._settings.max_ahead_s)
@@ -255,6 +254,7 @@ class RealtimeSession:
         redactor = self._parts.redactor_of(self._pinned.report)
         while True:
             message = await self._pinned.socket.receive()
+            self._patience.engine_spoke(time.monotonic())
             text = redactor.text(message) if isinstance(message, str) else ""
             event = read_engine_event(text)
             step = self._translator.engine(event, text)
@@ -274,13 +274,12 @@ class RealtimeSession:
     # ---- what is measured ----
 
     def _note(self, mark: Mark | None) -> None:
+        now = time.monotonic()
         if self._translator.must_wait:
-            if self._may_send.is_set():
-                self._may_send.clear()
-                self._committed_at = time.monotonic()
+            self._may_send.clear()
         else:
             self._may_send.set()
-        now = time.monotonic()
+        self._patience.note(now, is_finishing=self._translator.is_finishing, has_ended=mark is Mark.DONE)
         match mark:
             case Mark.BEGAN:
                 self._began_at = now
@@ -302,3 +301,27 @@ class RealtimeSession:
             self._parts.latency.record(LAST_TEXT, (now - self._committed_at) * 1000)
         self._began_at = self._committed_at = 0.0
         self._parts.traffic.realtime_utterances += 1
+
+
+class _Turn:
+    """One round of the event loop passes in it, then the work that it is for is done."""
+
+    def __init__(self, turn: asyncio.Lock) -> None:
+        self._turn = turn
+
+    async def __aenter__(self) -> None:
+        await self._turn.acquire()
+        try:
+            await asyncio.sleep(0)
+        except BaseException:
+            self._turn.release()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._turn.release()
+
+
+def _bytes_of(message: str | bytes) -> int:
+    if isinstance(message, bytes) or message.isascii():
+        return len(message)
+    return len(message.encode())

@@ -45,16 +45,18 @@ class Pins:
         *,
         max_attempts: int,
         max_message_bytes: int,
+        answer_timeout_s: float,
     ) -> None:
         self._destinations = destinations
         self._traffic = traffic
         self._max_attempts = max_attempts
         self._max_message_bytes = max_message_bytes
+        self._answer_timeout_s = answer_timeout_s
 
     async def open(self, model: str, asked: SlotRequest, headers: Mapping[str, str]) -> Pinned:
         """At the member that routing prefers; at another one only if it refuses the connection.
 
-        Raises: OverCapacity, NoReplica, UpstreamFailed.
+        Raises: OverCapacity, NoReplica, UpstreamFailed, UpstreamTimeout.
         """
         self._traffic.requests += 1
         to = self._destinations[model]
@@ -83,7 +85,11 @@ class Pins:
             report = dispatch.member.report
             try:
                 socket = await open_socket(
-                    report, asked.path, headers, max_message_bytes=self._max_message_bytes
+                    report,
+                    asked.path,
+                    headers,
+                    max_message_bytes=self._max_message_bytes,
+                    answer_timeout_s=self._answer_timeout_s,
                 )
             except BaseException as error:
                 to.admission.end(dispatch, complete=False)

@@ -308,6 +308,51 @@ async def test_an_event_beyond_the_bound_ends_the_session() -> None:
     assert (error["code"], code) == ("event_too_large", 1009)
 
 
+async def test_events_are_counted_in_bytes_and_what_is_far_beyond_the_bound_is_not_read() -> None:
+    async with live(realtime={"max_event_bytes": 4096}) as running:
+        async with opened(running) as ws:
+            await ws.send(json.dumps({"type": COMMIT, "event_id": "é" * 2500}, ensure_ascii=False))
+            error, code = await closed(ws)
+            assert (error["code"], code) == ("event_too_large", 1009)
+        async with opened(running) as ws:
+            await say(ws, APPEND, audio=audio(2))
+            with pytest.raises(ConnectionClosed) as ended:
+                await event(ws)
+            assert ended.value.rcvd is not None
+            assert ended.value.rcvd.code == 1009
+            assert at_engine(running).heard == []
+
+
+async def test_compression_is_not_offered_to_clients() -> None:
+    async with live() as running, opened(running, compression="deflate") as ws:
+        assert ws.request is not None
+        assert ws.response is not None
+        assert "permessage-deflate" in ws.request.headers["sec-websocket-extensions"]
+        assert "sec-websocket-extensions" not in ws.response.headers
+
+
+async def test_a_flood_of_events_leaves_the_loop_to_others_after_each() -> None:
+    async with live() as running, opened(running, max_queue=None) as ws:
+        for _ in range(300):
+            ws.protocol.send_text(b"{}")
+        rounds = 0
+        done = asyncio.Event()
+
+        async def counting() -> None:
+            nonlocal rounds
+            while not done.is_set():
+                await asyncio.sleep(0)
+                rounds += 1
+
+        other = asyncio.create_task(counting())
+        ws.send_data()
+        for _ in range(300):
+            assert (await event(ws))["error"]["code"] == "invalid_event"
+        done.set()
+        await other
+        assert rounds >= 300
+
+
 async def test_a_member_that_dies_or_fails_is_told() -> None:
     async with live() as running:
         async with opened(running) as ws:
@@ -332,6 +377,21 @@ async def test_a_member_that_does_not_finish_is_told() -> None:
         await say(ws, COMMIT)
         error, code = await closed(ws)
     assert (error["code"], code) == ("upstream_stalled", 1011)
+
+
+async def test_vllms_own_client_may_wait_for_its_text() -> None:
+    async with live(realtime={"idle_timeout_s": 1.0}) as running, opened(running, "") as ws:
+        await say(ws, "session.update", model=MODEL)
+        await say(ws, COMMIT)
+        await say(ws, APPEND, audio=base64.b64encode(tone(0.15, 16_000)).decode())
+        await until(ws, "transcription.delta")
+        engine = at_engine(running)
+        engine.finishes = False
+        await say(ws, COMMIT, final=True)
+        await asyncio.sleep(1.2)  # longer than a silent client may be
+        engine.finishes = True
+        engine.finish()
+        assert (await until(ws, "transcription.done"))["text"] == "w1 "
 
 
 async def test_a_client_that_leaves_is_gone_from_its_member_at_once() -> None:
@@ -392,6 +452,25 @@ async def test_sessions_are_counted_and_measured_and_no_audio_or_text_is_logged(
         assert "upstream" not in steps  # a session's length is no latency
     assert audio(0.1)[:40] not in caplog.text
     assert "w1 " not in caplog.text
+
+
+async def test_a_name_that_no_model_has_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    name = "no-such-model status=200 " * 10
+    async with live() as running:
+        async with opened(running, "") as ws:
+            heard = {"transcription": {"model": name}}
+            await say(ws, "session.update", session={"type": "transcription", "audio": {"input": heard}})
+            error, _ = await closed(ws)
+            assert error["code"] == "model_not_found"
+        await running.until_idle()
+        await eventually(lambda: _is_logged(caplog), within_s=5)
+    assert "GET /v1/realtime" in caplog.text
+    assert "no-such-model" not in caplog.text
+
+
+async def _is_logged(caplog: pytest.LogCaptureFixture) -> bool:
+    return "GET /v1/realtime" in caplog.text
 
 
 # ---- through HAProxy ----

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from serve_app.realtime.resample import ENGINE_RATE, OPENAI_RATE, Resampler
+from serve_app.realtime.resample import ENGINE_RATE, HALF, OPENAI_RATE, STEP, WINDOW, Resampler, _taps
 
 
 def tone(hertz: float, seconds: float = 1.0, rate: int = OPENAI_RATE) -> bytes:
@@ -52,3 +52,11 @@ def test_full_scale_is_clipped_and_does_not_wrap_around() -> None:
 def test_silence_and_nothing_stay_so() -> None:
     assert not resampled(bytes(4_800)).any()
     assert len(resampled(b"")) == 0
+
+
+def test_each_output_sample_is_the_filter_over_its_own_window() -> None:
+    pcm = np.random.default_rng(5).integers(-20_000, 20_000, 1_000).astype("<i2")
+    padded = np.concatenate((np.zeros(HALF // 2), pcm, np.zeros(WINDOW)))
+    windows = [padded[start : start + WINDOW] for start in range(0, len(pcm), STEP)]
+    expected = np.concatenate([window @ _taps() for window in windows])[: len(pcm) * 2 // 3]
+    assert np.abs(resampled(pcm.tobytes()) - expected).max() <= 0.51

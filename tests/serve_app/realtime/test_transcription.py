@@ -214,6 +214,22 @@ def test_the_close_code_says_what_the_client_may_do(error: PromptlyError, code: 
     assert close_code(error) == code
 
 
+def test_vllms_own_client_waits_from_its_last_commit_to_the_text() -> None:
+    s = NativeSession("m")
+    said(s, **COMMIT, final=True)
+    assert not s.is_finishing  # nothing was begun: vLLM says nothing
+    said(s, **COMMIT)
+    said(s, **APPEND)
+    assert not s.is_finishing
+    said(s, **COMMIT, final=True)
+    assert s.is_finishing
+    assert not s.must_wait
+    heard(s, type="transcription.delta", delta="x")
+    assert s.is_finishing
+    heard(s, **DONE)
+    assert not s.is_finishing
+
+
 def test_vllms_own_client_keeps_its_events() -> None:
     s = NativeSession(None)
     assert said(s, type="session.update", model="m") == Step()

@@ -72,3 +72,9 @@ def test_refusals_have_as_many_lines_as_allowed() -> None:
     assert not bound.allows(100.5)
     assert not bound.allows(99.0)  # a clock that steps back gives nothing
     assert [bound.allows(1000.0) for _ in range(3)] == [True, True, False]
+
+
+def test_a_value_of_any_length_leaves_a_short_line() -> None:
+    endless = msgspec.structs.replace(RECORD, model="m" * 1_000_000, error="e" * 1_000_000)
+    assert len(log_line(endless, "text")) < 1_000
+    assert len(log_line(endless, "json")) < 2_000

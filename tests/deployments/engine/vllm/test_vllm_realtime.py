@@ -69,7 +69,9 @@ def report(listener: PrivateListener, **changed: Any) -> EngineReport:
 
 
 async def opened(to: EngineReport, path: str = "/v1/realtime") -> MemberSocket:
-    return await open_socket(to, path, {"x-request-id": "r"}, max_message_bytes=1 << 20)
+    return await open_socket(
+        to, path, {"x-request-id": "r"}, max_message_bytes=1 << 20, answer_timeout_s=10.0
+    )
 
 
 async def until(socket: MemberSocket, kind: str) -> Any:
