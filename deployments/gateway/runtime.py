@@ -289,6 +289,7 @@ class GatewayRuntime:
             offers,
             verbatim,
             item_cache,
+            images=self._images,
             names=self._names,
             traffic=self._traffic,
         )

@@ -18,7 +18,7 @@ def data_url(media_type: str, data: bytes) -> str:
 
 def check_data_url(url: str, param: str, limits: MediaSettings) -> None:
     """Raises: BadRequest: it is not well formed, no image, or too large."""
-    head, comma, content = url.removeprefix(DATA).partition(",")
+    head, comma, content = url[len(DATA) :].partition(",")
     if not comma or not head.endswith(";base64"):
         raise BadRequest(
             f"`{param}` is no `data:` URL in base64, such as `data:image/png;base64,…`.",

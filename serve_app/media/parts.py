@@ -9,6 +9,7 @@ from typing import Any
 from serve_app.errors import BadRequest
 
 IMAGE = "image_url"
+TYPES = (IMAGE, "input_image", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,17 @@ class ImagePart:
         return f"messages[{self.message}].content[{self.part}].image_url.url"
 
     @property
+    def is_held(self) -> bool:
+        """Whether the request itself holds the image. vLLM reads the scheme in either case."""
+        return self.url[:5].lower() == "data:"
+
+    @property
     def is_remote(self) -> bool:
-        return self.url[:8].lower().startswith(("http://", "https://"))
+        return self.url[:4].lower() == "http"
 
 
 def images_of(fields: Mapping[str, Any], most: int) -> list[ImagePart]:
-    """Raises: BadRequest: there are more than ``most``."""
+    """All images that vLLM would find. Raises: BadRequest: there are more than ``most``."""
     found: list[ImagePart] = []
     messages = fields.get("messages")
     for number, message in enumerate(messages if isinstance(messages, list) else ()):
@@ -53,18 +59,26 @@ def with_images(fields: Mapping[str, Any], urls: Mapping[ImagePart, str]) -> dic
     for image, url in urls.items():
         message = dict(messages[image.message])
         content = list(message["content"])
-        part = content[image.part]
-        content[image.part] = {**part, IMAGE: {**_holder(part), "url": url}}
+        content[image.part] = _with_url(content[image.part], url)
         message["content"] = content
         messages[image.message] = message
     return {**fields, "messages": messages}
 
 
 def _url(part: Any) -> str | None:
-    if not isinstance(part, dict) or part.get("type") != IMAGE:
+    """vLLM takes an image, too, from a part without a type, with the Responses API's type, and with a
+    ``uuid`` whatever the type."""
+    if not isinstance(part, dict) or (part.get("type") not in TYPES and part.get("uuid") is None):
         return None
     url = _holder(part).get("url")
     return url if isinstance(url, str) else None
+
+
+def _with_url(part: Mapping[str, Any], url: str) -> dict[str, Any]:
+    """The part's form stays: of ``input_image`` vLLM takes no object."""
+    if part.get("type") == IMAGE or not isinstance(part[IMAGE], str):
+        return {**part, IMAGE: {**_holder(part), "url": url}}
+    return {**part, IMAGE: url}
 
 
 def _holder(part: Mapping[str, Any]) -> dict[str, Any]:

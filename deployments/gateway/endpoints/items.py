@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.gateway.endpoints.verbatim import JsonRequest, Verbatim
+from deployments.gateway.endpoints.verbatim import JsonRequest, Verbatim, changed
 from deployments.gateway.lookup.item_cache import ItemCache, ItemTerms
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.call import Call
 from deployments.gateway.request.exchange import JSON, Exchange
 from deployments.gateway.request.finished import CACHE
+from deployments.gateway.request.images import Images
 from deployments.gateway.send.relay import read_all
 from serve_app.errors import NotFound, UpstreamFailed
 from serve_app.items.keys import item_keys, users_of
@@ -27,6 +28,9 @@ from serve_app.request.cache_controls import parse_controls
 from serve_app.routing.prompt import BYTES_PER_TOKEN
 from serve_app.settings.paths import own_name
 from serve_app.traffic import Traffic
+
+CHAT_TOKENS = "/tokenize"
+"""Takes the messages of a chat, whose images vLLM decodes to count them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class ItemsEndpoint:
         verbatim: Verbatim,
         cache: ItemCache | None,
         *,
+        images: Images,
         names: ModelNames,
         traffic: Traffic,
     ) -> None:
@@ -61,6 +66,7 @@ class ItemsEndpoint:
         self._offers = offers
         self._verbatim = verbatim
         self._cache = cache
+        self._images = images
         self._names = names
         self._traffic = traffic
 
@@ -72,8 +78,10 @@ class ItemsEndpoint:
         await self.answer(await self._verbatim.read(exchange, identity))
 
     async def answer(self, sent: JsonRequest) -> None:
-        """Raises: UnknownModel, EmbedderOnly, NotFound, and what keeps an answer from beginning."""
+        """Raises: BadRequest, UnknownModel, EmbedderOnly, NotFound, and what keeps it from beginning."""
         asked = self._verbatim.offered(sent)
+        if own_name(asked.path) == CHAT_TOKENS:
+            asked = changed(asked, await self._images.take_in(asked.fields))
         shape = SHAPES[own_name(asked.path)]
         split = shape.split(asked.fields)
         known = None if split is None else self._known(asked, shape, split)

@@ -52,6 +52,13 @@ class JsonRequest:
     weight: int
 
 
+def changed(asked: JsonRequest, fields: dict[str, Any]) -> JsonRequest:
+    """The request with other fields; the same if they are its own."""
+    return (
+        asked if fields is asked.fields else replace(asked, fields=fields, body=msgspec.json.encode(fields))
+    )
+
+
 class Verbatim:
     """Sent at most once: only a refused connection leads to another member."""
 

@@ -21,6 +21,7 @@ from serve_app.cache.keys import CacheKey, cache_key
 from serve_app.dialects import Reading, Writer
 from serve_app.errors import BadRequest
 from serve_app.model_choice.chooser import ModelChooser
+from serve_app.model_choice.names import under
 from serve_app.model_choice.offers import Offers
 from serve_app.openai.bounds import refuse_excess, refuse_large
 from serve_app.openai.requests import (
@@ -116,10 +117,14 @@ class Admit:
             await _let_others(body)
         with _in_its_own_words(reading):
             weight = refuse_excess(sent.fields, self._limits)
-            sent = await self._images.take_in(sent)
+            remote = self._images.check(sent.fields)
         request = self._chosen(exchange, sent)
         fingerprint = self._offers.fingerprint(request.model)
         self._offers.require(endpoint.value, request.model)
+        if remote:
+            with _in_its_own_words(reading):
+                fields_with_images = await self._images.fetch(sent.fields, remote)
+            request = under(generation_from(endpoint, fields_with_images), request.model)
         key = self._cache_key(request, identity, fingerprint)
         return Asked(
             exchange,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -13,12 +14,10 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from serve_app.errors import BadRequest
 from serve_app.media.addresses import is_allowed_host
-from serve_app.media.data_urls import DATA, check_data_url, check_image, data_url, too_large
+from serve_app.media.data_urls import check_data_url, check_image, data_url, too_large
 from serve_app.media.parts import ImagePart, images_of, with_images
-from serve_app.openai.requests import ParsedRequest, generation_from
 from serve_app.settings.media import MediaSettings
 
-MARK = b"image_url"
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 HEADERS = {"accept": "image/*", "accept-encoding": "identity", "user-agent": "promptly"}
 NO_ADDRESS = "its host has no public address"
@@ -38,23 +37,33 @@ class Images:
         self._is_public = is_public
         self._room = asyncio.Semaphore(settings.max_fetches)
 
-    async def take_in(self, request: ParsedRequest) -> ParsedRequest:
-        """The request with every image as a ``data:`` URL that was checked.
+    def check(self, fields: Mapping[str, Any]) -> list[ImagePart]:
+        """Look at all images of a request that holds them; the others, which are to be fetched.
+
+        It reads the decoded fields: a search of the body's bytes would not find a name with escapes.
+
+        Raises:
+            BadRequest: there are too many, or one is no image within the limits.
+        """
+        images = images_of(fields, self._settings.max_images)
+        for image in images:
+            if image.is_held:
+                check_data_url(image.url, image.param, self._settings)
+        return [image for image in images if image.is_remote] if self._settings.allowed_domains else []
+
+    async def take_in(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields with every image as a ``data:`` URL that was checked; the same object if none had to be
+        fetched. Raises: what ``check`` and ``fetch`` raise."""
+        remote = self.check(fields)
+        return await self.fetch(fields, remote) if remote else fields
+
+    async def fetch(self, fields: Mapping[str, Any], remote: list[ImagePart]) -> dict[str, Any]:
+        """The fields with ``data:`` URLs in the place of ``remote``.
 
         Raises:
             BadRequest: an image may not be fetched, cannot be fetched, or is no image within the limits.
         """
-        if MARK not in request.body:
-            return request
-        images = images_of(request.fields, self._settings.max_images)
-        for image in images:
-            if image.url.startswith(DATA):
-                check_data_url(image.url, image.param, self._settings)
-        remote = [image for image in images if image.is_remote]
-        if not remote or not self._settings.allowed_domains:
-            return request
-        urls = await self._fetch_all(remote)
-        return generation_from(request.endpoint, with_images(request.fields, urls))
+        return with_images(fields, await self._fetch_all(remote))
 
     async def _fetch_all(self, images: list[ImagePart]) -> dict[ImagePart, str]:
         limit_s, left = self._settings.fetch_timeout_s, _Left(self._settings.max_fetched_bytes)

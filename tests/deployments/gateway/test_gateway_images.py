@@ -17,6 +17,7 @@ from local_cache import local_cache
 from PIL import Image
 from scripted_member import stall
 from support.gateway import Answered, Running, SimSettings, gateway
+from support.graph import CHAT
 
 from serve_app.media.addresses import is_public
 
@@ -197,6 +198,71 @@ async def test_without_allowed_hosts_nothing_is_fetched_and_held_images_are_chec
         assert reached(running) == [url], "the engine refuses it, or knows the host"
         assert (await ask(running, "data:image/png;base64,AAAA")).error["code"] == "invalid_image"
         assert (await ask(running, *[held(picture())] * 33)).error["code"] == "too_many_images"
+        assert pictures.asked == []
+
+
+NO_PICTURE = "data:image/png;base64,AAAA"
+HIDDEN = json.dumps(NO_PICTURE).replace("d", "\\u0064", 1)
+EVASIONS = {
+    "escapes in the names": (
+        CHAT,
+        f'{{"type":"image\\u005furl","image\\u005furl":{{"url":"{NO_PICTURE}"}}}}',
+    ),
+    "escapes in the address": (CHAT, f'{{"type":"image_url","image_url":{{"url":{HIDDEN}}}}}'),
+    "capitals": (CHAT, '{"type":"image_url","image_url":{"url":"DATA:image/png;base64,AAAA"}}'),
+    "no type": (CHAT, f'{{"image_url":{{"url":"{NO_PICTURE}"}}}}'),
+    "a type that is null": (CHAT, f'{{"type":null,"image_url":"{NO_PICTURE}"}}'),
+    "the other dialect's type": (CHAT, f'{{"type":"input_image","image_url":"{NO_PICTURE}"}}'),
+    "a name for engines": (CHAT, f'{{"type":"text","uuid":"u","image_url":"{NO_PICTURE}"}}'),
+    "tokens": ("/tokenize", f'{{"type":"image_url","image_url":{{"url":"{NO_PICTURE}"}}}}'),
+    "tokens, by the other name": ("/v1/tokenize", f'{{"image_url":"{NO_PICTURE}"}}'),
+    "messages": (
+        "/v1/messages",
+        '{"type":"image","source":{"type":"url","url":"Data:image/png;base64,AAAA"}}',
+    ),
+}
+
+
+@pytest.mark.parametrize("way", EVASIONS)
+async def test_no_way_of_writing_hides_an_image(way: str) -> None:
+    path, part = EVASIONS[way]
+    body = f'{{"model":"sim","max_tokens":9,"messages":[{{"role":"user","content":[{part}]}}]}}'
+    headers = {"content-type": "application/json"}
+    async with (
+        seeing(media={"allowed_domains": []}, upstream={"kind": "vllm"}) as (running, _),
+        running.http.post(path, data=body, headers=headers) as response,
+    ):
+        error = json.loads(await response.read())["error"]
+        assert response.status == 400, error
+        assert "image" in error["message"]
+        assert running.requests() == [0]
+
+
+@pytest.mark.parametrize(
+    "part", [{}, {"type": "input_image"}, {"type": "image_url", "detail": "low"}], ids=str
+)
+async def test_an_image_is_fetched_in_every_form_that_engines_take(part: dict[str, str]) -> None:
+    async with seeing() as (running, pictures):
+        is_object = part.get("type") == "image_url"
+
+        def with_url(url: str) -> dict[str, Any]:
+            return part | {"image_url": {"url": url} if is_object else url}
+
+        sent = with_url(f"{pictures.url}/a/red")
+        answer = await running.send({"model": "sim", "messages": [{"role": "user", "content": [sent]}]})
+        assert answer.status == 200, answer.body
+        body = json.loads(running.engines[0].stats().seen[-1]["body"])
+        assert body["messages"][0]["content"] == [with_url(held(picture()))]
+
+
+@pytest.mark.parametrize(
+    ("model", "paths"), [("unknown", ["/v1/chat/completions"]), ("sim", ["/v1/embeddings"])]
+)
+async def test_nothing_is_fetched_for_a_model_that_does_not_answer(model: str, paths: list[str]) -> None:
+    async with seeing(upstream={"paths": paths}) as (running, pictures):
+        part = {"type": "image_url", "image_url": {"url": f"{pictures.url}/a/red"}}
+        messages = [{"role": "user", "content": [part]}]
+        assert (await running.send({"model": model, "messages": messages})).status == 404
         assert pictures.asked == []
 
 
