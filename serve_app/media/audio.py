@@ -1,14 +1,28 @@
 """How long a recording is, by its head: nothing is decoded here.
 
-A head can lie. Engines decode the recording itself, so what a lie changes is the estimate of its work.
+A head can lie. Engines decode the recording itself, so what a lie changes is the estimate of its work: it is
+no shorter than its bytes at the highest rate that the format is used with.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+
+PLAIN_MOST = 192_000 * 2 * 4.0
+"""Bytes per second of uncompressed stereo with 192 kHz and 32 bits."""
 
 FLAC_BYTES_PER_S = 50_000.0
+FLAC_MOST = 192_000 * 2 * 3.0
+OGG_MOST = 64_000.0
+"""512 kbit/s: above Opus's highest rate and Vorbis's for stereo."""
+
+MP4_BYTES_PER_S = 16_000.0
+"""Of one whose head says 0, as in pieces that were recorded live: AAC, 128 kbit/s."""
+
+MP4_MOST = 2_500_000.0
+"""20 Mbit/s: it may be a film."""
+
 WEBM_BYTES_PER_S = 4_000.0
 """Speech as Opus, 32 kbit/s; the length stands at no fixed place."""
 
@@ -23,12 +37,16 @@ BITRATES = {
     (False, 3): (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
 }
 RATES = (44_100, 48_000, 32_000)
+MAX_PIECES = 1000
+"""Chunks of a WAV and boxes of an MP4 that are passed over; each costs a microsecond of all clients' time."""
+
 SYNC_WITHIN = 4096
 """Bytes behind an ID3 tag in which the first MP3 frame must begin."""
 
 
 def audio_seconds(data: bytes) -> float | None:
-    """``None``: it is no WAV, FLAC, Ogg, MP3, MP4 or WebM, or its head is cut."""
+    """``None``: it is no WAV, FLAC, Ogg, MP3, MP4 or WebM, its head is cut, or stands behind more than
+    ``MAX_PIECES``."""
     try:
         return _reader(data)(data)
     except (struct.error, IndexError, ZeroDivisionError, ValueError):
@@ -45,13 +63,14 @@ def _reader(data: bytes) -> Callable[[bytes], float | None]:
 
 def _wav(data: bytes) -> float | None:
     at, bytes_per_s = 12, 0
-    while at + 8 <= len(data):
+    for _ in range(MAX_PIECES):
         name, (length,) = data[at : at + 4], struct.unpack_from("<I", data, at + 4)
         if name == b"fmt ":
             channels, rate, _, align = struct.unpack_from("<HIIH", data, at + 10)
             bytes_per_s = rate * (align or channels)
         if name == b"data":
-            return float(min(length, len(data) - at - 8) / bytes_per_s)
+            rest = len(data) - at - 8
+            return max(min(length or rest, rest) / bytes_per_s, rest / PLAIN_MOST)
         at += 8 + length + length % 2
     return None
 
@@ -59,7 +78,8 @@ def _wav(data: bytes) -> float | None:
 def _flac(data: bytes) -> float:
     (packed,) = struct.unpack_from(">Q", data, 18)
     rate, samples = packed >> 44, packed & 0xFFFFFFFFF
-    return samples / rate if samples else len(data) / FLAC_BYTES_PER_S
+    seconds = samples / rate if samples else len(data) / FLAC_BYTES_PER_S
+    return max(seconds, len(data) / FLAC_MOST)
 
 
 def _ogg(data: bytes) -> float | None:
@@ -71,33 +91,35 @@ def _ogg(data: bytes) -> float | None:
     else:
         return None
     (samples,) = struct.unpack_from("<q", data, data.rindex(b"OggS") + 6)
-    return float(max(0, samples) / rate)
+    return max(samples / rate, len(data) / OGG_MOST)
 
 
 def _mp4(data: bytes) -> float | None:
-    for name, begin, end in _boxes(data, 0, len(data)):
-        if name == b"moov":
-            for inner, at, _ in _boxes(data, begin, end):
-                if inner == b"mvhd":
-                    layout, skip = (">IQ", 20) if data[at] == 1 else (">II", 12)
-                    scale, duration = struct.unpack_from(layout, data, at + skip)
-                    return float(duration / scale)
-    return None
+    begin, end = _box(data, b"moov", 0, len(data))
+    at, _ = _box(data, b"mvhd", begin, end)
+    layout, skip = (">IQ", 20) if data[at] == 1 else (">II", 12)
+    scale, duration = struct.unpack_from(layout, data, at + skip)
+    seconds = duration / scale if duration else len(data) / MP4_BYTES_PER_S
+    return max(seconds, len(data) / MP4_MOST)
 
 
-def _boxes(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
-    """Name, begin and end of each box's content."""
-    while at + 8 <= end:
+def _box(data: bytes, wanted: bytes, at: int, end: int) -> tuple[int, int]:
+    """Begin and end of the content of the first box with this name. Raises: ValueError: there is none."""
+    for _ in range(MAX_PIECES):
+        if at + 8 > end:
+            break
         (length,) = struct.unpack_from(">I", data, at)
         head = 8
         if length == 1:
             (length,) = struct.unpack_from(">Q", data, at + 8)
             head = 16
         length = length or end - at
+        if data[at + 4 : at + 8] == wanted:
+            return at + head, min(end, at + length)
         if length < head:
-            return
-        yield data[at + 4 : at + 8], at + head, min(end, at + length)
+            break
         at += length
+    raise ValueError(wanted)
 
 
 def _mp3(data: bytes) -> float | None:
@@ -116,7 +138,9 @@ def _mp3(data: bytes) -> float | None:
     rate = RATES[rate_index] >> {3: 0, 2: 1, 0: 2}[version]
     frames = _frames(data[at : at + 256])
     if frames:
-        return frames * (1152 if is_one or layer == 2 else 576) / rate
+        most = BITRATES[is_one, layer][-1] * 1000
+        seconds = frames * (1152 if is_one or layer == 2 else 576) / rate
+        return max(seconds, (len(data) - at) * 8 / most)
     return (len(data) - at) * 8 / (BITRATES[is_one, layer][quality] * 1000)
 
 

@@ -11,6 +11,10 @@ NO_SIZE = frozenset({0xC4, 0xC8, 0xCC})
 """JPEG's markers among the start-of-frame ones that start no frame."""
 
 
+MAX_SEGMENTS = 4096
+"""Of a JPEG, and fill bytes between them, that are passed over on the way to its size."""
+
+
 @dataclass(frozen=True, slots=True)
 class ImageHead:
     media_type: str
@@ -23,7 +27,8 @@ class ImageHead:
 
 
 def image_head(data: bytes) -> ImageHead | None:
-    """``None``: it is no PNG, JPEG, WebP or GIF, or its head is cut."""
+    """``None``: it is no PNG, JPEG, WebP or GIF, its head is cut, or stands behind more than
+    ``MAX_SEGMENTS``."""
     for begins, media_type, size in FORMATS:
         if data.startswith(begins):
             try:
@@ -63,7 +68,9 @@ def _webp(data: bytes) -> tuple[int, int] | None:
 def _jpeg(data: bytes) -> tuple[int, int] | None:
     """Goes from segment to segment to the start of the frame."""
     at = 2
-    while data[at] == 0xFF:
+    for _ in range(MAX_SEGMENTS):
+        if data[at] != 0xFF:
+            break
         marker = data[at + 1]
         if marker == 0xFF:  # a fill byte
             at += 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import struct
 import wave
+from typing import Any
 
 import pytest
 
-from serve_app.media.audio import audio_seconds
+from serve_app.media.audio import MAX_PIECES, audio_seconds
 
 
 def wav(seconds: float, rate: int = 16_000, channels: int = 1) -> bytes:
@@ -73,6 +74,52 @@ def test_one_that_is_cut_anywhere_raises_nothing(kind: str) -> None:
     for end in range(min(len(data), 300)):
         seconds = audio_seconds(data[:end])
         assert seconds is None or seconds >= 0
+
+
+class Counted(bytes):
+    """Counts how often it is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(key)
+
+
+FTYP = b"\0\0\0\x10ftypM4A \0\0\0\0"
+WALKS = {
+    "wav": b"RIFF\0\0\0\0WAVE" + b"junk\0\0\0\0" * 50_000,
+    "boxes": FTYP + b"\0\0\0\x08free" * 50_000,
+    "boxes within": FTYP + b"\0\0\0\0moov" + b"\0\0\0\x08free" * 50_000,
+    "many heads": FTYP + (b"\0\0\0\x80moov" + b"\0\0\0\x08free" * 15) * 5_000,
+}
+
+
+@pytest.mark.parametrize("kind", WALKS)
+def test_a_recording_of_empty_pieces_is_none_after_a_bounded_walk(kind: str) -> None:
+    data = Counted(WALKS[kind])
+    assert audio_seconds(data) is None
+    assert data.looks <= 2 * MAX_PIECES + 20
+
+
+MUCH = bytes(10_000_000)
+LIES = {
+    "wav, no data": (wav(0)[:-4] + bytes(4) + MUCH, 300),
+    "wav, a high rate": (wav(0, rate=2_000_000_000)[:-4] + b"\xff" * 4 + MUCH, 5),
+    "flac": (flac(1) + MUCH, 8),
+    "opus": (ogg(b"OpusHead", 1) + MUCH, 150),
+    "mp3": (mp3(1)[:40] + b"Xing\0\0\0\1\0\0\0\1" + MUCH, 240),
+    "m4a": (mp4(0) + MUCH, 600),
+    "m4a, one second": (mp4(1) + MUCH, 4),
+}
+
+
+@pytest.mark.parametrize("kind", LIES)
+def test_many_bytes_are_no_short_recording_whatever_the_head_says(kind: str) -> None:
+    data, least = LIES[kind]
+    seconds = audio_seconds(data)
+    assert seconds is not None
+    assert seconds >= least
 
 
 def test_a_head_without_a_rate_is_none() -> None:

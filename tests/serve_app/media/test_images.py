@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import io
+from typing import Any
 
 import pytest
 from PIL import Image
 
 from serve_app.errors import BadRequest
 from serve_app.media.data_urls import check_data_url, data_url
-from serve_app.media.images import image_head
+from serve_app.media.images import MAX_SEGMENTS, image_head
 from serve_app.settings.media import MediaSettings
 
 SMALL = MediaSettings(max_image_bytes=4096, max_image_pixels=1000)
@@ -47,6 +48,23 @@ def test_an_image_that_is_cut_anywhere_is_none_or_has_its_size(kind: str) -> Non
     for end in range(len(data)):
         head = image_head(data[:end])
         assert head is None or (head.width, head.height) == (30, 20)
+
+
+class Counted(bytes):
+    """Counts how often it is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(key)
+
+
+@pytest.mark.parametrize("filler", [b"\xff", b"\xff\xe0\0\2"])
+def test_a_picture_of_fillers_is_none_after_a_bounded_walk(filler: bytes) -> None:
+    data = Counted(b"\xff\xd8" + filler * 20_000)
+    assert image_head(data) is None
+    assert data.looks <= 3 * MAX_SEGMENTS
 
 
 @pytest.mark.parametrize("data", [b"", b"<svg/>", b"%PDF-1.7", b"BM" + bytes(60), b"\xff\xd8" + b"\xff" * 99])
