@@ -20,6 +20,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -146,7 +147,7 @@ def _asked(url: str, body: Mapping[str, Any] | None, headers: Mapping[str, str])
             found = json.loads(response.read())
     except urllib.error.HTTPError as error:
         raise CannotConnect(f"{url}: {error.code}: {_message(error.read())}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise CannotConnect(f"{url}: no answer: {reason}") from error
     if not isinstance(found, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 
 from serve_app.items.shape import encoded
 from serve_app.media.forms import Form
@@ -17,12 +18,15 @@ NOT_SHAPING = frozenset({"model", "user"})
 SAMPLES = "temperature"
 
 
-def recording_key(path: str, form: Form, *, tenant: str, model: str, fingerprint: str) -> bytes | None:
-    """By the recording's content and every field of the form; ``None`` for a streamed answer, or a sample."""
+def recording_key(
+    path: str, form: Form, *, tenant: str, model: str, fingerprint: str, by: Collection[str]
+) -> bytes | None:
+    """By the recording's content and every field of the form; ``None`` for a streamed answer, or a sample.
+    ``by``: names of fields that identify a tenant's own users, whose answers are kept apart."""
     fields = sorted((name, value) for name, value in form.fields if name not in NOT_SHAPING)
     if form.get("stream") in ("true", "True", "1") or _is_sample(form):
         return None
-    what = encoded([path, tenant, model, fingerprint, fields])
+    what = encoded([path, tenant, model, fingerprint, fields, {name: form.get(name) for name in by}])
     return hashlib.sha256(what + hashlib.sha256(form.file).digest()).digest()
 
 

@@ -18,13 +18,13 @@ def named_session(headers: Mapping[str, str], fields: Mapping[str, Any], own_hea
     the chain. Where the chain's prefix is cached, routing by prefix finds it.
     """
     for name in (own_header, CLAUDE_CODE_HEADER):
-        if name in headers:
+        if headers.get(name):
             return headers[name]
     user = _text(_inside(fields.get("metadata"), "user_id"))
     if user:
         return user
     for name in CODEX_HEADERS:
-        if name in headers:
+        if headers.get(name):
             return headers[name]
     conversation = fields.get("conversation")
     return _text(fields.get("prompt_cache_key")) or _text(conversation) or _text(_inside(conversation, "id"))

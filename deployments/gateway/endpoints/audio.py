@@ -126,6 +126,7 @@ class AudioEndpoint:
                 tenant=identity.tenant,
                 model=self._names.own(model),
                 fingerprint=fingerprint,
+                by=self._cache.partition_by,
             )
         return Recording(exchange, identity, timeout_s, form, body, model, seconds, key, terms)
 

@@ -12,6 +12,7 @@ from serve_app.dialects.responses.items import listed, messages_of
 from serve_app.dialects.responses.metadata import refuse_metadata
 from serve_app.dialects.responses.tools import Tools, read_choice, read_tools
 from serve_app.errors import BadRequest
+from serve_app.openai.leniency import plainly
 from serve_app.openai.requests import convert
 
 PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
@@ -78,7 +79,7 @@ class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The fields that Promptly reads; an engine checks those that it is sent."""
 
     model: str
-    input: str | list[dict[str, Any]] = []
+    input: str | list[dict[str, Any]] | None = None
     instructions: str | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: Any = None
@@ -122,6 +123,7 @@ class Asked:
 
 def read(fields: Mapping[str, Any]) -> Asked:
     """Raises: BadRequest: a field, an item or a tool is not known or wrong; ``param`` says which."""
+    fields = plainly(fields)
     request = convert(fields, ResponsesRequest)
     for name, why in REFUSED.items():
         if fields.get(name) is not None:
@@ -139,7 +141,7 @@ def read(fields: Mapping[str, Any]) -> Asked:
     refuse_metadata(request.metadata or {})
     tools = read_tools(request.tools or ())
     choice, tools = read_choice(request.tool_choice, tools)
-    return Asked(request, fields, listed(request.input), tools, choice)
+    return Asked(request, fields, listed(() if request.input is None else request.input), tools, choice)
 
 
 def chat_fields(

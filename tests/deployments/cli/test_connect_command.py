@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -113,6 +114,25 @@ def test_a_refusal_is_told_with_its_status_and_message(
     written = capsys.readouterr()
     assert written.out == ""
     assert written.err == f"{endpoint.url}/v1/messages: 401: Wrong key.\n"
+
+
+def test_a_port_that_does_not_speak_http_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"SSH-2.0-OpenSSH_9.9\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert main(["connect", "codex", "--url", url]) == 1
+        thread.join()
+    written = capsys.readouterr().err
+    assert written.startswith(f"{url}/v1/models: no answer: ")
+    assert "SSH-2.0" in written
 
 
 def test_an_answer_in_another_form_and_no_model_are_told(

@@ -6,7 +6,7 @@ import asyncio
 import email
 import io
 import wave
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from email import policy
 from pathlib import Path
@@ -55,7 +55,9 @@ async def whisper(request: web.Request) -> web.StreamResponse:
 
 
 @asynccontextmanager
-async def hearing(folder: Path | None = None, **args: Any) -> AsyncIterator[tuple[Running, Member]]:
+async def hearing(
+    folder: Path | None = None, by: Sequence[str] = (), **args: Any
+) -> AsyncIterator[tuple[Running, Member]]:
     member = Member(whisper)
     async with listening(member):
         others = [member.upstream(kind="vllm", model="whisper-tiny", paths=list(AUDIO))]
@@ -64,7 +66,7 @@ async def hearing(folder: Path | None = None, **args: Any) -> AsyncIterator[tupl
                 yield running, member
             return
         async with (
-            local_cache(folder) as cache,
+            local_cache(folder, partition_by=by) as cache,
             gateway(others=others, handles=cache.handles, **cache.args, **args) as running,
         ):
             yield running, member
@@ -116,6 +118,13 @@ async def test_the_same_recording_is_answered_from_the_cache(tmp_path: Path) -> 
         again = await upload(running, speech(), headers=mine, response_format="srt")
         assert again.headers["content-type"].startswith("text/plain")
         assert len(member.seen) == 7
+
+
+async def test_users_that_the_cache_keeps_apart_share_no_recordings(tmp_path: Path) -> None:
+    async with hearing(tmp_path, by=["user"]) as (running, _):
+        asked = [("miss", "u"), ("exact", "u"), ("miss", "v")]
+        for tier, user in asked:
+            assert (await upload(running, speech(), user=user)).headers["x-cache"] == tier
 
 
 async def test_a_streamed_answer_is_passed_on_as_it_comes(tmp_path: Path) -> None:

@@ -53,6 +53,12 @@ def test_a_conversation_may_be_an_object() -> None:
     assert named_session({}, {"conversation": {"id": "conv_2"}}, OWN) == "conv_2"
 
 
+@pytest.mark.parametrize("name", HEADERS)
+def test_an_empty_header_names_no_session(name: str) -> None:
+    assert named_session({name: ""}, {}, OWN) is None
+    assert named_session({name: ""}, {"prompt_cache_key": "key"}, OWN) == "key"
+
+
 @pytest.mark.parametrize("value", [None, 1, "", [], {}, {"user_id": 1}, {"user_id": None}, {"id": []}, True])
 @pytest.mark.parametrize("name", ["metadata", "prompt_cache_key", "conversation"])
 def test_what_is_no_name_is_passed_over(name: str, value: Any) -> None:

@@ -11,6 +11,7 @@ from serve_app.dialects import dialect_of
 from serve_app.dialects.hidden import hidden_reasoning
 from serve_app.dialects.responses.ids import ItemIds, response_of
 from serve_app.dialects.responses.items import reasoning_text, stored
+from serve_app.dialects.responses.request import read
 from serve_app.errors import BadRequest
 
 UNIQUE = "0" * 32
@@ -67,6 +68,34 @@ def test_fields_become_their_counterparts() -> None:
         "top_logprobs": 2,
         "temperature": 0.5,
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "lax", "strict"),
+    [
+        ("max_output_tokens", "5", 5),
+        ("max_output_tokens", 5.0, 5),
+        ("top_logprobs", "2", 2),
+        ("stream", "true", True),
+        ("store", "false", False),
+        ("background", "true", True),
+        ("parallel_tool_calls", 0, False),
+        ("temperature", "0.5", 0.5),
+    ],
+)
+def test_numbers_and_booleans_may_be_written_as_engines_accept_them(name: str, lax: Any, strict: Any) -> None:
+    asked, exact = (read({"model": "sim", "input": "Hi", name: value}) for value in (lax, strict))
+    assert (asked.request, asked.fields) == (exact.request, exact.fields)
+
+
+@pytest.mark.parametrize("named", [{"previous_response_id": "resp_1"}, {"conversation": "conv_1"}])
+def test_an_input_that_is_null_is_none_where_something_was_said_before(named: dict[str, str]) -> None:
+    assert list(read({"model": "sim", "input": None, **named}).items) == []
+
+
+def test_an_input_that_is_null_alone_is_missed() -> None:
+    with pytest.raises(BadRequest, match="Missing required field `input`"):
+        read({"model": "sim", "input": None})
 
 
 def test_system_messages_at_the_beginning_are_one() -> None:
