@@ -136,17 +136,14 @@ class Admit:
             failover,
             timeout_s,
             salt=self._salts.salt(identity.tenant, request.fields),
-            session=self._session(identity.tenant, headers, sent.fields if read is None else fields),
+            session=_session(
+                identity, headers, sent.fields if read is None else fields, self._session_header
+            ),
             weight=weight,
             cache_status="bypass" if key is None else "miss",
             writer=_writer_of(reading),
             ending=None if reading is None else reading.ending,
         )
-
-    def _session(self, tenant: str, headers: Mapping[str, str], fields: Mapping[str, Any]) -> str | None:
-        """The session that a request names, kept apart from other tenants' sessions of the same name."""
-        named = named_session(headers, fields, self._session_header)
-        return None if named is None else f"{tenant}\0{named}"
 
     def _chosen(self, exchange: Exchange, sent: ParsedRequest) -> ParsedRequest:
         """The request under the own name of the model that answers. If the client used another name,
@@ -176,6 +173,14 @@ class Admit:
             return None
         by, sampled = self._cache.partition_by, self._cache.sampled
         return cache_key(request, identity.tenant, fingerprint, by, sampled=sampled)
+
+
+def _session(
+    identity: Identity, headers: Mapping[str, str], fields: Mapping[str, Any], own_header: str
+) -> str | None:
+    """The session that a request names, kept apart from other tenants' sessions of the same name."""
+    named = named_session(headers, fields, own_header)
+    return None if named is None else f"{identity.tenant}\0{named}"
 
 
 async def _parsed(body: bytes, limits: LimitSettings) -> dict[str, Any]:
