@@ -70,7 +70,7 @@ def _wav(data: bytes) -> float | None:
             bytes_per_s = rate * (align or channels)
         if name == b"data":
             rest = len(data) - at - 8
-            return max(min(length or rest, rest) / bytes_per_s, rest / PLAIN_MOST)
+            return float(max(min(length or rest, rest) / bytes_per_s, rest / PLAIN_MOST))
         at += 8 + length + length % 2
     return None
 
@@ -91,7 +91,7 @@ def _ogg(data: bytes) -> float | None:
     else:
         return None
     (samples,) = struct.unpack_from("<q", data, data.rindex(b"OggS") + 6)
-    return max(samples / rate, len(data) / OGG_MOST)
+    return float(max(samples / rate, len(data) / OGG_MOST))
 
 
 def _mp4(data: bytes) -> float | None:
@@ -99,7 +99,7 @@ def _mp4(data: bytes) -> float | None:
     at, _ = _box(data, b"mvhd", begin, end)
     layout, skip = (">IQ", 20) if data[at] == 1 else (">II", 12)
     scale, duration = struct.unpack_from(layout, data, at + skip)
-    seconds = duration / scale if duration else len(data) / MP4_BYTES_PER_S
+    seconds = float(duration / scale) if duration else len(data) / MP4_BYTES_PER_S
     return max(seconds, len(data) / MP4_MOST)
 
 
