@@ -31,12 +31,21 @@ class MediaSettings(Frozen):
         default=67_108_864, ge=1, description="Width times height, by the image's own head."
     )
     max_redirects: int = Field(default=3, ge=0)
-    fetch_timeout_s: float = Field(default=10.0, gt=0, description="For all images of a request together.")
+    fetch_timeout_s: float = Field(
+        default=10.0,
+        gt=0,
+        description="For all images of a request together, from when there is room to fetch them; as long a "
+        "request waits for that room.",
+    )
     max_fetches: int = Field(default=16, ge=1, description="Images that are fetched at once.")
+    max_fetches_per_tenant: int = Field(default=8, ge=1, description="Of them those of one tenant.")
     max_audio_s: float = Field(
         default=7200.0, gt=0, description="Length of a recording, by its head, seconds."
     )
-    max_uploads: int = Field(default=8, ge=1, description="Recordings that are uploaded or answered at once.")
+    max_uploads: int = Field(
+        default=32, ge=1, description="Recordings that are uploaded or answered at once."
+    )
+    max_uploads_per_tenant: int = Field(default=8, ge=1, description="Of them those of one tenant.")
 
     @field_validator("allowed_domains")
     @classmethod

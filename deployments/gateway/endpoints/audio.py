@@ -22,6 +22,7 @@ from deployments.gateway.request.call import (
     target_of,
 )
 from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.tenant_room import TenantRoom
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.send.relay import read_all, relay
 from deployments.platform.telemetry import RequestTracer
@@ -39,6 +40,7 @@ from serve_app.request.cache_controls import parse_controls
 from serve_app.request.deadline import request_timeout_s
 from serve_app.routing import RoutingRequest
 from serve_app.settings import Settings
+from serve_app.settings.media import MediaSettings
 
 PACE = "audio-ms-per-s"
 """The real-time factor in thousandths: milliseconds of an engine's work for each second of a recording."""
@@ -87,23 +89,18 @@ class AudioEndpoint:
         self._names = names
         self._tracer = tracer
         self._latency = latency
-        self._uploads = 0
+        self._room = TenantRoom(self._media.max_uploads, self._media.max_uploads_per_tenant)
 
     async def __call__(self, exchange: Exchange) -> None:
         identity = self._auth.identify(exchange)
         if exchange.method != "POST":
             raise NotFound(f"No such path: {exchange.method} {exchange.path}.", code="not_found")
         self._offers.require(exchange.path)
-        if self._uploads >= self._media.max_uploads:
-            raise OverCapacity(
-                f"{self._media.max_uploads} recordings are being uploaded or answered (media.max_uploads).", 1
-            )
-        self._uploads += 1
-        try:
+        with self._room.take(identity.tenant) as place:
+            if not place.size:
+                raise _full(self._media, own=self._room.is_tenants_own(identity.tenant))
             recording = await self._read(exchange, identity)
             await exchange.run(self._answer(recording), recording.timeout_s)
-        finally:
-            self._uploads -= 1
 
     async def _read(self, exchange: Exchange, identity: Identity) -> Recording:
         timeout_s = request_timeout_s(exchange.headers, self._timeout_s)
@@ -168,6 +165,12 @@ class AudioEndpoint:
         """The queue counts: it is what a client waits."""
         if recording.seconds > 0:
             self._latency.record(PACE, (time.monotonic() - began) * 1000 / recording.seconds)
+
+
+def _full(media: MediaSettings, *, own: bool) -> OverCapacity:
+    most, whose = (media.max_uploads_per_tenant, "of this tenant ") if own else (media.max_uploads, "")
+    setting = "max_uploads_per_tenant" if own else "max_uploads"
+    return OverCapacity(f"{most} recordings {whose}are being uploaded or answered (media.{setting}).", 1)
 
 
 def _length(form: Form, most_s: float) -> float:

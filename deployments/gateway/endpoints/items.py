@@ -81,7 +81,7 @@ class ItemsEndpoint:
         """Raises: BadRequest, UnknownModel, EmbedderOnly, NotFound, and what keeps it from beginning."""
         asked = self._verbatim.offered(sent)
         if own_name(asked.path) == CHAT_TOKENS:
-            asked = changed(asked, await self._images.take_in(asked.fields))
+            asked = changed(asked, await self._images.take_in(asked.fields, asked.identity.tenant))
         shape = SHAPES[own_name(asked.path)]
         split = shape.split(asked.fields)
         known = None if split is None else self._known(asked, shape, split)

@@ -57,6 +57,6 @@ class CountTokens:
         asked = await self._verbatim.read(exchange, identity, is_conversation=True)
         fields = count_request(asked.fields, self._reader.inline(exchange))
         self._verbatim.offered(asked)
-        chat = generation_from(Endpoint.CHAT, await self._images.take_in(fields))
+        chat = generation_from(Endpoint.CHAT, await self._images.take_in(fields, identity.tenant))
         to_engine = replace(asked, path=ASKED_AS[exchange.path], fields=dict(chat.fields), body=chat.body)
         await self._verbatim.relay(to_engine, weight=1, in_parts=False, writer=TokenCount())

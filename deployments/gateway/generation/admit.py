@@ -123,7 +123,7 @@ class Admit:
         self._offers.require(endpoint.value, request.model)
         if remote:
             with _in_its_own_words(reading):
-                fields_with_images = await self._images.fetch(sent.fields, remote)
+                fields_with_images = await self._images.fetch(sent.fields, remote, identity.tenant)
             request = under(generation_from(endpoint, fields_with_images), request.model)
         key = self._cache_key(request, identity, fingerprint)
         return Asked(

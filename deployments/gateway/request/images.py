@@ -12,7 +12,8 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from serve_app.errors import BadRequest
+from deployments.gateway.request.tenant_room import TenantRoom
+from serve_app.errors import BadRequest, OverCapacity
 from serve_app.media.addresses import is_allowed_host
 from serve_app.media.data_urls import check_data_url, check_image, data_url, too_large
 from serve_app.media.parts import ImagePart, images_of, with_images
@@ -35,7 +36,7 @@ class Images:
     def __init__(self, settings: MediaSettings, is_public: IsPublic) -> None:
         self._settings = settings
         self._is_public = is_public
-        self._room = asyncio.Semaphore(settings.max_fetches)
+        self._room = TenantRoom(settings.max_fetches, settings.max_fetches_per_tenant)
 
     def check(self, fields: Mapping[str, Any]) -> list[ImagePart]:
         """Look at all images of a request that holds them; the others, which are to be fetched.
@@ -51,40 +52,58 @@ class Images:
                 check_data_url(image.url, image.param, self._settings)
         return [image for image in images if image.is_remote] if self._settings.allowed_domains else []
 
-    async def take_in(self, fields: dict[str, Any]) -> dict[str, Any]:
+    async def take_in(self, fields: dict[str, Any], tenant: str) -> dict[str, Any]:
         """The fields with every image as a ``data:`` URL that was checked; the same object if none had to be
         fetched. Raises: what ``check`` and ``fetch`` raise."""
         remote = self.check(fields)
-        return await self.fetch(fields, remote) if remote else fields
+        return await self.fetch(fields, remote, tenant) if remote else fields
 
-    async def fetch(self, fields: Mapping[str, Any], remote: list[ImagePart]) -> dict[str, Any]:
+    async def fetch(self, fields: Mapping[str, Any], remote: list[ImagePart], tenant: str) -> dict[str, Any]:
         """The fields with ``data:`` URLs in the place of ``remote``.
 
         Raises:
             BadRequest: an image may not be fetched, cannot be fetched, or is no image within the limits.
+            OverCapacity: others fetch as many as may be fetched at once.
         """
-        return with_images(fields, await self._fetch_all(remote))
+        wanted = min(len(remote), self._settings.max_fetches_per_tenant, self._settings.max_fetches)
+        with await self._room.wait(tenant, wanted, self._settings.fetch_timeout_s) as places:
+            if not places.size:
+                raise self._full(tenant)
+            try:
+                urls = await self._fetch_all(remote, asyncio.Semaphore(places.size))
+            except TimeoutError:
+                if places.size < wanted:  # with more room they might have been there in time
+                    raise self._full(tenant) from None
+                limit_s = self._settings.fetch_timeout_s
+                why = f"not there within {limit_s:g} s (media.fetch_timeout_s)"
+                raise _not_fetched(remote[0], why) from None
+        return with_images(fields, urls)
 
-    async def _fetch_all(self, images: list[ImagePart]) -> dict[ImagePart, str]:
+    def _full(self, tenant: str) -> OverCapacity:
+        own = self._room.is_tenants_own(tenant)
+        setting = "max_fetches_per_tenant" if own else "max_fetches"
+        return OverCapacity(f"Too many images are being fetched (media.{setting}).", 1)
+
+    async def _fetch_all(self, images: list[ImagePart], at_once: asyncio.Semaphore) -> dict[ImagePart, str]:
+        """Raises: TimeoutError, BadRequest."""
         limit_s, left = self._settings.fetch_timeout_s, _Left(self._settings.max_fetched_bytes)
         connector = aiohttp.TCPConnector(resolver=_PublicOnly(self._is_public), force_close=True)
-        try:
-            async with (
-                asyncio.timeout(limit_s),
-                aiohttp.ClientSession(
-                    connector=connector,
-                    cookie_jar=aiohttp.DummyCookieJar(),
-                    auto_decompress=False,
-                    headers=HEADERS,
-                ) as http,
-            ):
-                urls = await asyncio.gather(*(self._fetch(http, image, left) for image in images))
-        except TimeoutError:
-            raise _not_fetched(images[0], f"not there within {limit_s:g} s (media.fetch_timeout_s)") from None
+        async with (
+            asyncio.timeout(limit_s),
+            aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                headers=HEADERS,
+            ) as http,
+        ):
+            urls = await asyncio.gather(*(self._fetch(http, image, left, at_once) for image in images))
         return dict(zip(images, urls, strict=True))
 
-    async def _fetch(self, http: aiohttp.ClientSession, image: ImagePart, left: _Left) -> str:
-        async with self._room:
+    async def _fetch(
+        self, http: aiohttp.ClientSession, image: ImagePart, left: _Left, at_once: asyncio.Semaphore
+    ) -> str:
+        async with at_once:
             try:
                 data = await self._follow(http, image, left)
             except _NotPublic:
@@ -107,7 +126,7 @@ class Images:
                     continue
                 if response.status != 200:
                     raise _not_fetched(image, f"its server answered {response.status}")
-                return await self._read(response, image, left)
+                return await _read(response, image, left, self._settings)
         raise _not_fetched(image, f"more than {self._settings.max_redirects} redirects (media.max_redirects)")
 
     def _require_allowed(self, url: str, image: ImagePart) -> None:
@@ -124,30 +143,33 @@ class Images:
         if _is_address(host) and not self._is_public(host):  # aiohttp asks no resolver for it
             raise _NotPublic
 
-    async def _read(self, response: aiohttp.ClientResponse, image: ImagePart, left: _Left) -> bytes:
-        parts: list[bytes] = []
-        size = 0
-        async for part in response.content.iter_any():
-            size += len(part)
-            left.size -= len(part)
-            if size > self._settings.max_image_bytes:
-                raise too_large(image.param, self._settings)
-            if left.size < 0:
-                raise BadRequest(
-                    f"The images are larger than {self._settings.max_fetched_bytes} bytes together "
-                    "(media.max_fetched_bytes).",
-                    param=image.param,
-                    code="image_too_large",
-                )
-            parts.append(part)
-        return b"".join(parts)
-
 
 @dataclass(slots=True)
 class _Left:
     """Bytes that may still be fetched for one request."""
 
     size: int
+
+
+async def _read(
+    response: aiohttp.ClientResponse, image: ImagePart, left: _Left, settings: MediaSettings
+) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        left.size -= len(part)
+        if size > settings.max_image_bytes:
+            raise too_large(image.param, settings)
+        if left.size < 0:
+            raise BadRequest(
+                f"The images are larger than {settings.max_fetched_bytes} bytes together "
+                "(media.max_fetched_bytes).",
+                param=image.param,
+                code="image_too_large",
+            )
+        parts.append(part)
+    return b"".join(parts)
 
 
 class _PublicOnly(AbstractResolver):

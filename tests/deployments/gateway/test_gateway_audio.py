@@ -162,10 +162,13 @@ async def test_an_upload_is_bounded_before_it_is_read() -> None:
         assert len(member.seen) == 1
 
 
-async def test_no_more_uploads_at_once_than_allowed() -> None:
-    async with hearing(media={"max_uploads": 1}) as (running, _):
+@pytest.mark.parametrize("bound", ["max_uploads", "max_uploads_per_tenant"])
+async def test_no_more_uploads_at_once_than_allowed(bound: str) -> None:
+    async with hearing(media={bound: 1}, tenants=["a", "b"]) as (running, _):
+        mine, theirs = running.headers("a"), running.headers("b")
         head = (
             f"POST {TRANSCRIPTIONS} HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+            f"authorization: {mine['authorization']}\r\n"
             "content-type: multipart/form-data; boundary=b\r\ncontent-length: 99\r\n\r\n"
         )
         host, port = running.url.removeprefix("http://").split(":")
@@ -175,9 +178,13 @@ async def test_no_more_uploads_at_once_than_allowed() -> None:
             await writer.drain()
 
             async def refused() -> bool:
-                return (await upload(running, speech())).status == 429
+                return bool((await upload(running, speech(), headers=mine)).status == 429)
 
             assert await eventually(refused, within_s=5)
+            other = await upload(running, speech(), headers=theirs)
+            assert other.status == (429 if bound == "max_uploads" else 200)
+            if other.status == 429:
+                assert f"media.{bound})" in other.error["message"]
         finally:
             writer.close()
             await writer.wait_closed()

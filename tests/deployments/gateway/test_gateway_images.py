@@ -47,6 +47,7 @@ class Pictures:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.most_at_once = 0
+        self.silent = asyncio.Event()
         self.url = ""
         self._now = 0
 
@@ -65,6 +66,7 @@ class Pictures:
         if kind == "to":
             raise web.HTTPFound(rest if ":" in rest else f"/{rest}")
         if kind == "stall":
+            self.silent.set()
             await stall()
         if kind == "missing":
             raise web.HTTPNotFound
@@ -98,10 +100,11 @@ async def seeing(
         await runner.cleanup()
 
 
-async def ask(running: Running, *urls: str, text: str = "What is it?") -> Answered:
+async def ask(running: Running, *urls: str, text: str = "What is it?", tenant: str | None = None) -> Answered:
     parts = [{"type": "image_url", "image_url": {"url": url, "detail": "low"}} for url in urls]
     return await running.send(
-        {"model": "sim", "messages": [{"role": "user", "content": [{"type": "text", "text": text}, *parts]}]}
+        {"model": "sim", "messages": [{"role": "user", "content": [{"type": "text", "text": text}, *parts]}]},
+        headers=None if tenant is None else running.headers(tenant),
     )
 
 
@@ -285,3 +288,16 @@ async def test_many_are_fetched_at_once_but_no_more_than_allowed() -> None:
         assert (await ask(running, *[f"{pictures.url}/a/red"] * 6)).status == 200
     assert 1 <= pictures.most_at_once <= 2
     assert len(pictures.asked) == 6
+
+
+async def test_one_tenants_silent_servers_keep_no_other_tenants_pictures_out() -> None:
+    media = {"max_fetches": 4, "max_fetches_per_tenant": 2, "fetch_timeout_s": 2.0}
+    async with seeing(media=media, tenants=["a", "b"]) as (running, pictures):
+        silent = [
+            asyncio.create_task(ask(running, *[f"{pictures.url}/stall"] * 2, tenant="a")) for _ in range(3)
+        ]
+        await pictures.silent.wait()
+        answer = await ask(running, *[f"{pictures.url}/a/red"] * 4, tenant="b")
+        assert answer.status == 200, answer.body
+        refused = {(each.status, each.error["code"]) for each in await asyncio.gather(*silent)}
+        assert (400, "image_not_fetched") in refused
