@@ -12,6 +12,9 @@ from serve_app.request.record import LASTING, RequestRecord
 HITS = frozenset({"exact", "semantic", "joined"})
 """Values of ``x-cache`` for an answer that no engine was asked for on this request's behalf."""
 
+DEADLINE = "deadline_exceeded"
+"""The code of the error that a passed time-out ends with."""
+
 STALLED = "upstream_stalled"
 """The code of the error that ends a stream of which nothing comes any more."""
 
@@ -24,7 +27,9 @@ OUTCOMES = ("answered", "cached", "failed", "client_error", "refused", "gone")
 
 class Sample(msgspec.Struct, frozen=True):
     """``model`` is a name that the settings know, or ``OTHER``: clients cannot make new series.
-    ``durations``: by measure, milliseconds. ``tier``: which tier of the cache answered, if one did."""
+    ``durations``: by measure, milliseconds. ``tier``: which tier of the cache answered, if one did.
+    ``generated``: no tier did, so an engine made its tokens. ``tokens_answer``: of one answer, 0 for a
+    session of many."""
 
     model: str
     outcome: str
@@ -32,8 +37,10 @@ class Sample(msgspec.Struct, frozen=True):
     tier: str | None
     looked_up: bool
     stalled: bool
+    generated: bool
     tokens_in: int
     tokens_out: int
+    tokens_answer: int
     tokens_cached: int
 
 
@@ -56,8 +63,10 @@ def sample_of(record: RequestRecord, names: Collection[str]) -> Sample | None:
         tier=record.cache if outcome == "cached" else None,
         looked_up=record.cache in HITS or record.cache == "miss",
         stalled=record.error == STALLED,
+        generated=record.cache not in HITS,
         tokens_in=tokens.prompt or 0,
         tokens_out=tokens.output or 0,
+        tokens_answer=0 if is_lasting else tokens.output or 0,
         tokens_cached=tokens.cached or 0,
     )
 
@@ -65,11 +74,14 @@ def sample_of(record: RequestRecord, names: Collection[str]) -> Sample | None:
 def _outcome(record: RequestRecord) -> str:
     if record.client_gone:
         return "gone"
-    if record.status == 429:
+    status = record.status if record.error_status is None else record.error_status
+    if status == 429:
         return "refused"
-    if record.status >= 500 or (record.error is not None and record.status < 400):
-        return "failed"  # below 400 it is a stream that ended with an error
-    if record.status >= 400:
+    if record.chose_deadline and record.error == DEADLINE:
+        return "client_error"
+    if status >= 500 or (record.error is not None and status < 400):
+        return "failed"
+    if status >= 400:
         return "client_error"
     return "cached" if record.cache in HITS else "answered"
 

@@ -74,6 +74,10 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     ask: int | None = None
     entry: str | None = None
     """The entry of a near hit, for reports on it."""
+    error_status: int | None = None
+    """The status of ``error``: a stream that has begun has 200 all the same."""
+    chose_deadline: bool = False
+    """The client named its own time-out."""
 
 
 class Facts(msgspec.Struct):
@@ -86,6 +90,8 @@ class Facts(msgspec.Struct):
     session: str | None = None
     cache: str | None = None
     error: str | None = None
+    error_status: int | None = None
+    chose_deadline: bool = False
     client_gone: bool = False
     streamed: bool = False
     measured: Measured = NOTHING_MEASURED
@@ -161,6 +167,8 @@ def record_of(
         steps=step_times(timeline),
         ask=facts.ask,
         entry=entry,
+        error_status=facts.error_status,
+        chose_deadline=facts.chose_deadline,
     )
 
 

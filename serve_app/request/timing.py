@@ -22,8 +22,13 @@ load, which a client can measure with any clock."""
 FIRST_BYTE = "upstream-ttft"
 """From sending a request to a member to the first bytes of its answer; of a whole answer, to its last."""
 
-UPSTREAM_STEPS = frozenset({FIRST_BYTE, "upstream", "upstream-failed", "joined", "ask-model"})
-"""Steps in which a member works on the request; all other time is the gateway's own."""
+EMBEDDER = "embedder"
+"""The embedder answers the request itself; ``embed`` is its part in a look-up."""
+
+UPSTREAM_STEPS = frozenset(
+    {FIRST_BYTE, "upstream", "upstream-failed", "upstream-left", "joined", "ask-model", EMBEDDER}
+)
+"""Steps in which a member or the embedder works on the request; all other time is the gateway's own."""
 
 
 class Step(msgspec.Struct, frozen=True):

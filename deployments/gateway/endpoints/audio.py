@@ -133,7 +133,7 @@ class AudioEndpoint:
         if known is not None:
             content_type, _, body = known.partition(SEPARATOR)
             exchange.response_headers |= {"x-cache": "exact", "x-served-by": "cache"}
-            await exchange.respond(200, body, content_type.decode(), exchange.server_timing())
+            await exchange.respond(200, body, content_type.decode(), exchange.server_timing(ended=True))
             return
         exchange.response_headers["x-cache"] = "bypass" if recording.key is None else "miss"
         began = time.monotonic()
@@ -150,7 +150,7 @@ class AudioEndpoint:
         head = opened.head
         exchange.response_headers["x-served-by"] = head.served_by
         self._measure(recording, began)
-        await exchange.respond(head.status, body, head.content_type, exchange.server_timing())
+        await exchange.respond(head.status, body, head.content_type, exchange.server_timing(ended=True))
         if head.status == 200 and self._cache is not None and recording.key is not None:
             value = head.content_type.encode() + SEPARATOR + body
             self._cache.keep([recording.key], [value], recording.terms)

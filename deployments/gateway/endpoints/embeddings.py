@@ -7,18 +7,20 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from deployments.gateway.endpoints.items import ItemsEndpoint
 from deployments.gateway.endpoints.verbatim import Verbatim
 from deployments.gateway.request.authentication import Authenticator
-from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.exchange import JSON, Exchange
 from deployments.platform.serve import call_errors, cause_of
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.errors import BadRequest, NoReplica
 from serve_app.openai.requests import EmbeddingRequest, embedding_request
 from serve_app.request.auth import Identity
 from serve_app.request.tenant_marks import TenantMarks
+from serve_app.request.timing import EMBEDDER
 from serve_app.settings import EmbedderSettings
 
 if TYPE_CHECKING:
@@ -67,7 +69,8 @@ class EmbeddingsEndpoint:
             )
         if request.truncate_prompt_tokens is None:
             _refuse_truncated(embeddings, info)
-        await exchange.respond_json(_response(request, embeddings, info))
+        body = msgspec.json.encode(_response(request, embeddings, info))
+        await exchange.respond(200, body, JSON, exchange.server_timing(ended=True))
 
     async def _call(
         self, exchange: Exchange, texts: list[str], identity: Identity
@@ -75,7 +78,7 @@ class EmbeddingsEndpoint:
         assert self._handle is not None, "settings name an embedder, so the builder bound one"
         try:
             tag = self._marks.embedding_tag(identity.tenant)
-            with exchange.timeline.step("embed"):
+            with exchange.timeline.step(EMBEDDER):
                 return await self._handle.describe.remote(), await self._handle.embed.remote(texts, tag)
         except call_errors() as error:
             logger.warning("the embedder failed: %r", cause_of(error))

@@ -171,7 +171,7 @@ async def _pass_on(
         raise UpstreamFailed("The engine's answer has another form than before.", code="upstream_failed")
     exchange = asked.exchange
     exchange.response_headers["x-served-by"] = by
-    await exchange.respond(status, body, content_type, exchange.server_timing())
+    await exchange.respond(status, body, content_type, exchange.server_timing(ended=True))
 
 
 async def _write(
@@ -180,4 +180,4 @@ async def _write(
     exchange = asked.exchange
     exchange.response_headers["x-served-by"] = by
     body = known.shape.write(asked.fields, head, values)
-    await exchange.respond(200, body, JSON, exchange.server_timing())
+    await exchange.respond(200, body, JSON, exchange.server_timing(ended=True))

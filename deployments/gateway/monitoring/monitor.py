@@ -76,7 +76,7 @@ class Monitor:
             ("errors", names.ERRORS, outcome == "failed"),
             ("stalled_streams", names.STALLED, sample.stalled),
             ("look_ups", names.LOOK_UPS, sample.looked_up),
-            ("runaway_generations", names.RUNAWAY, sample.tokens_out >= self._runaway_tokens),
+            ("runaway_generations", names.RUNAWAY, self._ran_away(sample)),
             ("looping_sessions", names.LOOPS, self._began_to_loop(record, now)),
         ):
             if happened:
@@ -88,6 +88,11 @@ class Monitor:
         self._count_tokens(sample, opened, model)
 
     def _count_tokens(self, sample: Sample, opened: Slice, model: str) -> None:
+        if not sample.generated:  # what the cache answers, or another request's stream, costs no tokens
+            if sample.tier is not None and sample.tokens_out:
+                opened.count((model, "tokens_saved"), sample.tokens_out)
+                self._meter.add(names.TOKENS_SAVED, sample.tokens_out, {"model": model})
+            return
         tokens = sample.tokens_in + sample.tokens_out
         if tokens:
             opened.count((model, "tokens"), tokens)
@@ -98,9 +103,9 @@ class Monitor:
         ):
             if number:
                 self._meter.add(names.TOKENS, number, {"model": model, "kind": kind})
-        if sample.tier is not None and sample.tokens_out:
-            opened.count((model, "tokens_saved"), sample.tokens_out)
-            self._meter.add(names.TOKENS_SAVED, sample.tokens_out, {"model": model})
+
+    def _ran_away(self, sample: Sample) -> bool:
+        return sample.generated and sample.tokens_answer >= self._runaway_tokens
 
     def _began_to_loop(self, record: RequestRecord, now: float) -> bool:
         session, ask = record.session, record.ask

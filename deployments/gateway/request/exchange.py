@@ -15,6 +15,7 @@ from deployments.platform.request_account import ACCOUNT, RequestAccount, reques
 from serve_app.dialects import StreamErrors, dialect_of
 from serve_app.errors import DeadlineExceeded, PromptlyError, UpstreamFailed
 from serve_app.openai import sse
+from serve_app.request.headers import TIMEOUT
 from serve_app.request.record import Facts
 from serve_app.request.timing import Timeline
 
@@ -213,6 +214,8 @@ class Exchange:
         """End with an error, in the dialect of the path: as a response of its own, or as the last event of a
         stream that has begun (an event that was cut in the middle is closed first)."""
         self.facts.error = error.details.code or error.details.type
+        self.facts.error_status = error.status
+        self.facts.chose_deadline = TIMEOUT.name in self.headers
         await self.end_waiting()
         if self._is_complete:
             return  # the client was sent its whole answer, which it may not have read yet

@@ -29,6 +29,7 @@ class DetachedExchange(Exchange):
     async def fail(self, error: PromptlyError) -> None:
         self.failure, self.status = error, error.status
         self.facts.error = error.details.code or error.details.type
+        self.facts.error_status = error.status
 
     async def _receive_nothing(self) -> dict[str, Any]:
         """This client never leaves."""

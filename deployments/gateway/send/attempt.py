@@ -18,6 +18,7 @@ from serve_app.quarantine import Incident, Quarantine
 class Attempt:
     """The slot that one member's answer takes while it comes, and what became of it. Read the answer from
     ``response``; a reader that waits for more than ``stall_s`` seconds gets an error.
+    ``started_ns``: since when the step `upstream` counts.
 
     One timer watches all of it: a time-out for every chunk would cost a tenth of the relay's time.
     """
@@ -31,6 +32,7 @@ class Attempt:
         admission: Admission,
         quarantine: Quarantine,
         stall_s: float,
+        started_ns: int,
     ) -> None:
         self._call = call
         self.dispatch = dispatch
@@ -38,7 +40,7 @@ class Attempt:
         self._admission = admission
         self._quarantine = quarantine
         self._stall_s = stall_s
-        self._started_ns = call.slot.timeline.clock()
+        self._started_ns = started_ns
         self._is_broken = False
         self._open = True
         response.member = dispatch.member

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from deployments.gateway.request.call import Call, Purpose
 from deployments.gateway.send.attempt import Attempt
 from deployments.gateway.send.sender import INTERNAL_ERROR, Destination, Sender
-from deployments.wire.upstream import ConnectionBroken, ConnectionRefused
+from deployments.wire.upstream import ConnectionBroken, ConnectionRefused, UpstreamResponse
 from serve_app.errors import (
     EngineError,
     NoReplica,
@@ -22,7 +22,7 @@ from serve_app.fleet import Dispatch
 from serve_app.hedging import Hedge
 from serve_app.quarantine import Quarantine
 from serve_app.request.failover import Tried
-from serve_app.request.timing import FIRST_BYTE
+from serve_app.request.timing import FIRST_BYTE, Timeline
 from serve_app.traffic import Traffic
 
 TOO_MANY_REQUESTS = 429
@@ -115,8 +115,7 @@ class Attempts:
             response = await self._sender.send(call, self._to, dispatch.member.report, fresh=fresh)
         except BaseException as error:
             self._note_failure(error, call, dispatch)
-            if isinstance(error, PromptlyError):
-                call.slot.timeline.add("upstream-failed", started_ns)
+            _add_ended(call.slot.timeline, error, started_ns)
             if hedge is not None and isinstance(error, asyncio.CancelledError | UpstreamTimeout):
                 hedge.saw_silence(time.monotonic() - dispatch.sent_at)
             admission.end(dispatch, complete=False)
@@ -124,10 +123,7 @@ class Attempts:
         now = time.monotonic()
         admission.began(dispatch, now, streamed=response.is_stream)
         self._quarantine.answered(dispatch.member.name, now)
-        if response.is_stream or call.purpose is Purpose.ANSWER:
-            call.slot.timeline.add(FIRST_BYTE, started_ns)
-        if response.connect_ns:
-            call.slot.timeline.add_lasting("connect", started_ns, response.connect_ns)
+        upstream_ns = _add_begun(call, response, started_ns)
         if hedge is not None:
             hedge.saw_first_byte(now - dispatch.sent_at)
         return Attempt(
@@ -137,6 +133,7 @@ class Attempts:
             admission=admission,
             quarantine=self._quarantine,
             stall_s=self._sender.stall_s,
+            started_ns=upstream_ns,
         )
 
     def _note_failure(self, error: BaseException, call: Call, dispatch: Dispatch) -> None:
@@ -152,6 +149,25 @@ class Attempts:
                 self.tried.broke(self._quarantine.broke(call.body_key, name, now, begun=False), begun=False)
             elif isinstance(error, UpstreamRefused):
                 self._quarantine.answered(name, now)
+
+
+def _add_ended(timeline: Timeline, error: BaseException, started_ns: int) -> None:
+    """The step of an attempt that gave no answer."""
+    if isinstance(error, PromptlyError):
+        timeline.add("upstream-failed", started_ns)
+    elif isinstance(error, asyncio.CancelledError):  # a deadline passed, or another attempt answered
+        timeline.add("upstream-left", started_ns)
+
+
+def _add_begun(call: Call, response: UpstreamResponse, started_ns: int) -> int:
+    """The steps until an answer begins. Returns since when the step `upstream` counts."""
+    timeline = call.slot.timeline
+    if response.connect_ns:
+        timeline.add_lasting("connect", started_ns, response.connect_ns)
+    if not response.is_stream and call.purpose is not Purpose.ANSWER:
+        return started_ns  # nothing is generated: there is no first token to tell from the rest
+    timeline.add(FIRST_BYTE, started_ns)
+    return timeline.clock()
 
 
 def _is_break(error: PromptlyError) -> bool:
