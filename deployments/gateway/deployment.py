@@ -19,6 +19,7 @@ from deployments.gateway.runtime import GatewayRuntime
 from deployments.platform.http_protocol import mend_http
 from deployments.platform.metrics import RayMeter
 from deployments.platform.otel_metrics import Meters, otel_meter_from
+from deployments.platform.serve import ask_every_replica
 from deployments.platform.websocket_protocol import bound_websockets
 from serve_app.recent import Found, Query
 from serve_app.request.admin_token import AdminToken
@@ -57,7 +58,7 @@ class Gateway:
         mend_http()  # a bare `serve run` asks for no middlewares
         bound_websockets(settings.realtime.max_event_bytes)
         _collect_less()
-        gateways = AllGateways() if settings.gateway.replicas > 1 else None
+        gateways = AllGateways(_own_handle()) if settings.gateway.replicas > 1 else None
         self._otel = otel_meter_from(os.environ)
         meter = RayMeter()
         self._runtime = GatewayRuntime(
@@ -94,11 +95,12 @@ class Gateway:
 
 
 class AllGateways:
-    """Asks every gateway replica of this deployment, this one too."""
+    """Asks every gateway replica of this deployment, this one too. One that is late is left out, and the
+    answers of the others stay."""
 
-    def __init__(self) -> None:
-        own = serve.get_replica_context()
-        self._handle = serve.get_deployment_handle(own.deployment, own.app_name, _check_exists=False)
+    def __init__(self, handle: DeploymentHandle[Any], timeout_s: float = ASK_TIMEOUT_S) -> None:
+        self._handle = handle
+        self._timeout_s = timeout_s
 
     async def measured(self) -> Sequence[Measured]:
         return await self._ask(Measured, "measured")
@@ -107,15 +109,18 @@ class AllGateways:
         return await self._ask(Found, "find_requests", query)
 
     async def _ask(self, kind: type[T], method: str, *arguments: Any) -> Sequence[T]:
-        """Without those that give no ``kind``; nothing where they do not answer in time."""
+        """Without those that give no ``kind``; nothing where it is not known in time which there are."""
         try:
-            async with asyncio.timeout(ASK_TIMEOUT_S):
-                asked = self._handle.broadcast(method, *arguments)
-                answers = await asked.results_async(return_exceptions=True)
-        except Exception as error:  # a gateway starts, stops or hangs: what this one has is there
+            answers, _ = await ask_every_replica(self._handle, method, self._timeout_s, *arguments)
+        except Exception as error:  # Serve itself is late: what this one has is there
             logger.debug("other gateways did not answer: %s", type(error).__name__)
             return ()
         return [answer for answer in answers if isinstance(answer, kind)]
+
+
+def _own_handle() -> DeploymentHandle[Any]:
+    own = serve.get_replica_context()
+    return serve.get_deployment_handle(own.deployment, own.app_name, _check_exists=False)
 
 
 def _collect_less() -> None:

@@ -79,7 +79,7 @@ def listening_host() -> str | None:
 
 
 async def ask_every_replica(
-    handle: DeploymentHandle[Any], method: str, timeout_s: float
+    handle: DeploymentHandle[Any], method: str, timeout_s: float, *arguments: Any
 ) -> tuple[list[Any], int]:
     """Call a method on every replica; returns the results that came in time, and the number of replicas that
     failed or did not answer.
@@ -87,7 +87,7 @@ async def ask_every_replica(
     Raises:
         TimeoutError: the list of replicas is not known in time.
     """
-    response = handle.broadcast(method)
+    response = handle.broadcast(method, *arguments)
     replicas = await asyncio.wait_for(response._fetch_replica_results_async(), timeout_s)
     answers = await asyncio.gather(
         *(_answer(replica, timeout_s) for replica in replicas), return_exceptions=True

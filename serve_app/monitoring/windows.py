@@ -88,16 +88,16 @@ class Slice:
 
     def take_away(self, other: Slice) -> None:
         for series, histogram in other.histograms.items():
-            known = self.histograms[series]
+            known = self.histograms.get(series)
+            if known is None:
+                continue
             known.take_away(histogram)
             if not known.count:
                 del self.histograms[series]
         for key, number in other.counts.items():
-            left = self.counts[key] - number
+            left = self.counts.pop(key, number) - number  # a sum of 0 is kept nowhere
             if left:
                 self.counts[key] = left
-            else:
-                del self.counts[key]
 
 
 class _Window:

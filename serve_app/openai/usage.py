@@ -16,6 +16,12 @@ from serve_app.openai.sse import ENDS, EVENT_END, NO_CHOICES
 FINISH_REASON = re.compile(rb'"finish_reason"\s*:\s*"(\w+)"')
 """A text cannot contain it: its quotes would be escaped."""
 
+REASON = re.compile(r"[A-Za-z0-9_]{1,32}")
+
+MOST_TOKENS = 1 << 40
+DAY_MS = 86_400_000.0
+"""What a member says beyond these is an error of its own; it must not become an error of ours."""
+
 METRICS = b'"metrics":'
 DATA = b"data:"
 
@@ -196,13 +202,25 @@ def _measured(end: _End, reason: str | None) -> Measured:
     drafted = None if metrics is None else metrics.speculative_decoding
     return Measured(
         TokenCounts(
-            prompt=usage.prompt_tokens,
-            output=usage.completion_tokens,
-            cached=None if details is None else details.cached_tokens,
-            accepted=None if drafted is None else drafted.num_accepted_draft_tokens,
+            prompt=_count(usage.prompt_tokens),
+            output=_count(usage.completion_tokens),
+            cached=None if details is None else _count(details.cached_tokens),
+            accepted=None if drafted is None else _count(drafted.num_accepted_draft_tokens),
         ),
-        reason,
+        reason if reason is not None and REASON.fullmatch(reason) else None,
         None
         if metrics is None
-        else EngineTimes(metrics.queue_time_ms, metrics.time_to_first_token_ms, metrics.generation_time_ms),
+        else EngineTimes(
+            _time(metrics.queue_time_ms),
+            _time(metrics.time_to_first_token_ms),
+            _time(metrics.generation_time_ms),
+        ),
     )
+
+
+def _count(tokens: int | None) -> int | None:
+    return tokens if tokens is not None and 0 <= tokens < MOST_TOKENS else None
+
+
+def _time(milliseconds: float | None) -> float | None:
+    return milliseconds if milliseconds is not None and 0 <= milliseconds < DAY_MS else None

@@ -9,13 +9,10 @@ from heapq import nlargest
 import msgspec
 
 from serve_app.recent.query import Query, ended_ns
-from serve_app.request.record import RequestRecord
+from serve_app.request.record import RequestRecord, shortened
 
 MOST_STEPS = 64
-MOST_CHARS = 200
-"""Of a name that a client chose. With ``MOST_STEPS`` it bounds the memory of one request."""
-
-CLIENT_TEXTS = ("request_id", "model", "error")
+"""With the bound of its texts it bounds the memory of one request."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -39,8 +36,8 @@ class Recent:
 
     def take(self, record: RequestRecord) -> None:
         """A sink of finished requests: microseconds."""
-        if record.method != "POST" or record.route not in self._routes:
-            return
+        if record.method != "POST" or record.route not in self._routes or record.tenant is None:
+            return  # what a client without a key asks must not push out the others' requests
         self._seen += 1
         self._kept.append(_bounded(record))
 
@@ -71,11 +68,7 @@ def merged(pages: Sequence[Found], limit: int) -> Found:
 
 
 def _bounded(record: RequestRecord) -> RequestRecord:
-    changes: dict[str, object] = {
-        name: text[:MOST_CHARS]
-        for name in CLIENT_TEXTS
-        if (text := getattr(record, name)) is not None and len(text) > MOST_CHARS
-    }
+    record = shortened(record)
     if len(record.steps) > MOST_STEPS:
-        changes["steps"] = record.steps[:MOST_STEPS]
-    return msgspec.structs.replace(record, **changes) if changes else record
+        record = msgspec.structs.replace(record, steps=record.steps[:MOST_STEPS])
+    return record

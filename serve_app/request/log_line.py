@@ -3,36 +3,47 @@
 from __future__ import annotations
 
 import re
+from enum import Enum
 from typing import Literal
 
 import msgspec
 
-from serve_app.request.record import RequestRecord
+from serve_app.request.record import RequestRecord, shortened
 
 PROBES = frozenset({"health", "ping", "ready"})
 """Endpoints that load balancers ask every second."""
 
-FIRST_REFUSAL = 400
+FIRST_REFUSAL, FIRST_FAILURE = 400, 500
+
 UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 """A value from outside must not begin another line, or move a terminal's cursor."""
-
-MOST_CHARS = 200
-"""Of one value: names that clients or members chose."""
-
-TEXTS = ("request_id", "method", "route", "tenant", "model", "member", "cache", "error", "finish_reason")
 
 
 def is_probe(record: RequestRecord) -> bool:
     return record.endpoint in PROBES
 
 
-def is_refused(record: RequestRecord) -> bool:
-    return record.status >= FIRST_REFUSAL
+class Bound(Enum):
+    """Lines that share one bound: a flood of one kind hides no line of another."""
+
+    STRANGER = "refused requests of clients without a key"
+    REFUSED = "refused requests"
+    CHEAP = "requests that need no key or were given up"
+
+
+def bound_of(record: RequestRecord) -> Bound | None:
+    """What bounds a request's line; ``None``: it is always written, as that of every failure of ours."""
+    if record.status >= FIRST_FAILURE:
+        return None
+    if record.status >= FIRST_REFUSAL:
+        return Bound.STRANGER if record.tenant is None else Bound.REFUSED
+    is_cheap = record.status == 0 or record.tenant is None
+    return Bound.CHEAP if is_cheap and record.model is None else None
 
 
 def log_line(record: RequestRecord, form: Literal["text", "json"]) -> str:
     """One line; numbers in milliseconds, tokens as prompt/answer. Each text is cut at ``MOST_CHARS``."""
-    record = _cut(record)
+    record = shortened(record)
     if form == "json":
         return msgspec.json.encode(record).decode()
     tokens = record.tokens
@@ -55,17 +66,9 @@ def log_line(record: RequestRecord, form: Literal["text", "json"]) -> str:
         "overhead_ms": f"{record.overhead_ms:.1f}",
     }
     known = " ".join([f"{name}={value}" for name, value in parts.items() if value is not None])
-    line = f"request_id={record.request_id} {record.method} {record.route} {record.status} {known}"
+    asked = f"{record.method} {record.route} {record.status}"
+    line = f"request_id={record.request_id} {asked} {known}"
     return line if line.isascii() and line.isprintable() else UNPRINTABLE.sub("?", line)
-
-
-def _cut(record: RequestRecord) -> RequestRecord:
-    changes: dict[str, object] = {
-        name: text[:MOST_CHARS]
-        for name in TEXTS
-        if (text := getattr(record, name)) is not None and len(text) > MOST_CHARS
-    }
-    return msgspec.structs.replace(record, **changes) if changes else record
 
 
 class RefusalBound:

@@ -15,6 +15,14 @@ UNMATCHED = "unmatched"
 
 SESSION_BYTES = 8
 
+MOST_CHARS = 200
+"""Of one value: a client or a member may have chosen it."""
+
+OUTSIDE_TEXTS = (
+    "request_id", "method", "route", "tenant", "model", "member", "cache", "error", "finish_reason", "entry",
+)  # fmt: skip
+"""What clients and members may have chosen."""
+
 LASTING = "realtime"
 """The endpoint whose requests last as long as their clients speak: their whole time says nothing. ``status``
 is 101, or that of the error that ended one."""
@@ -120,6 +128,16 @@ def step_times(timeline: Timeline) -> tuple[StepTime, ...]:
             for step in ordered
         ]
     )
+
+
+def shortened(record: RequestRecord) -> RequestRecord:
+    """Without the rest of a text that is too long for a list or a line."""
+    changes: dict[str, str] = {
+        name: text[:MOST_CHARS]
+        for name in OUTSIDE_TEXTS
+        if (text := getattr(record, name)) is not None and len(text) > MOST_CHARS
+    }
+    return msgspec.structs.replace(record, **changes) if changes else record
 
 
 def record_of(

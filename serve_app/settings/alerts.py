@@ -103,8 +103,7 @@ class AlertSettings(Frozen):
     def _is_url(cls, url: str | None) -> str | None:
         if url is None:
             return None
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or any(map(str.isspace, url)):
+        if not _can_be_called(url):
             raise ValueError("expected a URL such as `https://hooks.example.com/path`")
         return url
 
@@ -115,3 +114,13 @@ class AlertSettings(Frozen):
             if p95 is not None and p99 is not None and p95 > p99:
                 raise ValueError(f"`{lower}` is above `{higher}`: a p99 is never below the p95")
         return self
+
+
+def _can_be_called(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna")  # as a look-up of the name does
+        is_port = parts.port != 0
+    except ValueError:  # also UnicodeError: an empty or too long label
+        return False
+    return parts.scheme in ("http", "https") and bool(host) and is_port and not any(map(str.isspace, url))

@@ -52,7 +52,7 @@ APPLICATION_KEYS = frozenset(
 """Keys of an application in it (``ServeApplicationSchema``)."""
 
 SHOWN_VALUE_CHARS = 80
-SECRET_WORDS = ("key", "secret", "token", "password", "authorization")
+SECRET_WORDS = ("key", "secret", "token", "password", "authorization", "webhook")
 HIDDEN = "(hidden)"
 USER_IN_URL = re.compile(r"//[^/\s]*@")
 URL_QUERY = re.compile(r"(?<=\S)\?\S+=\S*")

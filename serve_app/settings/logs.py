@@ -20,7 +20,9 @@ class LogSettings(Frozen):
     refused_per_s: float = Field(
         default=10.0,
         gt=0,
-        description="Lines about refused requests (status 400 and above) per second and gateway, on "
-        "average; the next line says how many were left out. So no one can fill the disk with requests that "
-        "cost nothing.",
+        description="Lines per second and gateway, on average, about requests that were refused (status 400 "
+        "to 499; those without a known key have a bound of their own), and, with the same bound again, about "
+        "those that need no key or that their clients gave up before an answer. The next line says how "
+        "many were left out. So no one can fill the disk with requests that cost nothing; failures (500 "
+        "and above) always have a line.",
     )

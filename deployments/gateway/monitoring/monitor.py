@@ -31,7 +31,8 @@ AskOthers = Callable[[], Awaitable[Sequence[Measured]]]
 
 
 class Together(msgspec.Struct, frozen=True):
-    """The figures of ``gateways`` gateways. ``leads``: of these this one speaks for all."""
+    """The figures of ``gateways`` gateways. ``leads``: of these this one speaks for all. It is the oldest: a
+    new one does not know what has been said."""
 
     figures: Figures
     gateways: int
@@ -56,7 +57,8 @@ class Monitor:
         self._clock = clock
         self._windows = Windows(clock())
         self._loops = LoopWatch(settings.loop_requests, settings.loop_within_s)
-        self._name = token_hex(8)
+        self._name = f"{time.time_ns():020d}-{token_hex(4)}"
+        self._leads = True
 
     def take(self, record: RequestRecord) -> None:
         """A sink of finished requests."""
@@ -123,4 +125,6 @@ class Monitor:
             each.gateway: each.figures for each in answers if each.gateway != self._name
         }
         figures = Figures.of_states(own, list(others.values()))
-        return Together(figures, 1 + len(others), leads=all(self._name < other for other in others))
+        if answers or self._ask_others is None:  # no answer at all, not even its own, says nothing of others
+            self._leads = all(self._name < other for other in others)
+        return Together(figures, 1 + len(others), self._leads)

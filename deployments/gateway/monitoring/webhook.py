@@ -56,7 +56,10 @@ class Webhook:
     async def _send_forever(self) -> None:
         while True:
             body = await self._waiting.get()
-            problem = await self._send(body)
+            try:
+                problem = await self._send(body)
+            except Exception as error:  # whatever it is, the next message is tried
+                problem = type(error).__name__
             if problem and not self._is_failing:
                 logger.error("alerts.webhook_url: %s is not told of alerts: %s", self._origin.host, problem)
             self._is_failing = bool(problem)

@@ -9,7 +9,7 @@ from collections import deque
 from contextvars import Context
 from typing import Literal
 
-from serve_app.request.log_line import RefusalBound, is_probe, is_refused, log_line
+from serve_app.request.log_line import Bound, RefusalBound, bound_of, is_probe, log_line
 from serve_app.request.record import RequestRecord
 
 DELAY_S = 0.1
@@ -27,13 +27,16 @@ class RequestLog:
 
     def __init__(self, form: Literal["text", "json"], refused_per_s: float) -> None:
         self._form = form
-        self._refusals = RefusalBound(refused_per_s, time.monotonic())
+        self._bounds = {bound: RefusalBound(refused_per_s, time.monotonic()) for bound in Bound}
         self._waiting: deque[RequestRecord] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
     def __call__(self, record: RequestRecord) -> None:
-        if is_probe(record) or (is_refused(record) and not self._refusals.allows(time.monotonic())):
+        if is_probe(record):
+            return
+        bound = bound_of(record)
+        if bound is not None and not self._bounds[bound].allows(time.monotonic()):
             return
         self._waiting.append(record)
         if self._timer is None:
@@ -60,7 +63,10 @@ class RequestLog:
 
     def _write_one(self) -> None:
         record = self._waiting.popleft()
-        left_out = self._refusals.take_left_out()
-        if left_out:
-            logger.warning("%d refused requests have no line (logs.refused_per_s)", left_out, extra=FILE_ONLY)
+        for kind, bound in self._bounds.items():
+            left_out = bound.take_left_out()
+            if left_out:
+                logger.warning(
+                    "%d %s have no line (logs.refused_per_s)", left_out, kind.value, extra=FILE_ONLY
+                )
         logger.info("%s", log_line(record, self._form), extra=FILE_ONLY)

@@ -110,3 +110,14 @@ def test_reading_does_not_change_what_is_kept() -> None:
     windows.observe(0.0, *SERIES, 5.0)
     windows.read(0.0)["1m"].histograms[SERIES].add(7.0)
     assert seen(windows, 0.0)["1m"] == 1
+
+
+def test_counts_that_cancel_each_other_leave_with_their_slices() -> None:
+    windows = Windows(0.0)
+    for at, number in ((1.0, 5), (11.0, 0)):
+        windows.open(at, "m")[0].count(("m", "tokens"), number)
+    opened, _ = windows.open(21.0, "m")
+    opened.count(("m", "tokens"), -5)
+    opened.count(("m", "requests"), 1)
+    for each in windows.read(90_000.0).values():
+        assert each.counts == {}

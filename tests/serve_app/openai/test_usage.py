@@ -118,3 +118,19 @@ def test_no_body_breaks_the_reading(body: bytes) -> None:
 )
 def test_metrics_are_cut_out_of_valid_json_wherever_they_stand(body: bytes, left: bytes) -> None:
     assert without_metrics(body, null=False) == left
+
+
+def test_what_no_member_can_have_measured_is_unknown() -> None:
+    said = {
+        "choices": [{"finish_reason": "x" * 1000}],
+        "usage": {
+            "prompt_tokens": -5,
+            "completion_tokens": 10**22,
+            "prompt_tokens_details": {"cached_tokens": -1},
+        },
+        "metrics": {"generation_time_ms": 1e308, "queue_time_ms": -1.0, "time_to_first_token_ms": 5.0},
+    }
+    measured = measured_whole(json.dumps(said).encode())
+    assert measured.tokens == TokenCounts()
+    assert measured.finish_reason is None
+    assert measured.engine == EngineTimes(None, 5.0, None)

@@ -11,8 +11,8 @@ from serve_app.errors import BadRequest
 from serve_app.openai.usage import NO_TOKENS
 from serve_app.recent import Query, Recent, merged, parse_query
 from serve_app.recent.query import ended_ns
-from serve_app.recent.ring import MOST_CHARS, MOST_STEPS
-from serve_app.request.record import RequestRecord, StepTime
+from serve_app.recent.ring import MOST_STEPS
+from serve_app.request.record import MOST_CHARS, RequestRecord, StepTime
 
 CHAT = "/v1/chat/completions"
 SECOND_NS = 10**9
@@ -67,7 +67,9 @@ def test_the_newest_come_first_and_the_oldest_leave() -> None:
     assert (found.kept, found.seen, found.more) == (3, 5, False)
 
 
-@pytest.mark.parametrize("changed", [{"route": "/admin/latency"}, {"method": "GET"}, {"route": "unmatched"}])
+@pytest.mark.parametrize(
+    "changed", [{"route": "/admin/latency"}, {"method": "GET"}, {"route": "unmatched"}, {"tenant": None}]
+)
 def test_what_is_no_request_to_a_model_does_not_push_one_out(changed: dict[str, Any]) -> None:
     recent = ring(a_request(1), *(a_request(n, **changed) for n in range(20)), size=3)
     assert ids(recent, Query()) == ["r1"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
+import pytest
 
 from serve_app.openai.usage import TokenCounts
-from serve_app.request.log_line import RefusalBound, log_line
-from serve_app.request.record import RequestRecord, StepTime
+from serve_app.request.log_line import Bound, RefusalBound, bound_of, log_line
+from serve_app.request.record import MOST_CHARS, RequestRecord, StepTime
 
 RECORD = RequestRecord(
     request_id="r1",
@@ -78,3 +80,30 @@ def test_a_value_of_any_length_leaves_a_short_line() -> None:
     endless = msgspec.structs.replace(RECORD, model="m" * 1_000_000, error="e" * 1_000_000)
     assert len(log_line(endless, "text")) < 1_000
     assert len(log_line(endless, "json")) < 2_000
+
+
+@pytest.mark.parametrize(
+    ("changed", "bound"),
+    [
+        ({}, None),
+        ({"status": 503}, None),
+        ({"status": 500, "tenant": None}, None),
+        ({"status": 401, "tenant": None}, Bound.STRANGER),
+        ({"status": 403}, Bound.REFUSED),
+        ({"status": 429}, Bound.REFUSED),
+        ({"method": "GET", "route": "/version", "tenant": None, "model": None}, Bound.CHEAP),
+        ({"status": 304, "tenant": None, "model": None}, Bound.CHEAP),
+        ({"status": 0, "model": None, "client_gone": True}, Bound.CHEAP),
+        ({"status": 0, "client_gone": True}, None),
+        ({"route": "/admin/fleet", "model": None}, None),
+    ],
+)
+def test_a_flood_of_one_kind_hides_no_line_of_another(changed: dict[str, Any], bound: Bound | None) -> None:
+    assert bound_of(msgspec.structs.replace(RECORD, **changed)) is bound
+
+
+def test_what_a_client_or_a_member_chose_is_cut() -> None:
+    long = "x" * 1_000_000
+    record = msgspec.structs.replace(RECORD, model=long, finish_reason=long, error=long, request_id=long)
+    assert len(log_line(record, "text")) < 10 * MOST_CHARS
+    assert json.loads(log_line(record, "json"))["model"] == "x" * MOST_CHARS

@@ -163,6 +163,31 @@ async def test_of_two_gateways_exactly_one_leads() -> None:
     assert sorted([(await world.monitor.together()).leads for world in worlds]) == [False, True]
 
 
+async def test_the_oldest_leads_so_that_a_new_gateway_repeats_nothing() -> None:
+    worlds: list[World] = []
+
+    async def all_of_them() -> list[Measured]:
+        return [world.monitor.measured() for world in worlds]
+
+    worlds += [World(others=all_of_them) for _ in range(5)]
+    leads = [(await world.monitor.together()).leads for world in worlds]
+    assert leads == [True, False, False, False, False]
+
+
+async def test_no_answer_at_all_does_not_make_another_gateway_speak() -> None:
+    answers: list[Measured] = []
+
+    async def others() -> list[Measured]:
+        return answers
+
+    old, new = World(others=others), World(others=others)
+    answers[:] = [old.monitor.measured(), new.monitor.measured()]
+    assert not (await new.monitor.together()).leads
+    answers.clear()
+    assert not (await new.monitor.together()).leads
+    assert (await old.monitor.together()).leads
+
+
 async def test_a_rule_that_is_turned_off_never_fires() -> None:
     off = AlertSettings(ttft_p95_ms=None, ttft_p99_ms=None)
     world = World(off)

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from pydantic import ValidationError
 from support.graph import eventually
 
 from deployments.gateway.monitoring.webhook import MOST_WAITING, Webhook
@@ -170,3 +171,40 @@ async def test_what_waits_for_a_dead_webhook_is_bounded() -> None:
             hook(FIRES, 0.0)
         assert hook._waiting.qsize() == MOST_WAITING
         await hook.close()
+
+
+async def test_whatever_one_message_meets_the_next_is_tried(caplog: pytest.LogCaptureFixture) -> None:
+    waits = Waits()
+    hook = Webhook("http://hooks..example.com/x", timeout_s=5, attempts=1, sleep=waits)
+    hook(FIRES, 0.0)
+    await until(lambda: "UnicodeError" in caplog.text)
+    hook(FIRES, 0.0)
+    await until(hook._waiting.empty)
+    assert not hook._task.done()
+    await hook.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://hooks..example.com/x",
+        "https://h:99999/",
+        "https://h:0/",
+        "https://h:a/",
+        "https://[::1/",
+        f"https://{'a' * 64}.example.com/",
+        "ftp://h/",
+        "https:///x",
+        "https://h/ x",
+    ],
+)
+def test_an_address_that_cannot_be_called_is_refused_in_the_settings(url: str) -> None:
+    with pytest.raises(ValidationError, match="expected a URL such as"):
+        AlertSettings(webhook_url=url)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://hooks.example.com/x?token=y", "http://[::1]:80/", "https://bücher.de"]
+)
+def test_an_address_that_can_be_called_is_taken(url: str) -> None:
+    assert AlertSettings(webhook_url=url).webhook_url == url

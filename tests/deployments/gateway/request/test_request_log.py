@@ -60,7 +60,9 @@ async def test_refusals_are_logged_but_cannot_fill_the_disk(caplog: pytest.LogCa
     refused, served = lines(caplog)
     assert " 401 error=" in refused
     assert " 200 tenant=a " in served
-    assert lines(caplog, "have no line") == ["4 refused requests have no line (logs.refused_per_s)"]
+    assert lines(caplog, "have no line") == [
+        "4 refused requests of clients without a key have no line (logs.refused_per_s)"
+    ]
 
 
 async def ask(running: Running) -> int:
