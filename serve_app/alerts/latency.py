@@ -6,8 +6,12 @@ from collections.abc import Iterator
 
 from serve_app.alerts.contract import Read, Rule
 from serve_app.monitoring import Figures
+from serve_app.monitoring.figures import ANSWERED
 from serve_app.monitoring.metrics import DURATIONS
 from serve_app.settings.alerts import AlertSettings
+
+OF_ENGINES = f'{{outcome="{ANSWERED}"}}'
+"""PromQL: hits of the cache would hide a slow engine, and refusals are quick."""
 
 NAMES = {"ttft": "time to first token", "e2e": "time from arrival to the last byte"}
 
@@ -61,13 +65,13 @@ def rise_rules(settings: AlertSettings) -> Iterator[Rule]:
 
 
 def quantile(measure: str, share: float, window: str) -> str:
-    """PromQL for a percentile by model, in seconds."""
+    """PromQL for a percentile of the answered requests by model, in seconds."""
     metric = DURATIONS[measure].exported
-    return f"histogram_quantile({share:g}, sum by (le, model) (rate({metric}_bucket[{window}])))"
+    return f"histogram_quantile({share:g}, sum by (le, model) (rate({metric}_bucket{OF_ENGINES}[{window}])))"
 
 
 def samples(measure: str, window: str) -> str:
-    return f"sum by (model) (increase({DURATIONS[measure].exported}_count[{window}]))"
+    return f"sum by (model) (increase({DURATIONS[measure].exported}_count{OF_ENGINES}[{window}]))"
 
 
 def _percentile(measure: str, share: float, least: int) -> Read:

@@ -12,6 +12,8 @@ from serve_app.monitoring.windows import WINDOWS, Slice, SliceState
 
 SHARES = (0.50, 0.90, 0.95, 0.99)
 
+ANSWERED = "answered"
+
 ALL = "all"
 """Of all models, or of all outcomes, together."""
 
@@ -48,12 +50,8 @@ class Figures:
         return tuple(sorted(names))
 
     def histogram(self, window: str, model: str, measure: str) -> Histogram:
-        """Over all outcomes."""
-        total = Histogram()
-        for (of, _, what), each in self._slices[window].histograms.items():
-            if of == model and what == measure:
-                total.merge(each)
-        return total
+        """Of the requests that an engine answered: hits of the cache would hide a slow engine."""
+        return self._slices[window].histograms.get((model, ANSWERED, measure)) or Histogram()
 
     def counted(self, window: str, model: str, name: str) -> int:
         return self._slices[window].counts.get((model, name), 0)

@@ -79,7 +79,6 @@ def _gauge(name: str, description: str, *labels: str) -> Metric:
 
 DURATIONS = {
     "ttft": _histogram("ttft", "From a request's arrival to its first token, of streams."),
-    "itl": _histogram("itl", "Between tokens: of each stream the mean."),
     "tpot": _histogram("tpot", "Time per output token after the first, of each request."),
     "e2e": _histogram("e2e", "From a request's arrival to its last byte."),
     "overhead": _histogram("overhead", "The gateway's own part of a request: its time less the upstream's."),

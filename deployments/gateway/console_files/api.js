@@ -69,9 +69,10 @@ function usePoll(path, period) {
   useEffect(() => {
     if (path === null) return undefined;
     const controller = new AbortController();
-    let timer = null;
+    let timer = null, isFirst = true;
     const ask = async () => {
-      if (!document.hidden || !state.at) {
+      if (!document.hidden || isFirst) {
+        isFirst = false;
         try {
           const data = await call(path, {signal: controller.signal});
           setState({data, error: null, at: Date.now()});

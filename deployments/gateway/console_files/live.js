@@ -5,7 +5,7 @@ const KEPT_POINTS = 300;
 const EVERY = "all";
 const WINDOW_NAMES = [["1m", "1 minute"], ["5m", "5 minutes"], ["30m", "30 minutes"]];
 const MEASURES = [
-  ["ttft", "First token"], ["tpot", "Between tokens"], ["itl", "Between tokens (ITL)"], ["e2e", "Whole request"],
+  ["ttft", "First token"], ["tpot", "Between tokens"], ["e2e", "Whole request"],
   ["overhead", "Own overhead"], ["queue", "Queue"],
 ];
 const SHARES = ["p50", "p95", "p99"];

@@ -48,7 +48,7 @@ function readLine(answer, line, began) {
     if (found) answer.headers["server-timing"] = found[1];
     return;
   }
-  if (!line.startsWith("data:") || line.includes("[DONE]")) return;
+  if (!line.startsWith("data:") || line.slice(5).trim() === "[DONE]") return;
   let chunk;
   try { chunk = JSON.parse(line.slice(5)); } catch { return; }
   if (chunk.error) { answer.error = new ApiError(200, chunk.error.code, chunk.error.message); return; }

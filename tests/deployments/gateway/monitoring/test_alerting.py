@@ -85,6 +85,24 @@ async def test_when_requests_stop_an_alert_clears() -> None:
     assert world.alerting.shown()["rules"] == [], "a model without requests keeps no state"
 
 
+async def test_hits_of_the_cache_do_not_hide_a_slow_engine() -> None:
+    world, asked = World(), iter(range(10_000))
+
+    def mixed() -> RequestRecord:
+        is_hit = next(asked) % 10 > 0
+        return a_record(cache="exact", ttft_ms=3.0) if is_hit else a_record(ttft_ms=2000.0)
+
+    await world.run(290, mixed)
+    assert "ttft_p95" in world.firing
+
+
+async def test_fewer_hits_are_no_rise_of_the_latency() -> None:
+    world = World(AlertSettings(hit_rate_drop=None))
+    await world.run(USUAL_S, lambda: a_record(cache="exact", ttft_ms=30.0))
+    await world.run(WRONG_S, lambda: a_record(ttft_ms=100.0))
+    assert world.firing == set()
+
+
 async def test_a_peak_that_is_shorter_than_the_hold_fires_nothing() -> None:
     world = World(AlertSettings(hold_s=400.0))  # a peak is in the window of five minutes for as long as that
     await world.run(400, a_record)
