@@ -13,25 +13,12 @@ const SHARES = ["p50", "p95", "p99"];
 /** Points of this tab; they stay while another page is open. */
 const measured = {points: []};
 
-function difference(newer, older, name) {
-  return newer[name] === undefined || older[name] === undefined ? 0 : Math.max(0, newer[name] - older[name]);
-}
-
-function pointOf(traffic, cache, latency, last) {
-  const at = Date.now() / 1000;
-  const point = {at, traffic, cache, latency, rate: null, hits: null, refused: null};
-  if (last) {
-    const seconds = at - last.at;
-    point.rate = difference(traffic, last.traffic, "requests") / seconds;
-    point.refused = difference(traffic, last.traffic, "refused") / seconds;
-    if (cache && last.cache) {
-      const hits = difference(cache, last.cache, "exact") + difference(cache, last.cache, "semantic");
-      const all = hits + difference(cache, last.cache, "misses");
-      point.hits = all ? hits / all : null;
-      point.rate = Math.max(point.rate, all / seconds);
-    }
-  }
-  return point;
+/** Of one answer: it has the counts of all gateways, where two answers may come from two of them. */
+function pointOf(latency) {
+  const minute = latency.windows["1m"];
+  const counts = minute.models[EVERY]?.counts ?? {};
+  const perSecond = (name) => (minute.covered_s > 0 ? (counts[name] ?? 0) / minute.covered_s : null);
+  return {at: Date.now() / 1000, latency, rate: perSecond("requests"), refused: perSecond("refused"), hits: hitRate(counts)};
 }
 
 function useHistory() {
@@ -44,10 +31,8 @@ function useHistory() {
     let timer = null;
     const ask = async () => {
       try {
-        const [latency, traffic, cache] = await Promise.all([
-          call("/admin/latency", {signal}), call("/admin/traffic", {signal}),
-          call("/admin/cache", {signal}).catch((error) => { if (error.status === 404) return null; throw error; })]);
-        measured.points = [...measured.points, pointOf(traffic, cache, latency, measured.points.at(-1))].slice(-KEPT_POINTS);
+        const latency = await call("/admin/latency", {signal});
+        measured.points = [...measured.points, pointOf(latency)].slice(-KEPT_POINTS);
         setState({data: measured.points, error: null});
       } catch (error) {
         if (error.name === "AbortError") return;
@@ -64,7 +49,6 @@ function useHistory() {
 
 /** The measures of a window: {ttft: {count, mean, p50, …}, …}; empty where nothing was measured. */
 function measuresOf(latency, span, model, outcome) {
-  if (!latency.windows) return {e2e: latency.total, ttft: latency["upstream-ttft"]};
   return latency.windows[span]?.models?.[model]?.outcomes?.[outcome] ?? {};
 }
 
@@ -86,24 +70,25 @@ function LiveCharts({points, span, model}) {
   const times = points.map((point) => point.at);
   const newest = points.at(-1);
   const now = measuresOf(newest.latency, span, model, EVERY);
+  const counts = newest.latency.windows[span]?.models?.[model]?.counts ?? {};
   const percentiles = (measure) => SHARES.map((name) => ({label: name,
     values: points.map((point) => measuresOf(point.latency, span, model, EVERY)[measure]?.[name] ?? null)}));
   const of = (name) => points.map((point) => point[name]);
-  return html`<div class="tiles"><${Tile} label="Requests" value=${number(newest.traffic.requests)} note="sent to engines" />
+  return html`<div class="tiles"><${Tile} label="Requests" value=${number(counts.requests ?? 0)} note="in the window" />
       <${Tile} label="Now" value=${`${number(newest.rate ?? 0, 1)} /s`} />
       <${Tile} label="First token, p50" value=${ms(now.ttft?.p50)} note=${`p99 ${ms(now.ttft?.p99)}`} />
       <${Tile} label="Whole request, p50" value=${ms(now.e2e?.p50)} note=${`p99 ${ms(now.e2e?.p99)}`} />
       <${Tile} label="Own overhead, p50" value=${ms(now.overhead?.p50)} note=${`p99 ${ms(now.overhead?.p99)}`} />
-      ${newest.cache && html`<${Tile} label="Hit rate" value=${share(hitRate(newest.cache))} note="since the start" />`}</div>
+      ${counts.look_ups > 0 && html`<${Tile} label="Hit rate" value=${share(hitRate(counts))} note="in the window" />`}</div>
     <div class="charts">
       <${Chart} title="First token" times=${times} format=${ms} series=${percentiles("ttft")} />
       <${Chart} title="Between tokens" times=${times} format=${ms} series=${percentiles("tpot")} />
       <${Chart} title="Whole request" times=${times} format=${ms} series=${percentiles("e2e")} />
       <${Chart} title="Own overhead" times=${times} format=${ms} series=${percentiles("overhead")} />
-      <${Chart} title="Throughput of this gateway" times=${times} format=${(value) => `${number(value, 1)} /s`} series=${[
+      <${Chart} title="Throughput, of the last minute" times=${times} format=${(value) => `${number(value, 1)} /s`} series=${[
         {label: "requests", values: of("rate")}, {label: "refused", values: of("refused")}]} />
-      ${newest.cache && html`<${Chart} title="Hit rate of this gateway" times=${times} format=${(value) => share(value, 0)} series=${[
-        {label: "of the look-ups since the last point", values: of("hits")}]} />`}
+      ${points.some((point) => point.hits !== null) && html`<${Chart} title="Hit rate, of the last minute" times=${times} format=${(value) => share(value, 0)} series=${[
+        {label: "of the look-ups", values: of("hits")}]} />`}
     </div>
     <${Outcomes} latency=${newest.latency} span=${span} model=${model} /><${Steps} latency=${newest.latency} />`;
 }
@@ -133,7 +118,6 @@ function PercentileTable({first, rows}) {
       <td class="num">${number(each.count)}</td>${shares.map((name) => html`<td class="num">${ms(each[name])}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
-function hitRate(cache) {
-  const hits = cache.exact + cache.semantic;
-  return hits + cache.misses ? hits / (hits + cache.misses) : null;
+function hitRate(counts) {
+  return counts.look_ups ? (counts.hits ?? 0) / counts.look_ups : null;
 }

@@ -74,6 +74,8 @@ class Monitor:
             meter.observe(names.DURATIONS[measure], milliseconds / 1000, labels)
         opened.count((model, "requests"), 1)
         meter.add(names.REQUESTS, 1, labels)
+        if outcome == "refused":
+            opened.count((model, "refused"), 1)
         for name, metric, happened in (
             ("errors", names.ERRORS, outcome == "failed"),
             ("stalled_streams", names.STALLED, sample.stalled),

@@ -207,6 +207,20 @@ async def test_an_administrator_signs_in_and_sees_a_chart_that_moves(browser: Br
         await page.until("document.querySelector('.sign-in') !== null")
 
 
+async def test_the_live_page_shows_what_all_gateways_counted(browser: Browser) -> None:
+    async with gateway(QUICK) as running, console(browser, running) as page:
+        await page.value(f"session.signIn({ADMIN_TOKEN!r})")
+        for _ in range(7):
+            await running.post("hi")
+        await go(page, "live")
+        requests = "[...document.querySelectorAll('.tiles > *')].map((e) => e.innerText)"
+        await page.until(f"{requests}.some((text) => /Requests/i.test(text) && /7/.test(text))")
+        asked = {urlsplit(url).path for url in page.requests}
+        # One path tells of all gateways; the counts of two answers could be those of two gateways.
+        assert "/admin/latency" in asked
+        assert not asked & {"/admin/traffic", "/admin/cache"}
+
+
 async def test_an_administrator_sees_the_timeline_that_the_gateway_recorded(browser: Browser) -> None:
     async with gateway(QUICK) as running, console(browser, running) as page:
         await page.value(f"session.signIn({ADMIN_TOKEN!r})")

@@ -44,3 +44,11 @@ async def test_a_hit_whose_client_left_is_no_spend_either() -> None:
 async def test_a_session_of_many_answers_is_no_runaway() -> None:
     counted, _ = await counts(method="GET", endpoint="realtime", status=101, cache=None)
     assert counted == {"tokens": 20_100, "tokens_saved": 0, "runaway_generations": 0}
+
+
+async def test_what_was_refused_is_counted_beside_the_requests() -> None:
+    monitor = Monitor(["m"], AlertSettings(), Meter(), clock=lambda: 0.0)
+    for changed in ({}, {"status": 429}, {"error": "over_capacity", "error_status": 429}):
+        monitor.take(a_record(**changed))
+    figures = (await monitor.together()).figures
+    assert [figures.counted("1m", "m", name) for name in ("requests", "refused")] == [3, 2]
