@@ -71,13 +71,16 @@ class Reading:
 
     The fields must be those that a chat client would send for the same request, defaults left out: the
     dialects then share cached answers and answers in flight. A stream asks for usage (``stream_options``).
-    ``turns``: the client's field that ``messages`` were read from.
+    ``turns``: the client's field that ``messages`` were read from. ``session``: the name of the conversation
+    that it goes on with, for a client that names no session; ``begins_session``: or begins.
     """
 
     fields: dict[str, Any]
     writer: MakeWriter | None
     ending: Ending | None = None
     turns: str = "messages"
+    session: str | None = None
+    begins_session: bool = False
 
     def as_asked(self, error: BadRequest) -> BadRequest:
         """An error of the chat, as its client can read it: places in the chat are others in its request."""

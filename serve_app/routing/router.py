@@ -9,28 +9,49 @@ from dataclasses import replace
 from serve_app.fleet import Member
 from serve_app.openai.requests import ParsedRequest
 from serve_app.routing.affinity import affinity
-from serve_app.routing.base import RegisteredPolicy, RoutingRequest
+from serve_app.routing.base import RegisteredPolicy, RoutingPolicy, RoutingRequest
+from serve_app.routing.prefix import prefix
 from serve_app.routing.prefix_index import PrefixIndex, blocks_in_cache
 from serve_app.routing.prompt import BYTES_PER_TOKEN, blocks_of, prompt_text
+
+LONG_PROMPT_TOKENS = 1024.0
+"""From here on a prompt is found again by its prefix, whether or not its request names a session: OpenAI
+caches prompts from this length (https://platform.openai.com/docs/guides/prompt-caching). Hashing one that
+long takes some microseconds; computing it again, an engine's tens of milliseconds."""
 
 
 class Router:
     """Decides with a policy, and records what was sent where if the policy needs it."""
 
     def __init__(self, policy: RegisteredPolicy, *, keeps_sessions: bool = True) -> None:
-        """``keeps_sessions``: requests that name a session keep to it, if the policy allows that."""
+        """``keeps_sessions``: sessions, and long prompts of requests that name none, keep to the member that
+        has them cached, if the policy allows that."""
         self._policy = policy
         self._keeps_sessions = keeps_sessions and policy.keeps_sessions
         self._index = PrefixIndex()
 
-    def describe(self, parsed: ParsedRequest, session: str | None, salt: str | None = None) -> RoutingRequest:
-        """The policy's input for a request. ``salt`` is the prefix-cache salt that engines get."""
+    def describe(
+        self,
+        parsed: ParsedRequest,
+        session: str | None,
+        salt: str | None = None,
+        *,
+        begins_session: bool = False,
+    ) -> RoutingRequest:
+        """The policy's input for a request. ``salt`` is the prefix-cache salt that engines get.
+        ``begins_session``: nothing of the session is cached at its home, so a prefix that a member holds
+        counts for more: some clients send the whole conversation in each request, and never go on with one.
+        """
         text = prompt_text(parsed)
         tokens = len(text) / BYTES_PER_TOKEN
-        if not self._policy.needs_blocks and not (self._keeps_sessions and session is not None):
+        keeps = self._keeps_sessions and (session is not None or tokens >= LONG_PROMPT_TOKENS)
+        if not self._policy.needs_blocks and not keeps:
             return RoutingRequest(tokens, session=session)
         blocks = blocks_of(text, parsed.model, salt)
-        return RoutingRequest(tokens, blocks, session, self._index.cached_tokens(blocks))
+        cached = self._index.cached_tokens(blocks)
+        if begins_session and cached and self._keeps_sessions:
+            session = None
+        return RoutingRequest(tokens, blocks, session, cached)
 
     def current(self, request: RoutingRequest) -> RoutingRequest:
         """The same request after a wait: the caches may have filled meanwhile."""
@@ -47,9 +68,15 @@ class Router:
         tiers: dict[tuple[bool, int], list[Member]] = defaultdict(list)
         for member in candidates:
             tiers[not member.has_room, member.report.priority].append(member)
-        keeps = self._keeps_sessions and request.session is not None
-        order = affinity if keeps else self._policy.order
+        order = self._order_for(request)
         return [member for tier in sorted(tiers) for member in order(request, tiers[tier])]
+
+    def _order_for(self, request: RoutingRequest) -> RoutingPolicy:
+        if not self._keeps_sessions:
+            return self._policy.order
+        if request.session is not None:
+            return affinity
+        return prefix if request.blocks else self._policy.order
 
     def sent(self, request: RoutingRequest, member: Member) -> None:
         """The request was sent to ``member``, which will have its prompt cached."""

@@ -15,7 +15,7 @@ def named_session(headers: Mapping[str, str], fields: Mapping[str, Any], own_hea
     ``headers`` are in lower case; ``fields`` are those of the body, in the client's own dialect.
 
     ``previous_response_id`` is no name: it is another at each turn, so the home that it would give never saw
-    the chain. Where the chain's prefix is cached, routing by prefix finds it.
+    the chain. A chain's name is its first response, which the store knows (``Reading.session``).
     """
     for name in (own_header, CLAUDE_CODE_HEADER):
         if headers.get(name):

@@ -29,8 +29,9 @@ class GatewaySettings(Frozen):
     )
     session_affinity: bool = Field(
         default=True,
-        description="Requests that name a session keep to the replica that has its earlier turns cached, "
-        "while that costs no queue, under the policies `least_wait` and `prefix`.",
+        description="Requests that name a session, and long prompts that name none, keep to the replica that "
+        "has their earlier turns cached, while that costs no queue, under the policies `least_wait` and "
+        "`prefix`.",
     )
     inline_system: Literal["system", "user", "first"] = Field(
         default="user",

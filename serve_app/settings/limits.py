@@ -14,14 +14,14 @@ class LimitSettings(Frozen):
     max_conversation_bytes: int = Field(
         default=33_554_432,
         ge=1024,
-        description="Size of a body on the paths of agents (`/v1/messages`, `/v1/responses`), which carry a "
-        "whole conversation with its images; Anthropic's own bound.",
+        description="Size of a body that carries a whole conversation with its images "
+        "(`/v1/chat/completions`, `/v1/messages`, `/v1/responses`); Anthropic's own bound.",
     )
     max_held_bytes_per_tenant: int = Field(
         default=268_435_456,
         ge=1024,
-        description="Bytes of one tenant's bodies that are held at once, from a body's arrival to the end of "
-        "its answer; eight bodies of the largest size by default.",
+        description="Bytes that one tenant's requests hold at once, until their answers end: bodies, and the "
+        "stored items and fetched images that they refer to; by default eight of the largest bodies.",
     )
     max_upload_bytes: int = Field(
         default=26_214_400, ge=1024, description="Of an uploaded recording; OpenAI's and vLLM's own bound."

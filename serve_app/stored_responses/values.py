@@ -66,6 +66,7 @@ class History(msgspec.Struct, frozen=True):
 
     ``depth``, ``size`` and ``tokens`` tell its size also where it is too large to be sent (``parts`` is
     then empty). ``status``: of the response itself. ``broken``: an earlier response of the chain is gone.
+    ``first``: the id of the chain's first response.
     """
 
     parts: list[bytes] = []
@@ -75,6 +76,7 @@ class History(msgspec.Struct, frozen=True):
     tokens: int = 0
     status: str = "completed"
     broken: bool = False
+    first: str | None = None
 
 
 class ChainBounds(msgspec.Struct, frozen=True):

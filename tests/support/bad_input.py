@@ -59,7 +59,7 @@ BAD_REQUESTS = (
     case("temperature of the wrong type", 400, "temperature", fields={"temperature": "hot"}),
     case("stream of the wrong type", 400, "stream", fields={"stream": "maybe"}),
     case("n of zero", 400, "n", fields={"n": 0}),
-    case("2 MB body", 413, None, raw=b'{"x": "' + b"x" * 2_000_000 + b'"}'),
+    case("2 MB body", 413, None, path="/v1/completions", raw=b'{"x": "' + b"x" * 2_000_000 + b'"}'),
     case("unknown path", 404, None, path="/v2/chat"),
     case("unknown path under v1", 404, None, path="/v1/nothing"),
     case("wrong method", 405, None, method="PUT"),

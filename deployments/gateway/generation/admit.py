@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from uuid import uuid4
 
 from deployments.gateway.generation.asked import Asked
 from deployments.gateway.request.authentication import Authenticator
-from deployments.gateway.request.bodies import Bodies
+from deployments.gateway.request.bodies import Bodies, let_others
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.request.images import Images
 from serve_app.admission import request_priority
@@ -28,7 +27,6 @@ from serve_app.openai.requests import (
     Endpoint,
     ParsedRequest,
     generation_from,
-    parse_generation,
     parse_json,
 )
 from serve_app.openai.tools import calls_tools, refuse_tools
@@ -44,8 +42,6 @@ from serve_app.speculation.sampling import refuse_unsupported
 MODEL_HEADER = "x-model"
 """The model that answers, where the request named an alias or an auto model."""
 
-LONG_BYTES = 1 << 20
-
 SAFE_IN_HEADER = "/:@+=,"
 
 Read = Callable[[Exchange, Identity, Mapping[str, Any]], Awaitable[Reading]]
@@ -55,7 +51,8 @@ Raises: PromptlyError."""
 
 class Admit:
     """Authenticates, reads and parses a request once. ``wake`` is called with a model that is scaled to zero;
-    ``takes_tools``: whether a model's members read tool calls. ``caches``: this gateway has a cache."""
+    ``takes_tools``: whether a model's members read tool calls. ``caches``: this gateway has a cache. It is
+    one class because the order of the checks is its whole subject."""
 
     def __init__(
         self,
@@ -105,16 +102,18 @@ class Admit:
         priority = request_priority(headers, identity.best_priority)
         failover = wants_failover(headers, self._fails_over)
         timeout_s = request_timeout_s(headers, self._limits.request_timeout_s)
-        body = await self._bodies.read(exchange, identity.tenant, is_conversation=read is not None)
+        body = await self._bodies.read(exchange, identity.tenant, is_conversation=endpoint is Endpoint.CHAT)
         reading: Reading | None = None
         if read is None:
-            sent = parse_generation(endpoint, body)
+            fields = parse_json(body)
+            await let_others(len(body))
+            sent = generation_from(endpoint, fields, body)
         else:
             fields = await _parsed(body, self._limits)
             reading = await read(exchange, identity, fields)
-            await _let_others(body)
+            await let_others(len(body) + exchange.loaded_bytes)
             sent = generation_from(endpoint, reading.fields)
-            await _let_others(body)
+        await let_others(len(body) + exchange.loaded_bytes)
         with _in_its_own_words(reading):
             weight = refuse_excess(sent.fields, self._limits)
             remote = self._images.check(sent.fields)
@@ -126,6 +125,7 @@ class Admit:
                 fields_with_images = await self._images.fetch(sent.fields, remote, identity.tenant)
             request = under(generation_from(endpoint, fields_with_images), request.model)
         key = self._cache_key(request, identity, fingerprint)
+        exchange.load(max(0, len(request.body) - len(body) - exchange.loaded_bytes))  # fetched images
         return Asked(
             exchange,
             identity,
@@ -137,12 +137,15 @@ class Admit:
             timeout_s,
             salt=self._salts.salt(identity.tenant, request.fields),
             session=_session(
-                identity, headers, sent.fields if read is None else fields, self._session_header
+                identity.tenant,
+                named_session(headers, sent.fields if read is None else fields, self._session_header),
+                reading,
             ),
             weight=weight,
             cache_status="bypass" if key is None else "miss",
             writer=_writer_of(reading),
             ending=None if reading is None else reading.ending,
+            begins_session=reading is not None and reading.begins_session,
         )
 
     def _chosen(self, exchange: Exchange, sent: ParsedRequest) -> ParsedRequest:
@@ -175,28 +178,13 @@ class Admit:
         return cache_key(request, identity.tenant, fingerprint, by, sampled=sampled)
 
 
-def _session(
-    identity: Identity, headers: Mapping[str, str], fields: Mapping[str, Any], own_header: str
-) -> str | None:
-    """The session that a request names, kept apart from other tenants' sessions of the same name."""
-    named = named_session(headers, fields, own_header)
-    return None if named is None else f"{identity.tenant}\0{named}"
-
-
 async def _parsed(body: bytes, limits: LimitSettings) -> dict[str, Any]:
     """The client's own fields, within the limits that hold for a conversation."""
     fields = parse_json(body)
-    await _let_others(body)
+    await let_others(len(body))
     refuse_large(fields, limits)
-    await _let_others(body)
+    await let_others(len(body))
     return fields
-
-
-async def _let_others(body: bytes) -> None:
-    """Between the steps of reading a long conversation: each may take a tenth of a second, in which no token
-    of any client moves."""
-    if len(body) > LONG_BYTES:
-        await asyncio.sleep(0)
 
 
 @contextmanager
@@ -208,6 +196,13 @@ def _in_its_own_words(reading: Reading | None) -> Iterator[None]:
         if reading is None:
             raise
         raise reading.as_asked(error) from error
+
+
+def _session(tenant: str, named: str | None, reading: Reading | None) -> str | None:
+    """The session that a request names, or else that its chain is, kept apart from other tenants' sessions
+    of the same name."""
+    name = reading.session if named is None and reading is not None else named
+    return None if name is None else f"{tenant}\0{name}"
 
 
 def _writer_of(reading: Reading | None) -> Writer | None:

@@ -22,7 +22,8 @@ class Asked:
     near entry to compare the engine's answer with; ``refused``, why that entry did not answer.
 
     ``writer`` writes the answer in the client's dialect; ``None`` for a client of the endpoint itself.
-    ``ending`` is awaited before the last bytes of a complete answer.
+    ``ending`` is awaited before the last bytes of a complete answer. ``begins_session``: no earlier request
+    can have had this session.
     """
 
     exchange: Exchange
@@ -39,6 +40,7 @@ class Asked:
     cache_status: str
     writer: Writer | None = None
     ending: Ending | None = None
+    begins_session: bool = False
     vector: bytes | None = None
     probe: Probe | None = None
     refused: str | None = None

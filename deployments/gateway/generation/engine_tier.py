@@ -96,7 +96,7 @@ class EngineTier:
             priority=asked.priority,
             deadline=deadline_of(exchange, asked.timeout_s),
             timeline=exchange.timeline,
-            routing=router.describe(request, asked.session, asked.salt),
+            routing=router.describe(request, asked.session, asked.salt, begins_session=asked.begins_session),
             weight=asked.weight,
             weight_field=weight_field(request.fields),
         )

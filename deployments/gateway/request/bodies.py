@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 
 from deployments.gateway.request.exchange import Exchange
 from serve_app.errors import BodyTimeout, BodyTooLarge, OverCapacity
@@ -20,10 +21,19 @@ read the answer instead of a reset connection."""
 DRAIN_BYTES = 32 << 20
 """But no more than this beyond the limit."""
 
+LONG_BYTES = 1 << 20
+
+
+async def let_others(size: int) -> None:
+    """Between the steps of reading a conversation of ``size`` bytes: each may take a tenth of a second if it
+    is long, in which no token of any client moves."""
+    if size > LONG_BYTES:
+        await asyncio.sleep(0)
+
 
 class Bodies:
     """Reads them, each within its time. Counts those of each tenant that are arriving, and the bytes that it
-    holds until their requests end."""
+    holds until their requests end, with what they refer to (``Exchange.load``)."""
 
     def __init__(self, limits: LimitSettings) -> None:
         self._limits = limits
@@ -47,9 +57,7 @@ class Bodies:
                 gateway is full.
         """
         if exchange.body is not None:  # its client was told that it is accepted
-            held = _Held(self._held, tenant)
-            held.add(len(exchange.body))
-            exchange.body_done = held.release
+            self._holding(exchange, tenant).add(len(exchange.body) + exchange.loaded_bytes)
             return exchange.body
         setting = "max_conversation_bytes" if is_conversation else "max_body_bytes"
         setting = "max_upload_bytes" if is_upload else setting
@@ -76,8 +84,7 @@ class Bodies:
 
     async def _read(self, exchange: Exchange, tenant: str, limit: int, setting: str) -> bytes:
         loop = asyncio.get_running_loop()
-        held = _Held(self._held, tenant)
-        exchange.body_done = held.release
+        held = self._holding(exchange, tenant)
         began = loop.time()
         parts: list[bytes] = []
         size = 0
@@ -99,17 +106,28 @@ class Bodies:
             raise BodyTooLarge(limit, setting)
         return b"".join(parts)
 
+    def _holding(self, exchange: Exchange, tenant: str) -> _Held:
+        held = _Held(self._held, tenant)
+        exchange.body_done = held.release
+        exchange.hold = partial(self._hold, held, tenant)
+        return held
+
+    def _hold(self, held: _Held, tenant: str, size: int) -> None:
+        self._refuse_to_hold(tenant, size)
+        held.add(size)
+
     def _refuse_to_hold(self, tenant: str, size: int) -> None:
         most = self._limits.max_held_bytes_per_tenant
         if self._held[tenant] + size > most:
             raise OverCapacity(
-                f"The bodies of this tenant's requests hold {most} bytes (limits.max_held_bytes_per_tenant).",
+                f"The bodies of this tenant's requests, with what they refer to, hold {most} bytes "
+                "(limits.max_held_bytes_per_tenant).",
                 1,
             )
 
 
 class _Held:
-    """The bytes of one body among those of its tenant, until the request ends."""
+    """The bytes of one request among those of its tenant, until the request ends."""
 
     def __init__(self, held: Counter[str], tenant: str) -> None:
         self._held = held

@@ -74,6 +74,9 @@ class Exchange:
         """Called when the whole body is there; may refuse the request."""
         self.body_done: Callable[[], None] | None = None
         """Called when the request has ended and its body is no longer held."""
+        self.hold: Callable[[int], None] | None = None
+        """Counts more bytes with those of its body; raises OverCapacity."""
+        self.loaded_bytes = 0
         self.is_counted = False
         """It counts among the requests that the gateway answers at once."""
         self.tenant_known: Callable[[Exchange], None] | None = None
@@ -89,6 +92,16 @@ class Exchange:
     def scope_again(self) -> Scope:
         """For the same request without its client, and without what counts the client's response."""
         return {name: value for name, value in self._scope.items() if name != ACCOUNT}
+
+    def load(self, size: int) -> None:
+        """The request holds so many bytes more that it refers to, until it ends.
+
+        Raises:
+            OverCapacity: its tenant's requests hold too many.
+        """
+        if self.hold is not None:
+            self.hold(size)
+        self.loaded_bytes += size
 
     @property
     def announces_body(self) -> bool:

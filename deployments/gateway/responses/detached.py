@@ -20,7 +20,7 @@ class DetachedExchange(Exchange):
     ) -> None:
         self._take = passed
         super().__init__(original.scope_again(), self._receive_nothing, self._send_to)
-        self.body = body
+        self.body, self.loaded_bytes = body, original.loaded_bytes
         self.reading = reading
         self.trace_id = original.trace_id
         self.facts.route, self.facts.endpoint = original.facts.route, original.facts.endpoint

@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
+from deployments.gateway.request.bodies import LONG_BYTES, let_others
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.responses.detached import DetachedExchange
 from deployments.gateway.responses.store_client import ResponseStoreClient, absent
@@ -56,7 +58,7 @@ class ResponsesReader:
         self._store = store
 
     async def __call__(self, exchange: Exchange, identity: Identity, fields: Mapping[str, Any]) -> Reading:
-        """Raises: BadRequest, NotFound, ResponsesUnavailable; InBackground."""
+        """Raises: BadRequest, NotFound, OverCapacity, ResponsesUnavailable; InBackground."""
         if isinstance(exchange, DetachedExchange):
             return exchange.reading
         asked = read(fields)
@@ -65,14 +67,20 @@ class ResponsesReader:
             refuse_state(asked)
             alone = kinds.with_references(asked.items, {})
             return self._reading(asked, ids, chat_fields(asked, (), alone), None)
-        history = await self._history(self._store, identity.tenant, asked)
-        items = await self._with_named(self._store, identity.tenant, asked, history)
+        history, first = await self._history(self._store, identity.tenant, asked, exchange)
+        items = await self._with_named(self._store, identity.tenant, asked, history, exchange)
+        await let_others(exchange.loaded_bytes)
         chat = chat_fields(asked, history, items)
         kept = msgspec.json.encode(kinds.stored(items, ids)) if asked.request.wants_store else b""
         keeping = Keeping(self._store, identity.tenant, asked, kept) if asked.request.wants_store else None
+        # A chain is named by its first response, so this one names itself if others may follow it.
+        begins = first is None and keeping is not None
+        session = ids.response if begins else first
+        chat = chat | STREAMED if asked.request.background else chat
+        reading = replace(self._reading(asked, ids, chat, keeping), session=session, begins_session=begins)
         if asked.request.background:
-            raise InBackground(asked, ids, kept, self._reading(asked, ids, chat | STREAMED, keeping))
-        return self._reading(asked, ids, chat, keeping)
+            raise InBackground(asked, ids, kept, reading)
+        return reading
 
     def _reading(self, asked: Asked, ids: ItemIds, chat: dict[str, Any], keeping: Keeping | None) -> Reading:
         def writer(_: str, created: int) -> ResponsesWriter:
@@ -83,8 +91,10 @@ class ResponsesReader:
 
         return Reading(chat, writer, None if keeping is None else keeping.keep, turns="input")
 
-    async def _history(self, store: ResponseStoreClient, tenant: str, asked: Asked) -> list[dict[str, Any]]:
-        """Everything that was said before, the oldest first."""
+    async def _history(
+        self, store: ResponseStoreClient, tenant: str, asked: Asked, exchange: Exchange
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        """Everything that was said before, the oldest first; and the id of the chain's first response."""
         request = asked.request
         if request.previous_response_id is not None:
             param, wanted, what = "previous_response_id", request.previous_response_id, "response"
@@ -93,18 +103,14 @@ class ResponsesReader:
             param, wanted, what = "conversation", request.conversation_id, "conversation"
             history = await store.call("conversation_items", tenant, wanted, store.bounds)
         else:
-            return []
+            return [], None
         if history.absence is not None:
             raise absent(what, wanted, history.absence, param)
         _refuse_unfit(store, history, wanted, param)
-        found: list[dict[str, Any]] = []
-        for part in history.parts:
-            said = msgspec.json.decode(part)
-            found += said if isinstance(said, list) else [said]
-        return found
+        return await loaded(exchange, history.parts), history.first
 
     async def _with_named(
-        self, store: ResponseStoreClient, tenant: str, asked: Asked, history: Items
+        self, store: ResponseStoreClient, tenant: str, asked: Asked, history: Items, exchange: Exchange
     ) -> Items:
         """The request's own items, with those that it only names."""
         named = kinds.references(asked.items)
@@ -113,8 +119,8 @@ class ResponsesReader:
         if len(named) > len(set(named)):
             raise BadRequest("`input` names an item more than once.", param="input", code="invalid_value")
         known: dict[str, Mapping[str, Any]] = {str(item.get("id")): item for item in history}
-        for part in await self._parts_of(store, tenant, [each for each in named if each not in known]):
-            known |= {str(item.get("id")): item for item in msgspec.json.decode(part)}
+        parts = await self._parts_of(store, tenant, [each for each in named if each not in known])
+        known |= {str(item.get("id")): item for item in await loaded(exchange, parts)}
         return kinds.with_references(asked.items, known)
 
     async def _parts_of(
@@ -133,6 +139,26 @@ class ResponsesReader:
             found = History([*found.parts, *own.parts], size=found.size + own.size)
             _refuse_unfit(store, found, "input", "input")
         return found.parts
+
+
+async def loaded(exchange: Exchange, parts: Sequence[bytes]) -> list[dict[str, Any]]:
+    """The items of stored lists, or stored items, which the request holds from now on. Other requests go on
+    between them.
+
+    Raises:
+        OverCapacity: the tenant's requests hold too many bytes.
+    """
+    exchange.load(sum(map(len, parts)))
+    found: list[dict[str, Any]] = []
+    size = 0
+    for part in parts:
+        said = msgspec.json.decode(part)
+        found += said if isinstance(said, list) else [said]
+        size += len(part)
+        if size > LONG_BYTES:
+            await let_others(size)
+            size = 0
+    return found
 
 
 def _refuse_unfit(store: ResponseStoreClient, history: History, wanted: str, param: str) -> None:

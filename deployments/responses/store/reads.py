@@ -30,7 +30,7 @@ WITH RECURSIVE chain(id, previous, depth, input, output) AS (
     UNION ALL
     SELECT r.id, r.previous, r.depth, r.input, r.output FROM responses r JOIN chain c ON r.id = c.previous
     WHERE r.tenant = ?2
-) SELECT input, output FROM chain ORDER BY depth
+) SELECT id, input, output FROM chain ORDER BY depth
 """
 
 HEAD = """
@@ -124,8 +124,9 @@ def history_of(
     if bounds.exceeded(known) is not None or status in UNFINISHED:
         return known
     rows = db.execute(CHAIN, (response_id, tenant)).fetchall()
-    parts = [part for row in rows for part in row]
-    return History(parts, None, depth, size, tokens, status, broken=len(rows) != depth)
+    parts = [part for _, *said in rows for part in said]
+    first = rows[0][0] if rows else None
+    return History(parts, None, depth, size, tokens, status, broken=len(rows) != depth, first=first)
 
 
 def own_items_of(

@@ -122,22 +122,22 @@ async def test_one_tenants_bodies_are_bounded_and_another_tenants_are_not_concer
 
 
 async def test_a_body_beyond_its_limit_is_refused_although_it_was_sent_whole() -> None:
-    async with gateway(FAST, limits={"max_body_bytes": 1024}) as running:
+    async with gateway(FAST, limits={"max_conversation_bytes": 1024}) as running:
         answered = await running.post("x" * 2000)
         assert (answered.status, answered.error["code"]) == (413, "body_too_large")
 
 
 async def test_a_body_that_is_announced_beyond_its_limit_is_refused_at_its_headers() -> None:
-    async with gateway(FAST, limits={"max_body_bytes": 1024}) as running:
+    async with gateway(FAST, limits={"max_conversation_bytes": 1024}) as running:
         half = await Half.begin(running, 1025)
         status, error = await half.error()
         assert (status, error["code"]) == (413, "body_too_large")
-        assert "limits.max_body_bytes" in error["message"]
+        assert "limits.max_conversation_bytes" in error["message"]
         half.close()
 
 
 async def test_who_asks_before_sending_too_long_a_body_is_not_told_to_send_it() -> None:
-    async with gateway(FAST, limits={"max_body_bytes": 1024}) as running:
+    async with gateway(FAST, limits={"max_conversation_bytes": 1024}) as running:
         half = await Half.begin(running, 1025, extra="expect: 100-continue\r\n")
         assert await half.status() == 413
         half.close()

@@ -290,6 +290,15 @@ async def test_many_are_fetched_at_once_but_no_more_than_allowed() -> None:
     assert len(pictures.asked) == 6
 
 
+async def test_fetched_images_count_among_the_bytes_that_their_tenant_holds() -> None:
+    async with seeing(limits={"max_held_bytes_per_tenant": 20_000}) as (running, pictures):
+        small = await ask(running, f"{pictures.url}/png/red")
+        assert small.status == 200
+        large = await ask(running, f"{pictures.url}/noise")
+        assert large.status == 429
+        assert "limits.max_held_bytes_per_tenant" in large.error["message"]
+
+
 async def test_one_tenants_silent_servers_keep_no_other_tenants_pictures_out() -> None:
     media = {"max_fetches": 4, "max_fetches_per_tenant": 2, "fetch_timeout_s": 2.0}
     async with seeing(media=media, tenants=["a", "b"]) as (running, pictures):

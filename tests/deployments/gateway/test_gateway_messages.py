@@ -424,7 +424,8 @@ async def test_a_conversation_may_be_longer_than_other_bodies() -> None:
     limits = {"max_body_bytes": 2000, "max_conversation_bytes": 20_000, "max_held_bytes_per_tenant": 50_000}
     async with gateway(QUICK, limits=limits) as running:
         long = [{"role": "user", "content": "x" * 10_000}]
-        assert (await running.send(ASK | {"messages": long})).status == 413
+        assert (await running.send(ASK | {"prompt": "x" * 10_000}, "/v1/completions")).status == 413
+        assert (await running.send(ASK | {"messages": long})).status == 200
         assert (await running.send(ASK | {"messages": long}, MESSAGES)).status == 200
         longer = [{"role": "user", "content": "x" * 21_000}]
         answer = await running.send(ASK | {"messages": longer}, MESSAGES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
@@ -20,6 +21,8 @@ from support.graph import eventually
 from support.handles import LocalHandle, LocalMethod
 from support.responses import responses_handle
 
+from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.responses.reading import loaded
 from serve_app.request.auth import DEFAULT_TENANT
 from serve_app.stored_responses.status import LEASE_S
 from serve_app.stored_responses.values import Record
@@ -276,6 +279,48 @@ async def test_a_conversation_that_is_too_long_to_go_on_with_can_still_be_read(t
             await client.responses.create(model=MODEL, input="hi", conversation=made.id)
 
 
+async def test_what_a_request_refers_to_counts_among_the_bytes_that_its_tenant_holds(tmp_path: Path) -> None:
+    limits = {"max_held_bytes_per_tenant": 50_000}
+    slow = SimSettings(itl_ms=20, tokens=10_000)
+    async with responding(tmp_path, slow, limits=limits) as running, gpt(running) as client:
+        talk = await client.conversations.create(items=[{"role": "user", "content": "x" * 30_000}])
+        short = {"model": MODEL, "input": "on", "store": False}
+        refers = short | {"conversation": talk.id}
+        async with running.http.post(RESPONSES, json=refers | {"stream": True}) as first:
+            assert first.status == 200
+            refused = await running.send(refers | {"max_output_tokens": 1}, RESPONSES)
+            assert refused.status == 429
+            assert "limits.max_held_bytes_per_tenant" in refused.error["message"]
+            assert (await running.send(short | {"max_output_tokens": 1}, RESPONSES)).status == 200
+            first.close()
+        await running.until_idle()
+        assert (await running.send(refers | {"max_output_tokens": 1}, RESPONSES)).status == 200
+
+
+async def test_other_requests_go_on_while_a_long_history_is_decoded() -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with meanwhile(others()):
+        found = await loaded(nobody(), [json.dumps([{"text": "x" * 600_000}]).encode()] * 8)
+        assert (len(found), turns) == (8, 4), "every other list is a pause"
+
+
+def nobody() -> Exchange:
+    async def receive() -> Any:
+        raise AssertionError
+
+    async def send(_: Any) -> None:
+        raise AssertionError
+
+    return Exchange({"type": "http", "method": "POST", "path": RESPONSES, "headers": []}, receive, send)
+
+
 async def test_items_of_a_clients_own_id_are_all_kept(tmp_path: Path) -> None:
     async with responding(tmp_path, FAST) as running, gpt(running) as client:
         made = await client.conversations.create()
@@ -500,6 +545,40 @@ async def test_any_gateway_goes_on_with_it(tmp_path: Path) -> None:
         made = await first.responses.create(model=MODEL, input="hi")
         on = await second.responses.create(model=MODEL, input="on", previous_response_id=made.id)
         assert (await first.responses.retrieve(on.id)).previous_response_id == made.id
+
+
+async def test_a_chain_keeps_to_its_engine_through_two_gateways(tmp_path: Path) -> None:
+    """It names no session, so the id of its first response is its name."""
+    fleet = [SimSettings(itl_ms=0, tokens=4)] * 4
+    async with AsyncExitStack() as stack:
+        handle = await stack.enter_async_context(responses_handle(tmp_path))
+        two = [
+            await stack.enter_async_context(gateway(*fleet, handles={"responses": handle})) for _ in range(2)
+        ]
+        for chain in range(4):
+            served, previous = set(), None
+            for turn in range(6):
+                body = {"model": MODEL, "input": f"turn {turn} of {chain}", "previous_response_id": previous}
+                answer = await two[turn % 2].send(body, RESPONSES)
+                previous = answer.json["id"]
+                served.add(answer.headers["x-served-by"])
+                await two[turn % 2].post(f"other {chain} {turn}")
+            assert len(served) == 1, (chain, served)
+
+
+async def test_conversations_sent_whole_find_their_prefix_though_each_is_a_response_of_its_own(
+    tmp_path: Path,
+) -> None:
+    async with responding(tmp_path, *[SimSettings(itl_ms=0, tokens=4)] * 4) as running:
+        said = [{"role": "user", "content": "A long beginning. " * 300}]
+        served = set()
+        for turn in range(6):
+            answer = await running.send({"model": MODEL, "input": said}, RESPONSES)
+            served.add(answer.headers["x-served-by"])
+            said.append({"role": "assistant", "content": f"answer {turn}"})
+            said.append({"role": "user", "content": f"turn {turn}"})
+            await running.post(f"other {turn}")
+        assert len(served) == 1, served
 
 
 async def test_without_its_store_a_response_is_answered_and_says_that_it_is_not_stored(

@@ -62,6 +62,19 @@ async def test_sessions_of_the_same_name_belong_to_their_tenants() -> None:
         assert len(homes) > 1
 
 
+async def test_a_long_conversation_without_a_name_is_found_by_its_prefix() -> None:
+    async with gateway(*FLEET) as running:
+        said = [{"role": "user", "content": "A long beginning. " * 300}]
+        served = set()
+        for turn in range(6):
+            answer = await running.send({"model": "sim", "messages": said})
+            served.add(answer.headers["x-served-by"])
+            said.append({"role": "assistant", "content": f"answer {turn}"})
+            said.append({"role": "user", "content": f"turn {turn}"})
+            await running.post(f"other {turn}")
+        assert len(served) == 1, served
+
+
 async def test_the_setting_turns_it_off() -> None:
     async with gateway(*FLEET, gateway={"session_affinity": False}) as running:
         assert len(await engines_of(running, {"x-session-id": "one"})) > 1

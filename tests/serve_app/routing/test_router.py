@@ -89,3 +89,35 @@ def test_a_small_cache_is_believed_to_hold_no_more_than_it_can(router: Router) -
 
 def test_no_candidates_give_no_order(router: Router) -> None:
     assert router.order(REQUEST, []) == []
+
+
+LONG = chat_request("An agent's instructions. " * 200)
+SHORT = chat_request("An agent's instructions. " * 100)
+
+
+@pytest.mark.parametrize("name", ["least_wait", "prefix"])
+def test_a_long_prompt_is_found_again_without_the_name_of_a_session(name: str) -> None:
+    router = Router(POLICIES[name])
+    a, b = make_member("a"), make_member("b")
+    router.sent(router.describe(LONG, None), b)
+    assert order(router, a, b, request=router.describe(LONG, None)) == ["b", "a"]
+    crowd = [a, make_member("b", in_flight=40), make_member("c")]
+    assert order(router, *crowd, request=router.describe(LONG, None))[-1] == "b", "a queue costs more"
+
+
+def test_short_prompts_without_a_session_are_not_hashed() -> None:
+    assert Router(POLICIES["least_wait"]).describe(SHORT, None).blocks == ()
+    assert Router(POLICIES["round_robin"]).describe(LONG, None).blocks == ()
+    assert Router(POLICIES["least_wait"], keeps_sessions=False).describe(LONG, None).blocks == ()
+
+
+def test_a_new_session_goes_where_its_prompt_is_cached_and_else_home() -> None:
+    router, members = Router(POLICIES["least_wait"]), [make_member(name) for name in "abcdef"]
+    new = router.describe(LONG, "new", begins_session=True)
+    assert new.session == "new"
+    home, *others = router.order(new, members)
+    router.sent(router.describe(LONG, None), others[-1])
+    again = router.describe(LONG, "new", begins_session=True)
+    assert router.order(again, members)[0] is others[-1]
+    later = router.describe(LONG, "new")
+    assert router.order(later, members)[0] is home, "its turns are there, as far as other gateways know"
