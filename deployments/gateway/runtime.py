@@ -129,7 +129,9 @@ class GatewayRuntime:
         self._cache = _cache_client(settings, embedder, cache, self._marks)
         self._priming = Priming(self._cache)
         self._refreshes = Refreshes()
-        self._watching = Watching(settings, self._names, meter or NoMeter(), ask_others)
+        if meter is None or not settings.gateway.metrics:
+            meter = NoMeter()
+        self._watching = Watching(settings, self._names, meter, ask_others)
         self._watching.start(self._placement, self._traffic, self._cache)
         self._recent = _recent(settings)
         self._find_everywhere = find_everywhere
@@ -189,9 +191,11 @@ class GatewayRuntime:
 
     def _sinks(self) -> list[Sink]:
         """All that look at finished requests."""
-        sinks: list[Sink] = [self._latency.take, self._watching.monitor.take]
-        if self._recent is not None:
-            sinks.append(self._recent.take)
+        sinks: list[Sink] = []
+        if self._settings.gateway.metrics:
+            sinks += [self._latency.take, self._watching.monitor.take]
+            if self._recent is not None:
+                sinks.append(self._recent.take)
         if self._log is not None:
             sinks.append(self._log)
         return sinks

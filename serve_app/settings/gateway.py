@@ -79,6 +79,11 @@ class GatewaySettings(Frozen):
         description="How many of the newest requests each gateway keeps for `/admin/requests` and the "
         "console, without any text; about 2 KB each. 0: none.",
     )
+    metrics: bool = Field(
+        default=True,
+        description="Measure finished requests: `/admin/latency`, alerts, metrics on Ray's page and over "
+        "OTLP, `/admin/requests`. Off, all of them stay empty; log lines have their own setting.",
+    )
     allowed_hosts: tuple[str, ...] = Field(
         default=(),
         strict=False,
