@@ -7,6 +7,7 @@ measured beside them, and take turns in being first.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 from benchmarks.engines import scripted_engine
@@ -50,10 +51,10 @@ def figures_of(found: Sequence[dict[str, list[Pair]]]) -> list[Figure]:
     """``found`` has one element per repeat."""
 
     def mean(pairs: Sequence[Pair], of: str) -> float:
-        return sum(getattr(behind, of) for _, behind in pairs) / len(pairs)
+        return fmean(float(getattr(behind, of)) for _, behind in pairs)
 
     def share(pairs: Sequence[Pair]) -> float:
-        return mean(pairs, "tokens_per_s") / (sum(bare.tokens_per_s for bare, _ in pairs) / len(pairs))
+        return mean(pairs, "tokens_per_s") / fmean(bare.tokens_per_s for bare, _ in pairs)
 
     both = [(repeat[MEASURED], repeat[UNMEASURED]) for repeat in found]
     return [

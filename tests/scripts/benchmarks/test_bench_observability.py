@@ -42,10 +42,10 @@ async def test_only_a_gateway_that_measures_has_figures(name: str, counted: int)
         assert await eventually(lambda: made(records), within_s=5)
         shown = await running.get("/admin/latency")
         newest = await running.get("/admin/requests")
-    assert shown["total"]["count"] == counted
+    assert ("total" in shown) is bool(counted)
     assert (MODEL in shown["windows"]["1m"]["models"]) is bool(counted)
     assert len(newest["requests"]) == counted
 
 
 async def made(records: list[RequestRecord]) -> bool:
-    return len(records) == 1
+    return any(record.method == "POST" for record in records)
