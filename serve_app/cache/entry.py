@@ -12,6 +12,9 @@ from serve_app.openai.answers import Answer
 ENTRY_OVERHEAD = 2048
 """Approximate bytes of an entry besides its texts: a vector of 384 dimensions, the ids, the indexes."""
 
+NOT_SIMILAR = "similarity"
+"""The reason of a miss whose nearest entry is below the threshold of similarity."""
+
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
@@ -113,6 +116,11 @@ class Miss:
     probe: Probe | None = None
     doubt: Doubt | None = None
     decided_ns: int = field(default=0, compare=False)
+
+    @property
+    def is_near(self) -> bool:
+        """Whether an entry was similar enough, and refused for another reason."""
+        return self.reason not in {None, NOT_SIMILAR}
 
 
 LookUp = Hit | Miss

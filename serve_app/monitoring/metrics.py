@@ -98,14 +98,26 @@ STALLED = _counter("stalled_streams", "Streams that were cut because nothing cam
 RUNAWAY = _counter("runaway_generations", "Answers of `alerts.runaway_tokens` or more.", "model")
 LOOPS = _counter("looping_sessions", "Sessions that began to repeat a request.", "model")
 TRAFFIC = _counter("traffic", "What `/admin/traffic` counts, by `event`.", "event")
+CACHE_EVENTS = _counter("cache_events", "What `/admin/cache` counts of one gateway, by `event`.", "event")
+CPU = _counter("gateway_cpu_seconds", "Seconds of CPU that the gateway's process has used.")
 FIRING = _gauge("alert_firing", "1 while an alert fires, else 0.", "rule", "model")
 MEMBERS = _gauge("members", "Members of a model's fleet by state.", "model", "state")
 QUEUED = _gauge("queued_requests", "Requests that wait for a member now.", "model")
+MEMBER_REQUESTS = _gauge(
+    "member_requests", "Requests at an engine; `state`: running, waiting.", "model", "member", "state"
+)
+MEMBER_CAPACITY = _gauge("member_capacity", "Requests that an engine runs at once.", "model", "member")
+KV_USE = _gauge("member_kv_cache_use", "The used share of an engine's KV cache, 0 to 1.", "model", "member")
+KV_TOKENS = _gauge("member_kv_cache_tokens", "The size of an engine's KV cache.", "model", "member")
+ACCEPTANCE = _gauge(
+    "member_draft_acceptance", "Accepted share of an engine's newest draft tokens, 0 to 1.", "model", "member"
+)
 LOOP_LAG = _gauge("gateway_loop_lag_seconds", "How late the gateway's event loop was, at worst, lately.")
 BREAKER = _gauge("breaker_open", "1 while the breaker of cache look-ups is open.")
 
 METRICS = (
     *DURATIONS.values(), REQUESTS, TOKENS, TOKENS_SAVED, LOOK_UPS, HITS, ERRORS, STALLED, RUNAWAY, LOOPS,
-    TRAFFIC, FIRING, MEMBERS, QUEUED, LOOP_LAG, BREAKER,
+    TRAFFIC, CACHE_EVENTS, CPU, FIRING, MEMBERS, QUEUED, MEMBER_REQUESTS, MEMBER_CAPACITY, KV_USE, KV_TOKENS,
+    ACCEPTANCE, LOOP_LAG, BREAKER,
 )  # fmt: skip
 """All of them, as docs/operations.md lists them."""

@@ -89,6 +89,7 @@ class LookUps:
         if not serves or self._memory.is_purged(doubt.epoch):
             return None
         self._counters.misses -= 1
+        self._counters.near_misses -= 1
         self._counters.semantic += 1
         return Hit(doubt.entry, doubt.similarity, doubt.epoch, doubt.score)
 
@@ -147,6 +148,7 @@ class LookUps:
     def _count(self, found: LookUp) -> None:
         if isinstance(found, Miss):
             self._counters.misses += 1
+            self._counters.near_misses += found.is_near
         elif found.similarity is None:
             self._counters.exact += 1
         else:

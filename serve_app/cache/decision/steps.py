@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from serve_app.cache.cross_encoder import CrossEncoder
 from serve_app.cache.decision.contract import NOTHING_AGAINST_IT, Finding, Pair
+from serve_app.cache.entry import NOT_SIMILAR
 from serve_app.cache.guards.lists import WordLists
 from serve_app.cache.guards.tongue import language_of
 
@@ -13,7 +14,7 @@ from serve_app.cache.guards.tongue import language_of
 class SimilarEnough:
     """The cosine of the embeddings reaches the threshold."""
 
-    name = "similarity"
+    name = NOT_SIMILAR
 
     def __call__(self, pair: Pair) -> Finding:
         return NOTHING_AGAINST_IT if pair.similarity >= pair.threshold else Finding(self.name)

@@ -112,6 +112,7 @@ async def test_what_the_model_says_yes_to_is_given_and_not_asked_again(
         assert NEAR in asked["messages"][1]["content"]
         stats = await gate.get("/admin/cache")
         assert (stats["asked"], stats["semantic"], stats["misses"]) == (1, 2, 1)
+        assert stats["near_misses"] == 0
 
 
 async def test_what_the_model_says_no_to_is_answered_anew(folder: Path, doubting: dict[str, Any]) -> None:
@@ -121,6 +122,8 @@ async def test_what_the_model_says_no_to_is_answered_anew(folder: Path, doubting
         await stored(gate, 1)
         answer = await gate.post(NEAR)
         assert (answer.headers["x-cache"], answer.headers["x-cache-refused"]) == ("miss", "model")
+        stats = await gate.get("/admin/cache")
+        assert (stats["misses"], stats["near_misses"]) == (2, 1)
 
 
 async def test_a_model_that_fails_to_judge_makes_a_miss(folder: Path, doubting: dict[str, Any]) -> None:
