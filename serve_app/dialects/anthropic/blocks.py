@@ -184,12 +184,18 @@ Turn = UserTurn | AssistantTurn | SystemTurn
 
 
 class Tool(msgspec.Struct, frozen=True):
-    name: NonEmpty
+    """The last three fields are of tools that Anthropic describes (``client_tools``). Some tools that only
+    its servers run have no name."""
+
+    name: str = ""
     type: str | None = None
     description: str | None = None
     input_schema: dict[str, Any] | None = None
     strict: bool | None = None
     defer_loading: bool | None = None
+    display_width_px: PositiveInt | None = None
+    display_height_px: PositiveInt | None = None
+    enable_zoom: bool | None = None
 
 
 class AutoChoice(msgspec.Struct, frozen=True, tag="auto"):

@@ -19,8 +19,9 @@ NAMESPACE_MARK = "__"
 """Between a namespace and its tool in the name that an engine sees; vLLM's own mark."""
 
 IGNORED = frozenset({"web_search", "web_search_preview", "image_generation", "tool_search"})
-"""Tools that the vendor runs, and that agents offer unasked (Codex always offers ``web_search``): the model
-does not see them, and so never calls them. All other tools that a server would have to run are refused."""
+"""Tools that the vendor runs, and that agents offer unasked (Codex always offers ``web_search``): beside
+tools that the client runs the model does not see them, and so never calls them. A request that offers nothing
+else is for these, so it is refused like all other tools that a server would have to run."""
 
 DATED = re.compile(r"web_search(?:_preview)?_\d{4}_\d{2}_\d{2}")
 """Versions of one tool."""
@@ -112,6 +113,8 @@ class Tools:
 
 def read_tools(sent: Sequence[Mapping[str, Any]]) -> Tools:
     """Raises: BadRequest: a tool that is run by a server, or one without a name; ``param`` says which."""
+    if sent and all(_is_ignored(tool.get("type")) for tool in sent):
+        raise _not_run(sent[0], "tools[0]")
     functions: list[dict[str, Any]] = []
     known: dict[str, Tool] = {}
     for index, tool in enumerate(sent):
@@ -139,7 +142,11 @@ def _functions(tool: Mapping[str, Any], param: str) -> list[tuple[str, dict[str,
     if kind == FUNCTION:
         name = _name(tool, param)
         return [(name, _function(tool), Tool(FUNCTION, name))]
-    raise BadRequest(
+    raise _not_run(tool, param)
+
+
+def _not_run(tool: Mapping[str, Any], param: str) -> BadRequest:
+    return BadRequest(
         f"`{param}.type` is {tool.get('type')!r}: this server runs no tools; clients run `function`, "
         "`custom`, `namespace`, `local_shell`, `shell` and `apply_patch`.",
         param=f"{param}.type",

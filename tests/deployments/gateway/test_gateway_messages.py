@@ -151,6 +151,30 @@ async def test_a_task_with_two_tools_at_once_and_reasoning(stream: bool) -> None
 
 
 @pytest.mark.parametrize("stream", [False, True])
+async def test_a_shell_that_anthropic_describes_is_called_and_answered(stream: bool) -> None:
+    shell = {"type": "bash_20250124", "name": "bash"}
+    plan = json.dumps(
+        [{"calls": [{"name": "bash", "arguments": {"command": "ls"}}]}, {"text": "It is empty."}]
+    )
+    async with gateway(SimSettings(itl_ms=0, plan=plan)) as running, claude(running) as client:
+        first = await message(client, stream, tools=[shell], max_tokens=200)
+        (call,) = first.content
+        assert (call.type, call.name, call.input) == ("tool_use", "bash", {"command": "ls"})
+        result = {"type": "tool_result", "tool_use_id": call.id, "content": ""}
+        turns = [*HI, {"role": "assistant", "content": first.content}, {"role": "user", "content": [result]}]
+        last = await message(client, stream, tools=[shell], messages=turns)
+    assert [block.text for block in last.content] == ["It is empty."]
+
+
+async def test_a_tool_that_only_anthropic_runs_is_named_in_its_own_shape() -> None:
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    async with gateway(QUICK) as running, claude(running) as client:
+        with pytest.raises(anthropic.BadRequestError, match=r"tools\[0\]\.type") as caught:
+            await message(client, False, tools=[search])
+    assert caught.value.type == "invalid_request_error"
+
+
+@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     "choice", [{"type": "any"}, {"type": "tool", "name": "Read"}], ids=lambda c: c["type"]
 )

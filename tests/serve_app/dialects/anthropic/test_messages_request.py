@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jsonschema
 import pytest
 
 from serve_app.dialects.anthropic import InlineSystem, count_request, inline_system_of, read_messages
@@ -18,6 +19,7 @@ ASK: dict[str, Any] = {"model": "m", "max_tokens": 5, "messages": [USER]}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 TOOL = {"name": "f", "input_schema": SCHEMA}
 FUNCTION = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
+SEARCH = {"name": "web_search", "type": "web_search_20250305"}
 PDF = {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}
 UNREAD = "[A document that is no text: this server cannot read it.]"
 PIXEL = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
@@ -348,6 +350,92 @@ def test_a_conversation_that_grows_keeps_its_prefix(inline: InlineSystem) -> Non
         turns += [assistant(text("well"))]
 
 
+# ---- tools that Anthropic describes ----
+
+
+def function_of(tool: dict[str, Any]) -> dict[str, Any]:
+    (made,) = read(tools=[tool])["tools"]
+    function: dict[str, Any] = made["function"]
+    return function
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "calls"),
+    [
+        ("bash_20250124", "bash", [{"command": "ls"}, {"restart": True}]),
+        ("bash_20241022", "bash", [{"command": "ls"}]),
+        (
+            "text_editor_20250124",
+            "str_replace_editor",
+            [
+                {"command": "insert", "path": "/a", "insert_line": 0, "new_str": "x"},
+                {"command": "undo_edit", "path": "/a"},
+            ],
+        ),
+        (
+            "text_editor_20250728",
+            "str_replace_based_edit_tool",
+            [
+                {"command": "view", "path": "/a", "view_range": [1, -1]},
+                {"command": "create", "path": "/a", "file_text": "x"},
+                {"command": "str_replace", "path": "/a", "old_str": "x", "new_str": "y"},
+                {"command": "insert", "path": "/a", "insert_line": 0, "insert_text": "x"},
+            ],
+        ),
+        (
+            "memory_20250818",
+            "memory",
+            [
+                {"command": "view", "path": "/memories"},
+                {"command": "insert", "path": "/memories/a", "insert_line": 1, "insert_text": "x"},
+                {"command": "delete", "path": "/memories/a"},
+                {"command": "rename", "old_path": "/memories/a", "new_path": "/memories/b"},
+            ],
+        ),
+        ("computer_20241022", "computer", [{"action": "left_click_drag", "coordinate": [3, 4]}]),
+        (
+            "computer_20250124",
+            "computer",
+            [
+                {"action": "scroll", "coordinate": [3, 4], "scroll_direction": "up", "scroll_amount": 2},
+                {"action": "left_click_drag", "start_coordinate": [1, 2], "coordinate": [3, 4]},
+                {"action": "hold_key", "text": "ctrl", "duration": 0.5},
+            ],
+        ),
+        ("computer_20251124", "computer", [{"action": "left_click"}]),
+    ],
+)
+def test_a_tool_that_the_client_runs_becomes_a_function(
+    kind: str, name: str, calls: list[dict[str, Any]]
+) -> None:
+    """With a schema that its documented calls fit, and no other."""
+    function = function_of({"type": kind, "name": name, "strict": True, "max_characters": 9})
+    assert (function["name"], function["strict"]) == (name, True)
+    assert len(function["description"]) > 20
+    schema = jsonschema.Draft202012Validator(function["parameters"])
+    for call in calls:
+        schema.validate(call)
+    assert not schema.is_valid({"command": 3, "action": 3})
+    assert not schema.is_valid(calls[0] | {"another": 1})
+
+
+def test_a_computers_screen_and_its_zoom_are_told_to_the_model() -> None:
+    tool = {"type": "computer_20251124", "name": "computer"}
+    tool |= {"display_width_px": 1024, "display_height_px": 768, "enable_zoom": True}
+    function = function_of(tool)
+    assert "1024 x 768" in function["description"]
+    assert "region" in function["parameters"]["properties"]
+    assert "zoom" in function["parameters"]["properties"]["action"]["enum"]
+    assert "zoom" not in str(function_of(tool | {"enable_zoom": False}))
+
+
+def test_a_search_of_the_web_beside_other_tools_is_not_shown_to_the_model() -> None:
+    assert read(tools=[SEARCH, TOOL], tool_choice={"type": "auto"}) == {
+        "tools": [FUNCTION],
+        "tool_choice": "auto",
+    }
+
+
 # ---- what is refused ----
 
 
@@ -384,6 +472,18 @@ def test_a_conversation_that_grows_keeps_its_prefix(inline: InlineSystem) -> Non
             "tools[0].type",
             "'web_search_20250305'",
         ),
+        (
+            {"tools": [TOOL, SEARCH], "tool_choice": {"type": "tool", "name": "web_search"}},
+            "tools[1].type",
+            "'web_search_20250305'",
+        ),
+        *(
+            ({"tools": [TOOL, {"name": "s", "type": kind}]}, "tools[1].type", f"'{kind}'")
+            for kind in ("code_execution_20250825", "web_fetch_20250910", "bash_20990101")
+        ),
+        ({"tools": [{"type": "computer_toolset_20260801"}]}, "tools[0].type", "'computer_toolset_20260801'"),
+        ({"tools": [{"type": "mcp_toolset", "mcp_server_name": "x"}]}, "tools[0].type", "'mcp_toolset'"),
+        ({"tools": [{"input_schema": SCHEMA}]}, "tools[0].name", "Missing required field"),
         ({"tool_choice": {"type": "any"}}, "tool_choice", "there are no `tools`"),
         (
             {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "g"}},

@@ -186,8 +186,12 @@ def test_hidden_reasoning_comes_back_and_that_of_others_is_passed_over() -> None
     assert reasoning_text({"encrypted_content": "gAAAA", "summary": []}) == ""
 
 
-def test_tools_that_nobody_here_runs_are_ignored_or_refused() -> None:
-    assert "tools" not in chat(input="hi", tools=[{"type": "web_search"}], tool_choice="auto")
+SHELL: dict[str, Any] = {"type": "local_shell"}
+
+
+def test_tools_that_nobody_here_runs_are_ignored_beside_others_or_refused() -> None:
+    (function,) = chat(input="hi", tools=[{"type": "web_search"}, SHELL], tool_choice="auto")["tools"]
+    assert function["function"]["name"] == "local_shell"
     with pytest.raises(BadRequest, match="'mcp'"):
         chat(input="hi", tools=[{"type": "mcp"}])
     function = {"type": "function", "name": "f"}
@@ -195,13 +199,21 @@ def test_tools_that_nobody_here_runs_are_ignored_or_refused() -> None:
         chat(input="hi", tools=[function, function])
 
 
+@pytest.mark.parametrize("kind", ["web_search", "web_search_2025_08_26", "image_generation"])
+def test_a_request_for_nothing_but_a_servers_tool_is_refused(kind: str) -> None:
+    with pytest.raises(BadRequest, match=f"'{kind}': this server runs no tools") as caught:
+        chat(input="hi", tools=[{"type": kind}, {"type": "web_search"}])
+    assert caught.value.param == "tools[0].type"
+
+
 def test_versions_of_an_ignored_tool_are_ignored_too() -> None:
     dated = [{"type": "web_search_2025_08_26"}, {"type": "web_search_preview_2025_03_11"}]
-    assert "tools" not in chat(input="hi", tools=dated)
+    assert len(chat(input="hi", tools=[*dated, SHELL])["tools"]) == 1
+    searched = [{"type": "web_search"}, SHELL]
     with pytest.raises(BadRequest, match="'web_search', which this server does not run"):
-        chat(input="hi", tools=[{"type": "web_search"}], tool_choice={"type": "web_search"})
+        chat(input="hi", tools=searched, tool_choice={"type": "web_search"})
     allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]}
-    assert "tools" not in chat(input="hi", tools=[{"type": "web_search"}], tool_choice=allowed)
+    assert "tools" not in chat(input="hi", tools=searched, tool_choice=allowed)
     found = messages(
         {"type": "tool_search_call", "arguments": {}}, {"type": "tool_search_output", "tools": []}, HI
     )

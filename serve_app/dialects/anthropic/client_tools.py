@@ -1,0 +1,145 @@
+"""Tools that a client runs by a schema of Anthropic's, which it does not send: a model here needs it as the
+parameters of a function. A call comes back as ``tool_use`` under the tool's own name.
+
+The schemas are those that Anthropic documents and its clients check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from serve_app.dialects.anthropic.blocks import Tool
+
+STRING = {"type": "string"}
+INTEGER = {"type": "integer"}
+LINES = {
+    "type": "array",
+    "items": INTEGER,
+    "minItems": 2,
+    "maxItems": 2,
+    "description": "For `view`: first and last line, from 1 on; -1 is the last line of the file.",
+}
+POINT = {"type": "array", "items": INTEGER, "minItems": 2, "maxItems": 2}
+
+
+def _told(kind: Mapping[str, Any], description: str) -> dict[str, Any]:
+    return {**kind, "description": description}
+
+
+def _object(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def _one_of(*values: str) -> dict[str, Any]:
+    return {"type": "string", "enum": list(values)}
+
+
+def _bash(_: Tool) -> tuple[str, dict[str, Any]]:
+    command = _told(STRING, "The command. Required unless `restart` is true.")
+    restart = _told({"type": "boolean"}, "True: start the shell again.")
+    about = "Runs a command in a bash session on the user's machine, which keeps its state between calls."
+    return about, _object({"command": command, "restart": restart})
+
+
+def _editor(commands: tuple[str, ...], inserted: str) -> Callable[[Tool], tuple[str, dict[str, Any]]]:
+    """``inserted``: the field in which this version's ``insert`` has its text."""
+    fields = {
+        "command": _one_of(*commands),
+        "path": _told(STRING, "Absolute path of the file or directory."),
+        "file_text": _told(STRING, "For `create`: the content of the file."),
+        "old_str": _told(STRING, "For `str_replace`: the text to replace, which must be there once."),
+        "new_str": _told(STRING, "For `str_replace`: the new text."),
+        "insert_line": _told(INTEGER, f"For `insert`: `{inserted}` is put behind this line; 0: the top."),
+        "view_range": LINES,
+    }
+    about = "For `insert`: the text to insert."
+    if inserted == "new_str":
+        about = f"{fields['new_str']['description']} {about}"
+    fields[inserted] = _told(STRING, about)
+    schema = _object(fields, "command", "path")
+    return lambda _: ("Views, creates and edits text files on the user's machine.", schema)
+
+
+def _memory(_: Tool) -> tuple[str, dict[str, Any]]:
+    fields = {
+        "command": _one_of("view", "create", "str_replace", "insert", "delete", "rename"),
+        "path": _told(STRING, "The file or directory, for every command but `rename`."),
+        "view_range": LINES,
+        "file_text": _told(STRING, "For `create`: the content of the file."),
+        "old_str": _told(STRING, "For `str_replace`: the text to replace."),
+        "new_str": _told(STRING, "For `str_replace`: the new text."),
+        "insert_line": _told(INTEGER, "For `insert`: the text is put behind this line."),
+        "insert_text": _told(STRING, "For `insert`: the text to insert."),
+        "old_path": _told(STRING, "For `rename`: the present path."),
+        "new_path": _told(STRING, "For `rename`: the new path."),
+    }
+    about = (
+        "Files below `/memories` that last beyond this conversation. View that directory before a task, and "
+        "keep there what a later conversation needs."
+    )
+    return about, _object(fields, "command")
+
+
+FIRST_ACTIONS = (
+    "key",
+    "type",
+    "mouse_move",
+    "left_click",
+    "left_click_drag",
+    "right_click",
+    "middle_click",
+    "double_click",
+    "screenshot",
+    "cursor_position",
+)
+MORE_ACTIONS = ("left_mouse_down", "left_mouse_up", "triple_click", "scroll", "hold_key", "wait")
+ZOOM = "zoom"
+
+
+def _computer(*actions: str) -> Callable[[Tool], tuple[str, dict[str, Any]]]:
+    def described(tool: Tool) -> tuple[str, dict[str, Any]]:
+        offered = [action for action in actions if action != ZOOM or tool.enable_zoom]
+        fields: dict[str, Any] = {
+            "action": _one_of(*offered),
+            "coordinate": _told(POINT, "x and y in pixels, from the top left corner of the screen."),
+            "text": _told(STRING, "What to type, or the keys to press, such as `ctrl+s`."),
+        }
+        if "left_click_drag" in offered and "wait" in offered:
+            fields["start_coordinate"] = _told(POINT, "For `left_click_drag`: where it begins.")
+        if "scroll" in offered:
+            fields["scroll_direction"] = _one_of("up", "down", "left", "right")
+            fields["scroll_amount"] = _told(INTEGER, "For `scroll`: clicks of the wheel.")
+            fields["duration"] = _told({"type": "number"}, "For `hold_key` and `wait`: seconds.")
+        if ZOOM in offered:
+            corners = {**POINT, "minItems": 4, "maxItems": 4}
+            fields["region"] = _told(corners, "For `zoom`: x and y of two opposite corners.")
+        about = "Uses the mouse, the keyboard and the screen of the user's machine."
+        if tool.display_width_px and tool.display_height_px:
+            about += f" The screen has {tool.display_width_px} x {tool.display_height_px} pixels."
+        return about, _object(fields, "action")
+
+    return described
+
+
+_OLD_EDITOR = _editor(("view", "create", "str_replace", "insert", "undo_edit"), "new_str")
+_EDITOR = _editor(("view", "create", "str_replace", "insert"), "insert_text")
+
+CLIENT_TOOLS: Mapping[str, Callable[[Tool], tuple[str, dict[str, Any]]]] = {
+    "bash_20241022": _bash,
+    "bash_20250124": _bash,
+    "text_editor_20241022": _OLD_EDITOR,
+    "text_editor_20250124": _OLD_EDITOR,
+    "text_editor_20250429": _EDITOR,
+    "text_editor_20250728": _EDITOR,
+    "memory_20250818": _memory,
+    "computer_20241022": _computer(*FIRST_ACTIONS),
+    "computer_20250124": _computer(*FIRST_ACTIONS, *MORE_ACTIONS),
+    "computer_20251124": _computer(*FIRST_ACTIONS, *MORE_ACTIONS, ZOOM),
+}
+"""Description and parameters by ``type``. Another version may have another schema, so it is refused."""
