@@ -51,7 +51,10 @@ def _truth(value: Any) -> Any:
     return bool(value) if isinstance(value, int | float) and value in (0, 1) else value
 
 
-PLAIN: Mapping[str, tuple[type, Callable[[Any], Any]]] = {
+Conversions = Mapping[str, tuple[type, Callable[[Any], Any]]]
+"""By field: its type, and the conversion from other types."""
+
+PLAIN: Conversions = {
     "stream": (bool, _truth),
     "n": (int, _integer),
     "max_tokens": (int, _integer),
@@ -59,24 +62,29 @@ PLAIN: Mapping[str, tuple[type, Callable[[Any], Any]]] = {
     "min_tokens": (int, _integer),
     "dimensions": (int, _integer),
     "truncate_prompt_tokens": (int, _integer),
-    "max_output_tokens": (int, _integer),
-    "top_logprobs": (int, _integer),
     "parallel_tool_calls": (bool, _truth),
-    "store": (bool, _truth),
-    "background": (bool, _truth),
     "temperature": (float, _number),
     "top_p": (float, _number),
     "min_p": (float, _number),
 }
-"""The fields that the gateway reads: their types, and the conversion from other types."""
+"""The fields of chats, completions, Messages and embeddings that the gateway reads."""
+
+PLAIN_RESPONSES: Conversions = {
+    "max_output_tokens": (int, _integer),
+    "top_logprobs": (int, _integer),
+    "store": (bool, _truth),
+    "background": (bool, _truth),
+    **{name: PLAIN[name] for name in ("stream", "parallel_tool_calls", "temperature", "top_p")},
+}
+"""Those of the Responses API; a chat's ``top_logprobs`` is never converted, as vLLM refuses a text there."""
 
 
-def plainly(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+def plainly(fields: Mapping[str, Any], conversions: Conversions = PLAIN) -> Mapping[str, Any]:
     """The fields with every value in its own type; the same object if nothing had to change."""
     changed: dict[str, Any] = {}
     for name, value in fields.items():
-        if value is not None and name in PLAIN:
-            kind, convert = PLAIN[name]
+        if value is not None and name in conversions:
+            kind, convert = conversions[name]
             plain = value if type(value) is kind else convert(value)
             if plain is not value:
                 changed[name] = plain

@@ -12,7 +12,7 @@ from serve_app.dialects.responses.items import listed, messages_of
 from serve_app.dialects.responses.metadata import refuse_metadata
 from serve_app.dialects.responses.tools import Tools, read_choice, read_tools
 from serve_app.errors import BadRequest
-from serve_app.openai.leniency import plainly
+from serve_app.openai.leniency import PLAIN_RESPONSES, plainly
 from serve_app.openai.requests import convert
 
 PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
@@ -123,7 +123,7 @@ class Asked:
 
 def read(fields: Mapping[str, Any]) -> Asked:
     """Raises: BadRequest: a field, an item or a tool is not known or wrong; ``param`` says which."""
-    fields = plainly(fields)
+    fields = plainly(fields, PLAIN_RESPONSES)
     request = convert(fields, ResponsesRequest)
     for name, why in REFUSED.items():
         if fields.get(name) is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from serve_app.openai.leniency import PLAIN, plainly
+from serve_app.openai.leniency import PLAIN, PLAIN_RESPONSES, Conversions, plainly
 
 OF_EMBEDDINGS = {"dimensions"}
 
@@ -22,14 +22,24 @@ NOT_FINITE = ("nan", "inf")
 
 @pytest.mark.filterwarnings("ignore:max_tokens is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("name", sorted(PLAIN.keys() - OF_EMBEDDINGS))
-def test_vllm_reads_each_value_the_same_way(name: str) -> None:
+def test_vllm_reads_each_value_of_a_chat_the_same_way(name: str) -> None:
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
+    read_alike(name, PLAIN, ChatCompletionRequest, {"messages": [{"role": "user", "content": "hi"}]})
+
+
+@pytest.mark.parametrize("name", sorted(PLAIN_RESPONSES))
+def test_vllm_reads_each_value_of_a_response_the_same_way(name: str) -> None:
+    from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
+
+    read_alike(name, PLAIN_RESPONSES, ResponsesRequest, {"input": "hi"})
+
+
+def read_alike(name: str, conversions: Conversions, protocol: Any, rest: dict[str, Any]) -> None:
     for value in VALUES:
-        ours = plainly({name: value})[name]
-        body = {"messages": [{"role": "user", "content": "hi"}], name: value}
+        ours = plainly({name: value}, conversions)[name]
         try:
-            theirs = getattr(ChatCompletionRequest.model_validate_json(json.dumps(body)), name)
+            theirs = getattr(protocol.model_validate_json(json.dumps({**rest, name: value})), name)
         except ValueError:
             assert ours is value, f"vLLM does not take {value!r}"
         else:
