@@ -6,13 +6,14 @@ from serve_app.errors import SessionTimeout, UpstreamFailed
 
 
 class Patience:
-    """Times are monotonic seconds. ``idle_s``: of the client, except while the engine finishes an utterance;
+    """Times are monotonic seconds. A client speaks with audio; other events are silence. ``idle_s``: of the
+    client, except while the engine finishes an utterance;
     ``stall_s``: of the engine while it does."""
 
     def __init__(self, idle_s: float, stall_s: float) -> None:
         self._idle_s = idle_s
         self._stall_s = stall_s
-        self._quiet_since = 0.0  # the client's last event, or the end of the last utterance if that is later
+        self._quiet_since = 0.0  # the client's last audio, or the end of the last utterance if that is later
         self._heard_at = 0.0  # the engine's last event, or the commit that it works on if that is later
         self._is_finishing = False
 
@@ -38,7 +39,7 @@ class Patience:
         left_s = self._quiet_since + self._idle_s - now
         if left_s <= 0:
             raise SessionTimeout(
-                f"No event came for {self._idle_s:g} s (realtime.idle_timeout_s).", code="idle_timeout"
+                f"No audio came for {self._idle_s:g} s (realtime.idle_timeout_s).", code="idle_timeout"
             )
         return left_s
 

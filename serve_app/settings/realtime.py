@@ -21,7 +21,7 @@ class RealtimeSettings(Frozen):
     idle_timeout_s: float = Field(
         default=30.0,
         gt=0,
-        description="A client that sends no event for this time, or reads nothing, is told so and the "
+        description="A client that sends no audio for this time, or reads nothing, is told so and the "
         "WebSocket is closed. The wait for the text after a commit does not count: the time begins anew "
         "with the end of the text.",
     )

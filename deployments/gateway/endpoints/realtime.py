@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 from deployments.gateway.endpoints.realtime_session import RealtimeSession, SessionParts
 from deployments.gateway.request.authentication import Authenticator
-from deployments.gateway.request.call import SlotRequest, deadline_of, forwarded_headers
+from deployments.gateway.request.call import SlotRequest, forwarded_headers
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.request.socket import ClientSocket
 from deployments.gateway.send.pinned import Pinned, Pins
@@ -29,13 +31,12 @@ from serve_app.settings import Settings
 from serve_app.settings.paths import REALTIME
 from serve_app.traffic import Traffic
 
-SERVED_BY = "x-served-by"
-
 
 class RealtimeEndpoint:
-    """Where the query names the model, its member is there before the upgrade is accepted, so that a refusal
-    is an HTTP status; else the first `session.update` names it. It is one class because all of it happens
-    before the first event, with parts that nothing else needs together."""
+    """Where the query names the model, it is checked before the upgrade is accepted, so that a refusal is an
+    HTTP status; else the first `session.update` names it. A member is found for the first audio: a session
+    that says nothing takes no slot. It is one class because all of it happens before that, with parts that
+    nothing else needs together."""
 
     def __init__(
         self,
@@ -78,6 +79,8 @@ class RealtimeEndpoint:
         query = query_of(exchange.query)
         model = model_of(query)
         with self._counted(identity.tenant):
+            if model is not None:
+                self._check(exchange, model)
             await self._serve(exchange, socket, identity, query, model)
 
     @contextmanager
@@ -107,35 +110,25 @@ class RealtimeEndpoint:
         query: Mapping[str, str],
         model: str | None,
     ) -> None:
-        timeout_s = request_timeout_s(exchange.headers, self._limits.request_timeout_s)
-        pinned: Pinned | None = None
-
         async def pin(name: str) -> Pinned:
             return await self._pin(exchange, identity, query, name)
 
-        async def pin_first(name: str) -> None:
-            nonlocal pinned
-            pinned = await pin(name)
-
-        try:
-            if model is not None:
-                await exchange.run(pin_first(model), timeout_s)
-                if pinned is None:
-                    return  # the deadline passed, and the client was told
-            await socket.accept(chosen_subprotocol(socket.subprotocols), exchange.response_headers)
-        except BaseException:
-            if pinned is not None:
-                await pinned.close()
-            raise
+        await socket.accept(chosen_subprotocol(socket.subprotocols), exchange.response_headers)
         self._traffic.realtime_sessions += 1
-        await RealtimeSession(self._parts, socket, model=model, pinned=pinned, pin=pin, new_id=new_id).run()
+        session = RealtimeSession(
+            self._parts,
+            socket,
+            model=model,
+            check=partial(self._check, exchange),
+            pin=pin,
+            new_id=new_id,
+        )
+        await session.run()
 
     async def _pin(
         self, exchange: Exchange, identity: Identity, query: Mapping[str, str], model: str
     ) -> Pinned:
-        """Raises: UnknownModel, EmbedderOnly, NotFound, OverCapacity, NoReplica, UpstreamFailed."""
-        self._require(model)
-        exchange.facts.model = model
+        """Raises: OverCapacity, NoReplica, UpstreamFailed, UpstreamTimeout."""
         named = named_session(exchange.headers, query, self._session_header)
         session = None if named is None else f"{identity.tenant}\0{named}"
         exchange.facts.session = None if session is None else session_mark(session)
@@ -143,17 +136,18 @@ class RealtimeEndpoint:
             tenant=identity.tenant,
             path=REALTIME,
             priority=request_priority(exchange.headers, identity.best_priority),
-            deadline=deadline_of(
-                exchange, request_timeout_s(exchange.headers, self._limits.request_timeout_s)
-            ),
+            deadline=time.monotonic() + request_timeout_s(exchange.headers, self._limits.request_timeout_s),
             timeline=exchange.timeline,
             routing=RoutingRequest(0.0, session=session),
         )
         headers = forwarded_headers(exchange, self._tracer)
         del headers["content-type"]
-        pinned = await self._pins.open(model, slot, headers)
-        exchange.response_headers[SERVED_BY] = pinned.member
-        return pinned
+        return await self._pins.open(model, slot, headers)
+
+    def _check(self, exchange: Exchange, model: str) -> None:
+        """Raises: UnknownModel, EmbedderOnly, NotFound."""
+        self._require(model)
+        exchange.facts.model = model
 
     def _require(self, model: str) -> None:
         self._offers.fingerprint(model)

@@ -25,6 +25,7 @@ from serve_app.openai.usage import Measured, TokenCounts
 from serve_app.realtime.base import Mark, Translator
 from serve_app.realtime.closing import close_code, close_reason
 from serve_app.realtime.events import (
+    APPEND,
     UPDATE,
     ClientEvent,
     NewId,
@@ -56,6 +57,7 @@ END_S = 5.0
 
 logger = logging.getLogger("ray.serve")
 
+Check = Callable[[str], None]
 Pin = Callable[[str], Awaitable[Pinned]]
 
 
@@ -73,8 +75,9 @@ class SessionParts:
 
 
 class RealtimeSession:
-    """``pinned`` is ``None`` until the client names its model. It is one class because both directions read
-    and change the same utterance.
+    """``model``: checked already, if the client has named one; ``check`` another, which may raise any error;
+    ``pin`` finds the member of one. It is one class because both directions read and change the same
+    utterance.
     """
 
     def __init__(
@@ -83,7 +86,7 @@ class RealtimeSession:
         socket: ClientSocket,
         *,
         model: str | None,
-        pinned: Pinned | None,
+        check: Check,
         pin: Pin,
         new_id: NewId,
     ) -> None:
@@ -91,7 +94,9 @@ class RealtimeSession:
         self._settings = parts.settings
         self._stall_s = parts.limits.between_tokens_timeout_s
         self._socket = socket
-        self._pinned = pinned
+        self._pinned: Pinned | None = None
+        self._checked = model
+        self._check = check
         self._pin = pin
         self._new_id = new_id
         self._opening = TranscriptionSession(model, new_id)
@@ -148,9 +153,8 @@ class RealtimeSession:
             pass
 
     async def _converse(self) -> None:
+        self._patience.client_spoke(time.monotonic())
         await self._tell(self._opening.created(int(time.time())))
-        if self._pinned is not None:
-            await self._open_at_member(self._pinned)
         while self._pinned is None:
             await self._take(await self._next())
         directions = {asyncio.ensure_future(self._from_client()), asyncio.ensure_future(self._from_member())}
@@ -171,7 +175,6 @@ class RealtimeSession:
 
     async def _next(self) -> str | bytes:
         """Raises: SessionTimeout: the client is silent; UpstreamFailed: the member is; ClientGone."""
-        self._patience.client_spoke(time.monotonic())
         while True:
             try:
                 async with asyncio.timeout(self._patience.left_s(time.monotonic())):
@@ -201,13 +204,19 @@ class RealtimeSession:
         except BadRequest as error:
             await self._tell(error_event(error, self._new_id, None if event is None else event.event_id))
             return
-        if self._pinned is None and self._translator.model is not None:
-            self._pinned = await self._pin(self._translator.model)
-            await self._open_at_member(self._pinned)
+        model = self._translator.model
+        if model is not None and model != self._checked:
+            self._check(model)
+            self._checked = model
         self._note(step.mark)
         for each in step.to_client:
             await self._tell(each)
+        if step.to_engine and self._pinned is None:
+            assert model is not None, "audio is taken once there is a model"
+            await self._find_member(model)
         await self._send(step.to_engine)
+        if event.type == APPEND:  # whatever else it says, a client without audio is silent
+            self._patience.client_spoke(time.monotonic())
 
     def _turn(self, message: str | bytes) -> AbstractAsyncContextManager[None]:
         return nullcontext() if len(message) <= SMALL else _Turn(self._parts.turn)
@@ -230,13 +239,30 @@ class RealtimeSession:
         if self._began_at and ahead_s > self._settings.max_ahead_s:
             await asyncio.sleep(ahead_s - self._settings.max_ahead_s)
 
-    async def _open_at_member(self, pinned: Pinned) -> None:
+    async def _find_member(self, model: str) -> None:
+        """Meanwhile the client is read a little ahead: one that leaves gives up its place in the queue."""
+
+        async def find() -> Pinned:
+            self._pinned = await self._pin(model)  # from here on the session's end closes it
+            return self._pinned
+
+        finding = asyncio.ensure_future(find())
+        reading = asyncio.ensure_future(self._socket.read_ahead(self._settings.max_event_bytes))
+        try:
+            await asyncio.wait((finding, reading), return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                reading.result()
+            pinned = await finding
+        finally:
+            for each in (finding, reading):
+                each.cancel()
+            await asyncio.gather(finding, reading, return_exceptions=True)
         await self._send((to_json({"type": UPDATE, "model": pinned.served_as}),))
 
     async def _send(self, messages: tuple[str, ...]) -> None:
         if not messages:
             return
-        assert self._pinned is not None, "audio is taken once there is a model"
+        assert self._pinned is not None, "the first of them found a member"
         try:
             async with asyncio.timeout(self._stall_s):
                 for each in messages:

@@ -3,7 +3,9 @@ it too, and a refusal is an HTTP response with its own status."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from collections import deque
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -12,6 +14,9 @@ from serve_app.realtime.closing import INTERNAL
 
 RESPONSE = "websocket.http.response"
 """The ASGI extension for refusals."""
+
+OVERHEAD = 128
+"""Bytes of memory that a message takes beside its own."""
 
 
 class ClientSocket:
@@ -23,6 +28,8 @@ class ClientSocket:
         self._send = send
         self._refuses = RESPONSE in scope.get("extensions", {})
         self._is_open = self._has_connected = False
+        self._ahead: deque[str | bytes] = deque()
+        """Messages that were read before they were asked for."""
         self.exchange = Exchange({**scope, "type": "http", "method": "GET"}, self._as_body, self._as_response)
         self.exchange.socket = self
 
@@ -51,6 +58,18 @@ class ClientSocket:
 
     async def receive(self) -> str | bytes:
         """The next message. Cancelling it loses none. Raises: ClientGone."""
+        return self._ahead.popleft() if self._ahead else await self._read()
+
+    async def read_ahead(self, size: int) -> None:
+        """Notice a client that leaves: read until about ``size`` bytes wait for ``receive``. Cancelling it
+        loses none. Raises: ClientGone."""
+        while size > 0:
+            message = await self._read()
+            self._ahead.append(message)
+            size -= len(message) + OVERHEAD
+            await asyncio.sleep(0)
+
+    async def _read(self) -> str | bytes:
         message = await self._receive()
         if message["type"] == "websocket.disconnect":
             self._is_open = False

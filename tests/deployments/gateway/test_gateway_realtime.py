@@ -77,6 +77,17 @@ async def say(ws: ClientConnection, kind: str, **fields: Any) -> None:
     await ws.send(json.dumps({"type": kind, **fields}))
 
 
+async def speak(ws: ClientConnection) -> None:
+    """Until the member has heard something: it is found for the first audio."""
+    await say(ws, APPEND, audio=audio(0.15))
+    await until(ws, f"{TRANSCRIBED}.delta")
+
+
+async def queued(running: Running, count: int) -> None:
+    """So many have waited so far."""
+    await running.until_traffic(lambda traffic: traffic["queued"] == count)
+
+
 async def closed(ws: ClientConnection) -> tuple[dict[str, Any], int]:
     """The error that ended it, and the close code."""
     error = await until(ws, "error")
@@ -200,9 +211,9 @@ async def test_without_a_key_there_is_no_upgrade_and_a_browser_sends_it_as_a_sub
         key = f"openai-insecure-api-key.{running.keys['a']}"
         async with opened(running, headers={}, subprotocols=["realtime", key]) as ws:  # type: ignore[list-item]
             assert ws.subprotocol == "realtime"
+            await speak(ws)
         async with opened(running, headers=running.headers("a")) as ws:
-            assert ws.response is not None
-            assert ws.response.headers["x-served-by"] == "e0"
+            await speak(ws)
         told = [at_engine(running).headers, running.engines[0].realtime[0].headers]
         assert not any(running.keys["a"] in str(headers) for headers in told)
 
@@ -243,7 +254,9 @@ async def test_other_paths_are_no_websockets_and_this_one_is_nothing_else() -> N
 @pytest.mark.parametrize("limit", ["max_sessions", "max_sessions_per_tenant"])
 async def test_sessions_are_counted_and_each_takes_a_slot_of_its_member(limit: str) -> None:
     async with live(tenants=["a", "b"], realtime={limit: 1}) as running:
-        async with opened(running, headers=running.headers("a")):
+        async with opened(running, headers=running.headers("a")) as ws:
+            assert (await running.in_flight(), running.engines[0].realtime) == (0, [])
+            await speak(ws)
             assert await running.in_flight() == 1
             status, body = await refused(url(running), running.headers("a"))
             assert (status, body["error"]["code"]) == (429, "over_capacity")
@@ -259,13 +272,11 @@ async def test_sessions_are_counted_and_each_takes_a_slot_of_its_member(limit: s
 
 async def test_a_session_keeps_one_member_by_the_names_that_requests_use() -> None:
     async with live(FAST, FAST, FAST) as running:
-        homes = set()
         for _ in range(4):
             async with opened(running, headers={**AS_ADMIN, "x-session-id": "s7"}) as ws:
-                assert ws.response is not None
-                homes.add(ws.response.headers["x-served-by"])
-        assert len(homes) == 1
-        (home,) = homes
+                await speak(ws)
+        assert sorted(len(engine.realtime) for engine in running.engines) == [0, 0, 4]
+        (home,) = (f"e{number}" for number, engine in enumerate(running.engines) if engine.realtime)
         async with running.http.post(
             "/v1/chat/completions",
             json={"model": MODEL, "messages": [{"role": "user", "content": "hi"}]},
@@ -279,8 +290,8 @@ async def test_a_member_that_refuses_connections_is_passed_over() -> None:
         await running.engines[0].kill()
         for _ in range(2):
             async with opened(running) as ws:
-                assert ws.response is not None
-                assert ws.response.headers["x-served-by"] == "e1"
+                await speak(ws)
+        assert len(running.engines[1].realtime) == 2
 
 
 # ---- how it ends ----
@@ -293,6 +304,42 @@ async def test_a_websocket_that_says_nothing_is_told_and_closed() -> None:
                 error, code = await closed(ws)
             assert (error["code"], error["type"], code) == ("idle_timeout", "timeout_error", 1008)
         await running.until_idle()
+
+
+async def test_a_client_that_says_everything_but_audio_is_silent() -> None:
+    async with live(realtime={"idle_timeout_s": 1.0}) as running, opened(running) as ws:
+
+        async def chatter() -> None:
+            while True:
+                for kind in ("session.update", "x", "input_audio_buffer.clear"):
+                    await say(ws, kind)
+                await asyncio.sleep(0.05)
+
+        talking = asyncio.create_task(chatter())
+        received = await until(ws, "error")
+        while received["error"]["code"] != "idle_timeout":
+            received = await until(ws, "error")
+        talking.cancel()
+        await asyncio.gather(talking, return_exceptions=True)
+        assert running.engines[0].realtime == []
+
+
+async def test_the_first_audio_waits_for_room_and_a_client_that_leaves_gives_up_its_place() -> None:
+    async with gateway(FAST, upstream={**LIVE, "max_requests": 1}) as running:
+        async with opened(running) as speaking:
+            await speak(speaking)
+            async with opened(running) as leaving:
+                for _ in range(3):
+                    await say(leaving, APPEND, audio=audio(0.1))
+                await queued(running, 1)
+            async with opened(running) as waiting:
+                await say(waiting, APPEND, audio=audio(0.2))
+                await say(waiting, COMMIT)
+                await queued(running, 2)
+                await speaking.close()
+                assert (await until(waiting, f"{TRANSCRIBED}.completed"))["transcript"] == "w1 w2 "
+        await running.until_idle()
+        assert len(running.engines[0].realtime) == 2
 
 
 async def test_a_session_has_an_end() -> None:
@@ -320,7 +367,7 @@ async def test_events_are_counted_in_bytes_and_what_is_far_beyond_the_bound_is_n
                 await event(ws)
             assert ended.value.rcvd is not None
             assert ended.value.rcvd.code == 1009
-            assert at_engine(running).heard == []
+            assert running.engines[0].realtime == []
 
 
 async def test_compression_is_not_offered_to_clients() -> None:
@@ -362,6 +409,7 @@ async def test_a_member_that_dies_or_fails_is_told() -> None:
             error, code = await closed(ws)
             assert (error["message"], error["code"], code) == ("out of memory", "processing_error", 1011)
         async with opened(running) as ws:
+            await speak(ws)
             await running.engines[0].kill()
             error, code = await closed(ws)
             assert (error["code"], code) == ("upstream_failed", 1011)
@@ -420,7 +468,7 @@ async def test_audio_far_ahead_of_speech_is_read_at_its_pace() -> None:
 
 async def test_a_client_that_reads_nothing_stops_its_own_session_only() -> None:
     async with live(realtime={"idle_timeout_s": 0.3}) as running, opened(running, max_queue=1) as ws:
-        await say(ws, APPEND, audio=audio(0.1))
+        await speak(ws)
         ws.transport.pause_reading()
         engine = at_engine(running)
         for _ in range(400):
