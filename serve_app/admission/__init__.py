@@ -8,7 +8,6 @@ from serve_app.request.priority import (
     FIRST_PRIORITY,
     LAST_PRIORITY,
     PRIORITY_FIELD,
-    PRIORITY_HEADER,
     body_priority,
     request_priority,
 )
@@ -18,7 +17,6 @@ __all__ = [
     "FIRST_PRIORITY",
     "LAST_PRIORITY",
     "PRIORITY_FIELD",
-    "PRIORITY_HEADER",
     "DrainRate",
     "FairQueues",
     "PriorityQueue",

@@ -8,7 +8,7 @@ are not part of that load. ``deployments.engine.autoscaling`` calls it for Serve
 
 from serve_app.autoscaling.arrivals import Arrivals, Bin
 from serve_app.autoscaling.capacity import Capacity
-from serve_app.autoscaling.demand import Asked, Demand, GatewayLoad, GatewayReports
+from serve_app.autoscaling.demand import Arrival, Demand, GatewayLoad, GatewayReports
 from serve_app.autoscaling.increments import Increments
 from serve_app.autoscaling.load import FleetLoad, ReplicaLoad
 from serve_app.autoscaling.measuring import EngineSpeed
@@ -18,8 +18,8 @@ from serve_app.autoscaling.rules import ScalingRules
 from serve_app.autoscaling.start_time import StartTime
 
 __all__ = [
+    "Arrival",
     "Arrivals",
-    "Asked",
     "Autoscaler",
     "Bin",
     "Capacity",

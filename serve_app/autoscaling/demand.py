@@ -30,7 +30,7 @@ class GatewayLoad:
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class Arrival:
     """One request for an engine, made at ``at`` (monotonic seconds). ``cold``: no replica could take it when
     it arrived."""
 
@@ -47,50 +47,50 @@ class Demand:
 
     gateway: str
     objective_s: float
-    _open: set[Asked] = field(default_factory=set)
+    _open: set[Arrival] = field(default_factory=set)
     _reports: int = 0
     _arrived: float = 0.0
     _arrived_tokens: float = 0.0
     _first_tokens: float = 0.0
     _late: float = 0.0
 
-    def came(self, tokens: float, now: float, *, cold: bool) -> Asked:
+    def came(self, tokens: float, now: float, *, cold: bool) -> Arrival:
         """A request with a prompt of about ``tokens`` tokens needs an engine."""
-        asked = Asked(tokens, now, cold)
-        self._open.add(asked)
-        return asked
+        arrival = Arrival(tokens, now, cold)
+        self._open.add(arrival)
+        return arrival
 
-    def began(self, asked: Asked, ttft_s: float | None) -> None:
+    def began(self, arrival: Arrival, ttft_s: float | None) -> None:
         """The answer began. ``ttft_s`` is a stream's time to first token since the request reached the
         gateway, ``None`` for an answer that is not streamed. The time of a ``cold`` request is not counted:
         it waited for a replica to start, which says nothing about the fleet's size."""
-        if asked not in self._open:
+        if arrival not in self._open:
             return
-        self._close(asked)
-        if ttft_s is not None and not asked.cold:
+        self._close(arrival)
+        if ttft_s is not None and not arrival.cold:
             self._first_tokens += 1
             self._late += ttft_s > self.objective_s
 
-    def failed(self, asked: Asked) -> None:
+    def failed(self, arrival: Arrival) -> None:
         """The request was refused, timed out or broke; it still counts as an arrival."""
-        if asked in self._open:
-            self._close(asked)
+        if arrival in self._open:
+            self._close(arrival)
 
-    def withdrew(self, asked: Asked, now: float) -> None:
+    def withdrew(self, arrival: Arrival, now: float) -> None:
         """The caller no longer needs an engine. Within ``SETTLED_S`` the request does not count at all."""
-        if asked in self._open and now - asked.at >= SETTLED_S:
-            self._count(asked)
-        self._open.discard(asked)
+        if arrival in self._open and now - arrival.at >= SETTLED_S:
+            self._count(arrival)
+        self._open.discard(arrival)
 
-    def went_elsewhere(self, asked: Asked) -> None:
+    def went_elsewhere(self, arrival: Arrival) -> None:
         """A member that is not scaled here answers (an external upstream)."""
-        self._open.discard(asked)
+        self._open.discard(arrival)
 
     def report(self, queued: float, queued_tokens: float, now: float) -> GatewayLoad:
         """The counters now; ``queued`` and ``queued_tokens`` describe the gateway's queue."""
-        for asked in self._open:
-            if now - asked.at >= SETTLED_S:
-                self._count(asked)
+        for arrival in self._open:
+            if now - arrival.at >= SETTLED_S:
+                self._count(arrival)
         self._reports += 1
         return GatewayLoad(
             gateway=self.gateway,
@@ -103,15 +103,15 @@ class Demand:
             queued_tokens=queued_tokens,
         )
 
-    def _close(self, asked: Asked) -> None:
-        self._count(asked)
-        self._open.discard(asked)
+    def _close(self, arrival: Arrival) -> None:
+        self._count(arrival)
+        self._open.discard(arrival)
 
-    def _count(self, asked: Asked) -> None:
-        if not asked.is_counted:
-            asked.is_counted = True
+    def _count(self, arrival: Arrival) -> None:
+        if not arrival.is_counted:
+            arrival.is_counted = True
             self._arrived += 1
-            self._arrived_tokens += asked.tokens
+            self._arrived_tokens += arrival.tokens
 
 
 class GatewayReports:

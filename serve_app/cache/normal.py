@@ -22,10 +22,6 @@ PACKAGE = "serve_app.cache"
 _MAX_CHARACTERS = 4_000
 _WORD = re.compile(r"(?<![\w./\\@#`'\"-])[a-z]{3,20}(?![\w./\\@`'\"(-]\w)(?!['\"`(/\\@])")
 _SHORTEST_EXCHANGE = 5
-_LIKE_WORDS = frozenset(
-    {"PIP", "IDE", "NAS", "OTC", "DAG", "IRA", "APR", "POA", "BAC", "DAU", "MAU", "GUI", "FSA"}
-)
-"""Abbreviations of three letters that are also a tool, a name or a word of another language."""
 
 
 def vectors_of(embedder: EmbedderInfo) -> str:

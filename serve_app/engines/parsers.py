@@ -270,15 +270,6 @@ UNREAD_REASONING_RULES = (
     Rule("deepseek_r1", name=r"deepseek-r1", untold=True),
 )
 
-NOT_CHOSEN = frozenset(
-    {
-        "qwen3_xml",  # the same parser as qwen3_coder
-        "llama4_json",  # the same parser as llama3_json; Llama 4's own template is pythonic
-        "minimax_m2_append_think",  # leaves the reasoning in the answer
-    }
-)
-"""Names of vLLM's registries that no rule chooses, and why."""
-
 
 def parsers_of(engine: EngineSettings, files: ChatFiles | None) -> Parsers:
     """The parsers of an engine. ``files``: its model's; ``None``: they could not be read at all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Literal
 
 import msgspec
 
@@ -22,7 +23,8 @@ COUNTING = ("tokenize", "count_tokens")
 """The ends of routes that an engine answers without running its model."""
 
 TIMED = ("answered", "cached", "failed")
-OUTCOMES = ("answered", "cached", "failed", "client_error", "refused", "gone")
+
+Outcome = Literal["answered", "cached", "failed", "client_error", "refused", "gone"]
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -32,7 +34,7 @@ class Sample(msgspec.Struct, frozen=True):
     session of many."""
 
     model: str
-    outcome: str
+    outcome: Outcome
     durations: tuple[tuple[str, float], ...]
     tier: str | None
     looked_up: bool
@@ -71,7 +73,7 @@ def sample_of(record: RequestRecord, names: Collection[str]) -> Sample | None:
     )
 
 
-def _outcome(record: RequestRecord) -> str:
+def _outcome(record: RequestRecord) -> Outcome:
     if record.client_gone:
         return "gone"
     status = record.status if record.error_status is None else record.error_status

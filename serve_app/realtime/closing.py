@@ -6,7 +6,6 @@ import re
 
 from serve_app.errors import OverCapacity, PromptlyError
 
-NORMAL = 1000
 POLICY = 1008
 TOO_BIG = 1009
 INTERNAL = 1011

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from serve_app.request.headers import PRIORITY
 
-PRIORITY_HEADER = PRIORITY.name
 PRIORITY_FIELD = "priority"
 FIRST_PRIORITY = 0
 DEFAULT_PRIORITY = 5

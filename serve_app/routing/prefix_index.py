@@ -101,12 +101,3 @@ class PrefixIndex:
             self._holders[block] = left
         else:
             del self._holders[block]
-
-    def check_integrity(self) -> None:
-        """Assert, in tests, that both directions of the index agree."""
-        inverted: dict[int, int] = {}
-        for name, held in self._held.items():
-            for block in held:
-                inverted[block] = inverted.get(block, 0) | self._bits[name]
-        assert inverted == self._holders
-        assert {bit: name for name, bit in self._bits.items()} == self._names

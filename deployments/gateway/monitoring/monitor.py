@@ -30,7 +30,7 @@ AskOthers = Callable[[], Awaitable[Sequence[Measured]]]
 """Asks all gateways, this one or not; those that do not answer in time are left out."""
 
 
-class Together(msgspec.Struct, frozen=True):
+class MergedFigures(msgspec.Struct, frozen=True):
     """The figures of ``gateways`` gateways. ``leads``: of these this one speaks for all. It is the oldest: a
     new one does not know what has been said."""
 
@@ -119,7 +119,7 @@ class Monitor:
         """For another gateway."""
         return Measured(self._name, Figures(self._windows.read(self._clock())).encoded())
 
-    async def together(self) -> Together:
+    async def together(self) -> MergedFigures:
         """The figures of all gateways that answer."""
         own = self._windows.read(self._clock())
         answers = [] if self._ask_others is None else await self._ask_others()
@@ -129,4 +129,4 @@ class Monitor:
         figures = Figures.of_states(own, list(others.values()))
         if answers or self._ask_others is None:  # no answer at all, not even its own, says nothing of others
             self._leads = all(self._name < other for other in others)
-        return Together(figures, 1 + len(others), self._leads)
+        return MergedFigures(figures, 1 + len(others), self._leads)

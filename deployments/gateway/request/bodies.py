@@ -106,13 +106,13 @@ class Bodies:
             raise BodyTooLarge(limit, setting)
         return b"".join(parts)
 
-    def _holding(self, exchange: Exchange, tenant: str) -> _Held:
-        held = _Held(self._held, tenant)
+    def _holding(self, exchange: Exchange, tenant: str) -> _HeldBytes:
+        held = _HeldBytes(self._held, tenant)
         exchange.body_done = held.release
         exchange.hold = partial(self._hold, held, tenant)
         return held
 
-    def _hold(self, held: _Held, tenant: str, size: int) -> None:
+    def _hold(self, held: _HeldBytes, tenant: str, size: int) -> None:
         self._refuse_to_hold(tenant, size)
         held.add(size)
 
@@ -126,7 +126,7 @@ class Bodies:
             )
 
 
-class _Held:
+class _HeldBytes:
     """The bytes of one request among those of its tenant, until the request ends."""
 
     def __init__(self, held: Counter[str], tenant: str) -> None:

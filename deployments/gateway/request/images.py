@@ -86,7 +86,7 @@ class Images:
 
     async def _fetch_all(self, images: list[ImagePart], at_once: asyncio.Semaphore) -> dict[ImagePart, str]:
         """Raises: TimeoutError, BadRequest."""
-        limit_s, left = self._settings.fetch_timeout_s, _Left(self._settings.max_fetched_bytes)
+        limit_s, left = self._settings.fetch_timeout_s, _FetchBudget(self._settings.max_fetched_bytes)
         connector = aiohttp.TCPConnector(resolver=_PublicOnly(self._is_public), force_close=True)
         async with (
             asyncio.timeout(limit_s),
@@ -101,7 +101,7 @@ class Images:
         return dict(zip(images, urls, strict=True))
 
     async def _fetch(
-        self, http: aiohttp.ClientSession, image: ImagePart, left: _Left, at_once: asyncio.Semaphore
+        self, http: aiohttp.ClientSession, image: ImagePart, left: _FetchBudget, at_once: asyncio.Semaphore
     ) -> str:
         async with at_once:
             try:
@@ -115,7 +115,7 @@ class Images:
                 raise _not_fetched(image, NO_ADDRESS if is_inside else type(error).__name__) from None
         return data_url(check_image(data, image.param, self._settings), data)
 
-    async def _follow(self, http: aiohttp.ClientSession, image: ImagePart, left: _Left) -> bytes:
+    async def _follow(self, http: aiohttp.ClientSession, image: ImagePart, left: _FetchBudget) -> bytes:
         url = image.url
         for _ in range(self._settings.max_redirects + 1):
             self._require_allowed(url, image)
@@ -145,14 +145,14 @@ class Images:
 
 
 @dataclass(slots=True)
-class _Left:
+class _FetchBudget:
     """Bytes that may still be fetched for one request."""
 
     size: int
 
 
 async def _read(
-    response: aiohttp.ClientResponse, image: ImagePart, left: _Left, settings: MediaSettings
+    response: aiohttp.ClientResponse, image: ImagePart, left: _FetchBudget, settings: MediaSettings
 ) -> bytes:
     parts: list[bytes] = []
     size = 0

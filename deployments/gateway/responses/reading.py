@@ -23,7 +23,7 @@ from serve_app.dialects import Reading
 from serve_app.dialects.responses import items as kinds
 from serve_app.dialects.responses.dialect import refuse_state, writer_of
 from serve_app.dialects.responses.ids import ItemIds, is_output, response_of
-from serve_app.dialects.responses.request import Asked, chat_fields, not_stored, read
+from serve_app.dialects.responses.request import TypedRequest, chat_fields, not_stored, read
 from serve_app.dialects.responses.writer import ResponsesWriter
 from serve_app.errors import BadRequest, NotFound, PromptlyError, ResponsesUnavailable
 from serve_app.request.auth import Identity
@@ -42,7 +42,7 @@ logger = logging.getLogger("ray.serve")
 class InBackground(Exception):
     """The request was read and found right; it is to run without its client."""
 
-    def __init__(self, asked: Asked, ids: ItemIds, items: bytes, reading: Reading) -> None:
+    def __init__(self, asked: TypedRequest, ids: ItemIds, items: bytes, reading: Reading) -> None:
         """``items``: its input as it is stored."""
         super().__init__()
         self.asked = asked
@@ -72,27 +72,31 @@ class ResponsesReader:
         await let_others(exchange.loaded_bytes)
         chat = chat_fields(asked, history, items)
         kept = msgspec.json.encode(kinds.stored(items, ids)) if asked.request.wants_store else b""
-        keeping = Keeping(self._store, identity.tenant, asked, kept) if asked.request.wants_store else None
+        keeper = (
+            ResponseKeeper(self._store, identity.tenant, asked, kept) if asked.request.wants_store else None
+        )
         # A chain is named by its first response, so this one names itself if others may follow it.
-        begins = first is None and keeping is not None
+        begins = first is None and keeper is not None
         session = ids.response if begins else first
         chat = chat | STREAMED if asked.request.background else chat
-        reading = replace(self._reading(asked, ids, chat, keeping), session=session, begins_session=begins)
+        reading = replace(self._reading(asked, ids, chat, keeper), session=session, begins_session=begins)
         if asked.request.background:
             raise InBackground(asked, ids, kept, reading)
         return reading
 
-    def _reading(self, asked: Asked, ids: ItemIds, chat: dict[str, Any], keeping: Keeping | None) -> Reading:
+    def _reading(
+        self, asked: TypedRequest, ids: ItemIds, chat: dict[str, Any], keeper: ResponseKeeper | None
+    ) -> Reading:
         def writer(_: str, created: int) -> ResponsesWriter:
-            made = writer_of(asked, ids, created, stored=keeping is not None, clock=time.time)
-            if keeping is not None:
-                keeping.writer = made
+            made = writer_of(asked, ids, created, stored=keeper is not None, clock=time.time)
+            if keeper is not None:
+                keeper.writer = made
             return made
 
-        return Reading(chat, writer, None if keeping is None else keeping.keep, turns="input")
+        return Reading(chat, writer, None if keeper is None else keeper.keep, turns="input")
 
     async def _history(
-        self, store: ResponseStoreClient, tenant: str, asked: Asked, exchange: Exchange
+        self, store: ResponseStoreClient, tenant: str, asked: TypedRequest, exchange: Exchange
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Everything that was said before, the oldest first; and the id of the chain's first response."""
         request = asked.request
@@ -110,7 +114,7 @@ class ResponsesReader:
         return await loaded(exchange, history.parts), history.first
 
     async def _with_named(
-        self, store: ResponseStoreClient, tenant: str, asked: Asked, history: Items, exchange: Exchange
+        self, store: ResponseStoreClient, tenant: str, asked: TypedRequest, history: Items, exchange: Exchange
     ) -> Items:
         """The request's own items, with those that it only names."""
         named = kinds.references(asked.items)
@@ -182,10 +186,10 @@ def _refuse_unfit(store: ResponseStoreClient, history: History, wanted: str, par
         )
 
 
-class Keeping:
+class ResponseKeeper:
     """Stores one response when it is complete."""
 
-    def __init__(self, store: ResponseStoreClient, tenant: str, asked: Asked, items: bytes) -> None:
+    def __init__(self, store: ResponseStoreClient, tenant: str, asked: TypedRequest, items: bytes) -> None:
         self._store = store
         self._tenant = tenant
         self._asked = asked

@@ -11,7 +11,6 @@ from deployments.gateway.request.call import SlotRequest
 from deployments.gateway.send.sender import Destination
 from deployments.wire.upstream import ConnectionRefused
 from deployments.wire.websocket import MemberSocket, open_socket
-from serve_app.autoscaling.demand import Asked
 from serve_app.fleet import Dispatch
 from serve_app.request.failover import Tried
 from serve_app.traffic import Traffic
@@ -63,7 +62,7 @@ class Pins:
         demand = to.admission.demand
         if demand is None:
             return await self._open(to, asked, headers)
-        counted: Asked = demand.came(0.0, time.monotonic(), cold=to.admission.room.is_cold)
+        counted = demand.came(0.0, time.monotonic(), cold=to.admission.room.is_cold)
         try:
             pinned = await self._open(to, asked, headers)
         except asyncio.CancelledError:

@@ -27,7 +27,7 @@ VLLMS_OWN = ("cache_salt", "priority", "kv_transfer_params", "ec_transfer_params
 PASSED_ON = SAME + VLLMS_OWN
 """Fields that mean the same in a chat. They are sent as they came: to the cache, 0 and 0.0 are not equal."""
 
-Asked = TypeVar("Asked", bound=Prompt)
+AnyPrompt = TypeVar("AnyPrompt", bound=Prompt)
 
 THINKING: dict[str | None, dict[str, Any]] = {
     "enabled": {"enable_thinking": True, "thinking": True},
@@ -54,7 +54,7 @@ def read_messages(fields: Mapping[str, Any], inline: InlineSystem) -> Reading:
     return Reading(chat, partial(MessagesWriter, max_tokens=request.max_tokens, omits_thinking=hides))
 
 
-def _typed(fields: Mapping[str, Any], kind: type[Asked]) -> Asked:
+def _typed(fields: Mapping[str, Any], kind: type[AnyPrompt]) -> AnyPrompt:
     """Raises: BadRequest."""
     try:
         return convert(fields, kind)

@@ -11,7 +11,7 @@ from serve_app.dialects.base import Reading
 from serve_app.dialects.openai import OpenAIDialect
 from serve_app.dialects.responses.ids import ItemIds
 from serve_app.dialects.responses.items import with_references
-from serve_app.dialects.responses.request import ENCRYPTED_REASONING, Asked, chat_fields, echo, read
+from serve_app.dialects.responses.request import ENCRYPTED_REASONING, TypedRequest, chat_fields, echo, read
 from serve_app.dialects.responses.stream_errors import ResponsesStream, described
 from serve_app.dialects.responses.writer import ResponsesWriter
 from serve_app.errors import BadRequest, PromptlyError
@@ -39,7 +39,7 @@ class ResponsesDialect(OpenAIDialect):
         return Reading(dict(fields), writer, turns="input")
 
 
-def refuse_state(asked: Asked) -> None:
+def refuse_state(asked: TypedRequest) -> None:
     """Raises: BadRequest: the request needs what is stored, and nothing is."""
     request = asked.request
     needs = {
@@ -57,7 +57,7 @@ def refuse_state(asked: Asked) -> None:
 
 
 def writer_of(
-    asked: Asked, ids: ItemIds, created: int, *, stored: bool, clock: Callable[[], float] | None = None
+    asked: TypedRequest, ids: ItemIds, created: int, *, stored: bool, clock: Callable[[], float] | None = None
 ) -> ResponsesWriter:
     """``clock``: in Unix seconds."""
     return ResponsesWriter(

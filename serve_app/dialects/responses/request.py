@@ -111,7 +111,7 @@ class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TypedRequest:
     """A request that was read, before its history is known. ``items`` are its own, each with a type."""
 
     request: ResponsesRequest
@@ -121,7 +121,7 @@ class Asked:
     choice: Any
 
 
-def read(fields: Mapping[str, Any]) -> Asked:
+def read(fields: Mapping[str, Any]) -> TypedRequest:
     """Raises: BadRequest: a field, an item or a tool is not known or wrong; ``param`` says which."""
     fields = plainly(fields, PLAIN_RESPONSES)
     request = convert(fields, ResponsesRequest)
@@ -141,11 +141,13 @@ def read(fields: Mapping[str, Any]) -> Asked:
     refuse_metadata(request.metadata or {})
     tools = read_tools(request.tools or ())
     choice, tools = read_choice(request.tool_choice, tools)
-    return Asked(request, fields, listed(() if request.input is None else request.input), tools, choice)
+    return TypedRequest(
+        request, fields, listed(() if request.input is None else request.input), tools, choice
+    )
 
 
 def chat_fields(
-    asked: Asked, history: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]
+    asked: TypedRequest, history: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The chat completion request. It is what a chat client would send for the same conversation: unset
     fields are left out, so that both share cached answers.
@@ -173,7 +175,7 @@ def chat_fields(
     return fields | _format(request.text) | _tools(asked)
 
 
-def _tools(asked: Asked) -> dict[str, Any]:
+def _tools(asked: TypedRequest) -> dict[str, Any]:
     """Nothing without tools: engines refuse a choice among none."""
     if not asked.tools.functions:
         return {}
@@ -207,7 +209,7 @@ def _format(text: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", **named}}}
 
 
-def echo(asked: Asked, response_id: str, *, stored: bool) -> dict[str, Any]:
+def echo(asked: TypedRequest, response_id: str, *, stored: bool) -> dict[str, Any]:
     """What a response says of its request. ``stored``: it will be found again."""
     request, sent = asked.request, asked.fields
     conversation = request.conversation_id

@@ -9,14 +9,14 @@ import msgspec
 
 from serve_app.dialects.responses.ids import ItemIds
 from serve_app.dialects.responses.output import Call, Events, Item, Message, Reasoning
-from serve_app.dialects.responses.request import Asked, echo
+from serve_app.dialects.responses.request import TypedRequest, echo
 from serve_app.dialects.responses.tools import FUNCTION, Tool
 
 LAST = {"completed": "response.completed", "incomplete": "response.incomplete"}
 """The last event by the response's status; any other status is reported as a failure."""
 
 
-def queued(asked: Asked, ids: ItemIds, created: int) -> bytes:
+def queued(asked: TypedRequest, ids: ItemIds, created: int) -> bytes:
     """A background response before it has begun. ``created``: Unix seconds."""
     return msgspec.json.encode(
         {

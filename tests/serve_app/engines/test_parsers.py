@@ -11,7 +11,6 @@ from vllm.tool_parsers import _TOOL_PARSERS_TO_REGISTER as VLLM_TOOLS
 
 from serve_app.engines import ChatFiles, parsers_of
 from serve_app.engines.parsers import (
-    NOT_CHOSEN,
     REASONING_RULES,
     TOOL_RULES,
     UNREAD_REASONING_RULES,
@@ -109,6 +108,16 @@ def test_each_family_gets_its_parsers(name: str) -> None:
 def test_the_names_are_those_of_the_installed_vllm() -> None:
     assert set(TOOL_PARSERS) == set(VLLM_TOOLS)
     assert set(REASONING_PARSERS) == set(VLLM_REASONING)
+
+
+NOT_CHOSEN = frozenset(
+    {
+        "qwen3_xml",  # the same parser as qwen3_coder
+        "llama4_json",  # the same parser as llama3_json; Llama 4's own template is pythonic
+        "minimax_m2_append_think",  # leaves the reasoning in the answer
+    }
+)
+"""Names of vLLM's registries that no rule chooses, and why."""
 
 
 def test_every_parser_of_vllm_has_a_rule_or_a_reason_to_have_none() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from support.records import a_record
 
-from serve_app.monitoring.intake import OUTCOMES, sample_of
+from serve_app.monitoring.intake import Outcome, sample_of
 from serve_app.request.record import StepTime
 
 NAMES = {"m"}
@@ -38,7 +38,7 @@ def test_each_request_has_one_outcome(changed: dict[str, Any], outcome: str) -> 
     sample = sample_of(a_record(**changed), NAMES)
     assert sample is not None
     assert sample.outcome == outcome
-    assert outcome in OUTCOMES
+    assert outcome in get_args(Outcome)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from serve_app.admission import PRIORITY_HEADER, body_priority, request_priority
+from serve_app.admission import body_priority, request_priority
 from serve_app.errors import BadRequest
+from serve_app.request.headers import PRIORITY
 
 
 def test_a_request_that_says_nothing_is_in_the_middle() -> None:
@@ -16,12 +17,12 @@ def test_a_request_that_says_nothing_is_in_the_middle() -> None:
 
 @pytest.mark.parametrize("digit", range(10))
 def test_a_digit_is_the_priority(digit: int) -> None:
-    assert request_priority({PRIORITY_HEADER: str(digit)}) == digit
+    assert request_priority({PRIORITY.name: str(digit)}) == digit
 
 
 @pytest.mark.parametrize("value", [" 3", "3 ", "\t3 "])
 def test_blanks_around_it_do_not_matter(value: str) -> None:
-    assert request_priority({PRIORITY_HEADER: value}) == 3
+    assert request_priority({PRIORITY.name: value}) == 3
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ def test_blanks_around_it_do_not_matter(value: str) -> None:
 )
 def test_anything_else_is_refused_by_name(value: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        request_priority({PRIORITY_HEADER: value})
+        request_priority({PRIORITY.name: value})
     assert repr(value) in caught.value.message
     assert "a digit from 0 (first) to 9 (last)" in caught.value.message
     assert (caught.value.param, caught.value.code) == ("x-priority", "invalid_header")
@@ -37,13 +38,13 @@ def test_anything_else_is_refused_by_name(value: str) -> None:
 
 def test_a_long_value_is_shown_in_part() -> None:
     with pytest.raises(BadRequest) as caught:
-        request_priority({PRIORITY_HEADER: "9" * 1000})
+        request_priority({PRIORITY.name: "9" * 1000})
     assert len(caught.value.message) < 150
 
 
 @pytest.mark.parametrize(("asked", "best", "given"), [(None, 0, 5), (None, 7, 7), ("0", 3, 3), ("9", 3, 9)])
 def test_nobody_comes_before_its_own_best(asked: str | None, best: int, given: int) -> None:
-    headers = {} if asked is None else {PRIORITY_HEADER: asked}
+    headers = {} if asked is None else {PRIORITY.name: asked}
     assert request_priority(headers, best) == given
 
 
