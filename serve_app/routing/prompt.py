@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -24,6 +25,9 @@ TOKENS_PER_BLOCK = BLOCK_BYTES / BYTES_PER_TOKEN
 
 IMAGE_TOKENS = 576
 """A 336 × 336 image in patches of 14 (LLaVA 1.5); models differ by some factor both ways."""
+
+PICTURE_END = 4096
+"""Characters of each end of a picture's data that name it: the head of the file and its last rows."""
 
 TEXT_PARTS = frozenset({"text", "input_text", "refusal"})
 
@@ -59,6 +63,23 @@ def blocks_of(text: bytes, model: str, salt: str | None = None) -> tuple[int, ..
     return tuple(blocks)
 
 
+def picture_name(request: ParsedRequest, salt: str | None) -> str | None:
+    """A name for the first picture of a conversation, the same at every gateway; ``None`` if it has none. It
+    is made of the picture's length and both ends, as reading megabytes would take milliseconds: two pictures
+    of one name are only routed alike. ``salt``: of the engine's prefix cache."""
+    generation = request.generation
+    if not isinstance(generation, ChatRequest):
+        return None
+    contents = (message.content for message in generation.messages if isinstance(message.content, list))
+    urls = (_image_url(part) for content in contents for part in content)
+    url = next((url for url in urls if url is not None), None)
+    if url is None:
+        return None
+    told = _image_data(url) or url
+    ends = f"{salt}\0{len(told)}\0{told[:PICTURE_END]}\0{told[-PICTURE_END:]}"
+    return f"picture\0{blake2b(_utf8(ends), digest_size=16).hexdigest()}"
+
+
 def _message(message: Message) -> Iterator[str]:
     yield f"\n{message.role}\n"
     if isinstance(message.content, str):
@@ -78,11 +99,21 @@ def _part(part: dict[str, Any]) -> str:
 
 
 def _held(part: dict[str, Any]) -> str | None:
-    """The data of an image that the request itself holds: the same picture is the same, whatever is said of
-    it."""
+    url = _image_url(part)
+    return None if url is None else _image_data(url)
+
+
+def _image_url(part: dict[str, Any]) -> str | None:
+    """vLLM takes the URL itself, too."""
     image = part.get("image_url")
-    url = image.get("url") if isinstance(image, dict) else None
-    return url.partition(",")[2] if isinstance(url, str) and url.startswith("data:") else None
+    url = image.get("url") if isinstance(image, dict) else image
+    return url if isinstance(url, str) else None
+
+
+def _image_data(url: str) -> str | None:
+    """The data of an image that the request itself holds: the same picture is the same, whatever is said of
+    it. vLLM reads the scheme in either case."""
+    return url.partition(",")[2] if url[:5].lower() == "data:" else None
 
 
 def _completion_prompt(prompt: str | list[Any] | None) -> bytes:

@@ -12,7 +12,7 @@ from serve_app.routing.affinity import affinity
 from serve_app.routing.base import RegisteredPolicy, RoutingPolicy, RoutingRequest
 from serve_app.routing.prefix import prefix
 from serve_app.routing.prefix_index import PrefixIndex, blocks_in_cache
-from serve_app.routing.prompt import BYTES_PER_TOKEN, blocks_of, prompt_text
+from serve_app.routing.prompt import BYTES_PER_TOKEN, blocks_of, picture_name, prompt_text
 
 LONG_PROMPT_TOKENS = 1024.0
 """From here on a prompt is found again by its prefix, whether or not its request names a session: OpenAI
@@ -24,8 +24,8 @@ class Router:
     """Decides with a policy, and records what was sent where if the policy needs it."""
 
     def __init__(self, policy: RegisteredPolicy, *, keeps_sessions: bool = True) -> None:
-        """``keeps_sessions``: sessions, and long prompts of requests that name none, keep to the member that
-        has them cached, if the policy allows that."""
+        """``keeps_sessions``: sessions, and pictures and long prompts of requests that name none, keep to the
+        member that has them cached, if the policy allows that."""
         self._policy = policy
         self._keeps_sessions = keeps_sessions and policy.keeps_sessions
         self._index = PrefixIndex()
@@ -39,9 +39,12 @@ class Router:
         begins_session: bool = False,
     ) -> RoutingRequest:
         """The policy's input for a request. ``salt`` is the prefix-cache salt that engines get.
+        A picture stands for a session: what an engine computed of it serves all who ask about it.
         ``begins_session``: nothing of the session is cached at its home, so a prefix that a member holds
         counts for more: some clients send the whole conversation in each request, and never go on with one.
         """
+        if session is None and self._keeps_sessions:
+            session = picture_name(parsed, salt)
         text = prompt_text(parsed)
         tokens = len(text) / BYTES_PER_TOKEN
         keeps = self._keeps_sessions and (session is not None or tokens >= LONG_PROMPT_TOKENS)

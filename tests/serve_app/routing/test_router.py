@@ -6,6 +6,7 @@ import pytest
 from samples import chat_request, make_member, prompt_blocks
 
 from serve_app.fleet import Member
+from serve_app.openai.requests import ParsedRequest
 from serve_app.routing import POLICIES, Router, RoutingRequest
 from serve_app.routing.prompt import estimated_tokens
 
@@ -121,3 +122,43 @@ def test_a_new_session_goes_where_its_prompt_is_cached_and_else_home() -> None:
     assert router.order(again, members)[0] is others[-1]
     later = router.describe(LONG, "new")
     assert router.order(later, members)[0] is home, "its turns are there, as far as other gateways know"
+
+
+def picture(
+    data: str, question: str, *, first: bool = True, url: str = "data:image/png;base64,"
+) -> ParsedRequest:
+    shown = {"type": "image_url", "image_url": {"url": url + data}}
+    parts = [shown, {"type": "text", "text": question}]
+    return chat_request(parts if first else parts[::-1])
+
+
+def test_a_picture_keeps_to_one_member_at_every_gateway_whatever_is_asked_of_it() -> None:
+    members = [make_member(name) for name in "abcdefgh"]
+
+    def home(request: ParsedRequest, salt: str | None = None) -> str:
+        router = Router(POLICIES["least_wait"])  # a gateway that has seen nothing yet
+        return order(router, *members, request=router.describe(request, None, salt))[0]
+
+    data = [f"{number:04}" * 5000 for number in range(20)]
+    homes = [home(picture(each, "what?")) for each in data]
+    assert [home(picture(each, "and how many?", first=False)) for each in data] == homes
+    assert [home(picture(each, "what?", url="DATA:image/webp;base64,")) for each in data] == homes
+    assert len(set(homes)) > 2
+    assert [home(picture(each, "what?"), "another tenant") for each in data] != homes
+
+
+def test_a_picture_whose_member_is_busy_is_asked_about_elsewhere() -> None:
+    router = Router(POLICIES["least_wait"])
+    request = router.describe(picture("x" * 5000, "what?"), None)
+    members = [make_member(name, limit=64) for name in "abc"]
+    home, *others = order(router, *members, request=request)
+    busy = [make_member(name, limit=64, in_flight=40 if name == home else 0, turn=9.0) for name in "abc"]
+    assert order(router, *busy, request=request)[-1] == home
+    assert {*others} == set("abc") - {home}
+
+
+def test_a_session_goes_before_its_pictures_and_texts_have_no_name() -> None:
+    router = Router(POLICIES["least_wait"])
+    assert router.describe(picture("x", "what?"), "s").session == "s"
+    assert router.describe(chat_request("what?"), None).session is None
+    assert Router(POLICIES["round_robin"]).describe(picture("x", "what?"), None).session is None
