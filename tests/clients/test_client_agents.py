@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from client_endpoint import TENANT, endpoint, run_client
-from support.client_tools import ClientTools
+from support.client_tools import PATH, ClientTools
+from support.gateway import Running
 
+from serve_app.clients import CLIENTS, Target
+
+ROOT = Path(__file__).parents[2]
 TASK = "Change red to blue in note.txt, then count its bytes."
 DONE = "The note says blue now."
 PATCH = "*** Begin Patch\n*** Update File: note.txt\n@@\n-red\n+blue\n*** End Patch"
@@ -28,6 +33,16 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
     return {"name": name, "arguments": arguments}
 
 
+def connected(
+    client: str, running: Running, program: Path, *arguments: str
+) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of ``promptly connect CLIENT --run``, told nothing but the endpoint."""
+    command = [sys.executable, "-m", "deployments.cli", "connect", client, "--url", running.url]
+    key = running.keys[TENANT]
+    environment = {"PATH": f"{program.parent}:{PATH}", "PYTHONPATH": str(ROOT), "PROMPTLY_API_KEY": key}
+    return [*command, "--run", *arguments], environment
+
+
 async def test_claude_code_ends_a_task(client_tools: ClientTools, tmp_path: Path, work: Path) -> None:
     note = str(work / "note.txt")
     plan = [
@@ -37,12 +52,6 @@ async def test_claude_code_ends_a_task(client_tools: ClientTools, tmp_path: Path
         {"text": DONE},
     ]
     async with endpoint(plan, tmp_path / "store") as running:
-        environment = {
-            "ANTHROPIC_BASE_URL": running.url,
-            "ANTHROPIC_AUTH_TOKEN": running.keys[TENANT],
-            "ANTHROPIC_MODEL": "sim",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        }
         options = [
             "--permission-mode",
             "acceptEdits",
@@ -51,7 +60,7 @@ async def test_claude_code_ends_a_task(client_tools: ClientTools, tmp_path: Path
             "--output-format",
             "json",
         ]
-        command = [str(client_tools.claude), "-p", TASK, *options]
+        command, environment = connected("claude", running, client_tools.claude, "-p", TASK, *options)
         status, output, errors = await run_client(command, tmp_path, environment, work)
         asked = sum(running.requests())
     assert status == 0, (output, errors)
@@ -63,34 +72,29 @@ async def test_claude_code_ends_a_task(client_tools: ClientTools, tmp_path: Path
     assert result["usage"]["cache_read_input_tokens"] > 0
 
 
-@pytest.mark.parametrize("websocket", [False, True], ids=["http", "falls back from a WebSocket"])
+@pytest.mark.parametrize("by_file", [False, True], ids=["started by connect", "configured by its file"])
 async def test_codex_ends_a_task(
-    client_tools: ClientTools, tmp_path: Path, work: Path, websocket: bool
+    client_tools: ClientTools, tmp_path: Path, work: Path, by_file: bool
 ) -> None:
+    """Configured by its file it asks for a WebSocket too, is refused it, and goes on over HTTP."""
     plan = [
         {"text": "I read it first.", "calls": [call("exec_command", cmd="cat note.txt")]},
         {"calls": [call("exec_command", cmd=f"apply_patch <<'E'\n{PATCH}\nE")]},
         {"calls": [call("exec_command", cmd="wc -c < note.txt > count.txt")]},
         {"text": DONE},
     ]
+    options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json"]
     async with endpoint(plan, tmp_path / "store") as running:
-        home = tmp_path / ".codex"
-        home.mkdir()
-        (home / "config.toml").write_text(
-            f"""
-model = "sim"
-model_provider = "promptly"
-[model_providers.promptly]
-name = "Promptly"
-base_url = "{running.url}/v1"
-env_key = "PROMPTLY_API_KEY"
-wire_api = "responses"
-supports_websockets = {str(websocket).lower()}
-"""
-        )
-        options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json"]
-        command = [str(client_tools.codex), "exec", *options, TASK]
-        environment = {"PROMPTLY_API_KEY": running.keys[TENANT]}
+        if by_file:
+            command = [str(client_tools.codex), "exec", *options, TASK]
+            setup = CLIENTS["codex"].setup(Target(running.url, "sim", running.keys[TENANT]))
+            environment = {**setup.environment}
+            (config,) = setup.files.values()
+            (tmp_path / ".codex").mkdir()
+            (tmp_path / ".codex" / "config.toml").write_text(f"{config}supports_websockets = true\n")
+        else:
+            program = client_tools.codex
+            command, environment = connected("codex", running, program, "exec", *options, TASK)
         status, output, errors = await run_client(command, tmp_path, environment, work)
     assert status == 0, (output, errors)
     events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
