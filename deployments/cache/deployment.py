@@ -24,6 +24,7 @@ from deployments.cache.session import StoreSession
 from deployments.cache.store import StoreError, StoreFull
 from deployments.cache.sweeper import Sweeper
 from deployments.platform.serve import node_address
+from deployments.platform.telemetry import call_tracer
 from deployments.wire.direct_calls import DirectCalls, Method
 from serve_app.cache.entry import (
     CacheEntry,
@@ -82,7 +83,7 @@ class SemanticCache:
         """The address to which gateways send look-ups."""
         if self._direct is None:
             methods: dict[str, Method] = {"look_up": self.look_up, "stats": self.stats}
-            self._direct = DirectCalls(CACHE, methods, node_address())
+            self._direct = DirectCalls(CACHE, methods, node_address(), call_tracer("cache"))
         return self._direct.address
 
     async def look_up(self, query: CacheQuery) -> LookUp:

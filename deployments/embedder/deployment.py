@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from deployments.embedder import Batches, RecentEmbeddings, TextEncoder, open_configured
 from deployments.platform.serve import node_address
+from deployments.platform.telemetry import call_tracer
 from deployments.wire.direct_calls import DirectCalls
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.settings import EmbedderSettings
@@ -51,7 +52,9 @@ class Embedder:
     async def address(self) -> PrivateAddress:
         """The address to which gateways send the texts of look-ups."""
         if self._direct is None:
-            self._direct = DirectCalls(EMBEDDER, {"embed": self.embed}, node_address())
+            self._direct = DirectCalls(
+                EMBEDDER, {"embed": self.embed}, node_address(), call_tracer("embedder")
+            )
         return self._direct.address
 
     async def describe(self) -> EmbedderInfo:

@@ -14,7 +14,7 @@ from deployments.gateway.request.exchange import ClientGone, Exchange, Handler
 from deployments.gateway.request.finished import Finished
 from deployments.gateway.request.socket import ClientSocket
 from deployments.platform.log_context import CURRENT
-from deployments.platform.telemetry import RequestTracer
+from deployments.platform.telemetry import TRACEPARENT, RequestTracer
 from serve_app.api.door import Door, require_media_type
 from serve_app.api.routes import ROUTES, Route
 from serve_app.console import FILES
@@ -142,8 +142,9 @@ class GatewayApp:
         else:
             exchange = Exchange(scope, receive, send)
         if self._tracer is not None:
-            name = f"{exchange.method} {exchange.path}"
-            exchange.span = self._tracer.start(name, exchange.headers, exchange.timeline.unix_ns)
+            span = self._tracer.start(exchange.method, exchange.headers, exchange.timeline.unix_ns)
+            exchange.span = span
+            TRACEPARENT.set(span.traceparent)
         exchange.trace_id = self._trace_id(exchange)
         CURRENT.set((exchange.request_id, exchange.trace_id))  # the task is this request's own
         try:

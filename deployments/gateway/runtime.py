@@ -114,7 +114,7 @@ class GatewayRuntime:
         logs = settings.logs
         self._log = None if logs.requests == "off" else RequestLog(logs.requests, logs.refused_per_s)
         self._marks = TenantMarks(tenant_secret or new_secret())
-        self._tracer = tracer_from_environment(os.environ)
+        self._tracer = tracer_from_environment(os.environ, settings.traces)
         secrets = [value for each in external for value in each.report.headers.values()]
         self._lasting = ExitStack()
         self._lasting.enter_context(named_requests())

@@ -6,35 +6,43 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from deployments.platform.otlp import METRICS as METRICS_SIGNAL
+from deployments.platform.otlp import ended, exporter_names, exporters, watched
 from serve_app.monitoring.metrics import BUCKETS_S, METRICS, Kind, Meter, Metric
 from serve_app.monitoring.semantic_names import attributes, metric_name, provider_attributes
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter
 
-ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
+UNITS = {"_seconds": "s", "_bytes": "By"}
+"""By the end of a metric's name; all others are plain numbers."""
 
 
 class OtelMeter:
-    """The SDK aggregates, and exports in a thread of its own: a dead endpoint costs lines in the log
-    there."""
+    """The SDK aggregates, and exports in a thread of its own: a dead endpoint costs one line in the log."""
 
-    def __init__(self, exporter: MetricExporter, environment: Mapping[str, str]) -> None:
+    def __init__(self, made: Sequence[MetricExporter], environment: Mapping[str, str]) -> None:
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
         from opentelemetry.sdk.resources import Resource
 
         named = {} if "OTEL_SERVICE_NAME" in environment else {"service.name": "promptly"}
+        self._watches = watched(METRICS_SIGNAL, made, environment)
         self._provider = MeterProvider(
-            [PeriodicExportingMetricReader(exporter)], resource=Resource.create(named), shutdown_on_exit=False
+            [PeriodicExportingMetricReader(each) for each in made],
+            resource=Resource.create(named),
+            shutdown_on_exit=False,
         )
         meter = self._provider.get_meter("promptly")
         make: dict[Kind, Callable[[Metric], Any]] = {
             Kind.HISTOGRAM: lambda each: meter.create_histogram(
-                metric_name(each), "s", each.description, explicit_bucket_boundaries_advisory=BUCKETS_S
+                metric_name(each),
+                _unit(each),
+                each.description,
+                explicit_bucket_boundaries_advisory=BUCKETS_S,
             ),
-            Kind.COUNTER: lambda each: meter.create_counter(metric_name(each), "1", each.description),
-            Kind.GAUGE: lambda each: meter.create_gauge(metric_name(each), "1", each.description),
+            Kind.COUNTER: lambda each: meter.create_counter(metric_name(each), _unit(each), each.description),
+            Kind.GAUGE: lambda each: meter.create_gauge(metric_name(each), _unit(each), each.description),
         }
         self._instruments: dict[Metric, Any] = {each: make[each.kind](each) for each in METRICS}
         self._provider_name = provider_attributes(environment)
@@ -52,8 +60,8 @@ class OtelMeter:
         return attributes(metric, labels) | self._provider_name
 
     def shut_down(self) -> None:
-        """Export what is left; waits for the endpoint, so never in the event loop."""
-        self._provider.shutdown()
+        """Export what is left, within a few seconds. Never in the event loop."""
+        ended(self._provider.shutdown, self._watches)
 
 
 class Meters:
@@ -75,25 +83,18 @@ class Meters:
             each.set(metric, value, labels)
 
 
+def _unit(metric: Metric) -> str:
+    return next((unit for end, unit in UNITS.items() if metric.name.endswith(end)), "1")
+
+
 def otel_meter_from(environment: Mapping[str, str]) -> OtelMeter | None:
     """A meter if ``OTEL_METRICS_EXPORTER`` or an OTLP endpoint asks for one, else ``None``.
 
     Raises:
         ValueError: the exporter is not installed; the message lists those that are.
     """
-    name = environment.get("OTEL_METRICS_EXPORTER", "").strip()
-    if not name and any(environment.get(variable) for variable in ENDPOINTS):
-        name = "otlp"
-    if name in {"", "none"} or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+    if not exporter_names(environment, METRICS_SIGNAL):
         return None
-    return OtelMeter(_exporter("otlp_proto_http" if name == "otlp" else name), environment)
+    from opentelemetry.sdk.metrics.export import MetricExporter
 
-
-def _exporter(name: str) -> MetricExporter:
-    from importlib.metadata import entry_points
-
-    known = {point.name: point for point in entry_points(group="opentelemetry_metrics_exporter")}
-    if name not in known:
-        raise ValueError(f"OTEL_METRICS_EXPORTER = {name!r}: expected one of {', '.join(sorted(known))}")
-    exporter: MetricExporter = known[name].load()()
-    return exporter
+    return OtelMeter(exporters(environment, METRICS_SIGNAL, MetricExporter), environment)

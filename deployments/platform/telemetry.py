@@ -6,105 +6,208 @@ is one ``is None`` check.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from deployments.platform.otlp import TRACES, ended, exporter_names, exporters, watched
+from serve_app.monitoring.kept_traces import KeptTraces
+from serve_app.monitoring.semantic_names import (
+    KEPT,
+    error_type,
+    is_failure,
+    provider_attributes,
+    span_attributes,
+    span_name,
+)
 from serve_app.request.record import RequestRecord
 from serve_app.request.timing import Timeline
+from serve_app.settings.traces import TraceSettings
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import Span, SpanContext
 
 DEFAULT_SERVICE_NAME = "promptly"
-OTLP_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+TRACEPARENT: ContextVar[str | None] = ContextVar("promptly_traceparent", default=None)
+"""The W3C ``traceparent`` of the request's span, for calls of the gateway's own deployments. Tasks inherit it
+from the task that started them."""
+
+
+class RequestSpan(msgspec.Struct, frozen=True):
+    """A request's span while it runs. ``parent``: the caller's context, ``traceparent`` its own."""
+
+    span: Any
+    parent: Any
+    start_ns: int
+    traceparent: str
+
+
+class Tracing:
+    """The SDK's provider with the configured exporters; each sends in a thread of its own, from a bounded
+    queue (``OTEL_BSP_MAX_QUEUE_SIZE``, 2,048 spans)."""
+
+    def __init__(self, made: Sequence[SpanExporter], environment: Mapping[str, str]) -> None:
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        from deployments.platform.kept_spans import KeptOr, SameIds
+
+        named = {} if "OTEL_SERVICE_NAME" in environment else {SERVICE_NAME: DEFAULT_SERVICE_NAME}
+        self.ids = SameIds()
+        self._provider = TracerProvider(
+            resource=Resource.create(named), shutdown_on_exit=False, id_generator=self.ids
+        )
+        self._provider.sampler = KeptOr(self._provider.sampler)
+        self._watches = watched(TRACES, made, environment)
+        for each in made:
+            self._provider.add_span_processor(BatchSpanProcessor(each))
+        self.tracer = self._provider.get_tracer("promptly")
+        self.propagator = TraceContextTextMapPropagator()
+
+    def shut_down(self) -> None:
+        """Export the remaining spans, within a few seconds. Never in the event loop."""
+        ended(self._provider.shutdown, self._watches)
 
 
 class RequestTracer:
     """One trace per request: a server span, and a child span for each step of its timeline.
 
     The child spans are made when the request has ended, from the times in the timeline, so nothing is done
-    per token.
+    per token. A request that the sampler leaves out has ids only, until its end says that it is kept.
     """
 
-    def __init__(self, exporter: SpanExporter) -> None:
-        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+    def __init__(self, tracing: Tracing, kept: KeptTraces, provider: Mapping[str, str]) -> None:
+        """``provider``: attributes that name this application."""
+        self._tracing = tracing
+        self._tracer = tracing.tracer
+        self._kept = kept
+        self._provider = dict(provider)
 
-        self._provider = TracerProvider(resource=Resource.create(_default_name(SERVICE_NAME)))
-        self._provider.add_span_processor(BatchSpanProcessor(exporter))
-        self._tracer = self._provider.get_tracer("promptly")
-        self._propagator = TraceContextTextMapPropagator()
-
-    def start(self, name: str, headers: Mapping[str, str], start_ns: int) -> Any:
+    def start(self, name: str, headers: Mapping[str, str], start_ns: int) -> RequestSpan:
         """The request's span, a child of the caller's ``traceparent`` if there is one."""
         from opentelemetry.trace import SpanKind
 
-        parent = self._propagator.extract(headers)
-        return self._tracer.start_span(name, context=parent, kind=SpanKind.SERVER, start_time=start_ns)
+        parent = self._tracing.propagator.extract(headers)
+        span = self._tracer.start_span(name, context=parent, kind=SpanKind.SERVER, start_time=start_ns)
+        return RequestSpan(span, parent, start_ns, _traceparent(span.get_span_context()))
 
-    def inject(self, span: Any, headers: dict[str, str]) -> None:
+    def inject(self, started: RequestSpan, headers: dict[str, str]) -> None:
         """Add ``traceparent`` for the engine, so that its spans join the trace."""
         from opentelemetry.trace import set_span_in_context
 
-        self._propagator.inject(headers, context=set_span_in_context(span))
+        self._tracing.propagator.inject(headers, context=set_span_in_context(started.span))
 
-    def trace_id(self, span: Any) -> str:
-        return format(span.get_span_context().trace_id, "032x")
+    def trace_id(self, started: RequestSpan) -> str:
+        return format(started.span.get_span_context().trace_id, "032x")
 
-    def finish(self, span: Any, timeline: Timeline, record: RequestRecord) -> None:
-        from opentelemetry.trace import set_span_in_context
+    def finish(self, started: RequestSpan, timeline: Timeline, record: RequestRecord) -> None:
+        from opentelemetry.trace import Status, StatusCode, set_span_in_context
 
-        context = set_span_in_context(span)
+        from deployments.platform.kept_spans import as_kept
+
+        span, reason = started.span, self._kept.reason(record, timeline.clock() / 1e9)
+        context = None
+        if not span.get_span_context().trace_flags.sampled:
+            if reason is None:
+                return
+            span = self._again(started)
+            context = as_kept(None)
+            span.set_attribute(KEPT, reason)
+        span.update_name(span_name(record))
+        span.set_attributes(span_attributes(record))
+        if record.model is not None:
+            span.set_attributes(self._provider)
+        if is_failure(record):
+            span.set_status(Status(StatusCode.ERROR, error_type(record)))
+        context = set_span_in_context(span, context)
         for step in timeline.steps:
-            began, ended = timeline.at_unix_ns(step.start_ns), timeline.at_unix_ns(step.end_ns)
-            self._tracer.start_span(step.name, context=context, start_time=began).end(ended)
-        span.set_attributes(_attributes(record))
+            began, ended_at = timeline.at_unix_ns(step.start_ns), timeline.at_unix_ns(step.end_ns)
+            self._tracer.start_span(step.name, context=context, start_time=began).end(ended_at)
         span.end(timeline.at_unix_ns(timeline.clock()))
 
     def shut_down(self) -> None:
-        """Export the remaining spans."""
-        self._provider.shutdown()
+        self._tracing.shut_down()
+
+    def _again(self, started: RequestSpan) -> Span:
+        """The span with the same ids, now recorded."""
+        from opentelemetry.trace import SpanKind
+
+        from deployments.platform.kept_spans import as_kept
+
+        context: Context = as_kept(started.parent)
+        with self._tracing.ids.of(started.span.get_span_context()):
+            return self._tracer.start_span(
+                "kept", context=context, kind=SpanKind.SERVER, start_time=started.start_ns
+            )
 
 
-def tracer_from_environment(environment: Mapping[str, str]) -> RequestTracer | None:
+class CallTracer:
+    """A span for each call that a gateway makes of a deployment, as a child of the request's."""
+
+    def __init__(self, tracing: Tracing, deployment: str) -> None:
+        self._tracing = tracing
+        self._deployment = deployment
+
+    @contextmanager
+    def span(self, method: str, traceparent: str) -> Iterator[None]:
+        """Around the call; an error that it raises is the span's."""
+        from opentelemetry.trace import SpanKind, Status, StatusCode
+
+        parent = self._tracing.propagator.extract({"traceparent": traceparent})
+        span = self._tracing.tracer.start_span(
+            f"{self._deployment}.{method}", context=parent, kind=SpanKind.SERVER, start_time=time.time_ns()
+        )
+        try:
+            yield
+        except BaseException as error:
+            # No text of the error: it may name what was asked.
+            span.set_attribute("error.type", type(error).__name__)
+            span.set_status(Status(StatusCode.ERROR))
+            raise
+        finally:
+            span.end()
+
+    def shut_down(self) -> None:
+        self._tracing.shut_down()
+
+
+def tracer_from_environment(
+    environment: Mapping[str, str], settings: TraceSettings | None = None
+) -> RequestTracer | None:
     """A tracer if ``OTEL_TRACES_EXPORTER`` or an OTLP endpoint names an exporter, else ``None``.
 
     Raises:
         ValueError: the exporter is not installed; the message lists those that are.
     """
-    name = environment.get("OTEL_TRACES_EXPORTER", "").strip()
-    if not name and any(environment.get(variable) for variable in OTLP_ENDPOINTS):
-        name = "otlp"
-    if name in {"", "none"} or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+    tracing = _tracing(environment)
+    if tracing is None:
         return None
-    return RequestTracer(_exporter("otlp_proto_http" if name == "otlp" else name))
+    return RequestTracer(tracing, KeptTraces(settings or TraceSettings()), provider_attributes(environment))
 
 
-def _attributes(record: RequestRecord) -> dict[str, str | int | float]:
-    known = {
-        "promptly.tenant": record.tenant,
-        "promptly.cache": record.cache,
-        "gen_ai.request.model": record.model,
-        "http.response.status_code": record.status,
-        "promptly.client_gone": 1 if record.client_gone else None,
-    }
-    return {name: value for name, value in known.items() if value is not None}
+def call_tracer(deployment: str, environment: Mapping[str, str] = os.environ) -> CallTracer | None:
+    """For the calls of this process's deployment; ``None`` where nothing is traced. Raises: as above."""
+    tracing = _tracing(environment)
+    return None if tracing is None else CallTracer(tracing, deployment)
 
 
-def _exporter(name: str) -> SpanExporter:
-    """Exporters register themselves under the SDK's own entry point group."""
-    from importlib.metadata import entry_points
+def _tracing(environment: Mapping[str, str]) -> Tracing | None:
+    if not exporter_names(environment, TRACES):
+        return None
+    from opentelemetry.sdk.trace.export import SpanExporter
 
-    known = {point.name: point for point in entry_points(group="opentelemetry_traces_exporter")}
-    if name not in known:
-        raise ValueError(f"OTEL_TRACES_EXPORTER = {name!r}: expected one of {', '.join(sorted(known))}")
-    exporter: SpanExporter = known[name].load()()
-    return exporter
+    return Tracing(exporters(environment, TRACES, SpanExporter), environment)
 
 
-def _default_name(attribute: str) -> dict[str, str]:
-    import os
-
-    return {} if "OTEL_SERVICE_NAME" in os.environ else {attribute: DEFAULT_SERVICE_NAME}
+def _traceparent(context: SpanContext) -> str:
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 
 from deployments.platform.serve import node_address
+from deployments.platform.telemetry import call_tracer
 from deployments.responses.store.base import ResponseStore
 from deployments.responses.store.registry import open_store
 from deployments.wire.direct_calls import DirectCalls
@@ -60,7 +61,7 @@ class Responses:
         """The address to which gateways send their calls."""
         if self._direct is None:
             methods = {name: getattr(self, name) for name in RESPONSES}
-            self._direct = DirectCalls(RESPONSES, methods, node_address())
+            self._direct = DirectCalls(RESPONSES, methods, node_address(), call_tracer("responses"))
         return self._direct.address
 
     async def put(self, record: Record, items: Sequence[NewItem]) -> Outcome:

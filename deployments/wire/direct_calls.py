@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.types import Receive, Scope, Send
 
 from deployments.platform.serve import ask_every_replica
+from deployments.platform.telemetry import TRACEPARENT, CallTracer
 from deployments.wire.http1 import BrokenConnection, NoConnection, Origin, request_bytes
 from deployments.wire.listener import PrivateListener, read_body
 from deployments.wire.pool import ConnectionPool
@@ -58,11 +59,18 @@ class DirectCalls:
     """The server side: serves some of an object's methods on a listener in the running event loop.
 
     Arguments and results are encoded as ``interface`` declares. Nothing is read from a caller that has not
-    proven that it knows the secret.
+    proven that it knows the secret. With a ``tracer`` each call of a traced request has a span.
     """
 
-    def __init__(self, interface: Interface, methods: Mapping[str, Method], host: str) -> None:
+    def __init__(
+        self,
+        interface: Interface,
+        methods: Mapping[str, Method],
+        host: str,
+        tracer: CallTracer | None = None,
+    ) -> None:
         self._wire = Wire(interface)
+        self._tracer = tracer
         self._methods = {f"/{name}": (name, methods[name]) for name in interface}
         self._listener = PrivateListener(self._answer, host)
         self._listener.start()
@@ -74,21 +82,30 @@ class DirectCalls:
     async def stop(self) -> None:
         """Stop the listener. Callers whose call is cut off repeat it through the handle."""
         await self._listener.close(STOP_TIMEOUT_S)
+        if self._tracer is not None:
+            await asyncio.to_thread(self._tracer.shut_down)
 
     def forget(self) -> None:
         """Remove the socket from disk, because this process ends."""
         self._listener.remove_socket()
+        if self._tracer is not None:
+            self._tracer.shut_down()
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         arguments = await read_body(receive)
         if arguments is None:  # the caller disconnected
             return
-        status, body = await self._result(scope["path"], arguments)
+        parent = None
+        if self._tracer is not None:
+            parent = next((value for name, value in scope["headers"] if name == b"traceparent"), None)
+        status, body = await self._result(
+            scope["path"], arguments, None if parent is None else parent.decode("ascii", "replace")
+        )
         headers = [(b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _result(self, path: str, body: bytes) -> tuple[int, bytes]:
+    async def _result(self, path: str, body: bytes, parent: str | None) -> tuple[int, bytes]:
         name, method = self._methods.get(path, ("", None))
         if method is None:
             return 404, path.encode()
@@ -97,7 +114,12 @@ class DirectCalls:
         except WireError as error:
             return 400, str(error).encode()
         try:
-            return 200, self._wire.encode_result(name, await method(*arguments))
+            if self._tracer is None or parent is None:
+                found = await method(*arguments)
+            else:
+                with self._tracer.span(name, parent):
+                    found = await method(*arguments)
+            return 200, self._wire.encode_result(name, found)
         except Exception as error:  # any error is returned to the caller
             return 500, f"{type(error).__name__}: {error}".encode()
 
@@ -150,7 +172,9 @@ class DirectClient:
     async def _post(self, address: PrivateAddress, method: str, args: tuple[Any, ...]) -> Any:
         body = self._wire.encode_arguments(method, args)
         origin = self._addresses[address]
-        request = request_bytes(origin, "POST", f"/{method}", {}, body)
+        parent = TRACEPARENT.get()
+        headers = {} if parent is None else {"traceparent": parent}
+        request = request_bytes(origin, "POST", f"/{method}", headers, body)
         status, answer = await self._connections.ask(origin, request)
         if status == 500:
             raise DirectCallFailed(answer.decode(errors="replace"))

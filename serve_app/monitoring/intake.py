@@ -55,7 +55,7 @@ def sample_of(record: RequestRecord, names: Collection[str]) -> Sample | None:
         or record.route.endswith(COUNTING)
     ):
         return None
-    outcome, tokens = _outcome(record), record.tokens
+    outcome, tokens = outcome_of(record), record.tokens
     if record.model is None and outcome == "answered":
         return None  # a stored response was cancelled, a conversation was made
     return Sample(
@@ -73,7 +73,7 @@ def sample_of(record: RequestRecord, names: Collection[str]) -> Sample | None:
     )
 
 
-def _outcome(record: RequestRecord) -> Outcome:
+def outcome_of(record: RequestRecord) -> Outcome:
     if record.client_gone:
         return "gone"
     status = record.status if record.error_status is None else record.error_status

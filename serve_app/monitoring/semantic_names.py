@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from serve_app.monitoring.intake import outcome_of
 from serve_app.monitoring.metrics import DURATIONS, Metric
+from serve_app.request.record import UNMATCHED, RequestRecord
 
 OPT_IN_VARIABLE = "OTEL_SEMCONV_STABILITY_OPT_IN"
 NEWEST = "gen_ai_latest_experimental"
@@ -26,6 +28,66 @@ METRIC_NAMES = {
 LABELS = {"model": "gen_ai.request.model"}
 
 FAILED = {"outcome": "failed"}
+
+OPERATIONS = {
+    "chat": "chat",
+    "messages": "chat",
+    "responses": "chat",
+    "completions": "text_completion",
+    "embeddings": "embeddings",
+}
+"""By endpoint. The conventions let others name their own: these have the last part of their route."""
+
+KEPT = "promptly.kept"
+"""Why the head's sampling did not decide about a trace: see ``serve_app/monitoring/kept_traces.py``."""
+
+
+def operation(endpoint: str, route: str) -> str:
+    """``gen_ai.operation.name`` of a request: a bounded set, as routes are."""
+    return OPERATIONS.get(endpoint) or route.rpartition("/")[2].partition("{")[0] or endpoint
+
+
+def span_name(record: RequestRecord) -> str:
+    """Of the server's span: bounded, as routes are."""
+    return f"{record.method} {record.route}" if record.route != UNMATCHED else record.method
+
+
+def error_type(record: RequestRecord) -> str | None:
+    """``error.type``: the error's code, or the status; ``None``: there was no error."""
+    if record.error is not None:
+        return record.error
+    return str(record.status) if record.status >= 400 else None
+
+
+def is_failure(record: RequestRecord) -> bool:
+    """Whether the span's status is an error: of a server's span a client's fault is none."""
+    return outcome_of(record) == "failed"
+
+
+def span_attributes(record: RequestRecord) -> dict[str, str | int | float]:
+    """What a finished request's span says of it; never text."""
+    known: dict[str, str | int | float | None] = {
+        "http.request.method": record.method,
+        "http.route": None if record.route == UNMATCHED else record.route,
+        "http.response.status_code": record.status or None,
+        "error.type": error_type(record),
+        "promptly.request_id": record.request_id,
+        "promptly.tenant": record.tenant,
+        "promptly.cache": record.cache,
+        "promptly.member": record.member,
+        "promptly.client_gone": 1 if record.client_gone else None,
+        "promptly.ttft_ms": record.ttft_ms,
+        "promptly.overhead_ms": record.overhead_ms,
+    }
+    if record.model is not None:
+        known |= {
+            "gen_ai.operation.name": operation(record.endpoint, record.route),
+            "gen_ai.request.model": record.model,
+            "gen_ai.usage.input_tokens": record.tokens.prompt,
+            "gen_ai.usage.output_tokens": record.tokens.output,
+            "gen_ai.usage.cache_read.input_tokens": record.tokens.cached,
+        }
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def metric_name(metric: Metric) -> str:

@@ -16,6 +16,7 @@ from serve_app.settings.model import HedgeSettings, ModelSettings
 from serve_app.settings.qdrant import QdrantSettings
 from serve_app.settings.responses import ResponsesSettings
 from serve_app.settings.root import Settings
+from serve_app.settings.traces import TraceSettings
 from serve_app.settings.upstream import UpstreamSettings
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "ResponsesSettings",
     "Settings",
     "SpeculationSettings",
+    "TraceSettings",
     "UpstreamSettings",
     "check_exposure",
     "load_file",

@@ -21,6 +21,7 @@ from serve_app.settings.model import ModelSettings
 from serve_app.settings.proxy import ProxySettings
 from serve_app.settings.realtime import RealtimeSettings
 from serve_app.settings.responses import ResponsesSettings
+from serve_app.settings.traces import TraceSettings
 
 
 class Settings(Frozen):
@@ -39,6 +40,7 @@ class Settings(Frozen):
     alerts: AlertSettings = AlertSettings()
     realtime: RealtimeSettings = RealtimeSettings()
     logs: LogSettings = LogSettings()
+    traces: TraceSettings = TraceSettings()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

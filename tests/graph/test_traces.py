@@ -7,6 +7,8 @@ from support.collector import Collector
 from support.graph import CHAT, Graph, chat, eventually
 
 STEPS_OF_A_MISS = ["admit", "exact", "embed", "search", "route", "upstream-ttft", "upstream", "store"]
+CALLS = {"embedder.embed", "cache.look_up"}
+"""What the other deployments made of the trace themselves."""
 
 
 async def test_a_request_is_one_trace_with_a_span_for_each_step(
@@ -21,14 +23,14 @@ async def test_a_request_is_one_trace_with_a_span_for_each_step(
 
     async def complete() -> bool:
         names = {span.name for span in collector.trace(trace_id)}
-        return names >= {f"POST {CHAT}", *STEPS_OF_A_MISS}
+        return names >= {f"POST {CHAT}", *STEPS_OF_A_MISS, *CALLS}
 
     assert await eventually(complete, within_s=10), [span.name for span in collector.trace(trace_id)]
     spans = {span.name: span for span in collector.trace(trace_id)}
     root = spans.pop(f"POST {CHAT}")
     assert root.parent_span_id.hex() == parent
     # Only where no connection was kept, and where there is a near entry.
-    spans_of_steps = spans.keys() - {"connect", "decide"}
+    spans_of_steps = spans.keys() - {"connect", "decide"} - CALLS
     assert sorted(spans_of_steps) == sorted(STEPS_OF_A_MISS)
     for span in spans.values():
         assert span.parent_span_id == root.span_id

@@ -11,6 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextvars import Context
 from dataclasses import dataclass, field
 
 import msgspec
@@ -109,7 +110,7 @@ class Background:
         )
         job.task = asyncio.get_running_loop().create_task(self._run(job, detached))
         if self._beating is None or self._beating.done():
-            self._beating = asyncio.get_running_loop().create_task(self._beat())
+            self._beating = asyncio.get_running_loop().create_task(self._beat(), context=Context())
         if job.watched:
             await exchange.run(self._show(exchange, job), self._settings.ttl_s)
         else:

@@ -11,10 +11,12 @@ from typing import Any
 
 import aiohttp
 import pytest
+from support.collector import collecting
 from support.graph import eventually
 from support.handles import LocalHandle
 from support.stranger import Greets, as_http, at_random, mirrored, silent, stranger
 
+from deployments.platform.telemetry import TRACEPARENT, call_tracer
 from deployments.wire import direct_calls
 from deployments.wire.direct_calls import DirectCallFailed, DirectCalls, DirectClient
 from serve_app.wire.calls import Interface, Method, WireError
@@ -230,3 +232,29 @@ async def test_a_callee_whose_process_ends_leaves_no_socket() -> None:
         assert not folder.exists()
         async with client_of(Replicas(target, [calls.address])) as client:
             assert await client.call("double", 1) == 2
+
+
+async def test_a_call_of_a_traced_request_has_a_span_in_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    with collecting() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        target = Doubler()
+        methods = {"double": target.double, "fail": target.fail}
+        calls = DirectCalls(INTERFACE, methods, HOST, call_tracer("doubler"))
+        async with client_of(Replicas(target, [calls.address])) as client:
+            await client.call("double", 1)  # of no request
+            token = TRACEPARENT.set(f"00-{trace}-{parent}-01")
+            await client.call("double", 21)
+            with pytest.raises(DirectCallFailed):
+                await client.call("fail")
+            TRACEPARENT.set(f"00-{'1' * 32}-{parent}-00")  # left out by the gateway's sampling
+            await client.call("double", 2)
+            TRACEPARENT.reset(token)
+        await calls.stop()
+    assert {span.trace_id.hex() for span in collector.spans} == {trace}
+    assert {span.parent_span_id.hex() for span in collector.spans} == {parent}
+    doubled, failed = collector.spans
+    assert (doubled.name, doubled.status.code) == ("doubler.double", 0)
+    assert (failed.name, failed.status.code) == ("doubler.fail", 2)
+    assert {each.key: each.value.string_value for each in failed.attributes} == {"error.type": "ValueError"}
+    assert "broken on purpose" not in str(failed)
