@@ -135,7 +135,7 @@ class GatewayRuntime:
         self._watching.start(self._placement, self._traffic, self._cache)
         self._recent = _recent(settings)
         self._find_everywhere = find_everywhere
-        self._finished = Finished([*self._sinks(), *sinks])
+        self._finished = self._finishing(sinks)
         self._build_intake(keys, admin_token)
         self._dispatcher = self._build_dispatcher()
         handlers = self._generating() | self._relaying() | self._describing() | self._administering()
@@ -189,16 +189,17 @@ class GatewayRuntime:
             max_attempts=settings.gateway.max_attempts,
         )
 
-    def _sinks(self) -> list[Sink]:
-        """All that look at finished requests."""
-        sinks: list[Sink] = []
+    def _finishing(self, sinks: Sequence[Sink]) -> Finished:
+        """All that look at finished requests. The newest ones are asked for right after their answers; the
+        others take their time."""
+        later: list[Sink] = []
         if self._settings.gateway.metrics:
-            sinks += [self._latency.take, self._watching.monitor.take]
+            later += [self._latency.take, self._watching.monitor.take]
             if self._recent is not None:
-                sinks.append(self._recent.take)
+                sinks = [self._recent.take, *sinks]
         if self._log is not None:
-            sinks.append(self._log)
-        return sinks
+            later.append(self._log)
+        return Finished(sinks, later)
 
     # ---- handlers, by the names that the table of routes uses ----
 
@@ -392,8 +393,7 @@ class GatewayRuntime:
         await self._upstream.close()
         if self._tracer is not None:
             await asyncio.to_thread(self._tracer.shut_down)
-        if self._log is not None:
-            self._log.close()
+        self._finished.close()
         self._lasting.close()
 
 

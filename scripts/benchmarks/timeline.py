@@ -1,8 +1,9 @@
 """What a request's record costs, and whether its parts are the time that the client measured.
 
 The cost is that of one finished request in the event loop: the timeline's steps, the end of the stream read,
-the record made, the latency windows, the log line. The parts are those that a stream tells at its end
-(``x-debug-timing: 1``), beside the clock of a client in another process that keeps its connection.
+the record made and kept; and, a moment later, the latency windows, the monitor and the log line, without the
+metrics of Ray. The parts are those that a stream tells at its end (``x-debug-timing: 1``), beside the clock
+of a client in another process that keeps its connection.
 """
 
 from __future__ import annotations
@@ -21,11 +22,16 @@ from benchmarks.load import percentile
 from benchmarks.options import Options
 from benchmarks.peers import promptly
 from benchmarks.table import Figure, at_most, write_report
+from deployments.gateway.monitoring.monitor import Monitor
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.request.finished import Finished
 from deployments.gateway.request.log import RequestLog
 from serve_app.latency import LatencyWindows
+from serve_app.monitoring.metrics import NoMeter
 from serve_app.openai.usage import UsageFilter
+from serve_app.recent.ring import Recent
+from serve_app.settings.alerts import AlertSettings
+from serve_app.settings.gateway import GatewaySettings
 
 TOKENS, ITL_MS = 50, 10.0
 ROUNDS, QUICK_ROUNDS, WARM_UP = 100, 5, 5
@@ -70,22 +76,23 @@ def _one(finished: Finished) -> float:
 
 
 async def cost_us(count: int) -> tuple[float, float]:
-    """Microseconds of a record, and of a log line, which is written later: medians."""
+    """Microseconds of a record (the median), and of all that looks at it later (the mean)."""
     logger = logging.getLogger("ray.serve")
     handler, level = logging.NullHandler(), logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-    log = RequestLog("text", 10.0)
-    finished = Finished([LatencyWindows().take, log])
+    monitor = Monitor([MODEL], AlertSettings(), NoMeter())
+    at_once = [Recent(GatewaySettings().recent_requests, [SCOPE["path"]]).take]
+    finished = Finished(at_once, [LatencyWindows().take, monitor.take, RequestLog("text", 10.0)])
     try:
         records = [_one(finished) for _ in range(count)]
         began = time.perf_counter_ns()
-        log.close()
-        line = (time.perf_counter_ns() - began) / 1000 / count
+        finished.close()
+        later = (time.perf_counter_ns() - began) / 1000 / count
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-    return percentile(records, 50), line
+    return percentile(records, 50), later
 
 
 async def _difference(http: aiohttp.ClientSession, model: str, text: str) -> float:
@@ -125,7 +132,7 @@ def run(options: Options) -> list[Figure]:
             shares.append(asyncio.run(differences(endpoint.url, endpoint.model, rounds)))
     figures = [
         Figure("record of one request", "µs", tuple(record for record, _ in costs), at_most(30)),
-        Figure("its log line, written later", "µs", tuple(line for _, line in costs)),
+        Figure("its windows, monitor and log line, later", "µs", tuple(later for _, later in costs)),
         Figure(
             "sum of the parts against the client's time, p50",
             "%",

@@ -9,6 +9,7 @@ import pytest
 from sim_engine import SimSettings
 from support.gateway import Running, chat, gateway
 from support.graph import eventually
+from support.handles import LocalHandle
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 HEADERS = {"x-request-id": "mine", "traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
@@ -70,11 +71,10 @@ async def ask(running: Running) -> int:
 
 
 async def test_other_lines_name_the_request_that_they_belong_to(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(_: object) -> None:
-        raise RuntimeError("broken")
-
-    async with gateway(sinks=[broken], logs={"requests": "off"}) as running:
-        await running.post("hello", HEADERS)
-        (line,) = await until_lines(caplog, 1, "failed on a finished request")
-    # The first request that finished was the probe of this test's own set-up, or the one above.
-    assert "[request_id=" in line
+    embedder = LocalHandle(object())
+    async with gateway(handles={"embedder": embedder}, embedder={"id": "e", "source": "e"}) as running:
+        with embedder.failing("describe"):
+            answer = await running.send({"model": "e", "input": "hello"}, "/v1/embeddings", HEADERS)
+        (line,) = await until_lines(caplog, 1, "request mine failed")
+    assert answer.status == 500
+    assert line.endswith(f"[request_id=mine trace_id={TRACE}]")

@@ -1,0 +1,52 @@
+"""Sinks look at finished requests a moment later, in small batches, and the end of the gateway loses none."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from support.graph import eventually
+
+from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.finished import BATCH, Finished
+from serve_app.request.record import RequestRecord
+
+
+async def nothing(*_: Any) -> Any:
+    """Nobody receives and nobody sends."""
+
+
+def exchange() -> Exchange:
+    return Exchange({"type": "http", "method": "GET", "path": "/", "headers": []}, nothing, nothing)
+
+
+async def test_no_sink_runs_before_other_work_and_no_batch_is_large() -> None:
+    records: list[RequestRecord] = []
+    sizes: list[int] = []
+    finished = Finished([], later=[records.append])
+    made = [finished(exchange()) for _ in range(2 * BATCH + 1)]
+    assert not records
+
+    async def all_of_them() -> bool:
+        return len(records) == len(made)
+
+    async def watch() -> None:
+        while True:
+            sizes.append(len(records))
+            await asyncio.sleep(0)
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        assert await eventually(all_of_them, within_s=5)
+    finally:
+        watching.cancel()
+    assert records == made
+    assert {BATCH, 2 * BATCH} <= set(sizes), "other work has its turn between batches"
+
+
+async def test_what_waits_at_the_end_is_handed_on() -> None:
+    records: list[RequestRecord] = []
+    finished = Finished([], later=[records.append])
+    made = [finished(exchange()) for _ in range(3)]
+    finished.close()
+    assert records == made
