@@ -14,6 +14,9 @@ COLUMNS = {
 }
 """The heading of each column, by the feature that it shows."""
 
+NO_SUCH = "–"
+"""The client, or the API that it speaks, has no such feature."""
+
 CHAT = "chat"
 RESPONSES = "Responses"
 MESSAGES = "Messages"
@@ -32,8 +35,7 @@ class Library:
     """By feature: a part of the error that it gets, and the reason for the docs."""
 
 
-TEXT_TOOLS = ("text", "stream", "tools")
-GENERATES = (*TEXT_TOOLS, "structured")
+GENERATES = ("text", "stream", "tools", "structured")
 ALL = (*GENERATES, "embeddings")
 
 LANGCHAIN_TOKENS = (
@@ -45,9 +47,9 @@ LIBRARIES = (
     Library("openai (Python)", "openai", "openai3", CHAT, ALL),
     Library("openai (Python), Responses", "openai-responses", "openai3", RESPONSES, GENERATES),
     Library("openai (Node)", "openai-node", "node", CHAT, ALL),
-    Library("openai (Node), Responses", "openai-node-responses", "node", RESPONSES, TEXT_TOOLS),
-    Library("anthropic (Python)", "anthropic", "openai3", MESSAGES, (*TEXT_TOOLS, "count_tokens")),
-    Library("@anthropic-ai/sdk (Node)", "anthropic-node", "node", MESSAGES, TEXT_TOOLS),
+    Library("openai (Node), Responses", "openai-node-responses", "node", RESPONSES, GENERATES),
+    Library("anthropic (Python)", "anthropic", "openai3", MESSAGES, (*GENERATES, "count_tokens")),
+    Library("@anthropic-ai/sdk (Node)", "anthropic-node", "node", MESSAGES, GENERATES),
     Library("AI SDK, @ai-sdk/openai", "@ai-sdk/openai", "node", RESPONSES, ALL),
     Library("AI SDK, @ai-sdk/openai-compatible", "@ai-sdk/openai-compatible", "node", CHAT, ALL),
     Library(
@@ -60,10 +62,16 @@ LIBRARIES = (
     ),
     Library("AI SDK, @ai-sdk/anthropic", "@ai-sdk/anthropic", "node", MESSAGES, GENERATES),
     Library("LangChain, langchain-anthropic", "langchain-anthropic", "openai3", MESSAGES, GENERATES),
-    Library("instructor (mode TOOLS)", "instructor", "openai2", CHAT, ("stream", "structured")),
+    Library(
+        "instructor (mode TOOLS: its objects are tool calls)",
+        "instructor",
+        "openai2",
+        CHAT,
+        ("text", "stream", "structured"),
+    ),
     Library("LlamaIndex", "llama-index", "openai2", CHAT, ALL),
     Library("LiteLLM as a client", "litellm", "openai2", CHAT, ALL),
-    Library("pydantic-ai", "pydantic-ai", "openai3", CHAT, GENERATES),
+    Library("pydantic-ai", "pydantic-ai", "openai3", CHAT, ALL),
     Library("openai-agents", "openai-agents", "openai3", RESPONSES, GENERATES),
 )
 
@@ -83,7 +91,7 @@ def table() -> str:
         cells = [_cell(library, feature, notes) for feature in COLUMNS]
         rows.append([library.name, library.speaks, *cells])
     for name, speaks, _ in AGENTS:
-        rows.append([f"{name}, a whole task", speaks, "yes", "yes", "yes", "", ""])
+        rows.append([f"{name}, a whole task", speaks, *["yes"] * 3, "not tried", NO_SUCH])
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     explained = [f"{number}. {note}." for number, note in enumerate(notes, start=1)]
     return "\n".join([*lines, "", *explained])
@@ -93,4 +101,4 @@ def _cell(library: Library, feature: str, notes: list[str]) -> str:
     if feature in library.explained:
         notes.append(f"{library.name}: {library.explained[feature][1]}")
         return f"see {len(notes)}"
-    return "yes" if feature in library.features else ""
+    return "yes" if feature in library.features else NO_SUCH

@@ -77,6 +77,13 @@ const gptResponses = {
     const end = await client.responses.create({ model: MODEL, input: [result], tools, previous_response_id: first.id });
     assert.equal(end.output_text, ANSWER);
   },
+  async structured() {
+    const { zodTextFormat } = await load("openai/helpers/zod");
+    const { z } = await load("zod");
+    const format = zodTextFormat(z.object({ city: z.string(), degrees: z.int() }), "place");
+    const response = await (await gpt()).responses.parse({ model: MODEL, input: "Say something.", text: { format } });
+    assert.deepEqual(response.output_parsed, { city: "word", degrees: 1 });
+  },
 };
 
 async function claude() {
@@ -106,6 +113,13 @@ const anthropic = {
     const [call] = message.content.filter((block) => block.type === "tool_use");
     assert.deepEqual(call.input, { city: "Paris" });
     assert.equal(message.stop_reason, "tool_use");
+  },
+  async structured() {
+    const { zodOutputFormat } = await load("@anthropic-ai/sdk/helpers/zod");
+    const { z } = await load("zod");
+    const format = zodOutputFormat(z.object({ city: z.string(), degrees: z.int() }));
+    const message = await (await claude()).messages.parse({ model: MODEL, max_tokens: 500, messages: HI, output_config: { format } });
+    assert.deepEqual(message.parsed_output, { city: "word", degrees: 1 });
   },
 };
 

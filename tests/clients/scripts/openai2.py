@@ -23,6 +23,11 @@ def instructor_client():
     return instructor.from_openai(openai.OpenAI(base_url=V1, api_key=KEY, max_retries=0))
 
 
+def instructor_text():
+    chat = instructor_client().create(model=MODEL, messages=HI, response_model=None)
+    assert chat.choices[0].message.content
+
+
 def instructor_structured():
     place = instructor_client().create(model=MODEL, messages=HI, response_model=Place)
     assert (place.city, place.degrees) == ("word", 1)
@@ -125,7 +130,11 @@ def lite_embeddings():
 
 
 CLIENTS = {
-    "instructor": {"structured": instructor_structured, "stream": instructor_stream},
+    "instructor": {
+        "text": instructor_text,
+        "stream": instructor_stream,
+        "structured": instructor_structured,
+    },
     "llama-index": {
         "text": llama_text,
         "stream": llama_stream,

@@ -129,6 +129,11 @@ def claude_tools():
     assert end.content[0].text == ANSWER
 
 
+def claude_structured():
+    message = claude().messages.parse(messages=HI, output_format=Place, **ANTHROPIC)
+    assert message.parsed_output == Place(city="word", degrees=1)
+
+
 def claude_count():
     counted = claude().messages.count_tokens(model=MODEL, messages=HI)
     assert counted.input_tokens > 1
@@ -215,6 +220,15 @@ def pydantic_structured():
     assert done.output == Place(city="word", degrees=1)
 
 
+def pydantic_embeddings():
+    from pydantic_ai import Embedder
+    from pydantic_ai.embeddings.openai import OpenAIEmbeddingModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    model = OpenAIEmbeddingModel(EMBEDDER, provider=OpenAIProvider(base_url=V1, api_key=KEY))
+    assert len(Embedder(model).embed_query_sync("one two").embeddings[0]) == 32
+
+
 # openai-agents: Responses by default
 
 
@@ -277,6 +291,7 @@ CLIENTS = {
         "text": claude_text,
         "stream": claude_stream,
         "tools": claude_tools,
+        "structured": claude_structured,
         "count_tokens": claude_count,
     },
     "langchain-openai": {
@@ -298,6 +313,7 @@ CLIENTS = {
         "stream": pydantic_stream,
         "tools": pydantic_tools,
         "structured": pydantic_structured,
+        "embeddings": pydantic_embeddings,
     },
     "openai-agents": {
         "text": agents_text,
