@@ -35,6 +35,27 @@ GATEWAY = (
     {"deployment"},
 )
 
+ENGINE = (
+    {"cpu", "model_files", "sleep", "start"},
+    {"autoscaling", "checks", "parsers"},
+    {"vllm"},
+    {"deployment"},
+    {"data_parallel", "prefill"},
+)
+
+SERVE_APP = (
+    {"errors", "smoothing", "embedding", "redaction", "model_store", "console", "clients"}
+    | {"breaker", "quarantine", "traffic", "app"},
+    {"settings", "realtime", "stored_responses", "autoscaling", "speculation"},
+    {"openai", "media", "planning", "front_door"},
+    {"cache", "dialects", "engines", "items"},
+    {"api", "wire"},
+    {"fleet"},
+    {"request", "routing"},
+    {"admission", "latency", "model_choice", "monitoring", "recent"},
+    {"alerts", "hedging"},
+)
+
 IMPORTS_RAY: Mapping[str, str] = {
     "deployments.gateway.deployment": "it is the Serve class: Serve's context, its handles, Ray's metrics",
 }
@@ -140,16 +161,23 @@ def upward(folder: str, order: tuple[set[str], ...], package: str = "deployments
     ]
 
 
-def test_gateway_embedder_engine_and_cache_stand_side_by_side() -> None:
-    folders = {name.split(".")[1] for name in modules("deployments") if "." in name}
-    assert folders == set[str]().union(*DEPLOYMENTS)
-    assert not upward("deployments", DEPLOYMENTS)
-
-
-def test_the_gateways_parts_stand_in_the_order_of_a_request() -> None:
-    names = [name.split(".") for name in modules("deployments") if name.startswith("deployments.gateway.")]
-    assert {parts[2] for parts in names} == set[str]().union(*GATEWAY)
-    assert not upward("deployments.gateway", GATEWAY)
+@pytest.mark.parametrize(
+    ("folder", "order"),
+    [
+        ("serve_app", SERVE_APP),
+        ("deployments", DEPLOYMENTS),
+        ("deployments.gateway", GATEWAY),
+        ("deployments.engine", ENGINE),
+    ],
+)
+def test_each_part_stands_in_one_line_and_imports_only_what_is_below(
+    folder: str, order: tuple[set[str], ...]
+) -> None:
+    """A new module or folder is entered here before it can import anything unnoticed."""
+    package, depth = folder.split(".", maxsplit=1)[0], folder.count(".") + 1
+    inside = [name.split(".") for name in modules(package) if name.startswith(f"{folder}.")]
+    assert sorted(part for line in order for part in line) == sorted({parts[depth] for parts in inside})
+    assert not upward(folder, order, package)
 
 
 def test_the_folders_of_scripts_import_only_what_is_below_them() -> None:

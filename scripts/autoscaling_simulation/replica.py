@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from serve_app.autoscaling import ReplicaLoad
-
-SMOOTHING = 0.1
-"""Weight of a new measurement, as in ``serve_app.fleet.pace``."""
+from serve_app.smoothing import SMOOTHING
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 BIN_S = 1.0
-"""Observations closer together than this share one bin: at most 600 bins for ten minutes."""
+"""Observations closer together than this share one bin: at most 600 bins for ten minutes. It bounds the time
+of a replay and decides nothing."""
 
 LEAST_S = 60.0
 """The time before the first observation counts as at least this long and without requests. Otherwise the
-first requests would look like steady traffic."""
+first requests would look like steady traffic, and more of the code trace's answers would be late."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-SMOOTHING = 0.1
-"""Weight of the newest sample, as in ``serve_app.fleet.pace``: about the last twenty count."""
+from serve_app.smoothing import mean
 
 STALE_S = 60.0
 """Measurements older than this were taken under another load and are dropped. Otherwise the slow answers of a
@@ -62,24 +61,19 @@ class EngineSpeed:
         busy_s = max(ttfts_s) if since is None else min(max(ttfts_s), now - since)
         if busy_s > 0:
             self._reset_if_stale(now)
-            self._tokens = _mean(self._tokens, tokens, self._prompts)
-            self._busy_s = _mean(self._busy_s, busy_s, self._prompts)
+            self._tokens = mean(self._tokens, tokens, self._prompts)
+            self._busy_s = mean(self._busy_s, busy_s, self._prompts)
             self._prompts += 1
 
     def served(self, seconds: float, now: float) -> None:
         """A request that ends ``now`` has run for ``seconds``."""
         self._reset_if_stale(now)
-        self.service_s = _mean(self.service_s or 0.0, seconds, self._services)
+        self.service_s = mean(self.service_s or 0.0, seconds, self._services)
         self._services += 1
 
     def decoded(self, gaps_s: Sequence[float], now: float) -> None:
         """One step gave a token to each running stream; ``gaps_s`` are the seconds since each one's last."""
         if gaps_s:
             self._reset_if_stale(now)
-            self.itl_s = _mean(self.itl_s or 0.0, sum(gaps_s) / len(gaps_s), self._gaps)
+            self.itl_s = mean(self.itl_s or 0.0, sum(gaps_s) / len(gaps_s), self._gaps)
             self._gaps += 1
-
-
-def _mean(known: float, sample: float, samples: int) -> float:
-    """The plain mean of the first samples, so that none of them weighs more than it should."""
-    return known + max(SMOOTHING, 1 / (samples + 1)) * (sample - known)

@@ -18,32 +18,29 @@ from serve_app.autoscaling.start_time import StartTime
 
 
 class Reason(StrEnum):
-    """Why a decision was made; the values are the label of a metric."""
+    """Why a decision was made, as the log has it with each change of the fleet. There is one reason for each
+    thing that an operator may answer with: a setting of ``replicas``, or another engine."""
 
-    WAITING = "waiting"
-    """Requests wait and no replica serves."""
     BACKLOG = "backlog"
-    """The present backlog would still be there when a new replica serves."""
-    ARRIVALS = "arrivals"
-    """Steady traffic, or its trend over the time that a start takes."""
+    """The queue would still be there when a new replica serves, or no replica serves at all: without it the
+    fleet waits for late answers (``max``, ``sleeping``)."""
+    BUSY = "busy"
+    """Steady traffic, with its trend over the time of a start, takes more than ``utilisation`` of the prefill
+    or the slots, or the KV cache is fuller than that (``max``; a larger engine)."""
     FIRST_TOKENS = "first_tokens"
-    """Traffic like the window's would be answered late too often."""
+    """Traffic like the window's would be answered late too often, or is: this is the need that the figures of
+    ``make bench`` come from (``ttft_objective_s``, ``late_share``, ``worth_share``)."""
     TOKEN_GAPS = "token_gaps"
-    """Streams are slower than the objective."""
-    KV_CACHE = "kv_cache"
-    """The KV cache is nearly full."""
-    LATE = "late"
-    """First tokens were late although the model says that the fleet is large enough."""
+    """Streams are slower than ``itl_objective_s``. No recorded trace has such an objective; it exists because
+    no other need sees a fleet whose first tokens are early and whose streams crawl."""
     BOUND = "bound"
-    """``min_replicas``."""
-    HELD = "held"
-    """Fewer would do now, but not for the peak within the hold time, or not with headroom."""
+    """``min`` asks for more than the load."""
     SURPLUS = "surplus"
-    """Fewer replicas hold the objective with headroom."""
+    """Fewer replicas hold the objective with headroom, and have for ``hold_s``."""
     IDLE = "idle"
     """No request came for ``zero_after_s``."""
     STEADY = "steady"
-    """As many replicas as needed."""
+    """Nothing changes: as many as needed, or fewer would do only since a moment ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +121,7 @@ class Autoscaler:
             kept = max(1, kept)
         if kept < serving:
             return self._towards(load, kept, Need(need.replicas, Reason.SURPLUS))
-        reason = Reason.STEADY if needed == serving else Reason.HELD
-        return self._towards(load, serving, Need(need.replicas, reason))
+        return self._towards(load, serving, Need(need.replicas, Reason.STEADY))
 
     def _towards(self, load: FleetLoad, serving: int, need: Need) -> Decision:
         """Wake sleeping replicas before starting any; put replicas to sleep before stopping any."""
@@ -152,18 +148,16 @@ class Autoscaler:
         needs = [*self._needs(load, now, start_s), Need(held.worthwhile, Reason.FIRST_TOKENS)]
         need = max(needs, key=lambda each: each.replicas)
         floor = self._lateness.floor(load, max(need.replicas, held.enough), now)
-        return Need(floor, Reason.LATE) if floor > need.replicas else need
+        return Need(floor, Reason.FIRST_TOKENS) if floor > need.replicas else need
 
     def _needs(self, load: FleetLoad, now: float, start_s: float) -> Iterator[Need]:
         rules, capacity = self._rules, self._capacity
         lead_s = min(start_s, rules.window_s / 2)
         rate = self._arrivals.forecast(now, lead_s)
         is_used = bool(load.ongoing or load.arrived)
-        yield Need(int(is_used), Reason.WAITING if is_used else Reason.STEADY)
-        yield _need(capacity.replicas_for_backlog(load, rate, lead_s, lead_s), Reason.BACKLOG)
-        yield _need(capacity.replicas_for(rate) / rules.utilisation, Reason.ARRIVALS)
+        yield _need(max(is_used, capacity.replicas_for_backlog(load, rate, lead_s, lead_s)), Reason.BACKLOG)
         full = sum(replica.kv_cache_usage for replica in load.ready)
-        yield _need(full / rules.max_kv_cache_usage, Reason.KV_CACHE)
+        yield _need(max(capacity.replicas_for(rate), full) / rules.utilisation, Reason.BUSY)
         gaps = [replica.itl_s for replica in load.ready if replica.itl_s is not None]
         if rules.itl_objective_s is not None and gaps:
             yield _need(len(load.ready) * fmean(gaps) / rules.itl_objective_s, Reason.TOKEN_GAPS)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ENOUGH_REQUESTS = 100.0
+"""Fewer requests than this say nothing about a share of late ones. Otherwise one burst of six long prompts in
+an idle window would start eight replicas, and the first late answers of a fleet would make it larger."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScalingRules:
@@ -12,10 +16,12 @@ class ScalingRules:
     of an hour does not justify the fleet that would have met it. 0 holds the objective at any cost.
 
     ``window_s``: traffic of the last so many seconds is expected to return. ``headroom``: share by which
-    traffic may grow before a fleet that was just reduced misses the objective. ``hold_s``: replicas that
-    were needed within this time are kept, and at least for as long as a start takes (300 s: the stabilisation
-    window of Kubernetes' autoscaler). ``utilisation``: share of its capacity that a replica gives to steady
-    traffic. ``requests_per_replica``: how many a replica should run at once (``None``: its capacity).
+    traffic may grow before a fleet that was just reduced misses the objective (without it more answers of the
+    code trace are late than the hours that it saves are worth). ``hold_s``: replicas that were needed within
+    this time are kept, and at least for as long as a start takes (300 s: the stabilisation window of
+    Kubernetes' autoscaler). ``utilisation``: share of its capacity (prefill, slots, KV cache) that a replica
+    gives to steady traffic; it decides on even traffic, such as the conversation trace.
+    ``requests_per_replica``: how many a replica should run at once (``None``: its capacity).
     ``zero_after_s``: after this idle time a fleet with ``min_replicas`` 0 is stopped. Up to ``max_sleeping``
     replicas are put to sleep instead of being stopped. ``start_s``, ``prefill_tokens_per_s`` and
     ``service_s`` are used until they are measured; the last two are those of an 8B model on one recent GPU,
@@ -35,7 +41,6 @@ class ScalingRules:
     hold_s: float = 300.0
     headroom: float = 0.1
     utilisation: float = 0.8
-    max_kv_cache_usage: float = 0.9
     requests_per_replica: float | None = None
     zero_after_s: float = 300.0
     max_sleeping: int = 0
@@ -49,7 +54,7 @@ class ScalingRules:
                 f"min_replicas ({self.min_replicas}) and max_replicas ({self.max_replicas}): expected "
                 "0 <= min <= max and max >= 1"
             )
-        for name in ("late_share", "utilisation", "max_kv_cache_usage"):
+        for name in ("late_share", "utilisation"):
             self._expect(name, 0 < getattr(self, name) <= 1, "a share above 0, at most 1")
         for name in ("headroom", "worth_share", "hold_s", "zero_after_s", "max_sleeping"):
             self._expect(name, getattr(self, name) >= 0, "0 or more")

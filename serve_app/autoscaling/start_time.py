@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-SMOOTHING = 0.3
-"""Weight of the newest start: starts are rare, and their duration changes with the image, the node and the
-cache of compiled code."""
+from serve_app.smoothing import mean
 
 
 class StartTime:
@@ -41,6 +39,5 @@ class StartTime:
         return max(self._mean_s, lasting_s)
 
     def _saw(self, elapsed_s: float) -> None:
-        weight = max(SMOOTHING, 1 / (self._starts + 1))
-        self._mean_s += weight * (elapsed_s - self._mean_s)
+        self._mean_s = mean(self._mean_s, elapsed_s, self._starts)
         self._starts += 1

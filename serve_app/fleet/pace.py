@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Self
 
-SMOOTHING = 0.1
-"""Weight of the newest sample: about the last twenty requests count."""
+from serve_app.smoothing import mean
 
 PRIOR_PREFILL_S_PER_TOKEN = 1e-4
 """10,000 prompt tokens a second, an 8B model on one recent GPU; only until the first answer is seen."""
@@ -57,10 +56,10 @@ class Pace:
         The pace is a ratio of means, not a mean of ratios: a short prompt, whose time is all overhead, then
         weighs only as much as its length.
         """
-        self._elapsed_s = _mean(self._elapsed_s, elapsed_s, self.first_bytes)
-        self._tokens_ahead = _mean(self._tokens_ahead, max(LEAST_TOKENS, tokens_ahead), self.first_bytes)
+        self._elapsed_s = mean(self._elapsed_s, elapsed_s, self.first_bytes)
+        self._tokens_ahead = mean(self._tokens_ahead, max(LEAST_TOKENS, tokens_ahead), self.first_bytes)
         self.prefill_s_per_token = self._elapsed_s / self._tokens_ahead
-        self.prompt_tokens = _mean(self.prompt_tokens, tokens, self.first_bytes)
+        self.prompt_tokens = mean(self.prompt_tokens, tokens, self.first_bytes)
         self.first_bytes += 1
 
     def recover(self, fastest: float, elapsed_s: float) -> None:
@@ -74,10 +73,5 @@ class Pace:
 
     def saw_end(self, elapsed_s: float) -> None:
         """A request ended after it had run for ``elapsed_s``."""
-        self.service_s = _mean(self.service_s, elapsed_s, self.ends)
+        self.service_s = mean(self.service_s, elapsed_s, self.ends)
         self.ends += 1
-
-
-def _mean(known: float, sample: float, samples: int) -> float:
-    """The plain mean of the first samples, so that none of them weighs more than it should."""
-    return known + max(SMOOTHING, 1 / (samples + 1)) * (sample - known)

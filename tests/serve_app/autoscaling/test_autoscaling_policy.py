@@ -150,7 +150,7 @@ def test_it_shrinks_only_when_the_window_has_passed() -> None:
     assert grown > 2
     town.seconds(int(RULES.window_s) - 5)
     assert min(town.serving) >= grown - 1  # a burst that stays alone weighs a little less
-    assert town.seconds(10).reason is Reason.HELD
+    assert town.seconds(10).reason is Reason.STEADY
     town.seconds(60)
     assert town.serving[-1] == 1
     assert Reason.SURPLUS in {decision.reason for decision in town.decisions}
@@ -208,7 +208,7 @@ def test_the_first_request_wakes_a_fleet_from_zero() -> None:
     town.seconds(10)
     assert town.serving[-1] == 0
     decision = town.second(arrived=1, arrived_tokens=50, queued=1, queued_tokens=50)
-    assert (decision.start, decision.reason) == (1, Reason.WAITING)
+    assert (decision.start, decision.reason) == (1, Reason.BACKLOG)
     town.seconds(20, queued=1, queued_tokens=50)
     assert town.serving[-1] == 1
 
@@ -252,7 +252,7 @@ def test_what_a_policy_finds_when_it_is_made_is_kept_until_its_traffic_was_seen(
 def test_a_full_kv_cache_asks_for_more() -> None:
     full = replace(IDLE, running=8, kv_cache_usage=0.99)
     decision = Autoscaler(RULES).decide(FleetLoad(ready=(full, full)), 1.0)
-    assert (decision.serving, decision.reason) == (3, Reason.KV_CACHE)
+    assert (decision.serving, decision.reason) == (3, Reason.BUSY)
 
 
 def test_slow_streams_ask_for_more_if_there_is_an_objective() -> None:
@@ -265,9 +265,9 @@ def test_slow_streams_ask_for_more_if_there_is_an_objective() -> None:
 
 def test_late_first_tokens_that_the_model_does_not_explain_add_one_at_a_time() -> None:
     town = Town(ready=1)
-    town.seconds(60, arrived=1, arrived_tokens=10, first_tokens=1, late_first_tokens=0.5)
+    town.seconds(120, arrived=1, arrived_tokens=10, first_tokens=1, late_first_tokens=0.5)
     assert town.serving[-1] == 2
-    assert Reason.LATE in {decision.reason for decision in town.decisions}
+    assert Reason.FIRST_TOKENS in {decision.reason for decision in town.decisions}
     town.seconds(250, arrived=1, arrived_tokens=10, first_tokens=1)
     assert town.serving[-1] == 2
     town.seconds(200, arrived=1, arrived_tokens=10, first_tokens=1)
@@ -321,4 +321,4 @@ def test_answers_that_waited_for_the_fleet_of_before_are_not_held_against_the_ne
     assert decision.serving == 2
     for second in range(int(SETTLED_S), 3 * int(SETTLED_S)):
         decision = autoscaler.decide(fleet(2, first_tokens=30, late_first_tokens=30), float(second))
-    assert (decision.serving, decision.reason) == (3, Reason.LATE)
+    assert (decision.serving, decision.reason) == (3, Reason.FIRST_TOKENS)

@@ -15,7 +15,6 @@ from serve_app.autoscaling import ScalingRules
         ("late_share", 0.0),
         ("late_share", 1.1),
         ("utilisation", 0.0),
-        ("max_kv_cache_usage", 2.0),
         ("headroom", -0.1),
         ("zero_after_s", -1.0),
         ("max_sleeping", -1),
