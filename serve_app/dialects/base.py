@@ -101,14 +101,17 @@ KEEP_ALIVE_COMMENT = b": the answer has not begun\n\n"
 
 
 class Dialect(Protocol):
-    """An API. The HTTP status of an error is the same in all of them."""
+    """How an API writes errors and keeps streams alive, by path. The HTTP status of an error is the same in
+    all of them.
+
+    Its requests are read elsewhere, because that may take the client's headers or what is stored: a
+    ``Read`` (``gateway/generation/admit.py``) gives a :class:`Reading`, with the writer of the answer. To add
+    an API takes a Dialect in ``registry.py``, a ``Read`` at its handler in ``gateway/runtime.py``, its route
+    (``api/routes.py``) and the path that stands behind it (``settings/paths.py``: ``ASKED_AS``).
+    """
 
     keep_alive: bytes
     """Bytes that a stream's reader passes over, blank line included; may come before the first event."""
-
-    def read(self, fields: Mapping[str, Any]) -> Reading:
-        """Raises: BadRequest: ``param`` is the dialect's own field."""
-        ...
 
     def headers(self, request_id: str) -> Mapping[str, str]:
         """Response headers that the API's clients look for, with or without an error."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from serve_app.dialects.base import KEEP_ALIVE_COMMENT, Reading
+from serve_app.dialects.base import KEEP_ALIVE_COMMENT
 from serve_app.errors import PromptlyError
 from serve_app.openai import sse
 
@@ -24,9 +23,6 @@ class OpenAIDialect:
     """``{"error": {message, type, param, code}}``."""
 
     keep_alive = KEEP_ALIVE_COMMENT
-
-    def read(self, fields: Mapping[str, Any]) -> Reading:
-        return Reading(dict(fields), None)
 
     def headers(self, request_id: str) -> Mapping[str, str]:
         return {}

@@ -43,7 +43,8 @@ from serve_app.settings import Settings
 from serve_app.settings.media import MediaSettings
 
 PACE = "audio-ms-per-s"
-"""The real-time factor in thousandths: milliseconds of an engine's work for each second of a recording."""
+"""The real-time factor in thousandths: milliseconds that a client waits, in the queue too, for each second of
+its recording."""
 
 SEPARATOR = b"\0"
 

@@ -21,7 +21,7 @@ from deployments.gateway.responses.detached import DetachedExchange
 from deployments.gateway.responses.store_client import ResponseStoreClient, absent
 from serve_app.dialects import Reading
 from serve_app.dialects.responses import items as kinds
-from serve_app.dialects.responses.dialect import refuse_state, writer_of
+from serve_app.dialects.responses.dialect import read_alone, writer_of
 from serve_app.dialects.responses.ids import ItemIds, is_output, response_of
 from serve_app.dialects.responses.request import TypedRequest, chat_fields, not_stored, read
 from serve_app.dialects.responses.writer import ResponsesWriter
@@ -62,11 +62,9 @@ class ResponsesReader:
         if isinstance(exchange, DetachedExchange):
             return exchange.reading
         asked = read(fields)
-        ids = ItemIds(uuid4().hex)
         if self._store is None:
-            refuse_state(asked)
-            alone = kinds.with_references(asked.items, {})
-            return self._reading(asked, ids, chat_fields(asked, (), alone), None)
+            return read_alone(asked, time.time)
+        ids = ItemIds(uuid4().hex)
         history, first = await self._history(self._store, identity.tenant, asked, exchange)
         items = await self._with_named(self._store, identity.tenant, asked, history, exchange)
         await let_others(exchange.loaded_bytes)

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from serve_app.dialects.anthropic.errors import AnthropicStream, error_body
-from serve_app.dialects.anthropic.inline import InlineSystem
-from serve_app.dialects.anthropic.request import read_messages
 from serve_app.dialects.anthropic.stream import PING
-from serve_app.dialects.base import Reading
 from serve_app.errors import PromptlyError
 
 
 class AnthropicDialect:
     keep_alive = PING
-
-    def read(self, fields: Mapping[str, Any]) -> Reading:
-        """For a client that is not known to append system messages (see ``inline_system_of``)."""
-        return read_messages(fields, InlineSystem.FIRST)
 
     def headers(self, request_id: str) -> Mapping[str, str]:
         """Where Anthropic's clients look for a request's id."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
@@ -11,7 +10,7 @@ from serve_app.dialects.base import Reading
 from serve_app.dialects.openai import OpenAIDialect
 from serve_app.dialects.responses.ids import ItemIds
 from serve_app.dialects.responses.items import with_references
-from serve_app.dialects.responses.request import ENCRYPTED_REASONING, TypedRequest, chat_fields, echo, read
+from serve_app.dialects.responses.request import ENCRYPTED_REASONING, TypedRequest, chat_fields, echo
 from serve_app.dialects.responses.stream_errors import ResponsesStream, described
 from serve_app.dialects.responses.writer import ResponsesWriter
 from serve_app.errors import BadRequest, PromptlyError
@@ -26,20 +25,23 @@ class ResponsesDialect(OpenAIDialect):
     def stream(self) -> ResponsesStream:  # type: ignore[override]
         return ResponsesStream()
 
-    def read(self, fields: Mapping[str, Any]) -> Reading:
-        """A request where nothing is stored."""
-        asked = read(fields)
-        refuse_state(asked)
-        items = with_references(asked.items, {})
-        fields = chat_fields(asked, (), items)
 
-        def writer(unique: str, created: int) -> ResponsesWriter:
-            return writer_of(asked, ItemIds(unique), created, stored=False)
+def read_alone(asked: TypedRequest, clock: Callable[[], float] | None = None) -> Reading:
+    """Where nothing is stored. ``clock``: in Unix seconds.
 
-        return Reading(dict(fields), writer, turns="input")
+    Raises:
+        BadRequest: the request needs what is stored, or one of its items is wrong.
+    """
+    _refuse_state(asked)
+    fields = chat_fields(asked, (), with_references(asked.items, {}))
+
+    def writer(unique: str, created: int) -> ResponsesWriter:
+        return writer_of(asked, ItemIds(unique), created, stored=False, clock=clock)
+
+    return Reading(fields, writer, turns="input")
 
 
-def refuse_state(asked: TypedRequest) -> None:
+def _refuse_state(asked: TypedRequest) -> None:
     """Raises: BadRequest: the request needs what is stored, and nothing is."""
     request = asked.request
     needs = {

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from serve_app.dialects import dialect_of
 from serve_app.dialects.hidden import hidden_reasoning
+from serve_app.dialects.responses.dialect import read_alone
 from serve_app.dialects.responses.ids import ItemIds, response_of
 from serve_app.dialects.responses.items import reasoning_text, stored
 from serve_app.dialects.responses.request import read
@@ -19,7 +19,7 @@ HI = {"role": "user", "content": "hi"}
 
 
 def chat(**fields: Any) -> dict[str, Any]:
-    return dialect_of("/v1/responses").read({"model": "m", **fields}).fields
+    return read_alone(read({"model": "m", **fields})).fields
 
 
 def messages(*items: dict[str, Any]) -> list[dict[str, Any]]:

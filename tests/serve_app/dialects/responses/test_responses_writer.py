@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 from openai.types.responses import Response
 
-from serve_app.dialects import Writer, dialect_of
+from serve_app.dialects import Writer
+from serve_app.dialects.responses.dialect import read_alone
+from serve_app.dialects.responses.request import read
 from serve_app.errors import UpstreamFailed
 
 DONE = b"data: [DONE]\n\n"
 
 
 def writer(**fields: Any) -> Writer:
-    make = dialect_of("/v1/responses").read({"model": "m", "input": "hi", **fields}).writer
+    make = read_alone(read({"model": "m", "input": "hi", **fields})).writer
     assert make is not None
     return make("request", 7)
 
