@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
 
 from deployments.engine.sleep.announcements import Announce, announce
+from deployments.platform.scaling_record import record_change
 from serve_app.autoscaling import (
     Autoscaler,
     Decision,
@@ -23,6 +24,7 @@ from serve_app.autoscaling import (
     Increments,
     ScalingRules,
 )
+from serve_app.autoscaling.changes import ScalingChange
 from serve_app.autoscaling.metrics import gateway_loads, replica_loads
 from serve_app.settings import AutoscalingSettings
 
@@ -38,16 +40,21 @@ wait for a replica, which start one if there is none."""
 
 logger = logging.getLogger("ray.serve")
 
+Record = Callable[[str, str, ScalingChange], None]
+"""Of an application's deployment; keeps a change for gateways to show."""
+
 Reports = Mapping[str, Mapping[str, float]]
 """Each running replica's newest metrics, by its unique id."""
 
 
 class ObjectivePolicy:
     """One model's policy. Serve's controller keeps it until the deployment changes. ``rules`` are the fields
-    of ``ScalingRules``; ``announce`` publishes which replicas should sleep."""
+    of ``ScalingRules``; ``announce`` publishes which replicas should sleep, ``record`` why the
+    fleet was changed."""
 
-    def __init__(self, announce: Announce = announce, **rules: Any) -> None:
+    def __init__(self, announce: Announce = announce, record: Record = record_change, **rules: Any) -> None:
         self._autoscaler = Autoscaler(ScalingRules(**rules))
+        self._record = record
         self._sleepers = Sleepers(announce) if rules.get("max_sleeping") else None
         self._counters = {
             name: Increments() for name in ("arrived", "arrived_tokens", "first_tokens", "late_first_tokens")
@@ -69,7 +76,7 @@ class ObjectivePolicy:
             return self._decision
         replicas = _newest(context)
         decision = self._autoscaler.decide(self._load(context, replicas), now)
-        self._log(context, decision)
+        self._tell(context, decision)
         if self._sleepers is not None:
             self._sleepers.follow(context, decision, replicas)
         self._decision, self._decided_at, self._decided_for = decision, now, fleet
@@ -100,15 +107,26 @@ class ObjectivePolicy:
         """The growth of one counter over all gateways since the last decision."""
         return self._counters[name].since_last({each.gateway: getattr(each, name) for each in gateways})
 
-    def _log(self, context: AutoscalingContext, decision: Decision) -> None:
-        target = context.target_num_replicas
+    def _tell(self, context: AutoscalingContext, decision: Decision) -> None:
+        target, reason = context.target_num_replicas, decision.reason.value
+        if decision.replicas != target or decision.wake or decision.sleep:
+            change = ScalingChange(
+                round(time.time(), 3),
+                target,
+                decision.replicas,
+                decision.needed,
+                reason,
+                wake=decision.wake,
+                sleep=decision.sleep,
+            )
+            self._record(context.deployment_id.app_name, context.deployment_id.name, change)
         if decision.replicas != target:
             logger.info(
                 "%s: %d -> %d replicas (%s; the load needs %d)",
                 context.deployment_name,
                 target,
                 decision.replicas,
-                decision.reason.value,
+                reason,
                 decision.needed,
             )
 

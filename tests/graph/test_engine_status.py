@@ -14,6 +14,8 @@ from support.failing_engine import REASON, FailingEngine
 from support.graph import ADMIN_TOKEN, AS_ADMIN, Graph
 
 from deployments.graph import build_graph, engine_options
+from deployments.platform.scaling_record import record_change
+from serve_app.autoscaling.changes import ScalingChange
 from serve_app.request.admin_token import TOKEN_VARIABLE
 from serve_app.settings import ModelSettings, parse_args
 
@@ -70,6 +72,22 @@ async def test_an_engine_that_serves_is_healthy(http: aiohttp.ClientSession, pla
     assert (await get(http, f"{plain.url}/ready"))[1]["status"] == "ready"
 
 
+async def test_why_a_fleet_was_scaled_is_shown_the_newest_change_first(
+    http: aiohttp.ClientSession, plain: Graph
+) -> None:
+    """The autoscaling policy writes it in Serve's controller, another process than the gateway's."""
+    assert (await get(http, f"{plain.url}/admin/engines"))[1]["scripted"]["scaling"] == []
+    for change in (ScalingChange(10.0, 1, 3, 3, "backlog"), ScalingChange(20.0, 3, 3, 1, "surplus", sleep=2)):
+        await asyncio.to_thread(record_change, plain.app, "Engine:scripted", change)
+    _, engines = await until(
+        http, f"{plain.url}/admin/engines", lambda status, body: len(body["scripted"]["scaling"]) == 2
+    )
+    assert engines["scripted"]["scaling"] == [
+        {"at": 20.0, "from": 3, "to": 3, "needed": 1, "reason": "surplus", "sleep": 2},
+        {"at": 10.0, "from": 1, "to": 3, "needed": 3, "reason": "backlog"},
+    ]
+
+
 async def test_an_engine_that_cannot_start_is_named_with_its_reason_in_one_line(
     http: aiohttp.ClientSession, other_engine: Callable[..., Graph]
 ) -> None:
@@ -79,7 +97,8 @@ async def test_an_engine_that_cannot_start_is_named_with_its_reason_in_one_line(
     )
     assert (status, body["failed"], body["ready_replicas"]) == (503, ["m"], {"m": 0})
     _, engines = await get(http, f"{graph.url}/admin/engines")
-    assert engines == {"m": {"status": "deploy_failed", "message": f"model 'm': {REASON}", "replicas": []}}
+    message = f"model 'm': {REASON}"
+    assert engines == {"m": {"status": "deploy_failed", "message": message, "scaling": [], "replicas": []}}
 
 
 async def test_replicas_without_room_name_the_setting_and_what_is_missing(

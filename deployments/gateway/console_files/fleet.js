@@ -26,8 +26,23 @@ function Model({model, members, engine}) {
       <th scope="col" class="num">Waiting</th><th scope="col">KV cache</th><th scope="col">Load</th><th scope="col" class="num">Service time</th>
       <th scope="col">Speculation</th><th scope="col" class="num">Reported</th></tr></thead>
       <tbody>${members.map((member) => html`<${MemberRow} member=${member} />`)}</tbody></table></div>
+    ${engine && engine.scaling.length > 0 && html`<${Scaling} changes=${engine.scaling} />`}
     ${engine && engine.replicas.map((replica) => html`<${Start} replica=${replica} />`)}
   </section>`;
+}
+
+/** Why the fleet was scaled. Reasons are shown as the server names them. */
+function Scaling({changes}) {
+  const what = (change) => [
+    change.from === change.to ? `${number(change.to)} replicas` : `${number(change.from)} → ${number(change.to)} replicas`,
+    change.wake ? `${number(change.wake)} woken` : "", change.sleep ? `${number(change.sleep)} put to sleep` : "",
+  ].filter(Boolean).join(", ");
+  return html`<h3>Why the autoscaler changed it</h3>
+    <div class="scroll"><table class="grid scaling"><thead><tr><th scope="col">When</th><th scope="col">Change</th><th scope="col">Reason</th>
+      <th scope="col" class="num">The load needed</th></tr></thead>
+    <tbody>${changes.map((change) => html`<tr><th scope="row">${new Date(change.at * 1000).toLocaleString("en-GB")}<small>${ago(Date.now() / 1000 - change.at)}</small></th>
+      <td>${what(change)}</td><td><${Badge}>${change.reason.replaceAll("_", " ")}<//></td>
+      <td class="num">${number(change.needed)}</td></tr>`)}</tbody></table></div>`;
 }
 
 function MemberRow({member}) {

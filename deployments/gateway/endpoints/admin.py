@@ -12,6 +12,7 @@ from deployments.gateway.monitoring.watching import Watching
 from deployments.gateway.placement.engine_status import EngineStatus, EngineStatuses
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import Exchange
+from serve_app.autoscaling.changes import ScalingChange
 from serve_app.fleet import FleetTable, Member, PrefillCounts
 from serve_app.latency import LatencyWindows
 from serve_app.speculation import SpeculationReport
@@ -48,7 +49,8 @@ class Admin:
         )
 
     async def engines(self, exchange: Exchange) -> None:
-        """For each managed model: the status that Serve reports, and how long each replica took to start."""
+        """For each managed model: the status that Serve reports, why its fleet was scaled (the newest change
+        first), and how long each replica took to start."""
         self._auth.identify_admin(exchange)
         statuses, fleet = await self._engines.read(), self._fleet
         await exchange.respond_json(
@@ -80,6 +82,7 @@ def _engines(status: EngineStatus | None, members: Sequence[Member]) -> dict[str
     return {
         "status": None if status is None else status.status,
         "message": None if status is None else status.message,
+        "scaling": [] if status is None else [_change(change) for change in reversed(status.changes)],
         "replicas": [
             {
                 "replica": member.name,
@@ -90,6 +93,12 @@ def _engines(status: EngineStatus | None, members: Sequence[Member]) -> dict[str
             if not member.report.is_static
         ],
     }
+
+
+def _change(change: ScalingChange) -> dict[str, Any]:
+    shown = {"at": change.at, "from": change.before, "to": change.after, "needed": change.needed}
+    sleep = {name: number for name in ("wake", "sleep") if (number := getattr(change, name))}
+    return {**shown, "reason": change.reason, **sleep}
 
 
 def _member(member: Member, now: float) -> dict[str, Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from deployments.platform.cluster import room_problems
+from deployments.platform.scaling_record import recorded_changes
 from deployments.platform.serve import applications, call_errors
+from serve_app.autoscaling.changes import ScalingChange
 from serve_app.engines.start_failure import gist
 from serve_app.settings import Settings
 
@@ -26,10 +28,11 @@ FAILED = frozenset({"deploy_failed", "unhealthy"})
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
     """``status`` is Serve's: ``updating``, ``healthy``, ``unhealthy``, ``deploy_failed``, …; ``message`` is
-    one line, empty if there is no problem."""
+    one line, empty if there is no problem. ``changes``: why its fleet was scaled, the oldest first."""
 
     status: str
     message: str
+    changes: Sequence[ScalingChange] = ()
 
     @property
     def has_failed(self) -> bool:
@@ -63,7 +66,11 @@ class EngineStatuses:
             application = known.get(handle.app_name)
             deployment = application and application.deployments.get(handle.deployment_name)
             if deployment:
-                found[model] = EngineStatus(deployment.status.value.lower(), gist(deployment.message))
+                found[model] = EngineStatus(
+                    deployment.status.value.lower(),
+                    gist(deployment.message),
+                    recorded_changes(handle.app_name, handle.deployment_name),
+                )
         return self._with_room(found)
 
     def _with_room(self, found: dict[str, EngineStatus]) -> dict[str, EngineStatus]:
@@ -74,5 +81,5 @@ class EngineStatuses:
         for index, model in enumerate(self._settings.models):
             mine = [problem for problem in problems if problem.startswith(f"models[{index}].")]
             if mine and model.id in found:
-                found[model.id] = EngineStatus(found[model.id].status, mine[0])
+                found[model.id] = replace(found[model.id], message=mine[0])
         return found

@@ -14,6 +14,7 @@ from ray.serve.config import AutoscalingContext
 
 from deployments.engine.autoscaling import PERIOD_S, ObjectivePolicy, autoscaling_config
 from serve_app.autoscaling import Decision, GatewayLoad, Reason, ReplicaLoad
+from serve_app.autoscaling.changes import ScalingChange
 from serve_app.autoscaling.metrics import engine_metrics
 from serve_app.settings import AutoscalingSettings
 
@@ -282,3 +283,21 @@ def test_without_sleeping_replicas_nothing_is_announced() -> None:
     scaler = ObjectivePolicy(announce=announce, **autoscaling_config(QUICK).policy.policy_kwargs)
     for second in range(900):
         scaler.decide(seen([IDLE] * 3, settings=QUICK), float(second))
+
+
+def test_each_change_is_recorded_with_its_reason() -> None:
+    kept: list[ScalingChange] = []
+
+    def record(application: str, deployment: str, change: ScalingChange) -> None:
+        assert (application, deployment) == (ENGINE.app_name, ENGINE.name)
+        kept.append(change)
+
+    scaler = ObjectivePolicy(record=record, **autoscaling_config(QUICK).policy.policy_kwargs)
+    scaler.decide(seen([IDLE], settings=QUICK), 100.0)
+    assert kept == [], "nothing was changed"
+    gateways = [gateway(1, queued=300, queued_tokens=200_000)]
+    decision = scaler.decide(seen([IDLE], gateways=gateways, settings=QUICK), 102.0)
+    (change,) = kept
+    assert (change.before, change.after, change.needed) == (1, decision.replicas, decision.needed)
+    assert change.reason == decision.reason.value
+    assert decision.replicas > 1
