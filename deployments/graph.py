@@ -22,6 +22,7 @@ from ray.serve.schema import LoggingConfig
 
 from deployments.cache.deployment import SemanticCache
 from deployments.embedder.deployment import Embedder
+from deployments.engine.sizing import running_plan
 from deployments.gateway.deployment import Gateway
 from deployments.gateway.placement.external import external_upstreams
 from deployments.platform.cluster import check_room, is_one_node
@@ -123,6 +124,7 @@ def build_graph(
         responses=_responses(settings),
         tenant_secret=new_secret(),
         admin_token=admin_token(settings, environment),
+        planner=running_plan,
     )
 
 

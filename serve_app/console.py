@@ -23,6 +23,7 @@ OWN_SCRIPTS = (
     "fleet.js",
     "cache.js",
     "alerts.js",
+    "plan.js",
     "app.js",
 )
 

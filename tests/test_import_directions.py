@@ -38,7 +38,7 @@ GATEWAY = (
 ENGINE = (
     {"cpu", "model_files", "sleep", "start"},
     {"autoscaling", "checks", "parsers"},
-    {"vllm"},
+    {"sizing", "vllm"},
     {"deployment"},
     {"data_parallel", "prefill"},
 )

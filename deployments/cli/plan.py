@@ -18,45 +18,27 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from pathlib import Path
 
 from deployments.cli.overrides import overridden
 from deployments.cli.trace_file import TraceError, read_trace
-from deployments.engine.model_files import ModelLibrary, SourceError
+from deployments.engine.model_files import ModelLibrary
 from deployments.engine.parsers import model_parsers
-from deployments.platform.machine import this_machine
-from serve_app.engines import check_data_parallel, check_depth, same_vocabulary
+from deployments.engine.sizing import Hardware, managed_models, plan_applications
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.planning import (
     USUAL,
     Demand,
-    Device,
     Efficiency,
     Load,
-    ModelFiles,
-    ModelPlan,
-    Problem,
     Target,
     check_cluster,
     device_names,
-    find_device,
-    plan_model,
     report,
 )
-from serve_app.settings import ModelSettings, Settings, load_file
-
-
-@dataclass(frozen=True, slots=True)
-class Hardware:
-    """The device to plan for. Without ``name``, each engine's ``accelerator_type`` is used; without
-    ``memory_gib``, the table's value."""
-
-    name: str | None = None
-    memory_gib: float | None = None
-    efficiency: Efficiency = USUAL
+from serve_app.settings import Settings, load_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -136,28 +118,6 @@ def run(options: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-def plan_applications(
-    applications: Sequence[Settings], library: ModelLibrary, hardware: Hardware
-) -> tuple[list[ModelPlan], list[Problem]]:
-    """A plan for each model that can be read, and all problems.
-
-    Raises:
-        SettingsError: ``hardware`` names an unknown device.
-    """
-    plans: list[ModelPlan] = []
-    problems: list[Problem] = []
-    for settings in applications:
-        for index, model in _managed(settings):
-            try:
-                plan = _plan(index, model, library, hardware)
-            except SourceError as error:
-                problems.append(_source_problem(index, error))
-                continue
-            plans.append(plan)
-            problems += plan.problems
-    return plans, problems
-
-
 def _parsers(
     applications: Sequence[Settings], store: ModelStore, *, fetch: bool
 ) -> dict[tuple[str, str], list[str]]:
@@ -165,68 +125,8 @@ def _parsers(
     return {
         (f"models[{index}]", model.id): model_parsers(model, store, fetch=fetch).lines()
         for settings in applications
-        for index, model in _managed(settings)
+        for index, model in managed_models(settings)
     }
-
-
-def _managed(settings: Settings) -> Iterator[tuple[int, ModelSettings]]:
-    return ((index, model) for index, model in enumerate(settings.models) if model.engine is not None)
-
-
-def _source_problem(index: int, error: SourceError) -> Problem:
-    return Problem(f"models[{index}].{error.field}", error.source, error.reason, error.works)
-
-
-def _plan(index: int, model: ModelSettings, library: ModelLibrary, hardware: Hardware) -> ModelPlan:
-    """Raises: SourceError: the model or its draft cannot be read."""
-    speculation = model.managed_engine.speculation
-    compares = speculation is not None and speculation.method == "draft_model"
-    device = _device(model, hardware)
-    files = library.read(model.managed_source, model.revision, vocabulary=compares)
-    draft = None
-    if speculation is not None and speculation.model is not None:
-        draft = library.read(speculation.model, field="engine.speculation.model", vocabulary=compares)
-    same = None if draft is None else same_vocabulary(files.vocabulary, draft.vocabulary)
-    plan = plan_model(index, model, files, draft, device, same_tokenizer=same, efficiency=hardware.efficiency)
-    return replace(plan, problems=(*plan.problems, *_engine_problems(plan, model, draft)))
-
-
-def _engine_problems(plan: ModelPlan, model: ModelSettings, draft: ModelFiles | None) -> Iterator[Problem]:
-    where, engine = f"{plan.where}.engine", model.managed_engine
-    yield from check_data_parallel(where, engine, plan.architecture)
-    if engine.speculation is not None:
-        config = None if draft is None else draft.config
-        yield from check_depth(where, engine.speculation, plan.architecture, config)
-
-
-def _device(model: ModelSettings, hardware: Hardware) -> Device | None:
-    """The device to plan for; ``None`` if neither the options nor the settings name a known one. Raises:
-    SettingsError: ``--device`` is unknown, or not of the engine's kind."""
-    engine = model.managed_engine
-    _require_kind(model, hardware.name)
-    if engine.accelerator == "cpu":
-        device = this_machine()
-    else:
-        name = hardware.name or engine.accelerator_type
-        device = None if name is None else find_device(name)
-    if device is not None and hardware.memory_gib is not None:
-        return replace(device, memory_gib=hardware.memory_gib)
-    return device
-
-
-def _require_kind(model: ModelSettings, name: str | None) -> None:
-    """Refuse a device of the other kind: an engine's settings are either for GPUs or for CPUs."""
-    if name is None:
-        return
-    asks_cpu, on_cpu = name.lower() == "cpu", model.managed_engine.accelerator == "cpu"
-    if not asks_cpu and find_device(name) is None:
-        raise SettingsError(f"--device {name}: expected one of: cpu, {device_names()}")
-    if asks_cpu != on_cpu:
-        kind = "CPUs (engine.accelerator: cpu)" if on_cpu else "GPUs (engine.accelerator: gpu)"
-        raise SettingsError(
-            f"--device {name}: the model {model.id!r} runs on {kind}; "
-            f"plan it with --set engine.accelerator={'gpu' if on_cpu else 'cpu'}, or without --device"
-        )
 
 
 def _demand(options: argparse.Namespace) -> Demand:

@@ -26,7 +26,14 @@ from serve_app.settings import LimitSettings
 ALWAYS_ANSWERED = frozenset(
     {
         *("/health", "/ready", "/admin/engines", "/admin/fleet", "/admin/latency", "/admin/traffic"),
-        *("/admin/alerts", "/admin/requests", "/", "/console", *(f"/console/{name}" for name in FILES)),
+        *(
+            "/admin/alerts",
+            "/admin/requests",
+            "/admin/plan",
+            "/",
+            "/console",
+            *(f"/console/{name}" for name in FILES),
+        ),
     }
 )
 """What an operator looks at when everything else is refused."""

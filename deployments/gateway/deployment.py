@@ -13,6 +13,7 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from deployments.gateway.app import GatewayApp
+from deployments.gateway.endpoints.admin_plan import Planner
 from deployments.gateway.monitoring.monitor import Measured
 from deployments.gateway.placement.external import ExternalUpstream
 from deployments.gateway.runtime import GatewayRuntime
@@ -54,6 +55,7 @@ class Gateway:
         responses: DeploymentHandle[Any] | None = None,
         tenant_secret: bytes,
         admin_token: AdminToken | None = None,
+        planner: Planner | None = None,
     ) -> None:
         mend_http()  # a bare `serve run` asks for no middlewares
         bound_websockets(settings.realtime.max_event_bytes)
@@ -74,6 +76,7 @@ class Gateway:
             meter=meter if self._otel is None else Meters([meter, self._otel]),
             ask_others=gateways.measured if gateways else None,
             find_everywhere=gateways.find_requests if gateways else None,
+            planner=planner,
         )
 
     async def measured(self) -> Measured:

@@ -13,6 +13,7 @@ from deployments.gateway.app import GatewayApp
 from deployments.gateway.endpoints.admin import Admin
 from deployments.gateway.endpoints.admin_cache import AdminCache
 from deployments.gateway.endpoints.admin_entries import AdminEntries
+from deployments.gateway.endpoints.admin_plan import AdminPlan, Planner
 from deployments.gateway.endpoints.admin_requests import AdminRequests, FindEverywhere
 from deployments.gateway.endpoints.audio import AudioEndpoint
 from deployments.gateway.endpoints.catalogue import Catalogue
@@ -100,13 +101,15 @@ class GatewayRuntime:
         meter: Meter | None = None,
         ask_others: AskOthers | None = None,
         find_everywhere: FindEverywhere | None = None,
+        planner: Planner | None = None,
     ) -> None:
         """``tenant_secret`` is the same for all gateways of an application (see ``TenantMarks``); a gateway
         that is alone may make its own. ``is_public`` judges addresses that images are fetched from.
         ``sinks`` are given the records of finished requests, besides the gateway's own. ``meter`` takes the
         metrics; ``ask_others`` asks all gateways what they have measured, ``find_everywhere`` for their
-        newest requests."""
+        newest requests. ``planner`` sizes the engines of the settings."""
         self._settings = settings
+        self._planner = planner
         self._images = Images(settings.media, is_public)
         self._names = ModelNames.of(settings)
         self._has_keys = keys is not None
@@ -222,6 +225,7 @@ class GatewayRuntime:
             chooser=ModelChooser(settings, self._placement.fleet),
             offers=self._offers,
             salts=self._salts,
+            marks=self._marks,
             images=self._images,
             wake=self._dispatcher.start,
             takes_tools=self._placement.fleet.takes_tools,
@@ -316,6 +320,7 @@ class GatewayRuntime:
                 auth=auth,
                 offers=offers,
                 pins=self._pins,
+                marks=self._marks,
                 redactor_of=self._upstream.redactor,
                 tracer=self._tracer,
                 latency=self._latency,
@@ -368,6 +373,7 @@ class GatewayRuntime:
             "admin_engines": admin.engines,
             "admin_fleet": admin.fleet,
             "admin_latency": admin.latency,
+            "admin_plan": AdminPlan(auth, settings, self._planner),
             "admin_requests": AdminRequests(auth, self._recent, self._find_everywhere),
             "admin_traffic": admin.traffic,
         }

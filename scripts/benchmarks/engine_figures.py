@@ -48,8 +48,8 @@ from benchmarks.peers.vllm_server import ENGINE_ARGUMENTS
 from benchmarks.quantized_speed import PROMPTS, TOKENS, WARM_TOKENS
 from benchmarks.table import Figure, at_most, write_report
 from benchmarks.vllm_load import SOURCE, model_folder
-from deployments.cli.plan import Hardware, plan_applications
 from deployments.engine.model_files import ModelLibrary
+from deployments.engine.sizing import Hardware, plan_applications
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import Settings
 

@@ -166,6 +166,15 @@ REQUEST_FILTERS = (
     Parameter("before", "`next` of the page before.", {"type": "string", "pattern": "^[0-9]{1,18}$"}),
     Parameter("limit", "1 to 500; default: 100.", {"type": "integer", "minimum": 1, "maximum": 500}),
 )
+PLAN_QUESTION = (
+    Parameter("rate", "Requests per second.", {"type": "number", "exclusiveMinimum": 0, "maximum": 1000}),
+    Parameter("prompt_tokens", "Mean; default: 1000.", {"type": "number", "exclusiveMinimum": 0}),
+    Parameter("output_tokens", "Mean; default: 200.", {"type": "number", "exclusiveMinimum": 0}),
+    Parameter("ttft_ms", "Target; default: 1000.", {"type": "number", "exclusiveMinimum": 0}),
+    Parameter("tpot_ms", "Target; default: 100.", {"type": "number", "exclusiveMinimum": 0}),
+    Parameter("price", "Of one device per hour.", {"type": "number", "exclusiveMinimum": 0}),
+    Parameter("device", "A GPU, instead of that of the settings."),
+)
 NEXT = _header("x-next", "`after` of the next page; missing on the last.")
 
 
@@ -511,6 +520,17 @@ ROUTES: tuple[Route, ...] = (
             "The newest requests, newest first, without any text.",
             schemas.OBJECT,
             query=REQUEST_FILTERS,
+            errors=(*ADMIN_ERRORS, NotFound),
+        ),
+    ),
+    Route(
+        "/admin/plan",
+        "admin_plan",
+        Access.ADMIN,
+        _get(
+            "What `promptly plan` says of the running settings.",
+            schemas.OBJECT,
+            query=PLAN_QUESTION,
             errors=(*ADMIN_ERRORS, NotFound),
         ),
     ),

@@ -21,6 +21,7 @@ from serve_app.planning.load import (
     replicas_for_trace,
     trace_load,
 )
+from serve_app.planning.memory import Memory
 from serve_app.planning.plan import ModelPlan
 from serve_app.planning.speed import UNCERTAINTY
 from serve_app.planning.weights import element_bytes
@@ -77,9 +78,9 @@ def _execution(plan: ModelPlan) -> Iterator[str]:
     yield from (f"    {reason}" for reason in found.reasons)
 
 
-def _memory(plan: ModelPlan) -> Iterator[str]:
-    taken = plan.memory
-    rows = [
+def memory_rows(taken: Memory) -> list[tuple[str, float]]:
+    """What takes memory on each device besides the KV cache, in bytes."""
+    return [
         ("weights", taken.weights),
         ("draft", taken.draft),
         ("adapters", taken.adapters),
@@ -87,8 +88,12 @@ def _memory(plan: ModelPlan) -> Iterator[str]:
         ("CUDA graphs", taken.graphs),
         ("runtime", taken.non_torch),
     ]
+
+
+def _memory(plan: ModelPlan) -> Iterator[str]:
+    taken = plan.memory
     yield "  memory per device, GiB"
-    yield from (f"    {name:<12} {size / GIB:8.2f}" for name, size in rows if size)
+    yield from (f"    {name:<12} {size / GIB:8.2f}" for name, size in memory_rows(taken) if size)
     if taken.kv_bytes is not None:
         yield f"    {'KV cache':<12} {taken.kv_bytes / GIB:8.2f}{_doubt(plan)}"
     if taken.usable is not None:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
-
 import msgspec
 
 from serve_app.openai.usage import Measured, TokenCounts
@@ -12,8 +10,6 @@ from serve_app.request.timing import UPSTREAM_STEPS, Timeline
 
 UNMATCHED = "unmatched"
 """The route of a request whose path or method is none of the gateway's."""
-
-SESSION_BYTES = 8
 
 MOST_CHARS = 200
 """Of one value: a client or a member may have chosen it."""
@@ -43,7 +39,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     ``route`` is the path's template (a bounded set), or ``UNMATCHED``; ``endpoint``: the name of its handler
     (``chat``, ``messages``, ``responses``, ``items``, …). ``trace_id``: of the caller's W3C trace, or of the
-    gateway's own. ``session`` is a pseudonym: equal for all requests of one session of one tenant. ``member``
+    gateway's own. ``session`` is a pseudonym (``TenantMarks.session``): equal for all
+    requests of one session of one tenant, until the application starts anew. ``member``
     is ``None`` where no member answered. ``cache`` is the value of ``x-cache``; ``similarity`` and ``score``
     of a near hit. ``error`` is the error's code, also of a stream that was cut; ``status`` 0: the client left
     before there was one.
@@ -104,11 +101,6 @@ class Facts(msgspec.Struct):
     streamed: bool = False
     measured: Measured = NOTHING_MEASURED
     ask: int | None = None
-
-
-def session_mark(session: str) -> str:
-    """A session's pseudonym: what clients call their sessions may name a person."""
-    return blake2b(session.encode("utf-8", "surrogatepass"), digest_size=SESSION_BYTES).hexdigest()
 
 
 def trace_id_of(traceparent: str | None) -> str | None:

@@ -7,6 +7,7 @@ const PAGES = [
   ["fleet", "Fleet", Fleet, "f", "M4 4h16v6H4zM4 14h16v6H4zM8 7h.01M8 17h.01"],
   ["cache", "Cache", CachePage, "c", "M4 6c0-4 16-4 16 0v12c0 4-16 4-16 0zM4 6c0 4 16 4 16 0M4 12c0 4 16 4 16 0"],
   ["alerts", "Alerts", Alerts, "a", "M6 16V11a6 6 0 0 1 12 0v5l2 2H4zM10 21h4"],
+  ["plan", "Plan", Plan, "n", "M4 20V4M4 20h16M8 16v-4M13 16V8M18 16v-6"],
 ];
 const THEME = "promptly.theme";
 const READY_EVERY_MS = 5_000;
@@ -71,8 +72,10 @@ function Ready() {
     let timer = null;
     const ask = async () => {
       try {
-        await call("/ready");
-        setState({kind: "good", text: "ready"});
+        if (!document.hidden) {
+          await call("/ready");
+          setState({kind: "good", text: "ready"});
+        }
       } catch (error) {
         setState(error.status === 503 ? {kind: "near", text: "starting"} : {kind: "bad", text: "unreachable"});
       }

@@ -12,6 +12,7 @@ const SHARES = ["p50", "p95", "p99"];
 
 /** Points of this tab; they stay while another page is open. */
 const measured = {points: []};
+session.listeners.add(() => { measured.points = []; });
 
 /** Of one answer: it has the counts of all gateways, where two answers may come from two of them. */
 function pointOf(latency) {
@@ -28,16 +29,20 @@ function useHistory() {
   useEffect(() => {
     const controller = new AbortController();
     const signal = controller.signal;
-    let timer = null;
+    let timer = null, isFirst = true;
+    setState({data: measured.points.length ? measured.points : null, error: null});
     const ask = async () => {
-      try {
-        const latency = await call("/admin/latency", {signal});
-        measured.points = [...measured.points, pointOf(latency)].slice(-KEPT_POINTS);
-        setState({data: measured.points, error: null});
-      } catch (error) {
-        if (error.name === "AbortError") return;
-        setState((old) => ({...old, error}));
-        if (error.needsSignIn) return;
+      if (!document.hidden || isFirst) {
+        isFirst = false;
+        try {
+          const latency = await call("/admin/latency", {signal});
+          measured.points = [...measured.points, pointOf(latency)].slice(-KEPT_POINTS);
+          setState({data: measured.points, error: null});
+        } catch (error) {
+          if (error.name === "AbortError") return;
+          setState((old) => ({...old, error}));
+          if (error.needsSignIn) return;
+        }
       }
       timer = setTimeout(ask, LIVE_EVERY_MS);
     };

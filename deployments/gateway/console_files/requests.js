@@ -46,14 +46,19 @@ function Requests({models}) {
       </div>`}<//>`;
 }
 
+/** Clients choose ids, and may choose one twice. */
+function keyOf(request) {
+  return `${request.id} ${request.at} ${request.total_ms}`;
+}
+
 function RequestTable({requests, chosen, choose}) {
   if (!requests.length) return html`<${Empty} title="No such requests">Ask something in the playground, or widen the filters.<//>`;
   const slowest = Math.max(...requests.map((each) => each.total_ms), 1);
   return html`<div class="scroll"><table class="grid log"><thead><tr><th scope="col">Time</th><th scope="col">Model</th>
     <th scope="col">Outcome</th><th scope="col">Tenant</th><th scope="col" class="num">First token</th><th scope="col" class="num">Whole</th>
     <th scope="col" class="num">Own</th><th scope="col" class="num">Tokens</th><th scope="col">Served by</th></tr></thead>
-    <tbody>${requests.map((each) => html`<tr key=${each.id} class=${chosen && chosen.id === each.id ? "chosen" : ""} onClick=${() => choose(each)}>
-      <th scope="row"><button class="link" aria-expanded=${Boolean(chosen && chosen.id === each.id)} data-request=${each.id} data-outcome=${each.outcome}>${clock(each.at)}</button></th>
+    <tbody>${requests.map((each) => html`<tr key=${keyOf(each)} class=${chosen && keyOf(chosen) === keyOf(each) ? "chosen" : ""} onClick=${() => choose(each)}>
+      <th scope="row"><button class="link" aria-expanded=${Boolean(chosen && keyOf(chosen) === keyOf(each))} data-request=${each.id} data-outcome=${each.outcome}>${clock(each.at)}</button></th>
       <td>${each.model || each.path}</td><td><${Outcome} value=${each.outcome} />${each.status >= 400 ? html` <small>${each.status}</small>` : ""}</td>
       <td>${each.tenant || NOTHING}</td><td class="num">${ms(each.ttft_ms)}</td>
       <td class="num"><${Meter} value=${each.total_ms / slowest} label="share of the slowest shown" /> ${ms(each.total_ms)}</td>
@@ -63,7 +68,7 @@ function RequestTable({requests, chosen, choose}) {
 
 function OneRequest({request, models, all, choose, close}) {
   const title = useRef(null);
-  useEffect(() => { title.current.focus(); }, [request.id]);
+  useEffect(() => { title.current.focus(); }, [keyOf(request)]);
   const turns = request.session ? all.filter((each) => each.session === request.session).reverse() : [];
   const known = [["path", request.path], ["status", request.status], ["tenant", request.tenant], ["served by", request.member],
     ["session", request.session], ["finish", request.finish_reason], ["first token", ms(request.ttft_ms)],

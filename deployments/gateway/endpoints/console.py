@@ -72,7 +72,11 @@ class Console:
         self._require_enabled()
         if self._loading is None:
             self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
-        files = await asyncio.shield(self._loading)
+        try:
+            files = await asyncio.shield(self._loading)
+        except OSError:  # no file descriptor was free: the next request tries again
+            self._loading = None
+            raise
         file = files.get(exchange.path.rpartition("/")[2])
         if file is None:
             raise NotFound(f"No such path: {exchange.path}.", code="not_found")

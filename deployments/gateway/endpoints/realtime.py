@@ -25,7 +25,7 @@ from serve_app.realtime.opening import chosen_subprotocol, model_of, query_of, w
 from serve_app.redaction import Redactor
 from serve_app.request.auth import Identity
 from serve_app.request.deadline import request_timeout_s
-from serve_app.request.record import session_mark
+from serve_app.request.tenant_marks import TenantMarks
 from serve_app.routing import RoutingRequest, named_session
 from serve_app.settings import Settings
 from serve_app.settings.paths import REALTIME
@@ -45,6 +45,7 @@ class RealtimeEndpoint:
         auth: Authenticator,
         offers: Offers,
         pins: Pins,
+        marks: TenantMarks,
         redactor_of: Callable[[EngineReport], Redactor],
         tracer: RequestTracer | None,
         latency: LatencyWindows,
@@ -56,6 +57,7 @@ class RealtimeEndpoint:
         self._auth = auth
         self._offers = offers
         self._pins = pins
+        self._marks = marks
         self._tracer = tracer
         self._traffic = traffic
         self._parts = SessionParts(
@@ -131,7 +133,7 @@ class RealtimeEndpoint:
         """Raises: OverCapacity, NoReplica, UpstreamFailed, UpstreamTimeout."""
         named = named_session(exchange.headers, query, self._session_header)
         session = None if named is None else f"{identity.tenant}\0{named}"
-        exchange.facts.session = None if session is None else session_mark(session)
+        exchange.facts.session = None if session is None else self._marks.session(session)
         slot = SlotRequest(
             tenant=identity.tenant,
             path=REALTIME,

@@ -35,6 +35,7 @@ from serve_app.request.cache_controls import CacheControls, parse_controls
 from serve_app.request.deadline import request_timeout_s
 from serve_app.request.failover import wants_failover
 from serve_app.request.prefix_salt import PrefixSalts
+from serve_app.request.tenant_marks import TenantMarks
 from serve_app.routing import named_session
 from serve_app.settings import LimitSettings, Settings
 from serve_app.speculation.sampling import refuse_unsupported
@@ -63,6 +64,7 @@ class Admit:
         chooser: ModelChooser,
         offers: Offers,
         salts: PrefixSalts,
+        marks: TenantMarks,
         images: Images,
         wake: Callable[[str], None],
         takes_tools: Callable[[str], bool],
@@ -73,6 +75,7 @@ class Admit:
         self._chooser = chooser
         self._offers = offers
         self._salts = salts
+        self._marks = marks
         self._images = images
         self._wake = wake
         self._takes_tools = takes_tools
@@ -125,6 +128,9 @@ class Admit:
                 fields_with_images = await self._images.fetch(sent.fields, remote, identity.tenant)
             request = under(generation_from(endpoint, fields_with_images), request.model)
         key = self._cache_key(request, identity, fingerprint)
+        named = named_session(headers, sent.fields if read is None else fields, self._session_header)
+        session = _session(identity.tenant, named, reading)
+        exchange.facts.session = None if session is None else self._marks.session(session)
         exchange.load(max(0, len(request.body) - len(body) - exchange.loaded_bytes))  # fetched images
         return Asked(
             exchange,
@@ -136,11 +142,7 @@ class Admit:
             failover,
             timeout_s,
             salt=self._salts.salt(identity.tenant, request.fields),
-            session=_session(
-                identity.tenant,
-                named_session(headers, sent.fields if read is None else fields, self._session_header),
-                reading,
-            ),
+            session=session,
             weight=weight,
             cache_status="bypass" if key is None else "miss",
             writer=_writer_of(reading),

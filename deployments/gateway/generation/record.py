@@ -8,7 +8,6 @@ from deployments.gateway.request.answer import Head
 from serve_app.monitoring.loops import mark_of
 from serve_app.openai import answers
 from serve_app.openai.requests import ParsedRequest
-from serve_app.request.record import session_mark
 
 
 class Recorder:
@@ -40,7 +39,6 @@ def record(asked: Asked) -> None:
     facts = asked.exchange.facts
     facts.model, facts.cache = asked.request.model, asked.cache_status
     if asked.session is not None:
-        facts.session = session_mark(asked.session)
         facts.ask = mark_of(asked.session, asked.request.generation)
 
 

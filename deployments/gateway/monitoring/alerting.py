@@ -16,6 +16,10 @@ from serve_app.settings.alerts import AlertSettings
 
 KEPT_CHANGES = 100
 
+TAKEN_OVER_S = 120.0
+"""How far back a gateway that begins to lead repeats what it has seen clear: the one before it may have ended
+before it judged the same. What fires is repeated however old it is."""
+
 logger = logging.getLogger("ray.serve")
 
 
@@ -47,6 +51,8 @@ class Alerting:
         self._clock = clock
         self._wall = wall
         self._changes: deque[dict[str, Any]] = deque(maxlen=KEPT_CHANGES)
+        self._newest: dict[tuple[str, str], tuple[Change, float]] = {}
+        self._led: bool | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -68,16 +74,27 @@ class Alerting:
     async def judge(self) -> list[Change]:
         """What has changed since the last time."""
         together = await self._monitor.together()
-        changes = self._watch.judge(together.figures, self._clock())
+        now = self._clock()
+        changes = self._watch.judge(together.figures, now)
         for change in changes:
             self._changes.appendleft(_shown_change(change, self._wall()))
-            if together.leads:
-                logger.log(logging.WARNING if change.firing else logging.INFO, "%s", change)
-                if self._post is not None:
-                    self._post(change, self._wall())
+            self._newest[change.rule.name, change.model] = change, now
+        if together.leads:
+            for change in self._taken_over(now) if self._led is False else changes:
+                self._tell(change)
+        self._led = together.leads
         for each in self._watch.standing(self._clock()):
             self._meter.set(FIRING, float(each.firing), {"rule": each.rule.name, "model": each.model})
         return changes
+
+    def _taken_over(self, now: float) -> list[Change]:
+        """What a new leader says first."""
+        return [change for change, at in self._newest.values() if change.firing or now - at <= TAKEN_OVER_S]
+
+    def _tell(self, change: Change) -> None:
+        logger.log(logging.WARNING if change.firing else logging.INFO, "%s", change)
+        if self._post is not None:
+            self._post(change, self._wall())
 
     def shown(self) -> dict[str, Any]:
         """For ``/admin/alerts``."""

@@ -10,8 +10,8 @@ from benchmarks.engine_server import engine_memory, engine_server
 from benchmarks.peers.vllm_server import ENGINE_ARGUMENTS
 from support.tiny_llama import write_tiny_llama
 
-from deployments.cli.plan import Hardware, plan_applications
 from deployments.engine.model_files import ModelLibrary
+from deployments.engine.sizing import Hardware, plan_applications
 from deployments.engine.vllm.arguments import engine_arguments
 from serve_app.model_store import ModelStore
 from serve_app.settings import load_file

@@ -14,8 +14,8 @@ import yaml
 from support import model_configs as configs
 
 from deployments.cli.main import main
-from deployments.cli.plan import Hardware, plan_applications
 from deployments.engine.model_files import ModelLibrary
+from deployments.engine.sizing import Hardware, plan_applications
 from serve_app.model_store import ModelStore
 from serve_app.settings import load_file
 

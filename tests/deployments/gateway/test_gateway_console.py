@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import gzip
 import re
+import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 from support.gateway import SimSettings, gateway
 
+from deployments.gateway.endpoints.console import FOLDER, Console
+from deployments.gateway.request.exchange import Exchange
 from serve_app import console
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8", "accept-encoding": "gzip, deflate, br"}
@@ -107,3 +112,29 @@ async def test_a_page_of_another_site_may_not_load_it() -> None:
             assert response.status == 200
         async with running.http.get("/console", headers={**BROWSER, "host": "evil.example"}) as response:
             assert response.status == 403
+
+
+def for_console() -> Exchange:
+    async def receive() -> dict[str, Any]:
+        raise AssertionError("it has no body")
+
+    async def send(message: Any) -> None:
+        pass
+
+    return Exchange(
+        {"type": "http", "method": "GET", "path": "/console/console.js", "headers": []}, receive, send
+    )
+
+
+async def test_files_that_could_not_be_read_once_are_read_again(tmp_path: Path) -> None:
+    shutil.copytree(FOLDER, tmp_path / "files")
+    script = tmp_path / "files" / "base.js"
+    text = script.read_bytes()
+    script.unlink()  # as where no file descriptor is free
+    served = Console("1", enabled=True, folder=tmp_path / "files")
+    with pytest.raises(FileNotFoundError):
+        await served.file(for_console())
+    script.write_bytes(text)
+    exchange = for_console()
+    await served.file(exchange)
+    assert exchange.status == 200

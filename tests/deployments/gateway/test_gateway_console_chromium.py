@@ -6,6 +6,7 @@ Where it is not installed (`apt-get install chromium`) these are skipped.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,12 @@ from local_cache import local_cache
 from scripted_member import Member, chunk, listening, says
 from support.gateway import ADMIN, DONE, Running, SimSettings, gateway
 from support.graph import ADMIN_TOKEN, eventually
+from support.model_configs import SOURCES, write_model
+
+from deployments.engine.sizing import running_plan
+from serve_app.model_store import ModelStore
+from serve_app.planning.question import Question
+from serve_app.settings import Settings, parse_args
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` (Debian: apt-get install chromium)")
 
@@ -205,6 +212,7 @@ async def test_an_administrator_signs_in_and_sees_a_chart_that_moves(browser: Br
         assert ADMIN_TOKEN not in await page.value("document.documentElement.outerHTML")
         await page.click("#sign-out")
         await page.until("document.querySelector('.sign-in') !== null")
+        assert await page.value("measured.points.length") == 0, "the next user is another one"
 
 
 async def test_the_live_page_shows_what_all_gateways_counted(browser: Browser) -> None:
@@ -266,6 +274,77 @@ async def test_requests_are_listed_opened_by_keyboard_and_replayed(browser: Brow
         assert running.requests() == [2]
 
 
+async def test_requests_of_one_id_are_rows_of_their_own(browser: Browser) -> None:
+    async with gateway(QUICK) as running, console(browser, running) as page:
+        for text in ("one", "two", "three"):
+            await running.post(text, headers={"x-request-id": "always-the-same"})
+        await page.value(f"session.signIn({ADMIN_TOKEN!r})")
+        await go(page, "requests")
+        await page.until("document.querySelectorAll('.log tbody tr').length === 3")
+        await page.click(".log tbody tr:last-child [data-request]")
+        await page.until("document.querySelector('.detail') !== null")
+        chosen = "[...document.querySelectorAll('.log tbody tr')].map((row) => row.className)"
+        assert await page.value(chosen) == ["", "", "chosen"]
+
+
+async def test_the_fleet_page_says_why_the_autoscaler_acted_whatever_its_reasons_are(
+    browser: Browser,
+) -> None:
+    changes = [
+        {"at": 1.7e9, "from": 3, "to": 3, "needed": 1, "reason": "a_new_reason <b>", "sleep": 2},
+        {"at": 1.6e9, "from": 1, "to": 3, "needed": 3, "reason": "backlog"},
+    ]
+    engine = {"status": "healthy", "message": "", "scaling": changes, "replicas": []}
+    async with gateway(QUICK) as running, console(browser, running) as page:
+        await page.value(
+            f"""render(html`<${{Model}} model="m" members=${{[]}} engine=${{{json.dumps(engine)}}} />`,
+            document.querySelector('main'))"""
+        )
+        rows = await page.value(
+            "[...document.querySelectorAll('.scaling tbody tr')].map((row) => "
+            "[...row.querySelectorAll('td')].map((cell) => cell.innerText))"
+        )
+        assert rows == [
+            ["3 replicas, 2 put to sleep", "a new reason <b>", "1"],
+            ["1 → 3 replicas", "backlog", "3"],
+        ]
+
+
+async def test_the_plan_page_shows_the_report_of_the_command_for_the_running_settings(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROMPTLY_CACHE", str(tmp_path / "cache"))
+    source = "meta-llama/Llama-3.1-8B-Instruct"
+    write_model(ModelStore(tmp_path / "cache").folder(source), SOURCES[source])
+    engine = {"max_model_len": 16384, "accelerator_type": "H100"}
+    known, unknown = (
+        {"id": "m", "source": source, "engine": engine},
+        {"id": "u", "source": "no/body", "engine": {}},
+    )
+
+    def planner(_: Settings, question: Question) -> dict[str, Any]:
+        return running_plan(parse_args({"models": [known, unknown]}, source="test"), question)
+
+    handles = {"planner": planner}
+    async with gateway(QUICK, handles=handles) as running, console(browser, running) as page:
+        await page.value(f"session.signIn({ADMIN_TOKEN!r})")
+        for key in "gn":  # the keys of the page Plan
+            await page.press(key)
+        text = await page.until("document.querySelector('[data-plan=m]')?.innerText")
+        for shown in ("1 × H100", "KV cache", "weights", "prefill", "tool calls"):
+            assert shown in text, shown
+        assert "requests/s" not in text
+        text = await page.value("document.querySelector('[data-plan=u]').innerText")
+        assert "has no config.json of no/body" in text
+        await page.type("input[name=rate]", "4")
+        await page.press("Enter", ENTER)
+        report = "document.querySelector('[data-plan=m] .report')?.innerText.includes"
+        await page.until(f"{report}('load: 4 requests/s, 1,000 + 200 tokens')")
+        await page.type("input[name=device]", "B9")
+        await page.press("Enter", ENTER)
+        await page.until("document.querySelector('main .error')?.innerText.includes('expected one of')")
+
+
 async def test_two_models_answer_side_by_side_where_keys_are_used(browser: Browser) -> None:
     async with (
         gateway(QUICK, tenants=("a",), model={"aliases": ["other"]}) as running,
@@ -292,7 +371,7 @@ async def test_on_a_phone_nothing_is_cut_off_and_every_control_has_a_name(
         console(browser, running, width=375, height=740, phone=True, dark=dark) as page,
     ):
         await ask(page, "hello " + "a-very-long-word" * 30)
-        for name in ("playground", "requests", "live", "fleet", "cache", "alerts"):
+        for name in ("playground", "requests", "live", "fleet", "cache", "alerts", "plan"):
             await go(page, name)
             if name == "requests":
                 await sign_in(page)

@@ -44,3 +44,12 @@ def test_what_is_remembered_is_bounded_and_stays_right() -> None:
     assert len(marks._known) <= KNOWN_MARKS
     assert marks.prefix_salt("a", None) == first
     assert TenantMarks(marks.secret).prefix_salt("a", None) == first
+
+
+def test_a_sessions_pseudonym_is_stable_and_needs_the_secret() -> None:
+    name = "a\0ann@example.com"
+    assert MARKS.session(name) == TenantMarks(SECRET).session(name)
+    assert MARKS.session(name) not in {MARKS.session("b\0ann@example.com"), MARKS.embedding_tag(name)[:16]}
+    assert TenantMarks(new_secret()).session(name) != MARKS.session(name), "anyone could try names"
+    assert "ann" not in MARKS.session(name)
+    assert MARKS.session("\ud800")  # a name that is no valid text fails no request

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -190,6 +191,25 @@ async def test_the_oldest_leads_so_that_a_new_gateway_repeats_nothing() -> None:
     worlds += [World(others=all_of_them) for _ in range(5)]
     leads = [(await world.monitor.together()).leads for world in worlds]
     assert leads == [True, False, False, False, False]
+
+
+async def test_a_gateway_that_begins_to_lead_repeats_what_fires() -> None:
+    present: list[Measured] = []
+
+    async def others() -> list[Measured]:
+        return present
+
+    old, new = World(others=others), World(others=others)
+    present[:] = [old.monitor.measured(), new.monitor.measured()]
+    slow = partial(a_record, ttft_ms=5000.0)
+    await new.run(200, slow)
+    assert "ttft_p95" in new.firing
+    assert new.posted == [], "the older one speaks"
+    present[:] = [new.monitor.measured()]  # it has ended, perhaps before it saw the alert
+    await new.run(10, slow)
+    assert new.changes("ttft_p95") == [True]
+    await new.run(60, slow)
+    assert new.changes("ttft_p95") == [True], "once is enough"
 
 
 async def test_no_answer_at_all_does_not_make_another_gateway_speak() -> None:
