@@ -45,8 +45,12 @@ GATEWAY_MAX_ONGOING = 10_000
 """So high that Serve never queues: the gateway has its own limit (limits.max_concurrent_requests), beyond
 which it answers 429 at once."""
 
+EMBEDDER_MAX_ONGOING = 10_000
+"""So high that Serve never queues, since its queue knows no tenants: the embedder lets them take turns, and
+gateways bound the texts of each (limits.max_embedding_texts_per_tenant)."""
+
 CONTROL_MAX_ONGOING = 1_000
-"""Concurrent calls to the embedder and the cache; the embedder queues and batches them itself."""
+"""Concurrent calls to the cache and to the store of responses."""
 
 HEALTH_CHECK_PERIOD_S = 1.0
 """Serve notices a replica's death at its next health check. With Serve's default of 10 s, clients of the only
@@ -202,7 +206,7 @@ def _embedder(settings: Settings) -> serve.Application | None:
         Embedder,
         name="Embedder",
         num_replicas=settings.embedder.replicas,
-        max_ongoing_requests=CONTROL_MAX_ONGOING,
+        max_ongoing_requests=EMBEDDER_MAX_ONGOING,
         ray_actor_options=options,
     ).bind(settings.embedder)
 

@@ -28,6 +28,7 @@ USED_ELSEWHERE: Mapping[str, str] = {
     "LoadProbe.log_engine_initialized": "vLLM calls it",
     "LoadProbe.record_sleep_state": "vLLM calls it",
     "RecordFile.emit": "logging calls it",
+    "ExportWatch.emit": "logging calls it",
     "ScriptedEngine.resolve_lora": "Ray Serve LLM calls it",
     "ScriptedEngine.routing_stats": "Serve calls it",
     "_EmbeddedServer.capture_signals": "uvicorn calls it",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,11 +22,63 @@ class _Call(Generic[Result]):
     taken: int = 0
 
 
-class Batches(Generic[Result]):
-    """Runs ``encode`` over the texts of all waiting calls, one pass of at most ``most`` texts at a time.
+class _Turns(Generic[Result]):
+    """The waiting calls: owners take turns, and so do the calls of each owner; a turn is one text."""
 
-    A pass takes one text from each call in turn, so a call of one text waits only for the running pass, even
-    while a call of thousands is in progress. For one event loop.
+    def __init__(self) -> None:
+        self._calls: dict[str, deque[_Call[Result]]] = {}
+        self._owners: deque[str] = deque()
+
+    def add(self, owner: str, call: _Call[Result]) -> None:
+        if owner not in self._calls:
+            self._calls[owner] = deque()
+            self._owners.append(owner)
+        self._calls[owner].append(call)
+
+    def take(self, most: int, most_characters: int) -> list[tuple[_Call[Result], str]]:
+        """The next texts; at least one, if any waits."""
+        taken: list[tuple[_Call[Result], str]] = []
+        characters = 0
+        while len(taken) < most and (call := self._first()) is not None:
+            text = call.texts[call.taken]
+            characters += len(text)
+            if taken and characters > most_characters:
+                break
+            taken.append((call, text))
+            call.taken += 1
+            self._turn()
+        return taken
+
+    def _first(self) -> _Call[Result] | None:
+        """The call whose turn it is. Those whose callers left or were told of an error are dropped."""
+        while self._owners:
+            calls = self._calls[self._owners[0]]
+            while calls and calls[0].done.done():
+                calls.popleft()
+            if calls:
+                return calls[0]
+            del self._calls[self._owners.popleft()]
+        return None
+
+    def _turn(self) -> None:
+        """The first call goes behind the others of its owner, and the owner behind the others."""
+        calls = self._calls[self._owners[0]]
+        call = calls.popleft()
+        if call.taken < len(call.texts):
+            calls.append(call)
+        owner = self._owners.popleft()
+        if calls:
+            self._owners.append(owner)
+        else:
+            del self._calls[owner]
+
+
+class Batches(Generic[Result]):
+    """Runs ``encode`` over the texts of all waiting calls, one pass at a time.
+
+    A pass takes one text of each owner in turn, and of an owner's calls one text of each, so a text waits for
+    no more texts of another owner than there are before it of its own. Look-ups have passes of their own: one
+    waits for the running pass, and if that is one of look-ups, for one of other texts. For one event loop.
     """
 
     def __init__(
@@ -33,20 +86,25 @@ class Batches(Generic[Result]):
         encode: Callable[[list[str]], Awaitable[Sequence[Result]]],
         most: int,
         wait_s: float = 0.0,
+        most_characters: int = sys.maxsize,
     ) -> None:
-        """``wait_s``: how long a text that arrives while nothing runs waits for others to join its pass."""
+        """``most`` and ``most_characters`` bound the texts of a pass; a longer text has a pass of its own.
+        ``wait_s``: how long a text that arrives while nothing runs waits for others to join its pass."""
         self._encode = encode
         self._most = most
+        self._most_characters = most_characters
         self._wait_s = wait_s
-        self._waiting: deque[_Call[Result]] = deque()
+        self._look_ups: _Turns[Result] = _Turns()
+        self._others: _Turns[Result] = _Turns()
+        self._ran_look_ups = False
         self._worker: asyncio.Task[None] | None = None
 
-    async def run(self, texts: Sequence[str]) -> list[Result]:
+    async def run(self, texts: Sequence[str], owner: str = "", *, is_look_up: bool = False) -> list[Result]:
         """One result per text, in order. Raises what ``encode`` raises for a pass with any of the texts."""
         if not texts:
             return []
         call: _Call[Result] = _Call(list(texts), asyncio.get_running_loop().create_future())
-        self._waiting.append(call)
+        (self._look_ups if is_look_up else self._others).add(owner, call)
         if self._worker is None:
             self._worker = asyncio.create_task(self._work())
         return await call.done
@@ -61,16 +119,13 @@ class Batches(Generic[Result]):
             self._worker = None
 
     def _take(self) -> list[tuple[_Call[Result], str]]:
-        taken: list[tuple[_Call[Result], str]] = []
-        while self._waiting and len(taken) < self._most:
-            call = self._waiting.popleft()
-            if call.done.done():  # the caller was cancelled, or an earlier pass failed
-                continue
-            taken.append((call, call.texts[call.taken]))
-            call.taken += 1
-            if call.taken < len(call.texts):
-                self._waiting.append(call)
-        return taken
+        """Look-ups first; after a pass of these the others, so that neither keep the other waiting."""
+        kinds = (self._look_ups, self._others)
+        for turns in reversed(kinds) if self._ran_look_ups else kinds:
+            if taken := turns.take(self._most, self._most_characters):
+                self._ran_look_ups = turns is self._look_ups
+                return taken
+        return []
 
     async def _pass(self, taken: list[tuple[_Call[Result], str]]) -> None:
         try:

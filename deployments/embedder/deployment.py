@@ -21,39 +21,53 @@ class Embedder:
     """Embeds texts as unit vectors. Calls that arrive during a pass form the next one. A text that was
     embedded recently (a look-up missed, and now its answer is stored) is answered from memory."""
 
-    def __init__(self, settings: EmbedderSettings) -> None:
-        self._encoder = open_configured(settings)
+    def __init__(self, settings: EmbedderSettings, encoder: TextEncoder | None = None) -> None:
+        """``encoder``: by default the one that the settings name."""
+        self._encoder = open_configured(settings) if encoder is None else encoder
         self._source, self._dtype = settings.source, settings.dtype
         self._most = settings.max_batch_size
         self.recent = RecentEmbeddings(settings.recent_texts)
         # The model runs on its own thread, so that the replica's event loop keeps answering health checks.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedder")
-        self._batches = Batches(self._encode, settings.max_batch_size, settings.batch_wait_ms / 1000)
+        self._batches = Batches(
+            self._encode,
+            settings.max_batch_size,
+            settings.batch_wait_ms / 1000,
+            settings.max_batch_characters,
+        )
         self._direct: DirectCalls | None = None
         # Warm up: a thread's first pass allocates memory.
         self._thread.submit(embeddings, self._encoder, [WARM_UP_TEXT]).result()
 
     async def embed(self, texts: list[str], tag: str = "") -> list[Embedding]:
-        """One embedding per text, in order. ``tag`` identifies the texts' owner: recent texts are not shared
-        between owners, because response times would reveal what another one asked.
+        """One embedding per text, in order. ``tag`` identifies the texts' owner: owners take turns, and share
+        no recent texts, because response times would reveal what another one asked.
 
         A text longer than ``EmbedderInfo.max_tokens`` is truncated: its vector represents only its beginning,
         and ``Embedding.truncated`` is set.
         """
+        return await self._known_or_run(texts, tag, is_look_up=False)
+
+    async def embed_for_look_up(self, texts: list[str], tag: str) -> list[Embedding]:
+        """The same for a look-up in the cache: it has milliseconds, and goes before other texts."""
+        return await self._known_or_run(texts, tag, is_look_up=True)
+
+    async def _known_or_run(self, texts: list[str], tag: str, *, is_look_up: bool) -> list[Embedding]:
         if len(texts) > self._most:  # bulk indexing would evict the look-ups' texts
-            return await self._batches.run(texts)
+            return await self._batches.run(texts, tag)
         known = {text: found for text in dict.fromkeys(texts) if (found := self.recent.get(text, tag))}
         missing = [text for text in dict.fromkeys(texts) if text not in known]
-        for text, embedding in zip(missing, await self._batches.run(missing), strict=True):
+        made = await self._batches.run(missing, tag, is_look_up=is_look_up)
+        for text, embedding in zip(missing, made, strict=True):
             self.recent.put(text, embedding, tag)
             known[text] = embedding
         return [known[text] for text in texts]
 
     async def address(self) -> PrivateAddress:
-        """The address to which gateways send the texts of look-ups."""
+        """The address to which gateways send the texts of look-ups; all other texts come through Serve."""
         if self._direct is None:
             self._direct = DirectCalls(
-                EMBEDDER, {"embed": self.embed}, node_address(), call_tracer("embedder")
+                EMBEDDER, {"embed": self.embed_for_look_up}, node_address(), call_tracer("embedder")
             )
         return self._direct.address
 

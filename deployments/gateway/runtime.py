@@ -309,6 +309,7 @@ class GatewayRuntime:
             embedder=settings.embedder,
             handle=self._embedder,
             marks=self._marks,
+            limits=settings.limits,
         )
         return {
             "audio": audio,

@@ -22,6 +22,12 @@ class EmbedderSettings(Frozen):
     device: Literal["cpu", "cuda"] = "cpu"
     dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"
     max_batch_size: int = Field(default=32, ge=1)
+    max_batch_characters: int = Field(
+        default=8192,
+        ge=1,
+        description="Characters of the texts of a batch; a longer text is one of its own. A look-up of the "
+        "cache waits until the running batch ends.",
+    )
     batch_wait_ms: float = Field(
         default=0.0, ge=0, description="How long a text waits for others to form a batch."
     )

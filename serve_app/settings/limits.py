@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from serve_app.settings.base import Frozen
 
 
-class LimitSettings(Frozen):
+class EmbeddingLimits(Frozen):
+    """Bounds of texts to embed or score."""
+
+    max_embedding_inputs: int = Field(
+        default=2048,
+        ge=1,
+        description="Texts in one request to embed or score; OpenAI's own bound.",
+    )
+    max_embedding_characters: int = Field(
+        default=1_048_576, ge=1, description="Characters (or token ids) of those texts together."
+    )
+    max_embedding_texts_per_tenant: int | None = Field(
+        default=None,
+        ge=1,
+        description="Texts of one tenant that wait or run at the embedder, also those of clients that left; "
+        "one that sends more is refused. Default: four times `max_embedding_inputs`.",
+    )
+
+    @property
+    def texts_at_embedder(self) -> int:
+        """How many texts one tenant may have at the embedder."""
+        return self.max_embedding_texts_per_tenant or 4 * self.max_embedding_inputs
+
+    @model_validator(mode="after")
+    def _largest_request_fits(self) -> Self:
+        if self.texts_at_embedder < self.max_embedding_inputs:
+            raise ValueError(
+                f"max_embedding_texts_per_tenant is {self.max_embedding_texts_per_tenant}; expected at least "
+                f"max_embedding_inputs ({self.max_embedding_inputs}), or such a request is never embedded"
+            )
+        return self
+
+
+class LimitSettings(EmbeddingLimits):
     """Bounds per gateway replica; times are seconds."""
 
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
@@ -56,14 +91,6 @@ class LimitSettings(Frozen):
     )
     max_n: int = Field(default=16, ge=1, description="Answers to one prompt (`n`, a beam's width).")
     max_prompts: int = Field(default=64, ge=1, description="Prompts in one request.")
-    max_embedding_inputs: int = Field(
-        default=2048,
-        ge=1,
-        description="Texts in one request to embed or score; OpenAI's own bound.",
-    )
-    max_embedding_characters: int = Field(
-        default=1_048_576, ge=1, description="Characters (or token ids) of those texts together."
-    )
     body_timeout_s: float = Field(
         default=60.0, gt=0, description="Time within which a request's body must arrive."
     )

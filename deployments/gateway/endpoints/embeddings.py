@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 from collections.abc import Sequence
@@ -14,14 +15,15 @@ from deployments.gateway.endpoints.items import ItemsEndpoint
 from deployments.gateway.endpoints.verbatim import Verbatim
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import JSON, Exchange
+from deployments.gateway.request.tenant_room import Places, TenantRoom
 from deployments.platform.serve import call_errors, cause_of
 from serve_app.embedding import EmbedderInfo, Embedding
-from serve_app.errors import BadRequest, NoReplica
+from serve_app.errors import BadRequest, NoReplica, OverCapacity
 from serve_app.openai.requests import EmbeddingRequest, embedding_request
 from serve_app.request.auth import Identity
 from serve_app.request.tenant_marks import TenantMarks
 from serve_app.request.timing import EMBEDDER
-from serve_app.settings import EmbedderSettings
+from serve_app.settings import EmbedderSettings, LimitSettings
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
@@ -42,6 +44,7 @@ class EmbeddingsEndpoint:
         embedder: EmbedderSettings | None,
         handle: DeploymentHandle[Any] | None,
         marks: TenantMarks,
+        limits: LimitSettings,
     ) -> None:
         self._auth = auth
         self._verbatim = verbatim
@@ -49,6 +52,9 @@ class EmbeddingsEndpoint:
         self._embedder = embedder
         self._handle = handle
         self._marks = marks
+        self._most_texts = limits.texts_at_embedder
+        self._room = TenantRoom(None, self._most_texts)
+        self._calls: set[asyncio.Task[list[Embedding]]] = set()
 
     async def __call__(self, exchange: Exchange) -> None:
         asked = await self._verbatim.read(exchange, self._auth.identify(exchange))
@@ -76,13 +82,39 @@ class EmbeddingsEndpoint:
         self, exchange: Exchange, texts: list[str], identity: Identity
     ) -> tuple[EmbedderInfo, list[Embedding]]:
         assert self._handle is not None, "settings name an embedder, so the builder bound one"
+        call = self._begin(texts, identity.tenant)
         try:
-            tag = self._marks.embedding_tag(identity.tenant)
             with exchange.timeline.step(EMBEDDER):
-                return await self._handle.describe.remote(), await self._handle.embed.remote(texts, tag)
+                # Serve does not end a call whose caller left: until its end the texts are the tenant's.
+                return await self._handle.describe.remote(), await asyncio.shield(call)
         except call_errors() as error:
             logger.warning("the embedder failed: %r", cause_of(error))
             raise NoReplica("The embedder cannot answer now.", code="no_replica") from error
+
+    def _begin(self, texts: list[str], tenant: str) -> asyncio.Task[list[Embedding]]:
+        """Raises: OverCapacity: the tenant has too many texts at the embedder."""
+        if self._room.free(tenant) < len(texts):
+            raise OverCapacity(
+                f"One tenant may have {self._most_texts} texts at the embedder at once "
+                "(limits.max_embedding_texts_per_tenant).",
+                1,
+            )
+        places = self._room.take(tenant, len(texts))
+        call = asyncio.get_running_loop().create_task(self._ask(texts, tenant, places))
+        self._calls.add(call)
+        call.add_done_callback(self._ended)
+        return call
+
+    async def _ask(self, texts: list[str], tenant: str, places: Places) -> list[Embedding]:
+        assert self._handle is not None
+        with places:
+            found: list[Embedding] = await self._handle.embed.remote(texts, self._marks.embedding_tag(tenant))
+        return found
+
+    def _ended(self, call: asyncio.Task[list[Embedding]]) -> None:
+        self._calls.discard(call)
+        if not call.cancelled():
+            call.exception()  # seen, also where the client has left
 
 
 def _require_possible_cut(request: EmbeddingRequest, info: EmbedderInfo) -> None:

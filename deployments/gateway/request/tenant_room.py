@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import Counter
 from dataclasses import dataclass
 
 
 class TenantRoom:
-    """``most`` places for all tenants together, ``per_tenant`` of them for one."""
+    """``most`` places for all tenants together (``None``: no bound), ``per_tenant`` of them for one."""
 
-    def __init__(self, most: int, per_tenant: int) -> None:
-        self._most = most
+    def __init__(self, most: int | None, per_tenant: int) -> None:
+        self._most = sys.maxsize if most is None else most
         self._per_tenant = per_tenant
         self._taken: Counter[str] = Counter()
         self._waiting: list[asyncio.Future[None]] = []

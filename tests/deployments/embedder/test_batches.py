@@ -114,3 +114,99 @@ async def test_a_text_waits_for_company_where_that_is_asked_for(wait_s: float) -
     started = time.monotonic()
     await Batches(encode, most=8, wait_s=wait_s).run(["a"])
     assert time.monotonic() - started >= wait_s - 0.001  # the loop's clock is as coarse as that
+
+
+# ---- several owners ----
+
+
+async def after_first_pass(batches: Batches[str], encode: Held, calls: list[asyncio.Task[list[str]]]) -> None:
+    """A pass runs, and all calls wait behind it."""
+    await encode.until_begun(1)
+    await asyncio.sleep(0)
+    assert not any(call.done() for call in calls)
+
+
+def pass_of(encode: Held, text: str) -> int:
+    """In which pass the text ran; the first is 0."""
+    return next(number for number, texts in enumerate(encode.passes) if text in texts)
+
+
+async def test_an_owners_text_waits_one_pass_however_many_calls_another_has() -> None:
+    encode = Held()
+    batches = Batches(encode, most=4)
+    many = [asyncio.create_task(batches.run([f"m{number}"], "many")) for number in range(200)]
+    await after_first_pass(batches, encode, many)
+    one = asyncio.create_task(batches.run(["s"], "one"))
+    await asyncio.sleep(0)
+    encode.let_go(len(many))
+    assert await one == ["S"]
+    assert pass_of(encode, "s") == 1
+    assert await asyncio.gather(*many) == [[f"M{number}"] for number in range(200)]
+
+
+async def test_owners_get_as_many_texts_as_one_another() -> None:
+    encode = Held()
+    batches = Batches(encode, most=6)
+    first = asyncio.create_task(batches.run(["first"], "a"))
+    await encode.until_begun(1)
+    calls = [
+        asyncio.create_task(batches.run([f"{owner}{number}" for number in range(count)], owner))
+        for owner, count in (("a", 9), ("a", 9), ("b", 9), ("c", 1))
+    ]
+    await asyncio.sleep(0)
+    encode.let_go(9)
+    await asyncio.gather(first, *calls)
+    owners = ["".join(text[0] for text in texts) for texts in encode.passes[1:4]]
+    assert owners == ["abcaba", "bababa", "bababa"]
+
+
+async def test_a_look_up_waits_for_the_running_pass_alone() -> None:
+    encode = Held()
+    batches = Batches(encode, most=2)
+    many = [asyncio.create_task(batches.run(["m"] * 9, owner)) for owner in "abcdefgh"]
+    await after_first_pass(batches, encode, many)
+    look_up = asyncio.create_task(batches.run(["look"], "z", is_look_up=True))
+    await asyncio.sleep(0)
+    encode.let_go(99)
+    assert await look_up == ["LOOK"]
+    assert encode.passes[1] == ["look"]
+    await asyncio.gather(*many)
+
+
+async def test_look_ups_do_not_keep_other_texts_waiting() -> None:
+    encode = Held()
+    batches = Batches(encode, most=2)
+    look_ups = [
+        asyncio.create_task(batches.run([f"l{number}"], "many", is_look_up=True)) for number in range(100)
+    ]
+    await after_first_pass(batches, encode, look_ups)
+    other = asyncio.create_task(batches.run(["s", "t", "u"], "one"))
+    await asyncio.sleep(0)
+    encode.let_go(200)
+    assert await other == ["S", "T", "U"]
+    assert (encode.passes[1], encode.passes[3]) == (["s", "t"], ["u"])
+    await asyncio.gather(*look_ups)
+
+
+async def test_a_pass_holds_only_so_many_characters() -> None:
+    encode = Held()
+    encode.let_go(9)
+    texts = ["aaaa", "bbbb", "c", "d" * 30, "e"]
+    found = await Batches(encode, most=8, most_characters=8).run(texts)
+    assert found == [text.upper() for text in texts]
+    assert encode.passes == [["aaaa", "bbbb"], ["c"], ["d" * 30], ["e"]]
+
+
+async def test_calls_whose_callers_left_take_no_turn() -> None:
+    encode = Held()
+    batches = Batches(encode, most=2)
+    first = asyncio.create_task(batches.run(["first"], "a"))
+    await encode.until_begun(1)
+    gone = [asyncio.create_task(batches.run(["gone"], owner)) for owner in "abab"]
+    stays = asyncio.create_task(batches.run(["stays"], "c"))
+    await asyncio.sleep(0)
+    for call in gone:
+        call.cancel()
+    encode.let_go(2)
+    assert await asyncio.gather(first, stays) == [["FIRST"], ["STAYS"]]
+    assert encode.passes == [["first"], ["stays"]]
