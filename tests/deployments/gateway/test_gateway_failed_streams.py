@@ -20,14 +20,25 @@ ASKED: dict[str, dict[str, Any]] = {
     RESPONSES: {"input": "hi"},
 }
 COMPLETE = {CHAT: b"[DONE]", MESSAGES: b"message_stop", RESPONSES: b"response.completed"}
+
+
+def by_sevens(event: bytes) -> list[bytes]:
+    return [event[at : at + 7] for at in range(0, len(event), 7)]
+
+
 ERROR = b'{"error":{"message":"no more","code":500}}'
 BESIDE = chunk("", finish_reason="error").replace(b"{", b'{"error":{"message":"no more","code":502},', 1)
+BEHIND_ID = chunk("").replace(b'"choices"', b'"error":{"message":"no more","code":502},"choices"')
+MIDDLE = BEHIND_ID.index(b"ror")
 TELLS = {
     "one piece": [b"data: " + ERROR + b"\n\n"],
     "two pieces": [b"data: " + ERROR[:4], ERROR[4:] + b"\n\n"],
     "single bytes": [bytes([byte]) for byte in b"data: " + ERROR + b"\r\n\r\n"],
     "no space": [b"data:" + ERROR + b"\n\n"],
     "beside choices": [b"data: " + BESIDE + b"\n\n"],
+    "behind an id": [b"data: " + BEHIND_ID + b"\n\n"],
+    "behind an id, in pieces": [b"data: " + BEHIND_ID[:MIDDLE], BEHIND_ID[MIDDLE:] + b"\n\n"],
+    "behind an id, by sevens": by_sevens(b"data: " + BEHIND_ID + b"\n\n"),
     "only a reason": [b"data: " + chunk("", finish_reason="error") + b"\n\n"],
 }
 
@@ -60,8 +71,7 @@ async def test_a_stream_that_fails_does_not_end_as_if_it_were_complete(path: str
 @pytest.mark.parametrize("path", ASKED)
 async def test_a_text_that_speaks_of_errors_is_complete_in_pieces_too(path: str) -> None:
     event = b"data: " + chunk('{"error": "x"} data: {"error"', error=None) + b"\n\n"
-    pieces = [event[at : at + 7] for at in range(0, len(event), 7)]
-    member = Member(in_pieces(*pieces, b"data: " + chunk("", finish_reason="stop") + b"\n\n"))
+    member = Member(in_pieces(*by_sevens(event), b"data: " + chunk("", finish_reason="stop") + b"\n\n"))
     async with listening(member), gateway(others=[member.upstream()]) as running:
         answer = await running.send({"model": MODEL, **ASKED[path], "stream": True}, path)
     assert COMPLETE[path] in answer.body
