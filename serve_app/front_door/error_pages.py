@@ -1,6 +1,9 @@
-"""HAProxy's own errors in OpenAI's format, for requests that no gateway receives."""
+"""HAProxy's own errors, for requests that no gateway receives. HAProxy has one text for all paths, so it is
+OpenAI's body with Anthropic's outer ``"type": "error"``: clients of both find what they look for."""
 
 from __future__ import annotations
+
+import msgspec
 
 from serve_app.errors import (
     BadRequest,
@@ -45,7 +48,7 @@ def error_pages(settings: ProxySettings) -> dict[int, PromptlyError]:
 
 def http_text(status: int, error: PromptlyError) -> bytes:
     """A complete HTTP response in the format of HAProxy's ``errorfile``."""
-    body = error.body()
+    body = msgspec.json.encode({"type": "error", "error": error.details})
     headers = {
         "content-type": "application/json",
         "content-length": str(len(body)),

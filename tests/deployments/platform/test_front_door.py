@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import anthropic
 import launcher.status
 import pytest
 from support.front_door import Door, door
@@ -290,6 +291,19 @@ async def test_without_an_application_or_a_gateway_the_error_says_so() -> None:
         status, headers, body = await sent(front, request)
         assert (status, headers["content-type"], headers["retry-after"]) == (503, "application/json", "1")
         assert body["error"]["code"] == "no_gateway"
+
+
+async def test_anthropics_client_reads_an_error_of_haproxys_own() -> None:
+    async with (
+        door("http://127.0.0.1:1") as front,
+        anthropic.AsyncAnthropic(base_url=front.url, api_key="none", max_retries=0) as client,
+    ):
+        with pytest.raises(anthropic.APIStatusError, match="No gateway is available now") as caught:
+            await client.messages.create(
+                model="m", max_tokens=1, messages=[{"role": "user", "content": "hi"}]
+            )
+    assert isinstance(caught.value.body, dict)
+    assert (caught.value.status_code, caught.value.body["type"]) == (503, "error")
 
 
 async def test_a_gateway_that_breaks_is_a_502() -> None:
