@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from serve_app.request.record import LASTING, RequestRecord
@@ -50,10 +51,16 @@ class LatencyWindows:
         if record.steps:
             self.record("total", record.total_ms)
 
-    def summary(self) -> dict[str, LatencySummary]:
-        return {name: self._summarise(sorted(window)) for name, window in self._series.items()}
+    def samples(self) -> dict[str, list[float]]:
+        """Copies, for :func:`summaries` in another thread."""
+        return {name: list(window) for name, window in self._series.items()}
 
-    @staticmethod
-    def _summarise(ordered: list[float]) -> LatencySummary:
-        p50, p95, p99 = (round(percentile(ordered, share), 3) for share in (0.50, 0.95, 0.99))
-        return LatencySummary(len(ordered), p50, p95, p99)
+
+def summaries(samples: Mapping[str, list[float]]) -> dict[str, LatencySummary]:
+    """Of each series: milliseconds of work with all of them."""
+    return {name: _summarise(sorted(window)) for name, window in samples.items()}
+
+
+def _summarise(ordered: list[float]) -> LatencySummary:
+    p50, p95, p99 = (round(percentile(ordered, share), 3) for share in (0.50, 0.95, 0.99))
+    return LatencySummary(len(ordered), p50, p95, p99)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from deployments.engine.sleep.announcements import announced
 from deployments.engine.sleep.transitions import EngineSleep
 from deployments.engine.start.environment import engine_environment, node_environment
 from deployments.engine.start.phases import EngineStart
+from deployments.engine.start.traces import seldom_said, trace_arguments, trace_environment
 from deployments.engine.start.warm_up import Shapes, need_audio_packages, warm_up
 from deployments.engine.vllm import bridge as vllm_bridge
 from deployments.engine.vllm.arguments import engine_arguments, placement_group_config
@@ -56,6 +58,9 @@ class Engine(LLMServer):
             resolve_on_node(llm_config, model, store)
             self._arguments = dict(llm_config.engine_kwargs)
             os.environ.update(node_environment(model, store, os.environ))
+            os.environ.update(trace_environment(os.environ))
+            self._seldom = ExitStack()
+            self._seldom.enter_context(seldom_said())
             self._cpus = await asyncio.to_thread(bind_threads, model)
             await super().__init__(llm_config, **self._server_arguments())
         self._probe = vllm_bridge.load_probe(self)
@@ -142,6 +147,9 @@ class Engine(LLMServer):
         start_up: EngineStart | None = getattr(self, "_start_up", None)
         if start_up is not None:
             start_up.close()
+        seldom: ExitStack | None = getattr(self, "_seldom", None)
+        if seldom is not None:
+            seldom.close()
 
     @property
     def _is_withdrawn(self) -> bool:
@@ -252,6 +260,9 @@ def resolve_on_node(config: LLMConfig, model: ModelSettings, store: ModelStore) 
     for name in TELLING:
         engine_config.frontend_kwargs.setdefault(name, True)
         config.engine_kwargs.setdefault(name, True)
+    traces = trace_arguments(os.environ)
+    if "otlp_traces_endpoint" not in config.engine_kwargs and traces:
+        config.update_engine_kwargs(**traces)
     if "lora_modules" in here:  # the HTTP server's argument, which vLLM's engine refuses
         config.engine_kwargs["lora_modules"] = here["lora_modules"]
         engine_config.frontend_kwargs["lora_modules"] = here["lora_modules"]

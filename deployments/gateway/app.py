@@ -20,6 +20,7 @@ from serve_app.api.routes import ROUTES, Route
 from serve_app.console import FILES
 from serve_app.errors import Forbidden, MethodNotAllowed, NoReplica, NotFound, OverCapacity, PromptlyError
 from serve_app.request.headers import require_utf8
+from serve_app.request.log_line import PROBES
 from serve_app.request.record import trace_id_of
 from serve_app.settings import LimitSettings
 
@@ -148,7 +149,7 @@ class GatewayApp:
             exchange = ClientSocket(scope, receive, send).exchange
         else:
             exchange = Exchange(scope, receive, send)
-        if self._tracer is not None:
+        if self._tracer is not None and exchange.path[1:] not in PROBES:
             span = self._tracer.start(exchange.method, exchange.headers, exchange.timeline.unix_ns)
             exchange.span = span
             TRACEPARENT.set(span.traceparent)
@@ -160,7 +161,7 @@ class GatewayApp:
             self._record(exchange)
 
     def _trace_id(self, exchange: Exchange) -> str | None:
-        if self._tracer is not None:
+        if self._tracer is not None and exchange.span is not None:
             return self._tracer.trace_id(exchange.span)
         return trace_id_of(exchange.headers.get("traceparent"))
 
@@ -202,7 +203,7 @@ class GatewayApp:
     def _record(self, exchange: Exchange) -> None:
         """After the last byte: nothing here delays an answer."""
         record = self._finished(exchange)
-        if self._tracer is not None:
+        if self._tracer is not None and exchange.span is not None:
             self._tracer.finish(exchange.span, exchange.timeline, record)
 
 

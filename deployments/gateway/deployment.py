@@ -85,7 +85,7 @@ class Gateway:
 
     async def find_requests(self, query: Query) -> Found | None:
         """Called by every other gateway, as ``measured``."""
-        return self._runtime.find_requests(query)
+        return await self._runtime.find_requests(query)
 
     async def __serve_build_asgi_app__(self) -> GatewayApp:
         return self._runtime.app

@@ -14,7 +14,7 @@ from deployments.gateway.endpoints.admin import Admin
 from deployments.gateway.endpoints.admin_cache import AdminCache
 from deployments.gateway.endpoints.admin_entries import AdminEntries
 from deployments.gateway.endpoints.admin_plan import AdminPlan, Planner
-from deployments.gateway.endpoints.admin_requests import AdminRequests, FindEverywhere
+from deployments.gateway.endpoints.admin_requests import AdminRequests, FindEverywhere, found_in
 from deployments.gateway.endpoints.audio import AudioEndpoint
 from deployments.gateway.endpoints.catalogue import Catalogue
 from deployments.gateway.endpoints.console import Console
@@ -35,6 +35,7 @@ from deployments.gateway.lookup.item_cache import ItemCache
 from deployments.gateway.lookup.priming import Priming
 from deployments.gateway.lookup.refreshes import Refreshes
 from deployments.gateway.lookup.store_client import CacheClient
+from deployments.gateway.monitoring.latency_page import LatencyPage
 from deployments.gateway.monitoring.monitor import AskOthers, Measured
 from deployments.gateway.monitoring.watching import Watching
 from deployments.gateway.placement.engine_status import EngineStatuses
@@ -358,7 +359,7 @@ class GatewayRuntime:
             managed=managed,
             fleet=self._placement.fleet,
             engines=self._statuses,
-            latency=self._latency,
+            latency=LatencyPage(self._watching.monitor, self._latency),
             watching=self._watching,
             traffic=self._traffic,
         )
@@ -383,9 +384,9 @@ class GatewayRuntime:
         """For another gateway."""
         return self._watching.monitor.measured()
 
-    def find_requests(self, query: Query) -> Found | None:
+    async def find_requests(self, query: Query) -> Found | None:
         """For another gateway; ``None`` where no requests are kept."""
-        return None if self._recent is None else self._recent.find(query)
+        return None if self._recent is None else await found_in(self._recent, query)
 
     async def close(self) -> None:
         await self._watching.close()

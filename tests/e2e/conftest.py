@@ -7,6 +7,7 @@ from pathlib import Path
 
 import openai
 import pytest
+from support.collector import Collector, collecting
 from support.server import Server, ServerSlot, launched
 
 from serve_app.model_store import ModelStore
@@ -26,9 +27,18 @@ def slot(prepared_models: ModelStore) -> Iterator[ServerSlot]:
 
 
 @pytest.fixture(scope="session")
-def served(slot: ServerSlot, store: Path, tmp_path_factory: pytest.TempPathFactory) -> Server:
-    """`make serve`, as far as it starts something."""
-    return slot.start(launched(tmp_path_factory.mktemp("launch"), store))
+def collector() -> Iterator[Collector]:
+    with collecting() as collector:
+        yield collector
+
+
+@pytest.fixture(scope="session")
+def served(
+    slot: ServerSlot, store: Path, collector: Collector, tmp_path_factory: pytest.TempPathFactory
+) -> Server:
+    """`make serve`, as far as it starts something. Its traces go to ``collector``."""
+    variables = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{collector.url}/v1/traces"}
+    return slot.start(launched(tmp_path_factory.mktemp("launch"), store, variables=variables))
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ import openai
 import pytest
 from launcher.processes import descendants, describe
 from support.bad_input import BAD_REQUESTS, BadRequestCase, raw_request
+from support.collector import Collector
 from support.graph import eventually
 from support.server import MODEL, Server, get_json
 
@@ -148,6 +149,27 @@ def shape(chunk: dict[str, Any]) -> Any:
 
 def text_of(chunks: list[dict[str, Any]]) -> str:
     return "".join(choice["delta"].get("content", "") for chunk in chunks for choice in chunk["choices"])
+
+
+def test_one_trace_reaches_from_the_client_into_vllm(client: openai.OpenAI, collector: Collector) -> None:
+    trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    text = "What does a trace of this request hold?"
+    client.chat.completions.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": text}],
+        max_tokens=4,
+        extra_headers={"traceparent": f"00-{trace}-{parent}-01"},
+    )
+    expected = {"POST /v1/chat/completions", "embedder.embed", "cache.look_up", "upstream", "llm_request"}
+    deadline = time.monotonic() + 60
+    while not expected <= {span.name for span in collector.trace(trace)}:
+        assert time.monotonic() < deadline, [span.name for span in collector.trace(trace)]
+        time.sleep(0.2)
+    spans = {span.name: span for span in collector.trace(trace)}
+    root = spans["POST /v1/chat/completions"]
+    assert root.parent_span_id.hex() == parent
+    assert spans["llm_request"].parent_span_id == root.span_id
+    assert text not in str(collector.spans)
 
 
 def test_a_whole_cached_answer_has_the_keys_of_a_live_one(client: openai.OpenAI) -> None:

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,12 +64,15 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 @contextmanager
-def launched(folder: Path, store: Path, **changes: Any) -> Iterator[Server]:
-    """As `make serve` does: HAProxy in front, Ray and all under one supervisor."""
+def launched(
+    folder: Path, store: Path, *, variables: Mapping[str, str] | None = None, **changes: Any
+) -> Iterator[Server]:
+    """As `make serve` does: HAProxy in front, Ray and all under one supervisor. ``variables`` are added to
+    the environment."""
     config, port = local_config(folder, store, **changes)
     ready = folder / "ready.json"
     command = [sys.executable, str(ROOT / "scripts" / "launch.py"), str(config), "--ready-file", str(ready)]
-    with _process(command, folder / "launch.log", environment()) as server:
+    with _process(command, folder / "launch.log", environment(**(variables or {}))) as server:
         _wait(server, ready.exists)
         yield Server(f"http://127.0.0.1:{port}", server.process, server.log)
 

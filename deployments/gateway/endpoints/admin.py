@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from deployments.gateway.monitoring.latency_page import LatencyPage
 from deployments.gateway.monitoring.watching import Watching
 from deployments.gateway.placement.engine_status import EngineStatus, EngineStatuses
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import Exchange
 from serve_app.autoscaling.changes import ScalingChange
 from serve_app.fleet import FleetTable, Member, PrefillCounts
-from serve_app.latency import LatencyWindows
 from serve_app.speculation import SpeculationReport
 from serve_app.traffic import Traffic
 
@@ -29,7 +29,7 @@ class Admin:
         managed: Sequence[str],
         fleet: FleetTable,
         engines: EngineStatuses,
-        latency: LatencyWindows,
+        latency: LatencyPage,
         watching: Watching,
         traffic: Traffic,
     ) -> None:
@@ -61,11 +61,7 @@ class Admin:
         """Milliseconds of each step, over the newest requests of this gateway; ``windows``: by model and
         outcome over all ``gateways``."""
         self._auth.identify_admin(exchange)
-        together = await self._watching.monitor.together()
-        steps = {name: asdict(window) for name, window in self._latency.summary().items()}
-        await exchange.respond_json(
-            steps | {"gateways": together.gateways, "windows": together.figures.shown()}
-        )
+        await exchange.respond_json(await self._latency.read())
 
     async def alerts(self, exchange: Exchange) -> None:
         """What fires, how far every rule is from it, and what has changed."""

@@ -9,9 +9,9 @@ import pytest
 
 from serve_app.errors import BadRequest
 from serve_app.openai.usage import NO_TOKENS
-from serve_app.recent import Query, Recent, merged, parse_query
+from serve_app.recent import Found, Query, Recent, merged, parse_query
 from serve_app.recent.query import ended_ns
-from serve_app.recent.ring import MOST_STEPS
+from serve_app.recent.ring import MOST_STEPS, SLICE
 from serve_app.request.record import MOST_CHARS, RequestRecord, StepTime
 
 CHAT = "/v1/chat/completions"
@@ -56,13 +56,21 @@ def ring(*records: RequestRecord, size: int = 10) -> Recent:
     return recent
 
 
+def find(recent: Recent, query: Query) -> Found:
+    """What the last slice of the search gives."""
+    *before, page = recent.search(query)
+    assert all(each is None for each in before)
+    assert page is not None
+    return page
+
+
 def ids(recent: Recent, query: Query) -> list[str]:
-    return [record.request_id for record in recent.find(query).requests]
+    return [record.request_id for record in find(recent, query).requests]
 
 
 def test_the_newest_come_first_and_the_oldest_leave() -> None:
     recent = ring(*map(a_request, range(5)), size=3)
-    found = recent.find(Query())
+    found = find(recent, Query())
     assert [record.request_id for record in found.requests] == ["r4", "r3", "r2"]
     assert (found.kept, found.seen, found.more) == (3, 5, False)
 
@@ -102,12 +110,37 @@ def test_requests_are_found_by_what_is_asked(query: Query, expected: list[str]) 
     assert ids(recent, query) == expected
 
 
+def test_a_search_takes_turns_with_the_streams_and_one_for_an_id_takes_one() -> None:
+    recent = ring(*(a_request(number) for number in range(2 * SLICE + 1)), size=3 * SLICE)
+    assert list(recent.search(Query(tenant="nobody")))[:-1] == [None] * 3
+    *turns, page = recent.search(Query(id="r7"))
+    assert turns == [None]
+    assert page is not None
+    assert [record.request_id for record in page.requests] == ["r7"]
+
+
+def test_what_arrives_during_a_search_does_not_disturb_it() -> None:
+    recent = ring(*(a_request(number) for number in range(2 * SLICE)), size=2 * SLICE)
+    search = recent.search(Query(model="m", slower_ms=200))
+    assert next(search) is None
+    recent.take(a_request(9999, total_ms=5000.0))
+    *_, page = search
+    assert page is not None
+    assert page.requests == ()
+
+
+def test_an_id_that_a_client_repeats_is_found_as_often_as_it_is_kept() -> None:
+    recent = ring(a_request(1), *(a_request(2) for _ in range(5)), a_request(3), size=4)
+    assert ids(recent, Query(id="r2")) == ["r2"] * 3
+    assert ids(recent, Query(id="r1")) == []
+
+
 def test_pages_give_every_request_once() -> None:
     recent = ring(*map(a_request, range(10)))
     seen: list[str] = []
     query = Query(limit=4)
     while True:
-        found = recent.find(query)
+        found = find(recent, query)
         seen += [record.request_id for record in found.requests]
         if not found.more:
             break
@@ -117,7 +150,7 @@ def test_pages_give_every_request_once() -> None:
 
 def test_what_several_gateways_found_is_one_page() -> None:
     even, odd = ring(*map(a_request, (0, 2, 4))), ring(*map(a_request, (1, 3, 5)))
-    found = merged([even.find(Query(limit=3)), odd.find(Query(limit=3))], 3)
+    found = merged([find(even, Query(limit=3)), find(odd, Query(limit=3))], 3)
     assert [record.request_id for record in found.requests] == ["r5", "r4", "r3"]
     assert (found.kept, found.seen, found.more) == (6, 6, True)
 
@@ -126,7 +159,7 @@ def test_a_million_requests_leave_no_more_than_the_newest() -> None:
     recent, record = Recent(100, [CHAT]), a_request()
     for _ in range(1_000_000):
         recent.take(record)
-    found = recent.find(Query())
+    found = find(recent, Query())
     assert (found.kept, found.seen, len(found.requests)) == (100, 1_000_000, 100)
 
 
@@ -146,7 +179,7 @@ def test_memory_does_not_grow_with_the_requests() -> None:
 
 def test_names_and_steps_of_a_kept_request_are_bounded() -> None:
     recent = ring(a_request(model="m" * 10_000, steps=tuple(StepTime("s", 0.0, 1.0) for _ in range(1000))))
-    kept = recent.find(Query()).requests[0]
+    kept = find(recent, Query()).requests[0]
     assert kept.model == "m" * MOST_CHARS
     assert len(kept.steps) == MOST_STEPS
 
