@@ -417,8 +417,8 @@ async def test_a_member_that_dies_or_fails_is_told() -> None:
 
 
 async def test_a_member_that_does_not_finish_is_told() -> None:
-    limits = {"between_tokens_timeout_s": 0.2}
-    async with live(limits=limits, realtime={"idle_timeout_s": 0.1}) as running, opened(running) as ws:
+    limits = {"between_tokens_timeout_s": 0.8}
+    async with live(limits=limits, realtime={"idle_timeout_s": 0.5}) as running, opened(running) as ws:
         await say(ws, APPEND, audio=audio(0.15))
         await until(ws, f"{TRANSCRIBED}.delta")
         at_engine(running).finishes = False
@@ -467,7 +467,7 @@ async def test_audio_far_ahead_of_speech_is_read_at_its_pace() -> None:
 
 
 async def test_a_client_that_reads_nothing_stops_its_own_session_only() -> None:
-    async with live(realtime={"idle_timeout_s": 0.3}) as running, opened(running, max_queue=1) as ws:
+    async with live(realtime={"idle_timeout_s": 1.0}) as running, opened(running, max_queue=1) as ws:
         await speak(ws)
         ws.transport.pause_reading()
         engine = at_engine(running)
