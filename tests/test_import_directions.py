@@ -24,7 +24,7 @@ DEPLOYMENTS = (
 """From the bottom up. A part imports parts below its own line and none beside it."""
 
 GATEWAY = (
-    {"request", "key_watch"},
+    {"request"},
     {"placement"},
     {"send"},
     {"lookup"},

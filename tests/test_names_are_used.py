@@ -13,6 +13,9 @@ NAMES = re.compile(r"[\w.:/]+")
 """A string that may name a function: for Ray, for vLLM, for ``getattr``."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+PLAIN = {"Struct", "Exception", "Enum", "StrEnum", "NamedTuple", "Generic", "ABC"}
+"""Bases that call no method by themselves."""
+
 REGISTERS = ("validator", "serializer", "route", "register")
 """Parts of decorators that hand a function to those who call it."""
 
@@ -20,18 +23,8 @@ USED_ELSEWHERE: Mapping[str, str] = {
     "EdgeStore.is_settled": "tests of a store after a crash read it",
     "RealtimeConnection.is_closed": "the scripted engine is the tests' engine; they ask what it saw",
     "Finding.tells": "the stopwatch of `make bench` prints findings; its test judges them",
-    "Connection.on_message_begin": "httptools calls it",
-    "Connection.on_header": "httptools calls it",
-    "Connection.on_body": "httptools calls it",
-    "Engine.record_autoscaling_stats": "Serve calls it",
-    "LocalModel.on_before_node_init": "Ray calls it",
     "LoadProbe.log_engine_initialized": "vLLM calls it",
     "LoadProbe.record_sleep_state": "vLLM calls it",
-    "RecordFile.emit": "logging calls it",
-    "ExportWatch.emit": "logging calls it",
-    "ScriptedEngine.resolve_lora": "Ray Serve LLM calls it",
-    "ScriptedEngine.routing_stats": "Serve calls it",
-    "_EmbeddedServer.capture_signals": "uvicorn calls it",
 }
 """Names that nothing outside of tests uses, with who does."""
 
@@ -42,8 +35,9 @@ def trees() -> Iterator[ast.Module]:
             yield ast.parse(path.read_text(encoding="utf-8"))
 
 
-def defined(tree: ast.Module) -> Iterator[str]:
-    """Names of the module's own functions, classes and constants, and ``Class.method``."""
+def defined(tree: ast.Module, own: set[str]) -> Iterator[str]:
+    """Names of the module's own functions, classes and constants, and ``Class.method``. A class with a base
+    that is not among ``own`` has methods that a library calls."""
     for node in tree.body:
         if isinstance(node, Function | ast.ClassDef):
             yield node.name
@@ -51,9 +45,13 @@ def defined(tree: ast.Module) -> Iterator[str]:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             yield from (target.id for target in targets if isinstance(target, ast.Name))
     for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
+        if isinstance(node, ast.ClassDef) and bases(node) <= own:
             methods = (part for part in node.body if isinstance(part, Function))
             yield from (f"{node.name}.{part.name}" for part in methods if not is_registered(part))
+
+
+def bases(node: ast.ClassDef) -> set[str]:
+    return {ast.unparse(base).partition("[")[0].split(".")[-1] for base in node.bases}
 
 
 def is_registered(function: Function) -> bool:
@@ -75,7 +73,8 @@ def used(tree: ast.Module) -> Iterator[str]:
 
 def unused(modules: list[ast.Module]) -> set[str]:
     names = {name for tree in modules for name in used(tree)}
-    found = {name for tree in modules for name in defined(tree)}
+    classes = {node.name for tree in modules for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    found = {name for tree in modules for name in defined(tree, classes | PLAIN)}
     return {name for name in found if (last := name.split(".")[-1]) not in names and last[:2] != "__"}
 
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
-from deployments.gateway.request.exchange import ClientGone, Exchange, Handler
+from deployments.gateway.request.connected import ClientGone
+from deployments.gateway.request.exchange import Exchange, Handler
 from deployments.gateway.request.finished import Finished
 from deployments.gateway.request.socket import ClientSocket
 from deployments.platform.log_context import CURRENT

@@ -29,7 +29,6 @@ from deployments.gateway.generation.admit import Admit, Read
 from deployments.gateway.generation.endpoint import GenerationEndpoint, cache_tiers
 from deployments.gateway.generation.engine_tier import EngineTier
 from deployments.gateway.generation.record import Recorder
-from deployments.gateway.key_watch import KeyWatch
 from deployments.gateway.lookup.in_flight import InFlightRequests
 from deployments.gateway.lookup.item_cache import ItemCache
 from deployments.gateway.lookup.priming import Priming
@@ -37,16 +36,14 @@ from deployments.gateway.lookup.refreshes import Refreshes
 from deployments.gateway.lookup.store_client import CacheClient
 from deployments.gateway.monitoring.latency_page import LatencyPage
 from deployments.gateway.monitoring.monitor import AskOthers, Measured
-from deployments.gateway.monitoring.watching import Watching
+from deployments.gateway.monitoring.observers import Observers
 from deployments.gateway.placement.engine_status import EngineStatuses
 from deployments.gateway.placement.external import ExternalUpstream
 from deployments.gateway.placement.placement import Placement
-from deployments.gateway.request.authentication import Authenticator
-from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.exchange import Handler
-from deployments.gateway.request.finished import Finished, Sink
-from deployments.gateway.request.images import Images, IsPublic
-from deployments.gateway.request.log import RequestLog
+from deployments.gateway.request.finished import Sink
+from deployments.gateway.request.images import IsPublic
+from deployments.gateway.request.intake import Intake
 from deployments.gateway.responses.api import ResponsesApi
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.send.pinned import Pins
@@ -56,21 +53,17 @@ from deployments.platform.log_redaction import redacted_logs
 from deployments.platform.telemetry import tracer_from_environment
 from deployments.wire.upstream import AnswerBounds, UpstreamPool
 from serve_app.api.door import Door
-from serve_app.api.routes import ROUTES, Access
 from serve_app.hedging import Hedge
-from serve_app.latency import LatencyWindows
 from serve_app.media.addresses import is_public
 from serve_app.model_choice.chooser import ModelChooser
 from serve_app.model_choice.names import ModelNames
-from serve_app.model_choice.offers import Offers
-from serve_app.monitoring.metrics import Meter, NoMeter
+from serve_app.monitoring.metrics import Meter
 from serve_app.openai.requests import Endpoint
 from serve_app.quarantine import Quarantine
-from serve_app.recent import Found, Query, Recent
+from serve_app.recent import Found, Query
 from serve_app.redaction import Redactor
 from serve_app.request.admin_token import AdminToken
 from serve_app.request.auth import KeySources
-from serve_app.request.prefix_salt import PrefixSalts
 from serve_app.request.tenant_marks import TenantMarks, new_secret
 from serve_app.settings import Settings
 from serve_app.traffic import Traffic
@@ -111,12 +104,8 @@ class GatewayRuntime:
         newest requests. ``planner`` sizes the engines of the settings."""
         self._settings = settings
         self._planner = planner
-        self._images = Images(settings.media, is_public)
         self._names = ModelNames.of(settings)
-        self._has_keys = keys is not None
-        self._traffic, self._latency = Traffic(), LatencyWindows()
-        logs = settings.logs
-        self._log = None if logs.requests == "off" else RequestLog(logs.requests, logs.refused_per_s)
+        self._traffic = Traffic()
         self._marks = TenantMarks(tenant_secret or new_secret())
         self._tracer = tracer_from_environment(os.environ, settings.traces)
         secrets = [value for each in external for value in each.report.headers.values()]
@@ -125,7 +114,16 @@ class GatewayRuntime:
         self._lasting.enter_context(redacted_logs(Redactor(secrets)))
         self._upstream = UpstreamPool(_answer_bounds(settings), secrets)
         self._placement = Placement(
-            settings, engines, external, self._upstream, self._traffic, has_keys=self._has_keys
+            settings, engines, external, self._upstream, self._traffic, has_keys=keys is not None
+        )
+        self._intake = Intake(
+            settings,
+            self._names,
+            self._placement.fleet,
+            self._marks,
+            keys=keys,
+            admin_token=admin_token,
+            is_public=is_public,
         )
         self._statuses = EngineStatuses(engines, settings)
         self._embedder = embedder
@@ -133,38 +131,18 @@ class GatewayRuntime:
         self._cache = _cache_client(settings, embedder, cache, self._marks)
         self._priming = Priming(self._cache)
         self._refreshes = Refreshes()
-        if meter is None or not settings.gateway.metrics:
-            meter = NoMeter()
-        self._watching = Watching(settings, self._names, meter, ask_others)
-        self._watching.start(self._placement, self._traffic, self._cache)
-        self._recent = _recent(settings)
+        self._observers = Observers(settings, self._names, meter, ask_others, sinks)
+        self._observers.start(self._placement, self._traffic, self._cache)
         self._find_everywhere = find_everywhere
-        self._finished = self._finishing(sinks)
-        self._build_intake(keys, admin_token)
         self._dispatcher = self._build_dispatcher()
         handlers = self._generating() | self._relaying() | self._describing() | self._administering()
         self.app = GatewayApp(
             handlers,
             Door(settings),
-            self._finished,
+            self._observers.finished,
             self._tracer,
             limits=settings.limits,
         )
-
-    def _build_intake(self, keys: KeySources | None, admin_token: AdminToken | None) -> None:
-        """What every endpoint asks of a request: who sends it, its body, what may be asked for."""
-        settings = self._settings
-        self._auth = auth = Authenticator(None if keys is None else keys.ring(), admin_token)
-        self._bodies = Bodies(settings.limits)
-        shared = settings.gateway.share_prefixes
-        separates = self._has_keys and not shared
-        self._offers = Offers(settings, self._names, self._placement.fleet, separates=separates)
-        self._salts = PrefixSalts(self._marks, shared=shared, has_keys=self._has_keys)
-
-        def changed(sources: KeySources) -> None:
-            auth.keys = sources.ring()
-
-        self._keys = None if keys is None or keys.file is None else KeyWatch(keys, changed)
 
     def _build_dispatcher(self) -> Dispatcher:
         settings, admissions = self._settings, self._placement.admissions
@@ -193,18 +171,6 @@ class GatewayRuntime:
             max_attempts=settings.gateway.max_attempts,
         )
 
-    def _finishing(self, sinks: Sequence[Sink]) -> Finished:
-        """All that look at finished requests. The newest ones are asked for right after their answers; the
-        others take their time."""
-        later: list[Sink] = []
-        if self._settings.gateway.metrics:
-            later += [self._latency.take, self._watching.monitor.take]
-            if self._recent is not None:
-                sinks = [self._recent.take, *sinks]
-        if self._log is not None:
-            later.append(self._log)
-        return Finished(sinks, later)
-
     # ---- handlers, by the names that the table of routes uses ----
 
     def _generating(self) -> dict[str, Handler]:
@@ -221,13 +187,13 @@ class GatewayRuntime:
         )
         admit = Admit(
             settings,
-            auth=self._auth,
-            bodies=self._bodies,
+            auth=self._intake.auth,
+            bodies=self._intake.bodies,
             chooser=ModelChooser(settings, self._placement.fleet),
-            offers=self._offers,
-            salts=self._salts,
+            offers=self._intake.offers,
+            salts=self._intake.salts,
             marks=self._marks,
-            images=self._images,
+            images=self._intake.images,
             wake=self._dispatcher.start,
             takes_tools=self._placement.fleet.takes_tools,
             caches=self._cache is not None,
@@ -259,11 +225,11 @@ class GatewayRuntime:
         self._responses = ResponsesApi(
             settings,
             self._response_store,
-            auth=self._auth,
-            bodies=self._bodies,
-            offers=self._offers,
+            auth=self._intake.auth,
+            bodies=self._intake.bodies,
+            offers=self._intake.offers,
             generating=partial(generating, Endpoint.CHAT),
-            finished=self._finished,
+            finished=self._observers.finished,
         )
         messages = generating(Endpoint.CHAT, MessagesReader(settings.gateway))
         return {
@@ -273,11 +239,11 @@ class GatewayRuntime:
         } | self._responses.handlers
 
     def _relaying(self) -> dict[str, Handler]:
-        auth, offers, settings = self._auth, self._offers, self._settings
+        auth, offers, settings = self._intake.auth, self._intake.offers, self._settings
         verbatim = Verbatim(
-            bodies=self._bodies,
+            bodies=self._intake.bodies,
             offers=offers,
-            salts=self._salts,
+            salts=self._intake.salts,
             dispatcher=self._dispatcher,
             tracer=self._tracer,
             limits=settings.limits,
@@ -286,20 +252,20 @@ class GatewayRuntime:
         audio = AudioEndpoint(
             settings,
             auth=auth,
-            bodies=self._bodies,
+            bodies=self._intake.bodies,
             offers=offers,
             dispatcher=self._dispatcher,
             cache=item_cache,
             names=self._names,
             tracer=self._tracer,
-            latency=self._latency,
+            latency=self._observers.latency,
         )
         items = ItemsEndpoint(
             auth,
             offers,
             verbatim,
             item_cache,
-            images=self._images,
+            images=self._intake.images,
             names=self._names,
             traffic=self._traffic,
         )
@@ -316,7 +282,9 @@ class GatewayRuntime:
             "audio": audio,
             "embeddings": embeddings,
             "items": items,
-            "count_tokens": CountTokens(auth, verbatim, self._images, MessagesReader(settings.gateway)),
+            "count_tokens": CountTokens(
+                auth, verbatim, self._intake.images, MessagesReader(settings.gateway)
+            ),
             "realtime": RealtimeEndpoint(
                 settings,
                 auth=auth,
@@ -325,7 +293,7 @@ class GatewayRuntime:
                 marks=self._marks,
                 redactor_of=self._upstream.redactor,
                 tracer=self._tracer,
-                latency=self._latency,
+                latency=self._observers.latency,
                 traffic=self._traffic,
             ),
             "relay": PassThrough(auth, offers, verbatim),
@@ -333,9 +301,14 @@ class GatewayRuntime:
 
     def _describing(self) -> dict[str, Handler]:
         catalogue = Catalogue(
-            self._auth, self._names, self._placement.fleet, self._statuses, self._priming, cache=self._cache
+            self._intake.auth,
+            self._names,
+            self._placement.fleet,
+            self._statuses,
+            self._priming,
+            cache=self._cache,
         )
-        description = Description(self._names, has_keys=self._has_keys)
+        description = Description(self._names, has_keys=self._intake.has_keys)
         console = Console(description.number, enabled=self._settings.gateway.console)
         return {
             "models": catalogue.list_models,
@@ -352,20 +325,20 @@ class GatewayRuntime:
         }
 
     def _administering(self) -> dict[str, Handler]:
-        auth, bodies, settings = self._auth, self._bodies, self._settings
+        auth, bodies, settings = self._intake.auth, self._intake.bodies, self._settings
         managed = [model.id for model in settings.models if model.engine is not None]
         admin = Admin(
             auth,
             managed=managed,
             fleet=self._placement.fleet,
             engines=self._statuses,
-            latency=LatencyPage(self._watching.monitor, self._latency),
-            watching=self._watching,
+            latency=LatencyPage(self._observers.watching.monitor, self._observers.latency),
+            watching=self._observers.watching,
             traffic=self._traffic,
         )
         cache = AdminCache(auth, bodies, self._cache)
         entries = AdminEntries(
-            auth, bodies, self._cache, settings=settings, names=self._names, offers=self._offers
+            auth, bodies, self._cache, settings=settings, names=self._names, offers=self._intake.offers
         )
         return {
             "admin_alerts": admin.alerts,
@@ -376,32 +349,32 @@ class GatewayRuntime:
             "admin_fleet": admin.fleet,
             "admin_latency": admin.latency,
             "admin_plan": AdminPlan(auth, settings, self._planner),
-            "admin_requests": AdminRequests(auth, self._recent, self._find_everywhere),
+            "admin_requests": AdminRequests(auth, self._observers.recent, self._find_everywhere),
             "admin_traffic": admin.traffic,
         }
 
     def measured(self) -> Measured:
         """For another gateway."""
-        return self._watching.monitor.measured()
+        return self._observers.watching.monitor.measured()
 
     async def find_requests(self, query: Query) -> Found | None:
         """For another gateway; ``None`` where no requests are kept."""
-        return None if self._recent is None else await found_in(self._recent, query)
+        recent = self._observers.recent
+        return None if recent is None else await found_in(recent, query)
 
     async def close(self) -> None:
-        await self._watching.close()
+        await self._observers.stop()
         self._priming.stop()
         await self._responses.close()
         await self._placement.close()
-        if self._keys is not None:
-            await self._keys.stop()
+        await self._intake.close()
         self._refreshes.stop()
         if self._cache is not None:
             await self._cache.close()
         await self._upstream.close()
         if self._tracer is not None:
             await asyncio.to_thread(self._tracer.shut_down)
-        self._finished.close()
+        self._observers.close()
         self._lasting.close()
 
 
@@ -415,11 +388,6 @@ def _cache_client(
     if rules is None or embedder is None or cache is None:
         return None
     return CacheClient(rules, embedder, cache, marks)
-
-
-def _recent(settings: Settings) -> Recent | None:
-    size = settings.gateway.recent_requests
-    return Recent(size, [route.path for route in ROUTES if route.access is Access.KEY]) if size else None
 
 
 def _item_cache(settings: Settings, cache: CacheClient | None) -> ItemCache | None:

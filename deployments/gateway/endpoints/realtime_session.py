@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 
-from deployments.gateway.request.exchange import ClientGone, Exchange
+from deployments.gateway.request.connected import ClientGone
+from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.request.socket import ClientSocket
 from deployments.gateway.send.pinned import Pinned
 from serve_app.errors import (

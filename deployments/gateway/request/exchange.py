@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from deployments.gateway.request.connected import ClientGone, while_connected
 from deployments.gateway.request.waiting import Waiting
 from deployments.platform.request_account import ACCOUNT, RequestAccount, request_id
 from serve_app.dialects import StreamErrors, dialect_of
@@ -26,10 +27,6 @@ DEBUG_TIMING_HEADER = "x-debug-timing"
 RETRY_HEADER = "x-should-retry"
 """OpenAI's and Anthropic's clients follow it instead of judging by the status."""
 FAIL_TIMEOUT_S = 5.0
-
-
-class ClientGone(Exception):
-    """The client closed the connection before the response ended."""
 
 
 class Exchange:
@@ -275,33 +272,9 @@ class Exchange:
         except TimeoutError:
             raise ClientGone from None
 
-    async def run_while_connected(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work`` to its end, or cancel it as soon as the client leaves. It runs in the caller's task:
-        in a burst, every task more is one more round of the event loop before an engine is asked.
-
-        Raises:
-            ClientGone: the client left first.
-        """
-        task = asyncio.current_task()
-        assert task is not None, "a request is answered in a task"
-        left = False
-
-        async def watch() -> None:
-            nonlocal left
-            while (await self._receive())["type"] != "http.disconnect":
-                pass
-            left = True
-            task.cancel()
-
-        watcher = asyncio.ensure_future(watch())
-        try:
-            await work
-        except asyncio.CancelledError:
-            if left and task.uncancel() == 0:
-                raise ClientGone from None
-            raise
-        finally:
-            watcher.cancel()
+    def run_while_connected(self, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+        """Run ``work`` to its end, or cancel it as soon as the client leaves. Raises: ClientGone."""
+        return while_connected(self._receive, work)
 
 
 Handler = Callable[[Exchange], Coroutine[Any, Any, None]]

@@ -9,7 +9,8 @@ from collections import deque
 
 from starlette.types import Message, Receive, Scope, Send
 
-from deployments.gateway.request.exchange import ClientGone, Exchange
+from deployments.gateway.request.connected import ClientGone
+from deployments.gateway.request.exchange import Exchange
 from serve_app.realtime.closing import INTERNAL
 
 RESPONSE = "websocket.http.response"

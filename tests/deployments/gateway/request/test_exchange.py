@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from deployments.gateway.request.exchange import EVENT_STREAM, ClientGone, Exchange
+from deployments.gateway.request.connected import ClientGone
+from deployments.gateway.request.exchange import EVENT_STREAM, Exchange
 from serve_app.errors import UpstreamFailed
 
 ERROR = UpstreamFailed("it broke", code="upstream_failed")
