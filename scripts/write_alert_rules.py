@@ -47,7 +47,7 @@ def alerting(rule: Rule, settings: AlertSettings) -> dict[str, Any]:
         "annotations": {
             "summary": f"{{{{ $labels.model }}}}: {rule.summary}",
             "description": f"The value is {{{{ $value | humanize }}}}, the limit "
-            f"{rule.limit * rule.scale:g} {unit(rule)}.",
+            f"{rule.said_limit * rule.scale:g} {unit(rule)}.",
         },
     }
 

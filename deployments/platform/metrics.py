@@ -36,7 +36,7 @@ class RayMeter:
             if each.kind is Kind.GAUGE
         }
 
-    def observe(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
+    def observe(self, metric: Metric, value: float, labels: Mapping[str, str], operation: str = "") -> None:
         self._histograms[metric].observe(value, dict(labels))
 
     def add(self, metric: Metric, number: float, labels: Mapping[str, str]) -> None:

@@ -47,8 +47,8 @@ class OtelMeter:
         self._instruments: dict[Metric, Any] = {each: make[each.kind](each) for each in METRICS}
         self._provider_name = provider_attributes(environment)
 
-    def observe(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
-        self._instruments[metric].record(value, self._attributes(metric, labels))
+    def observe(self, metric: Metric, value: float, labels: Mapping[str, str], operation: str = "") -> None:
+        self._instruments[metric].record(value, self._attributes(metric, labels, operation))
 
     def add(self, metric: Metric, number: float, labels: Mapping[str, str]) -> None:
         self._instruments[metric].add(number, self._attributes(metric, labels))
@@ -56,8 +56,8 @@ class OtelMeter:
     def set(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
         self._instruments[metric].set(value, self._attributes(metric, labels))
 
-    def _attributes(self, metric: Metric, labels: Mapping[str, str]) -> dict[str, str]:
-        return attributes(metric, labels) | self._provider_name
+    def _attributes(self, metric: Metric, labels: Mapping[str, str], operation: str = "") -> dict[str, str]:
+        return attributes(metric, labels, operation) | self._provider_name
 
     def shut_down(self) -> None:
         """Export what is left, within a few seconds. Never in the event loop."""
@@ -70,9 +70,9 @@ class Meters:
     def __init__(self, meters: Sequence[Meter]) -> None:
         self._meters = tuple(meters)
 
-    def observe(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
+    def observe(self, metric: Metric, value: float, labels: Mapping[str, str], operation: str = "") -> None:
         for each in self._meters:
-            each.observe(metric, value, labels)
+            each.observe(metric, value, labels, operation)
 
     def add(self, metric: Metric, number: float, labels: Mapping[str, str]) -> None:
         for each in self._meters:

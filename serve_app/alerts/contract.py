@@ -29,3 +29,9 @@ class Rule:
     value: str
     enough: str
     scale: float = 1.0
+    at_least: float | None = None
+    """For a person, in place of ``limit``: as the setting says it, where so many make it fire."""
+
+    @property
+    def said_limit(self) -> float:
+        return self.limit if self.at_least is None else self.at_least

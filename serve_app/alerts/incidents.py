@@ -39,6 +39,7 @@ def incident_rules(settings: AlertSettings) -> Iterator[Rule]:
                 unit="in 5 minutes",
                 limit=number - 0.5,  # `number` of them fire, one less clear
                 clears_at=number - 0.5,
+                at_least=float(number),
                 read=_counted(name),
                 value=grown(metric),
                 enough="",
@@ -47,9 +48,9 @@ def incident_rules(settings: AlertSettings) -> Iterator[Rule]:
 
 def grown(metric: Metric) -> str:
     """PromQL: what was counted in 5 minutes. `increase()` would miss the first of all, which makes the
-    series."""
-    now = f"sum by (model) ({metric.exported})"
-    return f"({now} - (sum by (model) ({metric.exported} offset 5m) or {now} * 0))"
+    series. Of each series by itself: the one of a gateway that is gone takes nothing away from the others."""
+    name = metric.exported
+    return f"sum by (model) (clamp_min({name} - ({name} offset 5m or {name} * 0), 0))"
 
 
 def _counted(name: str) -> Read:

@@ -34,7 +34,7 @@ class Change:
     def __str__(self) -> str:
         value = "too few requests" if self.value is None else f"{self.value:.3g}"
         what = "fires" if self.firing else "has cleared"
-        limit = f"{self.rule.limit:g} {self.rule.unit}"
+        limit = f"{self.rule.said_limit:g} {self.rule.unit}"
         return f"alert {self.rule.name} of {self.model} {what}: {value}, limit {limit}"
 
 

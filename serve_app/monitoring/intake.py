@@ -22,6 +22,15 @@ STALLED = "upstream_stalled"
 COUNTING = ("tokenize", "count_tokens")
 """The ends of routes that an engine answers without running its model."""
 
+OPERATIONS = {
+    "chat": "chat",
+    "messages": "chat",
+    "responses": "chat",
+    "completions": "text_completion",
+    "embeddings": "embeddings",
+}
+"""By endpoint."""
+
 TIMED = ("answered", "cached", "failed")
 
 Outcome = Literal["answered", "cached", "failed", "client_error", "refused", "gone"]
@@ -29,11 +38,12 @@ Outcome = Literal["answered", "cached", "failed", "client_error", "refused", "go
 
 class Sample(msgspec.Struct, frozen=True):
     """``model`` is a name that the settings know, or ``OTHER``: clients cannot make new series.
-    ``durations``: by measure, milliseconds. ``tier``: which tier of the cache answered, if one did.
-    ``generated``: no tier did, so an engine made its tokens. ``tokens_answer``: of one answer, 0 for a
-    session of many."""
+    ``operation``: what was asked for (see :func:`operation`). ``durations``: by measure, milliseconds.
+    ``tier``: which tier of the cache answered, if one did. ``generated``: no tier did, so an engine made its
+    tokens. ``tokens_answer``: of one answer, 0 for a session of many."""
 
     model: str
+    operation: str
     outcome: Outcome
     durations: tuple[tuple[str, float], ...]
     tier: str | None
@@ -60,6 +70,7 @@ def sample_of(record: RequestRecord, names: Collection[str]) -> Sample | None:
         return None  # a stored response was cancelled, a conversation was made
     return Sample(
         model=record.model if record.model in names and record.model is not None else OTHER,
+        operation=operation(record),
         outcome=outcome,
         durations=tuple(_durations(record)) if outcome in TIMED and not is_lasting else (),
         tier=record.cache if outcome == "cached" else None,
@@ -71,6 +82,13 @@ def sample_of(record: RequestRecord, names: Collection[str]) -> Sample | None:
         tokens_answer=0 if is_lasting else tokens.output or 0,
         tokens_cached=tokens.cached or 0,
     )
+
+
+def operation(record: RequestRecord) -> str:
+    """What OpenTelemetry calls the operation: ``chat``, ``text_completion``, ``embeddings``, or, as the
+    conventions let others name their own, the last part of the route, which is one of a bounded set."""
+    known = OPERATIONS.get(record.endpoint)
+    return known or record.route.rpartition("/")[2].partition("{")[0] or record.endpoint
 
 
 def outcome_of(record: RequestRecord) -> Outcome:

@@ -39,8 +39,8 @@ class Metric(msgspec.Struct, frozen=True):
 class Meter(Protocol):
     """Where the values of metrics go. No call may wait or raise."""
 
-    def observe(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
-        """One value of a histogram."""
+    def observe(self, metric: Metric, value: float, labels: Mapping[str, str], operation: str = "") -> None:
+        """One value of a histogram; ``operation``: what was asked for, for meters that name it."""
         ...
 
     def add(self, metric: Metric, number: float, labels: Mapping[str, str]) -> None:
@@ -55,7 +55,7 @@ class Meter(Protocol):
 class NoMeter:
     """Keeps nothing: for a gateway outside Ray."""
 
-    def observe(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
+    def observe(self, metric: Metric, value: float, labels: Mapping[str, str], operation: str = "") -> None:
         pass
 
     def add(self, metric: Metric, number: float, labels: Mapping[str, str]) -> None:

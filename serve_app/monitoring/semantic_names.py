@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from serve_app.monitoring.intake import outcome_of
+from serve_app.monitoring.intake import operation, outcome_of
 from serve_app.monitoring.metrics import DURATIONS, Metric
 from serve_app.request.record import UNMATCHED, RequestRecord
 
@@ -29,22 +29,8 @@ LABELS = {"model": "gen_ai.request.model"}
 
 FAILED = {"outcome": "failed"}
 
-OPERATIONS = {
-    "chat": "chat",
-    "messages": "chat",
-    "responses": "chat",
-    "completions": "text_completion",
-    "embeddings": "embeddings",
-}
-"""By endpoint. The conventions let others name their own: these have the last part of their route."""
-
 KEPT = "promptly.kept"
 """Why the head's sampling did not decide about a trace: see ``serve_app/monitoring/kept_traces.py``."""
-
-
-def operation(endpoint: str, route: str) -> str:
-    """``gen_ai.operation.name`` of a request: a bounded set, as routes are."""
-    return OPERATIONS.get(endpoint) or route.rpartition("/")[2].partition("{")[0] or endpoint
 
 
 def span_name(record: RequestRecord) -> str:
@@ -81,7 +67,7 @@ def span_attributes(record: RequestRecord) -> dict[str, str | int | float]:
     }
     if record.model is not None:
         known |= {
-            "gen_ai.operation.name": operation(record.endpoint, record.route),
+            "gen_ai.operation.name": operation(record),
             "gen_ai.request.model": record.model,
             "gen_ai.usage.input_tokens": record.tokens.prompt,
             "gen_ai.usage.output_tokens": record.tokens.output,
@@ -101,11 +87,11 @@ def provider_attributes(environment: Mapping[str, str]) -> dict[str, str]:
     return {"gen_ai.provider.name" if NEWEST in chosen else "gen_ai.system": PROVIDER}
 
 
-def attributes(metric: Metric, labels: Mapping[str, str]) -> dict[str, str]:
-    """The labels of a value, as OpenTelemetry names them."""
+def attributes(metric: Metric, labels: Mapping[str, str], operation: str = "") -> dict[str, str]:
+    """The labels of a value, as OpenTelemetry names them; ``operation``: what was asked for."""
     named = {LABELS.get(label, f"promptly.{label}"): value for label, value in labels.items()}
     if metric in METRIC_NAMES:
-        named["gen_ai.operation.name"] = "chat"
+        named["gen_ai.operation.name"] = operation
         if labels.items() >= FAILED.items():
             named["error.type"] = "_OTHER"
     return named

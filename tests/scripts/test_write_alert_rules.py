@@ -19,6 +19,7 @@ from write_alert_rules import TARGET, alert_name, main, rules_file
 
 from deployments.gateway.monitoring.monitor import Monitor
 from serve_app.alerts import rules_of
+from serve_app.alerts.watch import Change
 from serve_app.monitoring.metrics import BUCKETS_S, Metric
 from serve_app.settings.alerts import AlertSettings
 
@@ -39,7 +40,7 @@ class Page:
             lambda: [0] * (len(BUCKETS_S) + 1)
         )
 
-    def observe(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
+    def observe(self, metric: Metric, value: float, labels: Mapping[str, str], operation: str = "") -> None:
         self._buckets[metric.exported, tuple(labels.items())][bisect_left(BUCKETS_S, value)] += 1
 
     def add(self, metric: Metric, number: float, labels: Mapping[str, str]) -> None:
@@ -127,6 +128,39 @@ def test_an_alert_fires_and_clears_in_prometheus(tmp_path: Path, rule: str) -> N
     }
     (tmp_path / "test.yml").write_text(yaml.safe_dump(test))
     promtool("test", "rules", str(tmp_path / "test.yml"))
+
+
+@needs_promtool
+def test_a_gateway_that_is_gone_hides_no_incident_of_another(tmp_path: Path) -> None:
+    """Its series held many; the new gateway's begins with the first incident."""
+    (tmp_path / "rules.yml").write_text(rules_file(AlertSettings()))
+    rule = RULES["stalled_streams"]
+    name = "ray_promptly_stalled_streams_total"
+    firing = f'count(ALERTS{{alertname="{alert_name(rule)}", alertstate="firing", model="m"}})'
+    gone = {"series": f'{name}{{model="m", WorkerId="old"}}', "values": "100x40 stale"}
+    came = {"series": f'{name}{{model="m", WorkerId="new"}}', "values": "_x41 1 2 3 3x10"}
+    samples = [{"labels": "{}", "value": 1}]
+    test = {
+        "rule_files": ["rules.yml"],
+        "evaluation_interval": "15s",
+        "tests": [
+            {
+                "interval": f"{SCRAPE_S}s",
+                "input_series": [gone, came],
+                "promql_expr_test": [
+                    {"expr": firing, "eval_time": f"{50 * SCRAPE_S}s", "exp_samples": samples}
+                ],
+            }
+        ],
+    }
+    (tmp_path / "test.yml").write_text(yaml.safe_dump(test))
+    promtool("test", "rules", str(tmp_path / "test.yml"))
+
+
+def test_the_limit_is_said_as_the_setting_has_it() -> None:
+    rule = RULES["stalled_streams"]
+    assert f"limit {EVERY.stalled_streams} in 5 minutes" in str(Change(rule, "m", True, 3.0))
+    assert f"the limit {EVERY.stalled_streams} in 5 minutes." in rules_file(EVERY)
 
 
 def test_the_settings_of_an_application_are_followed(tmp_path: Path) -> None:

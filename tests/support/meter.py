@@ -18,7 +18,7 @@ class Meter:
         self.values: dict[str, dict[Labels, float]] = {}
         self.observed: dict[str, dict[Labels, list[float]]] = {}
 
-    def observe(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
+    def observe(self, metric: Metric, value: float, labels: Mapping[str, str], operation: str = "") -> None:
         found = self.observed.setdefault(metric.name, defaultdict(list))
         found[_values(metric, labels)].append(value)
 

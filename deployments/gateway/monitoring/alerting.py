@@ -113,7 +113,7 @@ def _shown(standing: Standing) -> dict[str, Any]:
         "model": standing.model,
         "firing": standing.firing,
         "value": None if value is None else round(value, 4),
-        "limit": rule.limit,
+        "limit": rule.said_limit,
         "unit": rule.unit,
         "summary": rule.summary,
         "for_s": round(standing.since_s, 1),

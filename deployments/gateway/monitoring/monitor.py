@@ -72,7 +72,7 @@ class Monitor:
         labels = {"model": model, "outcome": outcome}
         for measure, milliseconds in sample.durations:
             opened.observe((model, outcome, measure), milliseconds)
-            meter.observe(names.DURATIONS[measure], milliseconds / 1000, labels)
+            meter.observe(names.DURATIONS[measure], milliseconds / 1000, labels, sample.operation)
         opened.count((model, "requests"), 1)
         meter.add(names.REQUESTS, 1, labels)
         if outcome == "refused":

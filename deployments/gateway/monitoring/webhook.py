@@ -98,7 +98,7 @@ def message(change: Change, unix_s: float) -> bytes:
             "alert": rule.name,
             "model": change.model,
             "value": change.value,
-            "limit": rule.limit,
+            "limit": rule.said_limit,
             "unit": rule.unit,
             "summary": rule.summary,
             "at": datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds"),

@@ -238,7 +238,8 @@ class Exchange:
             await self.write(b"", more=False)  # the answer is complete; the error came after it
         elif self._stream is not None:
             separator = b"" if self._at_event_boundary else sse.END
-            await self.write(separator + self._stream.event(error, self.request_id), more=False)
+            last = separator + self._stream.event(error, self.request_id)
+            await self.write(last + self.timing_comment(), more=False)
 
     @property
     def is_cut(self) -> bool:

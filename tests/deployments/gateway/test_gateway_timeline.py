@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sim_engine import SimSettings
-from support.gateway import Answered, Running, gateway
+from support.gateway import Answered, Faults, Running, gateway
 from support.graph import eventually
 
 from serve_app.request.record import RequestRecord
@@ -138,3 +138,17 @@ async def test_the_parts_are_what_a_client_measures() -> None:
 
 async def warm(running: Running) -> None:
     await running.post("warm", stream=True, max_tokens=1)
+
+
+async def test_a_stream_that_is_cut_tells_where_its_time_went_too() -> None:
+    limits = {"between_tokens_timeout_s": 0.2}
+    async with gateway(SIM, limits=limits) as running:
+        await running.engines[0].set_faults(Faults(hang_after=2))
+        asked = await running.post("hello", DEBUG, stream=True)
+        plain = await running.post("hello", stream=True)
+    *_, error, comment, end = asked.body.split(b"\n\n")
+    assert error.startswith(b'data: {"error"')
+    assert end == b""
+    assert {"upstream-ttft", "upstream", "overhead"} <= split(comment.decode()).keys()
+    assert plain.cut["code"] == "upstream_stalled"
+    assert b"server-timing" not in plain.body

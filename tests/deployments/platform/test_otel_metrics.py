@@ -52,7 +52,7 @@ def test_a_receiver_gets_them_under_the_names_of_the_chosen_version(
             {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_SEMCONV_STABILITY_OPT_IN": opt_in}
         )
         assert meter is not None
-        meter.observe(DURATIONS["ttft"], 0.25, ANSWERED)
+        meter.observe(DURATIONS["ttft"], 0.25, ANSWERED, "rerank")
         meter.observe(DURATIONS["e2e"], 2.0, FAILED)
         meter.observe(DURATIONS["overhead"], 0.003, ANSWERED)
         meter.add(REQUESTS, 3, ANSWERED)
@@ -68,7 +68,7 @@ def test_a_receiver_gets_them_under_the_names_of_the_chosen_version(
     (ttft,) = collector.metrics["gen_ai.server.time_to_first_token"].histogram.data_points
     assert (ttft.count, ttft.sum, tuple(ttft.explicit_bounds)) == (1, 0.25, BUCKETS_S)
     assert attributes(ttft) == {
-        "gen_ai.operation.name": "chat",
+        "gen_ai.operation.name": "rerank",
         "gen_ai.request.model": "m",
         "promptly.outcome": "answered",
         provider: "promptly",
