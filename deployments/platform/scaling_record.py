@@ -1,7 +1,7 @@
 """Why fleets were scaled: the autoscaling policy writes it in Serve's controller, gateways read it.
 
 It goes through Ray's key-value store in the GCS, as the list of sleeping replicas does
-(``engine/sleep/announcements.py``): Serve tells nobody which reason a policy had. The API is not public
+(``engine/sleep/announcements.py``): Serve does not publish a policy's reason. The API is not public
 (``ray.experimental.internal_kv``, checked against Ray 2.60). Each call blocks for about a millisecond.
 """
 

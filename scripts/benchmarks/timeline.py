@@ -55,7 +55,7 @@ SCOPE: dict[str, Any] = {
 
 
 async def _nothing(*_: Any) -> Any:
-    """In place of a server's ``receive`` and ``send``."""
+    """Replaces a server's ``receive`` and ``send``."""
 
 
 def _one(finished: Finished) -> float:

@@ -180,7 +180,7 @@ class Page:
             await self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     async def type(self, selector: str, text: str) -> None:
-        """Type into a field, in place of what is there."""
+        """Type into a field, replacing what is there."""
         await self.until(f"document.querySelector({json.dumps(selector)}) !== null")
         found = f"document.querySelector({json.dumps(selector)})"
         await self.value(f"{found}.focus(), {found}.select()")

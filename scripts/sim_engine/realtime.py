@@ -1,4 +1,4 @@
-"""vLLM's `/v1/realtime`: a WebSocket with the events of vLLM 0.29, and words in place of a model's text."""
+"""vLLM's `/v1/realtime`: a WebSocket with the events of vLLM 0.29, and words instead of a model's text."""
 
 from __future__ import annotations
 

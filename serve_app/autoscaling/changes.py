@@ -1,4 +1,4 @@
-"""The newest decisions that changed a fleet, as they are kept for whoever asks why."""
+"""The newest decisions that changed a fleet, kept to answer why."""
 
 from __future__ import annotations
 

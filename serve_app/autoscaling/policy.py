@@ -18,8 +18,8 @@ from serve_app.autoscaling.start_time import StartTime
 
 
 class Reason(StrEnum):
-    """Why a decision was made, as the log has it with each change of the fleet. There is one reason for each
-    thing that an operator may answer with: a setting of ``replicas``, or another engine."""
+    """Why a decision was made, as the log and the console's Fleet page have it with each change. There is one
+    reason for each thing that an operator may answer with: a setting of ``replicas``, or another engine."""
 
     BACKLOG = "backlog"
     """The queue would still be there when a new replica serves, or no replica serves at all: without it the

@@ -15,8 +15,8 @@ END_CHARACTERS = 4096
 
 
 def mark_of(session: str, asked: ChatRequest | CompletionRequest) -> int | None:
-    """The same for the same last message of a session; ``None`` where it has no text. Python keys its hashes
-    anew in each process, so the number reveals no text."""
+    """The same for the same last message of a session; ``None`` where it has no text. Python has another key
+    for its hashes in each process, so the number reveals no text."""
     if isinstance(asked, CompletionRequest):
         text = asked.prompt[-END_CHARACTERS:] if isinstance(asked.prompt, str) else ""
     else:

@@ -40,7 +40,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     ``route`` is the path's template (a bounded set), or ``UNMATCHED``; ``endpoint``: the name of its handler
     (``chat``, ``messages``, ``responses``, ``items``, …). ``trace_id``: of the caller's W3C trace, or of the
     gateway's own. ``session`` is a pseudonym (``TenantMarks.session``): equal for all
-    requests of one session of one tenant, until the application starts anew. ``member``
+    requests of one session of one tenant, until the application restarts. ``member``
     is ``None`` where no member answered. ``cache`` is the value of ``x-cache``; ``similarity`` and ``score``
     of a near hit. ``error`` is the error's code, also of a stream that was cut; ``status`` 0: the client left
     before there was one.

@@ -43,7 +43,7 @@ class TenantMarks:
 
     def session(self, session: str) -> str:
         """What records and log lines call a session (see ``RequestRecord``): clients put users' addresses
-        into their names, and without the secret nobody can try whose it is."""
+        into their names, and without the secret no one can guess names and compare."""
         return self._mark("session", session.encode("utf-8", "surrogatepass").hex())[:SESSION_CHARS]
 
     def _mark(self, *parts: str | None) -> str:

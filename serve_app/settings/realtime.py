@@ -22,8 +22,8 @@ class RealtimeSettings(Frozen):
         default=30.0,
         gt=0,
         description="A client that sends no audio for this time, or reads nothing, is told so and the "
-        "WebSocket is closed. The wait for the text after a commit does not count: the time begins anew "
-        "with the end of the text.",
+        "WebSocket is closed. The wait for the text after a commit does not count: the time starts again "
+        "at the end of the text.",
     )
     max_session_s: float = Field(default=3600.0, gt=0, description="Length of a session; OpenAI's own bound.")
     max_ahead_s: float = Field(

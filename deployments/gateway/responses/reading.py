@@ -221,7 +221,7 @@ class ResponseKeeper:
             return not_stored(last)
         if outcome in (Outcome.FULL, Outcome.TOO_LARGE):
             logger.warning("a response was not stored: %s", outcome)
-            if request.background:  # nobody has it: it failed
+            if request.background:  # no client has it: it failed
                 raise PromptlyError(f"The response was not stored: {NO_PLACE[outcome]}.", code="not_stored")
             return not_stored(last)
         return last

@@ -3,9 +3,8 @@
 vLLM writes compact JSON with a fixed order of keys. So one regular expression per kind recognises a plain
 chunk and extracts its parts without decoding them: a text keeps the exact bytes that the engine wrote. An
 event that does not match completely has a meaning that this module does not understand. Decoding to typed
-structs and encoding again (msgspec) gave the same bytes in the same time (medians of 41 runs in turns, CPU
-time on 23 Nov: 1.90-2.20 µs for a chunk with text, against 1.94-2.11), and took 0.4-0.6 µs longer to reject
-chunks with log-probabilities or tool calls (1.6-2.2 against 1.1-1.5), so the expressions stayed.
+structs and encoding again (msgspec) gave the same bytes in the same time, and took longer to reject chunks
+with log-probabilities or tool calls (``docs/benchmarks.md``), so the expressions stayed.
 """
 
 from __future__ import annotations

@@ -13,14 +13,14 @@ FIRST = ScalingChange(100.0, 1, 3, 3, "backlog")
 def test_the_newest_changes_are_kept_in_order() -> None:
     changes: list[ScalingChange] = []
     for number in range(KEPT + 5):
-        changes = with_change(changes, ScalingChange(float(number), number, number + 1, number, "arrivals"))
+        changes = with_change(changes, ScalingChange(float(number), number, number + 1, number, "busy"))
     assert [change.before for change in changes] == list(range(5, KEPT + 5))
 
 
 def test_a_decision_that_is_made_again_is_kept_once_with_its_first_time() -> None:
     again = with_change([FIRST], msgspec.structs.replace(FIRST, at=101.0))
     assert again == [FIRST]
-    other = msgspec.structs.replace(FIRST, at=102.0, reason="late")
+    other = msgspec.structs.replace(FIRST, at=102.0, reason="first_tokens")
     assert with_change(again, other) == [FIRST, other]
 
 
