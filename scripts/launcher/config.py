@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,19 @@ class ServeConfig:
     route_prefix: str
     model_id: str | None
     model_sources: tuple[str, ...]
+    revisions: Mapping[str, str] = field(default_factory=dict)
     secret_variables: frozenset[str] = frozenset()
     needs_admin_token: bool = False
     needs_key: bool = False
     tls: bool = False
     has_console: bool = True
+
+    @property
+    def remote_sources(self) -> list[tuple[str, str | None]]:
+        """The models that are no folders on this machine, each once, with its revision."""
+        store = ModelStore(default_cache_dir())
+        remote = (each for each in self.model_sources if not Path(store.resolve(each)).is_dir())
+        return [(source, self.revisions.get(source)) for source in dict.fromkeys(remote)]
 
     @property
     def url(self) -> str:
@@ -65,6 +73,7 @@ def read_config(path: Path, port: int | None = None) -> ServeConfig:
         route_prefix=applications[0].get("route_prefix") or "/",
         model_id=next((model.get("id") for model in args.get("models") or []), None),
         model_sources=tuple(model_sources(args)),
+        revisions=dict(model_revisions(args)),
         secret_variables=frozenset(secret_variables(document)),
         needs_admin_token=args.get("auth", "loopback") == "loopback",
         needs_key=isinstance(args.get("auth"), Mapping),
@@ -95,6 +104,13 @@ def model_sources(args: Any) -> Iterator[str]:
         yield from _texts(*(adapters.values() if isinstance(adapters, Mapping) else ()))
         yield from _texts(*(_at(model, "engine", "options", name) for name in SOURCE_OPTIONS))
     yield from _texts(_at(args, "embedder", "source"), _at(args, "cache", "cross_encoder", "source"))
+
+
+def model_revisions(args: Any) -> Iterator[tuple[str, str]]:
+    for model in _list(args, "models"):
+        source, revision = _at(model, "source"), _at(model, "revision")
+        if isinstance(source, str) and isinstance(revision, str):
+            yield source, revision
 
 
 SOURCE_OPTIONS = ("tokenizer", "hf_config_path", "generation_config_path")

@@ -10,7 +10,8 @@ from launcher import haproxy, plan, processes, status
 from launcher.announcement import announce
 from launcher.config import ServeConfig, config_to_run
 from launcher.deployment_watch import DeploymentWatch
-from launcher.downloads import Downloads, hub_cache
+from launcher.downloads import Downloads, HubSizes, hub_cache
+from launcher.engine_logs import EngineLogs
 from launcher.errors import StartError
 from launcher.run import Run
 from launcher.terminal import say, say_step
@@ -64,10 +65,12 @@ class Start:
             door = haproxy.owners_door(self.run.folder)
             return door is not None and status.answers_at(door, urlsplit(url).path)
 
-        downloads = Downloads(hub_cache(os.environ))
+        wanted = HubSizes(self.run.config.remote_sources, os.environ)
+        downloads = Downloads(hub_cache(os.environ), wanted=wanted)
+        engines = EngineLogs(self.run.folder.ray)
 
-        def progress() -> tuple[int, int]:
-            return watch.changes, downloads.progress()
+        def progress() -> tuple[int, int, int]:
+            return watch.changes, downloads.progress(), engines.progress()
 
         self.run.wait_for(ready, self.run.options.timeout_s, url, progress)
         watch.look(at_once=True)

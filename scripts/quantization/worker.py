@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -23,6 +24,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from quantization.figures import perplexity, same_share
 from quantization.job import Job, Outcome, read_job, write
+from quantization.progress import Share, stage_line
 from quantization.schemes import FP8, INT8, QuantizeError, group_size, scheme_named
 from quantization.text import Sample
 
@@ -61,14 +63,20 @@ def main() -> None:
 def quantise(job: Job) -> Outcome:
     """Writes ``job.out``. Raises: QuantizeError: the scheme does not fit the model."""
     torch.manual_seed(job.seed)
+    say(stage_line("load", job.model))
     tokenizer = AutoTokenizer.from_pretrained(job.model)
     model, stored = load(job.model)
     say(f"{job.model}: {sum(each.numel() for each in model.parameters()) / 1e6:,.0f} M parameters")
+    say(stage_line("samples", f"{len(job.samples)} of them" if job.samples else "none are needed"))
     samples = [] if not scheme_named(job.scheme).calibrates else tokenised(model, tokenizer, job)
     held = windows(tokenizer(job.held, add_special_tokens=False)["input_ids"])
+    say(stage_line("measure", f"{sum(map(len, held)):,} held-out tokens"))
     before = read_held(model, held)
+    say(stage_line("quantise", job.scheme))
     compress(model, job.scheme, samples, job.sample_tokens)
+    say(stage_line("measure again", f"{sum(map(len, held)):,} held-out tokens"))
     after = read_held(model, held)
+    say(stage_line("save", "compressing and writing the weights"))
     save(model, stored, Path(job.model), Path(job.out))
     return Outcome(
         perplexity_before=before.perplexity,
@@ -82,6 +90,12 @@ def quantise(job: Job) -> Outcome:
 
 def say(text: str) -> None:
     print(f"  {text}", file=sys.stderr, flush=True)
+
+
+def say_share(share: Share, done: int) -> None:
+    line = share.line(done, time.monotonic())
+    if line is not None:
+        say(f"  {line}")
 
 
 def load(source: str) -> tuple[Any, torch.dtype]:
@@ -128,8 +142,10 @@ def answered(model: Any, tokenizer: Any, asked: Sequence[str], tokens: int) -> l
     else:
         prompts = [list(tokenizer(f"Question: {text}\nAnswer:")["input_ids"]) for text in asked]
     found: list[list[int]] = []
+    share = Share("answers", len(prompts), time.monotonic())
     for start in range(0, len(prompts), ANSWER_BATCH):
         found += _continued(model, tokenizer, prompts[start : start + ANSWER_BATCH], tokens)
+        say_share(share, len(found))
     return found
 
 
@@ -169,13 +185,15 @@ def windows(ids: Sequence[int]) -> list[list[int]]:
 def read_held(model: Any, pieces: Sequence[list[int]]) -> Reading:
     """Perplexity and greedy tokens of the held text."""
     losses, counts, greedy = [], [], []
-    for piece in pieces:
+    share = Share("held-out windows", len(pieces), time.monotonic())
+    for number, piece in enumerate(pieces, 1):
         ids = torch.tensor([piece], device=model.device)
         with torch.inference_mode():
             logits = model(input_ids=ids).logits[0, :-1].float()
         losses.append(torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum").item())
         counts.append(len(piece) - 1)
         greedy += logits.argmax(dim=-1).tolist()
+        say_share(share, number)
     return Reading(perplexity(losses, counts), greedy)
 
 

@@ -170,6 +170,7 @@ class _Run:
     async def send(self, kind: str, path: str, bodies: Sequence[dict[str, Any]]) -> None:
         """Send all bodies concurrently. Raises: WarmUpError."""
         started = self._clock()
+        logger.info("warm-up: %s", kind)  # the start's terminal shows it
         await asyncio.gather(*(self._post(kind, path, body) for body in bodies))
         self.took[kind] = self._clock() - started
 
