@@ -373,6 +373,7 @@ class GatewayRuntime:
             await self._cache.close()
         await self._upstream.close()
         if self._tracer is not None:
+            self._tracer.flush()
             await asyncio.to_thread(self._tracer.shut_down)
         self._observers.close()
         self._lasting.close()

@@ -6,13 +6,13 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 from launcher.ports import free_port
 from support.collector import collecting
+from support.graph import eventually
 from support.records import a_record
 
 from deployments.platform.otel_metrics import otel_meter_from
@@ -99,49 +99,50 @@ def trace(tracer: RequestTracer) -> None:
     with timeline.step("admit"):
         pass
     tracer.finish(tracer.start("POST", {}, timeline.unix_ns), timeline, a_record())
+    tracer.flush()
 
 
-def until(check: Any, within_s: float = 30.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not check():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
+async def until(check: Callable[[], bool]) -> None:
+    async def so() -> bool:
+        return check()
+
+    assert await eventually(so, within_s=30)
 
 
 def of_traces(lines: list[str]) -> list[str]:
     return [line for line in lines if "traces" in line or "opentelemetry" in line]
 
 
-def test_a_closed_port_costs_one_line_and_its_return_another(
+async def test_a_closed_port_costs_one_line_and_its_return_another(
     monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     port = free_port()
     with tracing(monkeypatch, f"http://user:secret@127.0.0.1:{port}") as tracer:
         trace(tracer)
-        until(lambda: of_traces(said))
+        await until(lambda: bool(of_traces(said)))
         for _ in range(200):  # more than the queue has room for
             trace(tracer)
         with collecting(port) as collector:
 
-            def is_back() -> bool:
+            async def is_back() -> bool:
                 trace(tracer)
                 return bool(collector.spans) and len(of_traces(said)) == 2
 
-            until(is_back)
+            assert await eventually(is_back, within_s=30)
     began, ended = of_traces(said)
     assert began.startswith(f"ray.serve: traces do not reach http://127.0.0.1:{port} and are dropped until")
     assert f"traces reach http://127.0.0.1:{port} again" in ended
     assert "secret" not in began + ended
 
 
-def test_an_endpoint_that_never_answers_costs_one_line_and_holds_nothing_up(
+async def test_an_endpoint_that_never_answers_costs_one_line_and_holds_nothing_up(
     monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         with tracing(monkeypatch, f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.3) as tracer:
             for _ in range(200):
                 trace(tracer)
-            until(lambda: of_traces(said))
+            await until(lambda: bool(of_traces(said)))
             for _ in range(200):
                 trace(tracer)
             began = time.monotonic()
@@ -151,7 +152,7 @@ def test_an_endpoint_that_never_answers_costs_one_line_and_holds_nothing_up(
     assert len(threading.enumerate()) < 50
 
 
-def test_metrics_say_the_same_of_an_endpoint_that_refuses_them(
+async def test_metrics_say_the_same_of_an_endpoint_that_refuses_them(
     monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     with collecting() as collector:
@@ -162,9 +163,9 @@ def test_metrics_say_the_same_of_an_endpoint_that_refuses_them(
         meter = otel_meter_from(environment)
         assert meter is not None
         meter.add(REQUESTS, 1, {"model": "m", "outcome": "answered"})
-        until(lambda: collector.asked >= 5)
+        await until(lambda: collector.asked >= 5)
         collector.status = 200
-        until(lambda: len(said) == 2)
+        await until(lambda: len(said) == 2)
         meter.shut_down()
     assert said[0].startswith(f"ray.serve: {METRICS} do not reach {collector.url} and are dropped")
     assert "code: 500" in said[0]
