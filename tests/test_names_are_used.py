@@ -25,12 +25,6 @@ USED_ELSEWHERE: Mapping[str, str] = {
     "Finding.tells": "the stopwatch of `make bench` prints findings; its test judges them",
     "LoadProbe.log_engine_initialized": "vLLM calls it",
     "LoadProbe.record_sleep_state": "vLLM calls it",
-    "ExportWatch.emit": "logging calls it",
-    "NoRedirects.redirect_request": "urllib calls it",
-    "RecordFile.emit": "logging calls it",
-    "ScriptedEngine.resolve_lora": "Ray Serve LLM calls it",
-    "ScriptedEngine.routing_stats": "Serve calls it",
-    "_EmbeddedServer.capture_signals": "uvicorn calls it",
 }
 """Names that nothing outside of tests uses, with who does."""
 
