@@ -27,7 +27,7 @@ from serve_app.monitoring.semantic_names import (
     span_attributes,
     span_name,
 )
-from serve_app.request.record import RequestRecord
+from serve_app.request.record import RequestRecord, shortened
 from serve_app.request.timing import Timeline
 from serve_app.settings.traces import TraceSettings
 
@@ -173,7 +173,11 @@ class RequestTracer:
 
         from deployments.platform.kept_spans import as_kept
 
-        started, timeline, record = ended_request.started, ended_request.timeline, ended_request.record
+        started, timeline, record = (
+            ended_request.started,
+            ended_request.timeline,
+            shortened(ended_request.record),
+        )
         span, context = started.span, None
         if ended_request.kept is not None:
             span, context = self._again(started), as_kept(None)

@@ -115,3 +115,21 @@ async def test_requests_are_answered_while_the_endpoint_is_dead(monkeypatch: pyt
     async with gateway() as running:
         for _ in range(20):
             assert (await running.post("hi")).status == 200
+
+
+async def test_what_a_client_names_is_cut(collector: Collector) -> None:
+    async with gateway() as running:
+        answer = await running.send({"model": "m" * 5000, "messages": []}, headers=caller())
+        assert answer.status in {400, 404}
+    assert all(len(str(value)) <= 250 for value in attributes(root_of(collector, TRACE)).values())
+    assert "m" * 300 not in str(collector.spans)
+
+
+async def test_a_plain_ratio_does_not_ask_the_client(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.0")
+    async with gateway(traces={"keep_slowest": 0}) as running:
+        assert (await running.post("sampled, says its client", headers=caller())).status == 200
+    assert collector.spans == []
