@@ -33,7 +33,7 @@ class Embedder:
             self._encode,
             settings.max_batch_size,
             settings.batch_wait_ms / 1000,
-            settings.max_batch_characters,
+            settings.batch_characters,
         )
         self._direct: DirectCalls | None = None
         # Warm up: a thread's first pass allocates memory.

@@ -1,9 +1,11 @@
 """How much a quiet tenant notices of a noisy one.
 
 One scripted engine with 16 slots serves two tenants, so a fair share is 8. The quiet tenant sends 3 requests
-a second (Poisson, fixed seed). The noisy one keeps ten times its share in flight: plain streams, requests for
-several answers (``n``), long and deep schemas; it also opens connections whose head never ends and sends
-bodies at a byte a second. Both phases last equally long; the quiet tenant is first measured alone at the same
+a second (Poisson, fixed seed), each of which is looked up in the cache. The noisy one keeps ten times its
+share in flight: plain streams, requests for several answers (``n``), long and deep schemas. It also has many
+readers of one long answer, which take one slot together; embeds lists of texts; opens connections whose head
+never ends; and sends bodies at a byte and recordings at 2,000 bytes a second. All this is more than the
+gateway answers at once. Both phases last equally long; the quiet tenant is first measured alone at the same
 endpoint.
 """
 
@@ -12,11 +14,15 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 from urllib.parse import urlsplit
+
+from cache_lab.cosines import EMBEDDER, SHIPPED_DTYPE
 
 from benchmarks.engines import scripted_process
 from benchmarks.layer import settings_for
@@ -32,6 +38,7 @@ from benchmarks.load import (
 )
 from benchmarks.options import Options
 from benchmarks.peers import promptly
+from benchmarks.stopwatch import question
 from benchmarks.table import Figure, at_most, write_report
 
 MODEL = "scripted"
@@ -44,6 +51,24 @@ HALF_OPEN = SLOW_BODIES = 40
 KEYS = "PROMPTLY_BENCH_KEYS"
 QUIET_KEY, NOISY_KEY = "quiet-tenant-of-the-benchmark", "noisy-tenant-of-the-benchmark"
 DRIP_S = 1.0
+
+LONG_MODEL = "long"
+"""Its answers are slow, so that many readers cost the gateway little but their places."""
+LONG_TOKENS, LONG_ITL_MS = 20, 400.0
+ROUND_S = 10.0
+"""So long all readers ask for the same answer."""
+READERS = 200
+MOST_AT_ONCE = 240
+"""What the gateway answers at once: less than the noisy tenant asks for."""
+
+EMBEDDER_ID = "embedder"
+LISTS, LIST_TEXTS = 10, 1024
+"""More texts at once than one tenant may have at the embedder."""
+
+TRANSCRIPTIONS = "/v1/audio/transcriptions"
+UPLOADS, UPLOAD_BYTES = 8, 20_000_000
+UPLOAD_DRIP = b"x" * 2000
+"""Just above the least pace (``limits.min_body_bytes_per_s``)."""
 
 
 @dataclass(frozen=True)
@@ -60,40 +85,59 @@ def run(options: Options) -> list[Figure]:
     duration_s = 6.0 if options.quick else DURATION_S
     keys = f"quiet={QUIET_KEY},noisy={NOISY_KEY}"
     runs: list[Run] = []
-    for repeat in range(options.repeats):
+    for number in range(options.repeats):
         engine_settings = {"tokens": TOKENS, "itl_ms": ITL_MS, "first_token_ms": FIRST_TOKEN_MS}
-        with scripted_process(MODEL, slots=SLOTS, max_n=SLOTS, **engine_settings) as engine:
-            settings = settings_for(engine.endpoint.url, max_requests=SLOTS, auth={"keys_env": KEYS})
-            with promptly(settings, env={KEYS: keys}) as endpoint:
-                runs.append(run_fast(both(endpoint.url, duration_s, repeat)))
+        with (
+            scripted_process(MODEL, slots=SLOTS, max_n=SLOTS, **engine_settings) as engine,
+            scripted_process(LONG_MODEL, tokens=LONG_TOKENS, itl_ms=LONG_ITL_MS) as other,
+            promptly(application(engine.url, other.url), env={KEYS: keys}) as endpoint,
+        ):
+            runs.append(run_fast(both(endpoint.url, duration_s, number)))
     figures = all_figures(runs)
     about = {
         "engine": f"{SLOTS} slots, {TOKENS} tokens of {ITL_MS:g} ms, the first after {FIRST_TOKEN_MS:g} ms",
         "quiet tenant": f"{QUIET_PER_S:g} requests/s for {duration_s:g} s, Poisson",
-        "noisy tenant": f"{TIMES_ITS_SHARE * SHARE} requests under way, {HALF_OPEN} heads that never end, "
-        f"{SLOW_BODIES} bodies of a byte a second",
+        "noisy tenant": f"{TIMES_ITS_SHARE * SHARE} requests under way, {READERS} readers of one answer, "
+        f"{LISTS} lists of {LIST_TEXTS} texts to embed, {HALF_OPEN} heads that never end, "
+        f"{SLOW_BODIES} bodies of a byte a second, {UPLOADS} recordings of 2,000 bytes a second",
     }
     write_report(options.out, "noisy", figures, about=about)
     return figures
 
 
+def application(engine_url: str, long_url: str) -> dict[str, Any]:
+    upstream = {"name": "long", "url": f"{long_url}/v1", "kind": "vllm", "max_requests": SLOTS}
+    upstream["paths"] = ["/v1/chat/completions", TRANSCRIPTIONS]
+    settings = settings_for(
+        engine_url,
+        max_requests=SLOTS,
+        auth={"keys_env": KEYS},
+        embedder={"id": EMBEDDER_ID, "source": EMBEDDER, "dtype": SHIPPED_DTYPE, "threads": 1},
+        cache={},
+        limits={"max_concurrent_requests": MOST_AT_ONCE},
+    )
+    settings["models"].append({"id": LONG_MODEL, "upstreams": [upstream]})
+    return settings
+
+
 async def both(url: str, duration_s: float, seed: int) -> Run:
     """The two phases; the first request of each does not count."""
     await closed_loop(url, [quiet_request(number) for number in range(8)], 2)
-    alone = await open_loop(url, quiet_arrivals(duration_s, seed))
+    count = round(QUIET_PER_S * duration_s)
+    alone = await open_loop(url, quiet_arrivals(range(8, 8 + count), seed))
     noise = asyncio.ensure_future(make_noise(url, duration_s + 4, seed))
     await asyncio.sleep(2)  # until the load has built up
-    beside = await open_loop(url, quiet_arrivals(duration_s, seed))
+    # The same questions would be answered by the cache.
+    beside = await open_loop(url, quiet_arrivals(range(8 + count, 8 + 2 * count), seed))
     return Run(alone, beside, await noise)
 
 
-def quiet_arrivals(duration_s: float, seed: int) -> list[tuple[float, Request]]:
-    count = round(QUIET_PER_S * duration_s)
-    return poisson([quiet_request(number) for number in range(count)], QUIET_PER_S, seed)
+def quiet_arrivals(numbers: Sequence[int], seed: int) -> list[tuple[float, Request]]:
+    return poisson([quiet_request(number) for number in numbers], QUIET_PER_S, seed)
 
 
 def quiet_request(number: int) -> Request:
-    return of_tenant(QUIET_KEY, chat_request(MODEL, f"Quiet question {number}.", TOKENS))
+    return of_tenant(QUIET_KEY, chat_request(MODEL, question(number), TOKENS))
 
 
 def of_tenant(key: str, request: Request) -> Request:
@@ -101,11 +145,17 @@ def of_tenant(key: str, request: Request) -> Request:
 
 
 async def make_noise(url: str, duration_s: float, seed: int) -> list[Sample]:
+    # Made before anything is measured: the load generator would be late meanwhile.
+    lists = [list_of_texts(random.Random(f"{seed} list {number}")) for number in range(LISTS)]
     nuisances = [asyncio.ensure_future(half_open(url)) for _ in range(HALF_OPEN)]
     nuisances += [asyncio.ensure_future(slow_body(url)) for _ in range(SLOW_BODIES)]
+    nuisances += [asyncio.ensure_future(slow_upload(url)) for _ in range(UPLOADS)]
     try:
         chances = [random.Random(f"{seed} {number}") for number in range(TIMES_ITS_SHARE * SHARE)]
-        streams = await asyncio.gather(*(noisy_stream(url, duration_s, chance) for chance in chances))
+        mixtures = [noisy_requests(chance) for chance in chances]
+        mixtures += [joined_requests() for _ in range(READERS)]
+        mixtures += [repeat(each) for each in lists]
+        streams = await asyncio.gather(*(noisy_stream(url, duration_s, each) for each in mixtures))
         return [sample for stream in streams for sample in stream]
     finally:
         for nuisance in nuisances:
@@ -113,16 +163,17 @@ async def make_noise(url: str, duration_s: float, seed: int) -> list[Sample]:
         await asyncio.gather(*nuisances, return_exceptions=True)
 
 
-async def noisy_stream(url: str, duration_s: float, chance: random.Random) -> list[Sample]:
+async def noisy_stream(url: str, duration_s: float, requests: Iterator[Request]) -> list[Sample]:
     """Send one request after the other; after a refusal after at most a second, whatever `Retry-After`
-    says."""
+    says. A request that is not answered at the end is left."""
     samples: list[Sample] = []
     loop = asyncio.get_running_loop()
     end = loop.time() + duration_s
-    for request in noisy_requests(chance):
-        if loop.time() >= end:
+    for request in requests:
+        left_s = end - loop.time()
+        if left_s <= 0:
             break
-        [sample] = await closed_loop(url, [request], 1)
+        [sample] = await closed_loop(url, [request], 1, limit_s=left_s)
         samples.append(sample)
         if not sample.ok:
             await asyncio.sleep(1)
@@ -142,6 +193,19 @@ def noisy_requests(chance: random.Random) -> Iterator[Request]:
         elif kind < 0.4:
             more = {"structured_outputs": {"json": json.dumps(deep_schema(300))}}
         yield of_tenant(NOISY_KEY, chat_request(MODEL, text, TOKENS, **more))
+
+
+def joined_requests() -> Iterator[Request]:
+    """The same request from everyone for ``ROUND_S``: those under way at once share one answer."""
+    while True:
+        text = f"One long answer for all, number {time.monotonic() // ROUND_S:.0f}."
+        yield of_tenant(NOISY_KEY, chat_request(LONG_MODEL, text, LONG_TOKENS))
+
+
+def list_of_texts(chance: random.Random) -> Request:
+    texts = [question(chance.getrandbits(48)) for _ in range(LIST_TEXTS)]
+    body = json.dumps({"model": EMBEDDER_ID, "input": texts, "encoding_format": "base64"}).encode()
+    return of_tenant(NOISY_KEY, Request("/v1/embeddings", body))
 
 
 def long_schema() -> dict[str, Any]:
@@ -167,6 +231,15 @@ async def slow_body(url: str) -> None:
         f"authorization: Bearer {NOISY_KEY}\r\ncontent-length: 1000\r\n\r\n"
     )
     await _hold(url, head.encode(), b" ")
+
+
+async def slow_upload(url: str) -> None:
+    head = (
+        f"POST {TRANSCRIPTIONS} HTTP/1.1\r\nhost: localhost\r\n"
+        "content-type: multipart/form-data; boundary=noise\r\n"
+        f"authorization: Bearer {NOISY_KEY}\r\ncontent-length: {UPLOAD_BYTES}\r\n\r\n"
+    )
+    await _hold(url, head.encode(), UPLOAD_DRIP)
 
 
 async def _hold(url: str, begin: bytes, drip: bytes) -> None:

