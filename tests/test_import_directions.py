@@ -70,7 +70,7 @@ for name in sys.argv[1:]:
 """
 
 SCRIPTS = (
-    {"sim_engine", "quantization", "launcher", "autoscaling_simulation", "browser"},
+    {"sim_engine", "quantization", "launcher", "autoscaling_simulation", "browser", "dashboards"},
     {"cache_lab"},
     {"benchmarks"},
 )

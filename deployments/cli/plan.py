@@ -5,6 +5,7 @@ nothing.
     promptly plan config.yaml --device H100 --gpus 8 --price 2.50
     promptly plan config.yaml --set engine.tensor_parallel_size=2 --set engine.quantization=fp8
     promptly plan config.yaml --device L4 --rate 4 --prompt-tokens 1000 --output-tokens 200
+    promptly plan config.yaml --device H100 --rules config/observability/plan.yml
     promptly plan config.yaml --device H100 --trace requests.csv --ttft-ms 500 --tpot-ms 50
 
 Models are read from their folders, or from the hub: only config.json and the index of the weights. If the hub
@@ -21,6 +22,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
+
 from deployments.cli.overrides import overridden
 from deployments.cli.trace_file import TraceError, read_trace
 from deployments.engine.model_files import ModelLibrary
@@ -36,9 +39,12 @@ from serve_app.planning import (
     Target,
     check_cluster,
     device_names,
+    recording_rules,
     report,
 )
 from serve_app.settings import Settings, load_file
+
+RULES_HEAD = "# What `promptly plan` foretells of one replica, for Prometheus. Made by its option --rules.\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,6 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--compute-share", type=share, default=usual.compute, help="of the peak that prefill reaches"
+    )
+    parser.add_argument(
+        "--rules", type=Path, help="write the figures there, as rules by which Prometheus records them"
     )
     parser.add_argument("--offline", action="store_true", help="never ask the hub")
     parser.set_defaults(run=run)
@@ -111,6 +120,12 @@ def run(options: argparse.Namespace) -> int:
     for plan in plans:
         lines = (f"  {line}" for line in parsers[plan.where, plan.id])
         print("\n".join([*report(plan, demand), *lines]), end="\n\n")
+    if options.rules is not None:
+        try:
+            options.rules.write_text(RULES_HEAD + yaml.safe_dump(recording_rules(plans), sort_keys=False))
+        except OSError as error:
+            print(f"--rules {options.rules}: {error.strerror}", file=sys.stderr)
+            return 1
     if not plans and not problems:
         print("no model has managed replicas: there is nothing to plan")
     for problem in problems:

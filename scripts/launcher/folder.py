@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from serve_app.request.admin_token import TOKEN_VARIABLE, make_token, write_secret
+
+DASHBOARDS = Path(__file__).parents[2] / "config" / "observability" / "dashboards"
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class StartFolder:
         folder = cls(Path(tempfile.mkdtemp(prefix="promptly-", dir="/tmp")))
         for child in (folder.ray, folder.haproxy, folder.temp, folder.logs):
             child.mkdir()
+        shutil.copytree(DASHBOARDS, folder.dashboards)
         write_secret(folder.token, secrets.token_hex(32))
         write_secret(folder.admin_token, os.environ.get(TOKEN_VARIABLE) or make_token())
         return folder
@@ -53,6 +57,11 @@ class StartFolder:
     @property
     def ray(self) -> Path:
         return self.root / "ray"
+
+    @property
+    def dashboards(self) -> Path:
+        """What the Grafana that Ray configures loads: ours, and Ray writes its own beside them."""
+        return self.root / "dashboards"
 
     @property
     def haproxy(self) -> Path:

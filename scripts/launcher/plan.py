@@ -81,6 +81,7 @@ def ray_environment(base: Mapping[str, str], folder: StartFolder, config: ServeC
     # Replicas send Serve's counters to Ray's agent once a second, not ten times: scrapers read every ten
     # seconds.
     env.setdefault("RAY_SERVE_METRICS_EXPORT_INTERVAL_MS", "1000")
+    env.setdefault("RAY_METRICS_GRAFANA_DASHBOARD_OUTPUT_DIR", str(folder.dashboards))
     if models_are_local(config):
         env.setdefault("HF_HUB_OFFLINE", "1")
     # Without it, Serve answers 500 to header bytes that are not UTF-8; see the module.

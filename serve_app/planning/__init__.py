@@ -25,6 +25,7 @@ from serve_app.planning.plan import ModelFiles, ModelPlan, check_cluster, plan_m
 from serve_app.planning.problems import Problem
 from serve_app.planning.queueing import erlang_c, mean_wait_s
 from serve_app.planning.report import Demand, report
+from serve_app.planning.rules import recording_rules
 from serve_app.planning.speed import USUAL, Efficiency, Speed
 from serve_app.planning.weights import StoredWeights
 
@@ -60,6 +61,7 @@ __all__ = [
     "mean_wait_s",
     "plan_model",
     "read_architecture",
+    "recording_rules",
     "replay",
     "replicas_for",
     "replicas_for_trace",

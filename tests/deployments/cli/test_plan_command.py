@@ -236,3 +236,44 @@ def test_the_cpu_of_this_machine_may_be_named(tmp_path: Path, capsys: pytest.Cap
     unnamed = capsys.readouterr()
     main(["plan", str(path), "--device", "cpu"])
     assert capsys.readouterr() == unnamed
+
+
+def test_what_is_foretold_can_be_recorded_by_prometheus(tmp_path: Path, store: ModelStore) -> None:
+    path, rules = config_file(tmp_path, managed(max_model_len=16384, max_num_seqs=64)), tmp_path / "plan.yml"
+    assert main(["plan", str(path), "--device", "H100", "--rules", str(rules)]) == 0
+    plans, problems = plan_applications(load_file(path), ModelLibrary(store), Hardware("H100"))
+    assert not problems
+    (plan,) = plans
+    assert plan.speed is not None
+    full_s = plan.speed.decode_step_s(64, 1000)
+    (group,) = yaml.safe_load(rules.read_text())["groups"]
+    found = {
+        (rule["record"], rule["labels"].get("batch")): float(rule["expr"][len("vector(") : -1])
+        for rule in group["rules"]
+    }
+    assert found == {
+        ("promptly:planned_kv_cache_tokens", None): pytest.approx(plan.memory.tokens, rel=1e-4),
+        ("promptly:planned_time_per_output_token_seconds", "1"): pytest.approx(
+            plan.speed.decode_step_s(1, 1000), rel=1e-4
+        ),
+        ("promptly:planned_time_per_output_token_seconds", "64"): pytest.approx(full_s, rel=1e-4),
+        ("promptly:planned_output_tokens_per_second", None): pytest.approx(64 / full_s, rel=1e-4),
+    }
+    assert {rule["labels"]["model"] for rule in group["rules"]} == {"m"}
+
+
+@pytest.mark.usefixtures("store")
+def test_a_device_that_is_not_known_has_no_rules_of_speed(tmp_path: Path) -> None:
+    path, rules = config_file(tmp_path, managed()), tmp_path / "plan.yml"
+    assert main(["plan", str(path), "--rules", str(rules)]) == 0
+    assert yaml.safe_load(rules.read_text())["groups"][0]["rules"] == []
+
+
+@pytest.mark.usefixtures("store")
+def test_rules_that_cannot_be_written_are_one_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "nowhere" / "plan.yml"
+    arguments = ["plan", str(config_file(tmp_path, managed())), "--device", "H100", "--rules", str(target)]
+    assert main(arguments) == 1
+    assert str(target) in capsys.readouterr().err

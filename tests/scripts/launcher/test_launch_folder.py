@@ -33,3 +33,14 @@ def test_the_token_that_the_user_gives_is_the_starts(monkeypatch: pytest.MonkeyP
         assert folder.admin_token.read_text() == "given-by-the-user-0123456789"
     finally:
         shutil.rmtree(folder.root)
+
+
+def test_the_dashboards_lie_where_ray_writes_its_own() -> None:
+    folder = StartFolder.create()
+    try:
+        assert {path.name for path in folder.dashboards.iterdir()} == {
+            "promptly_capacity.json",
+            "promptly_overview.json",
+        }
+    finally:
+        shutil.rmtree(folder.root)

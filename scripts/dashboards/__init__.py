@@ -1,0 +1,1 @@
+"""The dashboards for Grafana: what each panel asks Prometheus."""

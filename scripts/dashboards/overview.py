@@ -1,0 +1,181 @@
+"""For who is on call: what users see, what is wrong, and where."""
+
+from __future__ import annotations
+
+from dashboards import promql
+from dashboards.contract import Dashboard, Panel, Query, Row
+from dashboards.promql import OURS, or_none, rate
+from dashboards.vllm_names import Vllm
+from serve_app.monitoring import metrics as ours
+
+
+def overview() -> Dashboard:
+    return Dashboard(
+        uid="promptlyOverview",
+        title="Promptly: on call",
+        description="What users see, what is wrong, and which part it is.",
+        rows=(
+            Row("What users see", (*_latency(), *_requests())),
+            Row("What is wrong", (_alerts(), _rescued(), _refused(), _queue(), _members(), _breaker())),
+            Row("Cache", (_hits(), _saved(), _reports())),
+            Row("Own overhead", (_overhead(), _loop_lag(), _cpu())),
+        ),
+    )
+
+
+def _latency() -> tuple[Panel, ...]:
+    gap, of_vllm = Vllm.BETWEEN_TOKENS.exported, promql.OF_VLLM
+    gaps = tuple(
+        Query(promql.quantile(gap, of_vllm, share, "model_name"), f"{name} {{{{model_name}}}}")
+        for name, share in promql.SHARES
+    )
+    return (
+        Panel("Time to first token", ours.DURATIONS["ttft"].description, "s", promql.percentiles("ttft")),
+        Panel("Between two tokens", "Each gap, as the engines of ours measure it.", "s", gaps),
+        Panel("Whole request", ours.DURATIONS["e2e"].description, "s", promql.percentiles("e2e")),
+    )
+
+
+def _requests() -> tuple[Panel, ...]:
+    all_requests = rate(ours.REQUESTS, "model")
+    failed = rate(ours.REQUESTS, "model", 'outcome="failed"')
+    return (
+        Panel(
+            "Requests",
+            "Finished requests by outcome.",
+            "reqps",
+            (Query(rate(ours.REQUESTS, "outcome"), "{{outcome}}"),),
+        ),
+        Panel(
+            "Failed share",
+            "Failures that are not the client's; 429 is not one.",
+            "percentunit",
+            (Query(promql.share(failed, all_requests), "{{model}}"),),
+        ),
+        Panel(
+            "Tokens",
+            "That engines read and wrote; `cached`: found in their prefix caches.",
+            "short",
+            (Query(rate(ours.TOKENS, "kind"), "{{kind}}"),),
+        ),
+    )
+
+
+def _alerts() -> Panel:
+    firing = promql.seen_by_gateways(ours.FIRING, "rule, model")
+    return Panel(
+        "Alerts",
+        "1 while it fires. `/admin/alerts` and the console say how far the others are from it.",
+        "short",
+        (Query(firing, "{{rule}} {{model}}"),),
+    )
+
+
+def _traffic(*events: str) -> tuple[Query, ...]:
+    return tuple(Query(or_none(rate(ours.TRAFFIC, "", f'event="{each}"')), each) for each in events)
+
+
+def _rescued() -> Panel:
+    return Panel(
+        "Failovers and hedges",
+        "Another member was tried before the first byte, or after it; a second attempt; streams cut after "
+        "all.",
+        "reqps",
+        _traffic("failovers", "continued", "hedged", "hedge_wins", "cut", "quarantined"),
+    )
+
+
+def _refused() -> Panel:
+    return Panel(
+        "Refused and queued", "429, and requests that had to wait.", "reqps", _traffic("refused", "queued")
+    )
+
+
+def _queue() -> Panel:
+    waiting = f"sum by (model) ({ours.QUEUED.exported}{{{OURS}}})"
+    return Panel("Queue", "Requests that wait for a member now.", "short", (Query(waiting, "{{model}}"),))
+
+
+def _members() -> Panel:
+    return Panel(
+        "Members by state",
+        "As the gateways see them.",
+        "short",
+        (Query(promql.seen_by_gateways(ours.MEMBERS, "model, state"), "{{model}} {{state}}"),),
+    )
+
+
+def _breaker() -> Panel:
+    failures = or_none(rate(ours.CACHE_EVENTS, "", 'event="failures"'))
+    return Panel(
+        "Cache breaker",
+        "1 while a gateway asks the cache nothing; failed calls a second.",
+        "short",
+        (
+            Query(f"max({ours.BREAKER.exported})", "open"),
+            Query(failures, "failures"),
+        ),
+    )
+
+
+def _hits() -> Panel:
+    asked = f"scalar({rate(ours.LOOK_UPS, '')} > 0)"
+    return Panel(
+        "Hits by tier",
+        "Share of the requests that might be answered from the cache.",
+        "percentunit",
+        (Query(f"{rate(ours.HITS, 'tier')} / {asked}", "{{tier}}"),),
+        most=1,
+    )
+
+
+def _saved() -> Panel:
+    return Panel(
+        "Tokens saved",
+        "Output tokens a second that the cache answered, beside those that engines wrote.",
+        "short",
+        (
+            Query(rate(ours.TOKENS_SAVED, "model"), "saved {{model}}"),
+            Query(rate(ours.TOKENS, "model", 'kind="output"'), "written {{model}}"),
+        ),
+    )
+
+
+def _reports() -> Panel:
+    def hourly(event: str) -> Query:
+        each = or_none(rate(ours.CACHE_EVENTS, "", f'event="{event}"'))
+        return Query(f"3600 * ({each})", event.replace("_", " "))
+
+    return Panel(
+        "Near misses and reports, an hour",
+        "Near entries that were refused; answers that people reported.",
+        "short",
+        tuple(map(hourly, ("near_misses", "reported_wrong", "reported_right"))),
+    )
+
+
+def _overhead() -> Panel:
+    return Panel(
+        "Gateway's own part",
+        ours.DURATIONS["overhead"].description,
+        "s",
+        promql.percentiles("overhead"),
+    )
+
+
+def _loop_lag() -> Panel:
+    return Panel(
+        "Lag of the event loop",
+        "How late timers are at worst; every stream of that gateway waits as long.",
+        "s",
+        (Query(ours.LOOP_LAG.exported, "{{WorkerId}}"),),
+    )
+
+
+def _cpu() -> Panel:
+    return Panel(
+        "CPU of gateways",
+        "Cores; one gateway can use one. All requests pass through it, so near 1 it is the limit.",
+        "short",
+        (Query(f"rate({ours.CPU.exported}[$window])", "{{WorkerId}}"),),
+    )
