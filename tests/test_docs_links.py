@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.architecture import listed_modules, modules_in_rows
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -76,17 +77,6 @@ def test_the_architecture_page_names_modules_that_exist() -> None:
     assert {name for name in named if not any(path.endswith(f"/{name}") for path in there)} == set()
 
 
-def modules_in_rows(page: str) -> list[tuple[list[str], str]]:
-    """The rows of "Who owns what" begin with folders; each module is relative to one of them."""
-    table = page.partition("## Who owns what")[2].partition("\n## ")[0]
-    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
-    return [
-        (re.findall(r"`([\w/]+/)`", folders), module)
-        for folders, modules in rows
-        for module in re.findall(r"`([\w/]+\.py)`", modules)
-    ]
-
-
 def test_each_module_in_a_row_of_the_architecture_page_is_in_the_folder_of_its_row() -> None:
     named = modules_in_rows((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
     assert len(named) > 300
@@ -99,14 +89,18 @@ def test_each_module_in_a_row_of_the_architecture_page_is_in_the_folder_of_its_r
 
 
 def test_the_architecture_page_lists_no_module_twice() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    listed = [
-        ROOT / folder / module
-        for folders, module in modules_in_rows(page)
-        for folder in folders
-        if (ROOT / folder / module).is_file()
-    ]
-    assert [path for path, times in Counter(listed).items() if times > 1] == []
+    assert [path for path, times in Counter(listed_modules()).items() if times > 1] == []
+
+
+def test_the_architecture_page_lists_every_module() -> None:
+    modules = {
+        path
+        for folder in ("serve_app", "deployments", "scripts")
+        for path in (ROOT / folder).rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    assert len(modules) > 500
+    assert {str(path.relative_to(ROOT)) for path in modules - set(listed_modules())} == set()
 
 
 def test_the_architecture_page_stays_short() -> None:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
 from aiohttp import web
-from benchmarks.kills import CUT, ERROR_EVENT, WHOLE, ending, outage_s
+from benchmarks.kills import (
+    ALONE,
+    CUT,
+    ERROR_EVENT,
+    PARTS,
+    WHOLE,
+    Kill,
+    Part,
+    ending,
+    figures_of_kills,
+    outage_s,
+)
 from benchmarks.load import chat_request
 
 REQUEST = chat_request("m", "hi", 3)
@@ -60,3 +72,18 @@ async def url() -> AsyncIterator[str]:
 async def test_how_a_stream_ended(url: str, path: str, how: str) -> None:
     async with aiohttp.ClientSession(url) as http:
         assert await ending(http, type(REQUEST)(path, REQUEST.body)) == how
+
+
+@pytest.mark.parametrize("part", [*PARTS, *ALONE], ids=lambda part: part.name)
+def test_only_a_part_that_streams_pass_through_may_cut_them(part: Part) -> None:
+    endings = [Counter({WHOLE: 64}), Counter({WHOLE: 63, CUT: 1}), Counter({WHOLE: 64})]
+    kills = [Kill(part, 0.1, 0, each) for each in endings]
+    missed = [figure.name for figure in figures_of_kills(kills) if figure.met is False]
+    kept = part.name in ("controller", "cache")
+    assert missed == ([f"{part.name} killed: streams cut, all repeats together"] if kept else [])
+
+
+def test_a_kill_that_cuts_no_stream_meets_its_target() -> None:
+    for part in (*PARTS, *ALONE):
+        figures = figures_of_kills([Kill(part, 0.1, 0, Counter({WHOLE: 64}))])
+        assert not [figure.name for figure in figures if figure.met is False]
