@@ -36,17 +36,21 @@ class _Turns(Generic[Result]):
         self._calls[owner].append(call)
 
     def take(self, most: int, most_characters: int) -> list[tuple[_Call[Result], str]]:
-        """The next texts; at least one, if any waits."""
+        """The next texts; at least one, if any waits. An owner whose text does not fit is the first of the
+        next pass; the others, whose texts do, go on."""
         taken: list[tuple[_Call[Result], str]] = []
+        too_long: list[str] = []
         characters = 0
         while len(taken) < most and (call := self._first()) is not None:
             text = call.texts[call.taken]
+            if taken and characters + len(text) > most_characters:
+                too_long.append(self._owners.popleft())
+                continue
             characters += len(text)
-            if taken and characters > most_characters:
-                break
             taken.append((call, text))
             call.taken += 1
             self._turn()
+        self._owners.extendleft(reversed(too_long))
         return taken
 
     def _first(self) -> _Call[Result] | None:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from serve_app.items.shape import encoded
 from serve_app.media.forms import Form
+from serve_app.openai.leniency import is_true
 
 CHUNK_S = 30.0
 """vLLM cuts a recording into pieces of this length (Whisper's window); each is a sequence of its own."""
@@ -24,7 +25,7 @@ def recording_key(
     """By the recording's content and every field of the form; ``None`` for a streamed answer, or a sample.
     ``by``: names of fields that identify a tenant's own users, whose answers are kept apart."""
     fields = sorted((name, value) for name, value in form.fields if name not in NOT_SHAPING)
-    if form.get("stream") in ("true", "True", "1") or _is_sample(form):
+    if is_true(form.get("stream")) or _is_sample(form):
         return None
     what = encoded([path, tenant, model, fingerprint, fields, {name: form.get(name) for name in by}])
     return hashlib.sha256(what + hashlib.sha256(form.file).digest()).digest()

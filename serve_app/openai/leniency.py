@@ -44,6 +44,11 @@ def _number(value: Any) -> Any:
     return number if math.isfinite(number) else value
 
 
+def is_true(field: str | None) -> bool:
+    """Whether vLLM reads a form's field as true."""
+    return _truth(field) is True
+
+
 def _truth(value: Any) -> Any:
     if isinstance(value, str):
         lower = value.lower()

@@ -80,20 +80,20 @@ class FailureFinder:
     has not ended is held back until it has: what it tells is not known before."""
 
     def __init__(self) -> None:
-        self._partial = b""
+        self._partial = bytearray()
         self.failure: bytes | None = None
         """The line that tells of it. Nothing after it is passed on."""
 
     def feed(self, piece: bytes) -> bytes:
         """What can be passed on; ``b""`` marks the stream's end and returns what was held back."""
         if not piece:
-            piece, self._partial = self._partial, b""
+            piece, self._partial = bytes(self._partial), bytearray()
         elif b"\n" not in piece:  # do not search a long line again for every piece
             self._partial += piece
             return b""
         else:
             end = piece.rfind(b"\n") + 1
-            piece, self._partial = self._partial + piece[:end], piece[end:]
+            piece, self._partial = bytes(self._partial) + piece[:end], bytearray(piece[end:])
         return self._before_failure(piece) if ERROR_MARK in piece else piece
 
     def _before_failure(self, piece: bytes) -> bytes:

@@ -20,7 +20,8 @@ class MediaSettings(Frozen):
         strict=False,
         description="Hosts whose images the gateway fetches (`images.example.com`, `*.example.com`, `*`), "
         "from public addresses only; engines get them as `data:` URLs. Default: none; a URL is left to the "
-        "engine, which refuses it without `engine.allowed_media_domains`.",
+        "member: a managed engine refuses it without `engine.allowed_media_domains`, a vLLM of your own "
+        "fetches it unless it was started with `--allowed-media-domains`.",
     )
     max_images: int = Field(default=32, ge=1, description="Images of one request.")
     max_image_bytes: int = Field(default=20_971_520, ge=1024, description="Of one image.")

@@ -34,6 +34,7 @@ from serve_app.media.audio import audio_seconds
 from serve_app.media.forms import FILE, Form, parse_form
 from serve_app.model_choice.names import ModelNames
 from serve_app.model_choice.offers import Offers
+from serve_app.openai.leniency import is_true
 from serve_app.openai.requests import required_string
 from serve_app.request.auth import Identity
 from serve_app.request.cache_controls import parse_controls
@@ -139,7 +140,7 @@ class AudioEndpoint:
         exchange.response_headers["x-cache"] = "bypass" if recording.key is None else "miss"
         began = time.monotonic()
         answer = OwnAnswer(self._dispatcher.open(_call(recording, self._tracer)))
-        if recording.form.get("stream") in ("true", "True", "1"):
+        if is_true(recording.form.get("stream")):
             await relay(exchange, answer)
             self._measure(recording, began)
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
@@ -31,6 +32,14 @@ Keep = Callable[[bytes], None]
 """Called with the text's vector as soon as it is made, so that it is kept even if the look-up is cancelled
 later."""
 
+MOST_CHARACTERS = 65_536
+"""Of a text that is embedded. No embedder reads so many; before it cuts a text, its tokenizer reads all of
+it, seconds for tens of MB, and other look-ups wait."""
+
+MOST_AT_ONCE = 64
+"""Look-ups of one tenant. Others wait in the same line, and more than these are hardly answered within the
+budget: they would time out, and open the breaker for every tenant."""
+
 logger = logging.getLogger("ray.serve")
 
 
@@ -45,6 +54,8 @@ class Embed:
     async def __call__(self, text: str, tenant: str) -> bytes | None:
         """``None`` for a text that is too long for the embedder: two texts that differ only in the part that
         it did not read would have the same vector."""
+        if len(text) > MOST_CHARACTERS:
+            return None
         tag = self._marks.embedding_tag(tenant)
         found: list[Embedding] = await self._embedder.call("embed", [self._normal(text)], tag)
         return found[0].vector if found[0].is_whole else None
@@ -72,6 +83,7 @@ class LookUps:
         self._budget_s = budget_s
         self._counters = counters
         self._trials: set[asyncio.Task[LookUp]] = set()
+        self._asking: Counter[str] = Counter()
 
     async def find(self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Keep) -> LookUp:
         """What the store has; never raises, never takes longer than the budget."""
@@ -100,6 +112,8 @@ class LookUps:
     async def _behind_breaker(
         self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Keep
     ) -> LookUp:
+        if self._asking[key.tenant] >= MOST_AT_ONCE:
+            return Miss()
         is_trial = self._breaker.is_open
         if not self._breaker.allows(time.monotonic()):
             return Miss()
@@ -117,12 +131,17 @@ class LookUps:
     async def _within_budget(
         self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Keep
     ) -> LookUp:
+        self._asking[key.tenant] += 1
         try:
             async with asyncio.timeout(self._budget_s):
                 found = await self._ask(key, controls, timeline, keep)
         except Exception as error:  # no failure of the embedder or the store may fail a request
             self._failed(error)
             return Miss()
+        finally:
+            self._asking[key.tenant] -= 1
+            if not self._asking[key.tenant]:
+                del self._asking[key.tenant]
         self._breaker.succeeded()
         return found
 
@@ -134,8 +153,9 @@ class LookUps:
             if vector is not None:
                 keep(vector)
         with timeline.step("search"):
+            text = "" if vector is None else key.text  # an exact look-up reads none
             query = CacheQuery(
-                key.entry_id, key.partition, key.text, vector, controls.threshold, controls.max_age_s
+                key.entry_id, key.partition, text, vector, controls.threshold, controls.max_age_s
             )
             found: LookUp = await self._cache.call("look_up", query)
         if found.decided_ns:  # it was the last part of the search

@@ -197,6 +197,19 @@ async def test_a_pass_holds_only_so_many_characters() -> None:
     assert encode.passes == [["aaaa", "bbbb"], ["c"], ["d" * 30], ["e"]]
 
 
+async def test_long_texts_of_one_owner_hold_up_short_ones_of_another_for_one_pass_each_time() -> None:
+    encode = Held()
+    batches = Batches(encode, most=8, most_characters=16)
+    long = [asyncio.create_task(batches.run([f"{number:040}"], "long")) for number in range(50)]
+    await after_first_pass(batches, encode, long)
+    short = asyncio.create_task(batches.run(list("abcdefghijklmnop"), "short"))
+    await asyncio.sleep(0)
+    encode.let_go(60)
+    assert await short == list("ABCDEFGHIJKLMNOP")
+    assert pass_of(encode, "p") <= 4, "two passes alone"
+    await asyncio.gather(*long)
+
+
 async def test_calls_whose_callers_left_take_no_turn() -> None:
     encode = Held()
     batches = Batches(encode, most=2)

@@ -44,7 +44,7 @@ async def whisper(request: web.Request) -> web.StreamResponse:
     fields = {name: part.get_content().rstrip("\r\n") for name, part in parts.items()}
     size = len(recording.get_payload(decode=True))
     text = f"{size} bytes of {recording.get_filename()} by {fields['model']}"
-    if fields.get("stream") == "true":
+    if fields.get("stream") in {"true", "yes", "TRUE"}:
         response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
         await response.prepare(request)
         await response.write(b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\ndata: [DONE]\n\n')
@@ -127,10 +127,11 @@ async def test_users_that_the_cache_keeps_apart_share_no_recordings(tmp_path: Pa
             assert (await upload(running, speech(), user=user)).headers["x-cache"] == tier
 
 
-async def test_a_streamed_answer_is_passed_on_as_it_comes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("true", ["true", "yes", "TRUE"])
+async def test_a_streamed_answer_is_passed_on_as_it_comes(tmp_path: Path, true: str) -> None:
     async with hearing(tmp_path) as (running, member):
         for _ in range(2):
-            answer = await upload(running, speech(), stream="true")
+            answer = await upload(running, speech(), stream=true)
             assert answer.events[-1] == b"[DONE]"
         assert len(member.seen) == 2
 
