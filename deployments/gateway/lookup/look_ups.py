@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
 from deployments.gateway.lookup.counters import CacheCounters
 from deployments.gateway.lookup.memory import Memory
+from deployments.gateway.request.tenant_room import TenantRoom
 from deployments.platform.serve import cause_of
 from deployments.wire.direct_calls import DirectClient
 from serve_app.breaker import Breaker
@@ -83,7 +83,7 @@ class LookUps:
         self._budget_s = budget_s
         self._counters = counters
         self._trials: set[asyncio.Task[LookUp]] = set()
-        self._asking: Counter[str] = Counter()
+        self._room = TenantRoom(None, MOST_AT_ONCE)
 
     async def find(self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Keep) -> LookUp:
         """What the store has; never raises, never takes longer than the budget."""
@@ -112,7 +112,7 @@ class LookUps:
     async def _behind_breaker(
         self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Keep
     ) -> LookUp:
-        if self._asking[key.tenant] >= MOST_AT_ONCE:
+        if not self._room.free(key.tenant):
             return Miss()
         is_trial = self._breaker.is_open
         if not self._breaker.allows(time.monotonic()):
@@ -131,17 +131,13 @@ class LookUps:
     async def _within_budget(
         self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Keep
     ) -> LookUp:
-        self._asking[key.tenant] += 1
         try:
-            async with asyncio.timeout(self._budget_s):
-                found = await self._ask(key, controls, timeline, keep)
+            with self._room.take(key.tenant):
+                async with asyncio.timeout(self._budget_s):
+                    found = await self._ask(key, controls, timeline, keep)
         except Exception as error:  # no failure of the embedder or the store may fail a request
             self._failed(error)
             return Miss()
-        finally:
-            self._asking[key.tenant] -= 1
-            if not self._asking[key.tenant]:
-                del self._asking[key.tenant]
         self._breaker.succeeded()
         return found
 
@@ -153,10 +149,7 @@ class LookUps:
             if vector is not None:
                 keep(vector)
         with timeline.step("search"):
-            text = "" if vector is None else key.text  # an exact look-up reads none
-            query = CacheQuery(
-                key.entry_id, key.partition, text, vector, controls.threshold, controls.max_age_s
-            )
+            query = _query(key, vector, controls)
             found: LookUp = await self._cache.call("look_up", query)
         if found.decided_ns:  # it was the last part of the search
             timeline.add_lasting("decide", timeline.clock() - found.decided_ns, found.decided_ns)
@@ -182,3 +175,8 @@ class LookUps:
             logger.warning(
                 "look-up failed: %r; the breaker is open, requests go on as misses", cause_of(error)
             )
+
+
+def _query(key: CacheKey, vector: bytes | None, controls: CacheControls) -> CacheQuery:
+    text = "" if vector is None else key.text  # an exact look-up reads none
+    return CacheQuery(key.entry_id, key.partition, text, vector, controls.threshold, controls.max_age_s)
