@@ -30,7 +30,7 @@ class Rule:
     enough: str
     scale: float = 1.0
     at_least: float | None = None
-    """For a person, in place of ``limit``: as the setting says it, where so many make it fire."""
+    """What a person is shown instead of ``limit``: the setting's number, where that many make it fire."""
 
     @property
     def said_limit(self) -> float:
