@@ -169,12 +169,13 @@ class Page:
             raise Waited(f"{expression}\n{self.complaints}\n{text}") from None
 
     async def click(self, selector: str) -> None:
-        """A click of the mouse in the middle of the first such element, once it is there."""
-        found = json.dumps(selector)
-        await self.until(f"document.querySelector({found}) !== null")
-        x, y = await self.value(
-            f"(() => {{ const e = document.querySelector({found}); e.scrollIntoView({{block: 'center'}});"
-            " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        """A click of the mouse in the middle of the first such element, once it is there and has kept its
+        place between two looks: what loads above it moves it."""
+        x, y = await self.until(
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); if (!e) return null;"
+            " e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();"
+            " const at = [r.x + r.width / 2, r.y + r.height / 2], last = e.lastSeenAt; e.lastSeenAt = at;"
+            " return last && last[0] === at[0] && last[1] === at[1] ? at : null; })()"
         )
         for kind in ("mousePressed", "mouseReleased"):
             await self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
