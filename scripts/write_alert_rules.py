@@ -7,17 +7,15 @@ Without FILE: the default settings, to config/observability/rules.yml.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
+from dashboards.options import asked
 
 from serve_app.alerts import Rule, rules_of
-from serve_app.errors import SettingsError
 from serve_app.settings.alerts import AlertSettings
-from serve_app.settings.load import load_file
 
 TARGET = Path(__file__).parents[1] / "config" / "observability" / "rules.yml"
 HEAD = """# Alert rules for Prometheus 2.42 or newer, made by `python scripts/write_alert_rules.py` from the
@@ -62,19 +60,12 @@ def unit(rule: Rule) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Write the alert rules for Prometheus.")
-    parser.add_argument("--config", type=Path, help="Serve config file with settings of `alerts`")
-    parser.add_argument("--output", type=Path, default=TARGET)
-    options = parser.parse_args(arguments)
-    settings = AlertSettings()
-    if options.config is not None:
-        try:
-            settings = load_file(options.config)[0].alerts
-        except SettingsError as error:
-            print(error, file=sys.stderr)
-            return 1
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(rules_file(settings))
+    found = asked(arguments, "Write the alert rules for Prometheus.", TARGET)
+    if found is None:
+        return 1
+    settings, target = found
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(rules_file(settings))
     return 0
 
 

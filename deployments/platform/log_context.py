@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
+from deployments.platform.log_filters import filtered
 from deployments.platform.log_redaction import LOGGERS
 
 CURRENT: ContextVar[tuple[str, str | None] | None] = ContextVar("promptly_request", default=None)
@@ -26,15 +26,6 @@ class RequestIds(logging.Filter):
         return True
 
 
-@contextmanager
-def named_requests() -> Iterator[None]:
+def named_requests() -> AbstractContextManager[None]:
     """While this context is open, lines of the loggers say to which request they belong."""
-    naming = RequestIds()
-    loggers = [logging.getLogger(name) for name in LOGGERS]
-    for logger in loggers:
-        logger.addFilter(naming)
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.removeFilter(naming)
+    return filtered(LOGGERS, RequestIds())

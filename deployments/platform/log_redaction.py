@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
+from deployments.platform.log_filters import filtered
 from serve_app.redaction import Redactor
 
 LOGGERS = ("ray.serve", "asyncio")
@@ -33,15 +33,6 @@ class RedactingFilter(logging.Filter):
         return True
 
 
-@contextmanager
-def redacted_logs(redactor: Redactor) -> Iterator[None]:
+def redacted_logs(redactor: Redactor) -> AbstractContextManager[None]:
     """While this context is open, the loggers above do not log the secrets."""
-    filtering = RedactingFilter(redactor)
-    loggers = [logging.getLogger(name) for name in LOGGERS] if redactor else []
-    for logger in loggers:
-        logger.addFilter(filtering)
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.removeFilter(filtering)
+    return filtered(LOGGERS if redactor else (), RedactingFilter(redactor))

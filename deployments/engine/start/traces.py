@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
+from deployments.platform.log_filters import filtered
 from deployments.platform.otlp import OTLP_LOGGERS, TRACES, endpoint, exporter_names, protocol
 
 SERVICE_NAME = "promptly-engine"
@@ -52,15 +53,6 @@ class Seldom(logging.Filter):
         return True
 
 
-@contextmanager
-def seldom_said(seldom: Seldom | None = None) -> Iterator[None]:
+def seldom_said(seldom: Seldom | None = None) -> AbstractContextManager[None]:
     """While this is open, a dead endpoint costs this process a line now and then."""
-    filtering = seldom or Seldom()
-    loggers = [logging.getLogger(name) for name in OTLP_LOGGERS]
-    for logger in loggers:
-        logger.addFilter(filtering)
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.removeFilter(filtering)
+    return filtered(OTLP_LOGGERS, seldom or Seldom())

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from serve_app.dialects.anthropic.blocks import Tool
+from serve_app.dialects.parameters import STRING, closed_object, one_of
 
-STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
 LINES = {
     "type": "array",
@@ -27,30 +27,17 @@ def _told(kind: Mapping[str, Any], description: str) -> dict[str, Any]:
     return {**kind, "description": description}
 
 
-def _object(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-def _one_of(*values: str) -> dict[str, Any]:
-    return {"type": "string", "enum": list(values)}
-
-
 def _bash(_: Tool) -> tuple[str, dict[str, Any]]:
     command = _told(STRING, "The command. Required unless `restart` is true.")
     restart = _told({"type": "boolean"}, "True: start the shell again.")
     about = "Runs a command in a bash session on the user's machine, which keeps its state between calls."
-    return about, _object({"command": command, "restart": restart})
+    return about, closed_object({"command": command, "restart": restart})
 
 
 def _editor(commands: tuple[str, ...], inserted: str) -> Callable[[Tool], tuple[str, dict[str, Any]]]:
     """``inserted``: the field in which this version's ``insert`` has its text."""
     fields = {
-        "command": _one_of(*commands),
+        "command": one_of(*commands),
         "path": _told(STRING, "Absolute path of the file or directory."),
         "file_text": _told(STRING, "For `create`: the content of the file."),
         "old_str": _told(STRING, "For `str_replace`: the text to replace, which must be there once."),
@@ -62,13 +49,13 @@ def _editor(commands: tuple[str, ...], inserted: str) -> Callable[[Tool], tuple[
     if inserted == "new_str":
         about = f"{fields['new_str']['description']} {about}"
     fields[inserted] = _told(STRING, about)
-    schema = _object(fields, "command", "path")
+    schema = closed_object(fields, "command", "path")
     return lambda _: ("Views, creates and edits text files on the user's machine.", schema)
 
 
 def _memory(_: Tool) -> tuple[str, dict[str, Any]]:
     fields = {
-        "command": _one_of("view", "create", "str_replace", "insert", "delete", "rename"),
+        "command": one_of("view", "create", "str_replace", "insert", "delete", "rename"),
         "path": _told(STRING, "The file or directory, for every command but `rename`."),
         "view_range": LINES,
         "file_text": _told(STRING, "For `create`: the content of the file."),
@@ -83,7 +70,7 @@ def _memory(_: Tool) -> tuple[str, dict[str, Any]]:
         "Files below `/memories` that last beyond this conversation. View that directory before a task, and "
         "keep there what a later conversation needs."
     )
-    return about, _object(fields, "command")
+    return about, closed_object(fields, "command")
 
 
 FIRST_ACTIONS = (
@@ -106,14 +93,14 @@ def _computer(*actions: str) -> Callable[[Tool], tuple[str, dict[str, Any]]]:
     def described(tool: Tool) -> tuple[str, dict[str, Any]]:
         offered = [action for action in actions if action != ZOOM or tool.enable_zoom]
         fields: dict[str, Any] = {
-            "action": _one_of(*offered),
+            "action": one_of(*offered),
             "coordinate": _told(POINT, "x and y in pixels, from the top left corner of the screen."),
             "text": _told(STRING, "What to type, or the keys to press, such as `ctrl+s`."),
         }
         if "left_click_drag" in offered and "wait" in offered:
             fields["start_coordinate"] = _told(POINT, "For `left_click_drag`: where it begins.")
         if "scroll" in offered:
-            fields["scroll_direction"] = _one_of("up", "down", "left", "right")
+            fields["scroll_direction"] = one_of("up", "down", "left", "right")
             fields["scroll_amount"] = _told(INTEGER, "For `scroll`: clicks of the wheel.")
             fields["duration"] = _told({"type": "number"}, "For `hold_key` and `wait`: seconds.")
         if ZOOM in offered:
@@ -122,7 +109,7 @@ def _computer(*actions: str) -> Callable[[Tool], tuple[str, dict[str, Any]]]:
         about = "Uses the mouse, the keyboard and the screen of the user's machine."
         if tool.display_width_px and tool.display_height_px:
             about += f" The screen has {tool.display_width_px} x {tool.display_height_px} pixels."
-        return about, _object(fields, "action")
+        return about, closed_object(fields, "action")
 
     return described
 

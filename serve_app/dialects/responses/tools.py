@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from serve_app.dialects.parameters import STRING, closed_object, one_of
 from serve_app.errors import BadRequest
 
 NAMESPACE_MARK = "__"
@@ -40,37 +41,27 @@ NO_TOOL = frozenset(
 )
 """What a server's own tools left in a history that another server began: the model's texts tell the rest."""
 
-STRING = {"type": "string"}
 STRINGS = {"type": "array", "items": STRING}
 NUMBER = {"type": "number"}
-
-
-def _object(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(required),
-        "additionalProperties": False,
-    }
 
 
 BUILT_IN: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "local_shell": (
         "Runs a command on the user's machine and returns its output.",
-        _object(
+        closed_object(
             {"command": STRINGS, "working_directory": STRING, "timeout_ms": NUMBER},
             "command",
         ),
     ),
     "shell": (
         "Runs shell commands on the user's machine and returns their output.",
-        _object({"commands": STRINGS, "timeout_ms": NUMBER, "max_output_length": NUMBER}, "commands"),
+        closed_object({"commands": STRINGS, "timeout_ms": NUMBER, "max_output_length": NUMBER}, "commands"),
     ),
     "apply_patch": (
         "Creates, updates or deletes a file. `diff` is a V4A diff; deleting needs none.",
-        _object(
+        closed_object(
             {
-                "type": {"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
+                "type": one_of("create_file", "update_file", "delete_file"),
                 "path": STRING,
                 "diff": STRING,
             },
@@ -194,7 +185,7 @@ def _freeform(tool: Mapping[str, Any]) -> dict[str, Any]:
     form = tool.get("format")
     if isinstance(form, dict) and form.get("type") == "grammar":
         description += f"\n\n`input` follows this {form.get('syntax')} grammar:\n{form.get('definition')}"
-    return {"description": description, "parameters": _object({"input": STRING}, "input")}
+    return {"description": description, "parameters": closed_object({"input": STRING}, "input")}
 
 
 def read_choice(choice: Any, tools: Tools) -> tuple[Any, Tools]:
