@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from deployments.gateway.request.connected import ClientGone
 from deployments.gateway.request.exchange import Exchange, Handler
 from deployments.gateway.request.finished import Finished
+from deployments.gateway.request.gate import Gate
 from deployments.gateway.request.socket import ClientSocket
 from deployments.platform.log_context import CURRENT
 from deployments.platform.telemetry import TRACEPARENT, RequestTracer
@@ -134,12 +135,14 @@ class GatewayApp:
         finished: Finished,
         tracer: RequestTracer | None,
         *,
+        gate: Gate,
         limits: LimitSettings,
     ) -> None:
         self._paths = Paths(handlers)
         self._door = door
         self._finished = finished
         self._tracer = tracer
+        self._gate = gate
         self._answering = Answering(limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -184,6 +187,7 @@ class GatewayApp:
             if exchange.path not in ALWAYS_ANSWERED:
                 self._answering.expect(exchange)
             try:
+                await self._gate.enter(exchange, route)
                 await handler(exchange)
             finally:
                 self._answering.end(exchange)

@@ -141,6 +141,7 @@ class GatewayRuntime:
             Door(settings),
             self._observers.finished,
             self._tracer,
+            gate=self._intake.gate,
             limits=settings.limits,
         )
 
@@ -187,7 +188,6 @@ class GatewayRuntime:
         )
         admit = Admit(
             settings,
-            auth=self._intake.auth,
             bodies=self._intake.bodies,
             chooser=ModelChooser(settings, self._placement.fleet),
             offers=self._intake.offers,
@@ -225,7 +225,6 @@ class GatewayRuntime:
         self._responses = ResponsesApi(
             settings,
             self._response_store,
-            auth=self._intake.auth,
             bodies=self._intake.bodies,
             offers=self._intake.offers,
             generating=partial(generating, Endpoint.CHAT),
@@ -239,7 +238,7 @@ class GatewayRuntime:
         } | self._responses.handlers
 
     def _relaying(self) -> dict[str, Handler]:
-        auth, offers, settings = self._intake.auth, self._intake.offers, self._settings
+        offers, settings = self._intake.offers, self._settings
         verbatim = Verbatim(
             bodies=self._intake.bodies,
             offers=offers,
@@ -251,7 +250,6 @@ class GatewayRuntime:
         item_cache = _item_cache(settings, self._cache)
         audio = AudioEndpoint(
             settings,
-            auth=auth,
             bodies=self._intake.bodies,
             offers=offers,
             dispatcher=self._dispatcher,
@@ -261,7 +259,6 @@ class GatewayRuntime:
             latency=self._observers.latency,
         )
         items = ItemsEndpoint(
-            auth,
             offers,
             verbatim,
             item_cache,
@@ -270,7 +267,6 @@ class GatewayRuntime:
             traffic=self._traffic,
         )
         embeddings = EmbeddingsEndpoint(
-            auth,
             verbatim,
             items,
             embedder=settings.embedder,
@@ -282,12 +278,9 @@ class GatewayRuntime:
             "audio": audio,
             "embeddings": embeddings,
             "items": items,
-            "count_tokens": CountTokens(
-                auth, verbatim, self._intake.images, MessagesReader(settings.gateway)
-            ),
+            "count_tokens": CountTokens(verbatim, self._intake.images, MessagesReader(settings.gateway)),
             "realtime": RealtimeEndpoint(
                 settings,
-                auth=auth,
                 offers=offers,
                 pins=self._pins,
                 marks=self._marks,
@@ -296,12 +289,11 @@ class GatewayRuntime:
                 latency=self._observers.latency,
                 traffic=self._traffic,
             ),
-            "relay": PassThrough(auth, offers, verbatim),
+            "relay": PassThrough(offers, verbatim),
         }
 
     def _describing(self) -> dict[str, Handler]:
         catalogue = Catalogue(
-            self._intake.auth,
             self._names,
             self._placement.fleet,
             self._statuses,
@@ -325,10 +317,9 @@ class GatewayRuntime:
         }
 
     def _administering(self) -> dict[str, Handler]:
-        auth, bodies, settings = self._intake.auth, self._intake.bodies, self._settings
+        bodies, settings = self._intake.bodies, self._settings
         managed = [model.id for model in settings.models if model.engine is not None]
         admin = Admin(
-            auth,
             managed=managed,
             fleet=self._placement.fleet,
             engines=self._statuses,
@@ -336,9 +327,9 @@ class GatewayRuntime:
             watching=self._observers.watching,
             traffic=self._traffic,
         )
-        cache = AdminCache(auth, bodies, self._cache)
+        cache = AdminCache(bodies, self._cache)
         entries = AdminEntries(
-            auth, bodies, self._cache, settings=settings, names=self._names, offers=self._intake.offers
+            bodies, self._cache, settings=settings, names=self._names, offers=self._intake.offers
         )
         return {
             "admin_alerts": admin.alerts,
@@ -348,8 +339,8 @@ class GatewayRuntime:
             "admin_engines": admin.engines,
             "admin_fleet": admin.fleet,
             "admin_latency": admin.latency,
-            "admin_plan": AdminPlan(auth, settings, self._planner),
-            "admin_requests": AdminRequests(auth, self._observers.recent, self._find_everywhere),
+            "admin_plan": AdminPlan(settings, self._planner),
+            "admin_requests": AdminRequests(self._observers.recent, self._find_everywhere),
             "admin_traffic": admin.traffic,
         }
 

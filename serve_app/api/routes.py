@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from serve_app.api import schemas
+from serve_app.api.roles import ADMINS, EVERYONE, LOOKERS, SENDERS, Role
 from serve_app.errors import (
     BadRequest,
     BodyTimeout,
@@ -45,7 +46,7 @@ CACHE_ERRORS = (*ADMIN_ERRORS, NotFound, CacheUnavailable)
 
 
 class Access(Enum):
-    """Who may use a route. ``KEY``: clients with a key, if ``auth`` requires keys."""
+    """What a route asks for. ``KEY``: a key, if ``auth`` requires keys."""
 
     OPEN = "open"
     KEY = "key"
@@ -80,7 +81,7 @@ class Operation:
 class Route:
     """``path`` in Starlette's notation. ``handler`` is the name of the handler in the gateway. ``unknown``:
     methods that get a 404, as if the path did not exist. ``is_socket``: it is a WebSocket, which begins as a
-    GET."""
+    GET. ``roles``: who may use it, where that does not follow from ``access`` (see ``may_use``)."""
 
     path: str
     handler: str
@@ -88,6 +89,14 @@ class Route:
     operations: Mapping[str, Operation]
     unknown: tuple[str, ...] = ()
     is_socket: bool = False
+    roles: frozenset[Role] | None = None
+
+    @property
+    def may_use(self) -> frozenset[Role]:
+        """The roles that may use it; a viewer changes nothing, so it has no viewer if a method does."""
+        if self.roles is not None:
+            return self.roles
+        return ADMINS if self.access is Access.ADMIN else SENDERS
 
     @cached_property
     def methods(self) -> frozenset[str]:
@@ -392,12 +401,14 @@ ROUTES: tuple[Route, ...] = (
         "models",
         Access.KEY,
         _get("All model names that a request may use.", schemas.MODELS, errors=ADMIN_ERRORS),
+        roles=EVERYONE,
     ),
     Route(
         "/v1/models/{model:path}",
         "model",
         Access.KEY,
         _get("One model.", schemas.MODEL, errors=(*ADMIN_ERRORS, NotFound)),
+        roles=EVERYONE,
     ),
     Route(
         "/health",
@@ -503,15 +514,29 @@ ROUTES: tuple[Route, ...] = (
         "admin_engines",
         Access.ADMIN,
         _admin("Each model's replicas as Serve reports them."),
+        roles=LOOKERS,
     ),
-    Route("/admin/fleet", "admin_fleet", Access.ADMIN, _admin("Members, their state and load.")),
+    Route(
+        "/admin/fleet",
+        "admin_fleet",
+        Access.ADMIN,
+        _admin("Members, their state and load."),
+        roles=LOOKERS,
+    ),
     Route(
         "/admin/latency",
         "admin_latency",
         Access.ADMIN,
         _admin("Percentiles of each step, and of 1, 5 and 30 minutes by model and outcome, ms."),
+        roles=LOOKERS,
     ),
-    Route("/admin/alerts", "admin_alerts", Access.ADMIN, _admin("Alerts: what fires, and what has changed.")),
+    Route(
+        "/admin/alerts",
+        "admin_alerts",
+        Access.ADMIN,
+        _admin("Alerts: what fires, and what has changed."),
+        roles=LOOKERS,
+    ),
     Route(
         "/admin/requests",
         "admin_requests",
@@ -522,6 +547,7 @@ ROUTES: tuple[Route, ...] = (
             query=REQUEST_FILTERS,
             errors=(*ADMIN_ERRORS, NotFound),
         ),
+        roles=LOOKERS,
     ),
     Route(
         "/admin/plan",
@@ -533,8 +559,15 @@ ROUTES: tuple[Route, ...] = (
             query=PLAN_QUESTION,
             errors=(*ADMIN_ERRORS, NotFound),
         ),
+        roles=LOOKERS,
     ),
-    Route("/admin/traffic", "admin_traffic", Access.ADMIN, _admin("Counts of requests by outcome.")),
+    Route(
+        "/admin/traffic",
+        "admin_traffic",
+        Access.ADMIN,
+        _admin("Counts of requests by outcome."),
+        roles=LOOKERS,
+    ),
     *(_items(path) for path in ITEM_PATHS if path != "/v1/embeddings"),
     *map(_audio, AUDIO),
     Route(

@@ -43,6 +43,10 @@ class Offers:
             embedder = [] if self._embedder is None else [self._embedder]
             raise UnknownModel(model, [*self._fingerprints, *embedder]) from None
 
+    def own(self, model: str) -> str:
+        """The name that engines know. ``model`` must be that of a model."""
+        return self._names.own(model)
+
     def path_of(self, path: str, model: str | None = None) -> str:
         """The path as the members of ``model`` (of any model) write it."""
         return own_name(path, self._all if model is None else self._paths[model])

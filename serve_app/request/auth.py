@@ -10,13 +10,14 @@ import hmac
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
+from serve_app.api.roles import Role
 from serve_app.errors import Forbidden, SettingsError, Unauthorized
 from serve_app.request.priority import DEFAULT_PRIORITY, FIRST_PRIORITY, LAST_PRIORITY
 from serve_app.settings import KeySettings
@@ -48,7 +49,8 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One key as stored. ``id`` is the public part of the key.
 
     ``best_priority`` is the most urgent priority its requests may have (0 goes first); by default no better
-    than a request that names none. ``debug_timing``: it may see all of ``Server-Timing``.
+    than a request that names none. ``debug_timing``: it may see all of ``Server-Timing``. The others are those
+    of ``Identity``; without ``role`` it is that of ``admin``.
     """
 
     id: KeyId
@@ -58,6 +60,12 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     admin: bool = False
     best_priority: Priority = DEFAULT_PRIORITY
     debug_timing: bool = False
+    role: Role | None = None
+    user: str | None = None
+    models: tuple[str, ...] | None = None
+    endpoints: tuple[str, ...] | None = None
+    networks: tuple[str, ...] | None = None
+    expires_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +94,28 @@ class KeySources:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The tenant behind a key, and its rights."""
+    """Who sends a request, and what they may do. It stands for one request: keys change meanwhile.
+
+    ``key_id``: the public part of the key; ``None`` without keys. ``user``: of the tenant, where the key
+    names one. ``models``, ``endpoints``: all that it may use (see ``require_model``, ``require_endpoint``);
+    ``None``: everything. ``networks``: where it may come from, in CIDR notation. ``expires_at``: Unix
+    seconds.
+    """
 
     tenant: str
-    admin: bool
+    role: Role = Role.USER
     best_priority: int = DEFAULT_PRIORITY
     debug_timing: bool = False
+    key_id: str | None = None
+    user: str | None = None
+    models: tuple[str, ...] | None = None
+    endpoints: tuple[str, ...] | None = None
+    networks: tuple[str, ...] | None = None
+    expires_at: float | None = None
+
+    @property
+    def admin(self) -> bool:
+        return self.role is Role.ADMIN
 
 
 def make_key(
@@ -100,8 +124,9 @@ def make_key(
     admin: bool = False,
     best_priority: int = DEFAULT_PRIORITY,
     debug_timing: bool = False,
+    **rights: Any,
 ) -> tuple[str, KeyRecord]:
-    """A new key (shown once) and the record to store.
+    """A new key (shown once) and the record to store. ``rights``: further fields of the record.
 
     Raises:
         ValueError: ``tenant`` is not a valid name.
@@ -111,7 +136,7 @@ def make_key(
     key_id, secret, salt = secrets.token_hex(6), secrets.token_urlsafe(32), secrets.token_hex(16)
     key = f"{KEY_PREFIX}-{key_id}-{secret}"
     hashed = hash_key(key, salt)
-    return key, KeyRecord(key_id, tenant, salt, hashed, admin, best_priority, debug_timing)
+    return key, KeyRecord(key_id, tenant, salt, hashed, admin, best_priority, debug_timing, **rights)
 
 
 def hash_key(key: str, salt: str) -> str:
@@ -175,7 +200,7 @@ class KeyRing:
         found = self._find(key.strip())
         if found is None:
             raise Unauthorized("The API key is not known.", code="invalid_api_key")
-        return Identity(found.tenant, found.admin, found.best_priority, found.debug_timing)
+        return _identity(found)
 
     def _find(self, key: str) -> KeyRecord | None:
         if len(key) > MAX_KEY_CHARS:
@@ -196,10 +221,52 @@ def credentials_of(headers: Mapping[str, str]) -> str | None:
     return f"Bearer {key}" if given is None and key is not None else given
 
 
-def require_admin(identity: Identity) -> None:
-    """Raises: Forbidden: the key is known, but is not an admin key."""
-    if not identity.admin:
-        raise Forbidden("This needs an admin key.", code="admin_only")
+def require_role(identity: Identity, roles: Collection[Role]) -> None:
+    """Raises: Forbidden: the key is known, but only other roles may do this."""
+    if identity.role in roles:
+        return
+    if Role.USER in roles:
+        raise Forbidden(
+            f"A key with the role `{identity.role.value}` may not use this path.", code="role_not_allowed"
+        )
+    raise Forbidden("This needs an admin key.", code="admin_only")
+
+
+def require_endpoint(identity: Identity, path: str) -> None:
+    """A path is named in full, or by its beginning with a `*`. Raises: Forbidden."""
+    allowed = identity.endpoints
+    if allowed is None or any(_covers(each, path) for each in allowed):
+        return
+    raise Forbidden(
+        f"This API key may not use {path}. It may use: {', '.join(allowed) or 'none'}.",
+        code="endpoint_not_allowed",
+    )
+
+
+def require_model(identity: Identity, *names: str) -> None:
+    """``names``: the model's name as it was asked for, and its own; one of them must be allowed.
+
+    Raises:
+        Forbidden: the key may use other models only.
+    """
+    if may_use(identity, *names):
+        return
+    raise Forbidden(
+        f"This API key may not use the model {names[0]!r}. "
+        f"It may use: {', '.join(identity.models or ()) or 'none'}.",
+        param="model",
+        code="model_not_allowed",
+    )
+
+
+def may_use(identity: Identity, *names: str) -> bool:
+    """Whether it may use the model that has these names."""
+    allowed = identity.models
+    return allowed is None or any(name in allowed for name in names)
+
+
+def _covers(endpoint: str, path: str) -> bool:
+    return path.startswith(endpoint[:-1]) if endpoint.endswith("*") else path == endpoint
 
 
 def decode_records(encoded: bytes) -> tuple[KeyRecord, ...]:
@@ -215,6 +282,21 @@ def decode_records(encoded: bytes) -> tuple[KeyRecord, ...]:
     for twice in _repeated(record.id for record in records):
         raise ValueError(f"two records have the id {twice!r}")
     return records
+
+
+def _identity(record: KeyRecord) -> Identity:
+    return Identity(
+        record.tenant,
+        record.role or (Role.ADMIN if record.admin else Role.USER),
+        record.best_priority,
+        record.debug_timing,
+        key_id=record.id,
+        user=record.user,
+        models=record.models,
+        endpoints=record.endpoints,
+        networks=record.networks,
+        expires_at=record.expires_at,
+    )
 
 
 def _id_of(key: str) -> str:

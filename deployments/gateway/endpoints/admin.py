@@ -11,7 +11,6 @@ from typing import Any
 from deployments.gateway.monitoring.latency_page import LatencyPage
 from deployments.gateway.monitoring.watching import Watching
 from deployments.gateway.placement.engine_status import EngineStatus, EngineStatuses
-from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import Exchange
 from serve_app.autoscaling.changes import ScalingChange
 from serve_app.fleet import FleetTable, Member, PrefillCounts
@@ -24,7 +23,6 @@ class Admin:
 
     def __init__(
         self,
-        auth: Authenticator,
         *,
         managed: Sequence[str],
         fleet: FleetTable,
@@ -33,7 +31,6 @@ class Admin:
         watching: Watching,
         traffic: Traffic,
     ) -> None:
-        self._auth = auth
         self._managed = managed
         self._fleet = fleet
         self._engines = engines
@@ -42,7 +39,6 @@ class Admin:
         self._traffic = traffic
 
     async def fleet(self, exchange: Exchange) -> None:
-        self._auth.identify_admin(exchange)
         fleet, now = self._fleet, time.monotonic()
         await exchange.respond_json(
             {model: [_member(member, now) for member in fleet.members(model)] for model in fleet.models}
@@ -51,7 +47,6 @@ class Admin:
     async def engines(self, exchange: Exchange) -> None:
         """For each managed model: the status that Serve reports, why its fleet was scaled (the newest change
         first), and how long each replica took to start."""
-        self._auth.identify_admin(exchange)
         statuses, fleet = await self._engines.read(), self._fleet
         await exchange.respond_json(
             {model: _engines(statuses.get(model), fleet.members(model)) for model in self._managed}
@@ -60,17 +55,14 @@ class Admin:
     async def latency(self, exchange: Exchange) -> None:
         """Milliseconds of each step, over the newest requests of this gateway; ``windows``: by model and
         outcome over all ``gateways``."""
-        self._auth.identify_admin(exchange)
         await exchange.respond_json(await self._latency.read())
 
     async def alerts(self, exchange: Exchange) -> None:
         """What fires, how far every rule is from it, and what has changed."""
-        self._auth.identify_admin(exchange)
         await exchange.respond_json(self._watching.alerting.shown())
 
     async def traffic(self, exchange: Exchange) -> None:
         """Counts of this gateway's requests by outcome, since it started."""
-        self._auth.identify_admin(exchange)
         await exchange.respond_json(asdict(self._traffic))
 
 

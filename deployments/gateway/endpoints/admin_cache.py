@@ -13,7 +13,6 @@ from uuid import UUID
 import msgspec
 
 from deployments.gateway.lookup.store_client import CacheClient
-from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import ADMINISTRATORS, Bodies
 from deployments.gateway.request.exchange import Exchange
 from deployments.platform.serve import call_errors
@@ -27,14 +26,13 @@ LISTED_ENTRIES = 100
 class AdminCache:
     """Answers hold prompt texts only where an entry is looked up on purpose."""
 
-    def __init__(self, auth: Authenticator, bodies: Bodies, cache: CacheClient | None) -> None:
-        self._auth = auth
+    def __init__(self, bodies: Bodies, cache: CacheClient | None) -> None:
         self._bodies = bodies
         self._cache = cache
 
     async def cache(self, exchange: Exchange) -> None:
         """``GET``: statistics, or the entries that fit the query. ``DELETE``: remove what fits."""
-        cache = cache_for(self._auth, self._cache, exchange)
+        cache = cache_for(self._cache)
         selection = _selection(exchange)
         with failures_named():
             answer = await _administer(cache, exchange.method, selection)
@@ -44,21 +42,15 @@ class AdminCache:
         """``POST {"entry": id, "right": bool}``: a person's verdict on a semantic hit. An entry with a wrong
         answer is dropped everywhere before this is answered; with ``"text"`` (the question that it answered)
         it stays, and is never given to that text again."""
-        cache = cache_for(self._auth, self._cache, exchange)
+        cache = cache_for(self._cache)
         report = _report(await self._bodies.read(exchange, ADMINISTRATORS))
         with failures_named():
             dropped = await cache.store.feedback(report.entry, report.right, report.text)
         await exchange.respond_json({"entry": str(report.entry), "right": report.right, "dropped": dropped})
 
 
-def cache_for(auth: Authenticator, cache: CacheClient | None, exchange: Exchange) -> CacheClient:
-    """The cache, for an administrator's request.
-
-    Raises:
-        Unauthorized, Forbidden: the client is not an administrator.
-        NotFound: there is no cache.
-    """
-    auth.identify_admin(exchange)
+def cache_for(cache: CacheClient | None) -> CacheClient:
+    """Raises: NotFound: there is no cache."""
     if cache is None:
         raise NotFound("No cache is configured.", code="no_cache")
     return cache

@@ -14,7 +14,6 @@ import msgspec
 
 from deployments.gateway.endpoints.admin_cache import cache_for, failures_named
 from deployments.gateway.lookup.store_client import CacheClient
-from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import ADMINISTRATORS, Bodies
 from deployments.gateway.request.exchange import Exchange
 from serve_app.cache.entry import CacheEntry
@@ -77,7 +76,6 @@ class AdminEntries:
 
     def __init__(
         self,
-        auth: Authenticator,
         bodies: Bodies,
         cache: CacheClient | None,
         *,
@@ -85,7 +83,6 @@ class AdminEntries:
         names: ModelNames,
         offers: Offers,
     ) -> None:
-        self._auth = auth
         self._bodies = bodies
         self._cache = cache
         self._limits = settings.limits
@@ -94,7 +91,7 @@ class AdminEntries:
         self._offers = offers
 
     async def __call__(self, exchange: Exchange) -> None:
-        cache = cache_for(self._auth, self._cache, exchange)
+        cache = cache_for(self._cache)
         await (self._take_in(exchange, cache) if exchange.method == "POST" else self._export(exchange, cache))
 
     async def _export(self, exchange: Exchange, cache: CacheClient) -> None:

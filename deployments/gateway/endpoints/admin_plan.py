@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
-from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import Exchange
 from serve_app.errors import BadRequest, NotFound, SettingsError
 from serve_app.planning.question import Question, parse_question
@@ -21,14 +20,12 @@ class AdminPlan:
     """One plan at a time, in a thread: streams go on meanwhile. ``planner`` is ``None`` where nothing can
     read models' files."""
 
-    def __init__(self, auth: Authenticator, settings: Settings, planner: Planner | None) -> None:
-        self._auth = auth
+    def __init__(self, settings: Settings, planner: Planner | None) -> None:
         self._settings = settings
         self._planner = planner
         self._one = asyncio.Lock()
 
     async def __call__(self, exchange: Exchange) -> None:
-        self._auth.identify_admin(exchange)
         if self._planner is None:
             raise NotFound("This gateway has no planner.", code="no_plan")
         pairs = parse_qs(exchange.query.decode("latin-1"), keep_blank_values=True)

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
-from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import Exchange
 from serve_app.errors import NotFound
 from serve_app.recent import Found, Query, Recent, merged, parse_query
@@ -21,13 +20,11 @@ FindEverywhere = Callable[[Query], Awaitable[Sequence[Found]]]
 class AdminRequests:
     """``everywhere`` is ``None`` where there is one gateway; ``recent`` where no request is kept."""
 
-    def __init__(self, auth: Authenticator, recent: Recent | None, everywhere: FindEverywhere | None) -> None:
-        self._auth = auth
+    def __init__(self, recent: Recent | None, everywhere: FindEverywhere | None) -> None:
         self._recent = recent
         self._everywhere = everywhere
 
     async def __call__(self, exchange: Exchange) -> None:
-        self._auth.identify_admin(exchange)
         if self._recent is None:
             raise NotFound("No requests are kept (gateway.recent_requests is 0).", code="no_recent_requests")
         pairs = parse_qs(exchange.query.decode("latin-1"), keep_blank_values=True)

@@ -10,7 +10,6 @@ from typing import Any
 
 from deployments.gateway.lookup.item_cache import ItemCache, ItemTerms
 from deployments.gateway.request.answer import OwnAnswer
-from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.call import (
     Call,
@@ -22,6 +21,7 @@ from deployments.gateway.request.call import (
     target_of,
 )
 from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.gate import uses_model
 from deployments.gateway.request.tenant_room import TenantRoom
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.send.relay import read_all, relay
@@ -72,7 +72,6 @@ class AudioEndpoint:
         self,
         settings: Settings,
         *,
-        auth: Authenticator,
         bodies: Bodies,
         offers: Offers,
         dispatcher: Dispatcher,
@@ -83,7 +82,6 @@ class AudioEndpoint:
     ) -> None:
         self._media = settings.media
         self._timeout_s = settings.limits.request_timeout_s
-        self._auth = auth
         self._bodies = bodies
         self._offers = offers
         self._dispatcher = dispatcher
@@ -94,7 +92,7 @@ class AudioEndpoint:
         self._room = TenantRoom(self._media.max_uploads, self._media.max_uploads_per_tenant)
 
     async def __call__(self, exchange: Exchange) -> None:
-        identity = self._auth.identify(exchange)
+        identity = exchange.identity
         if exchange.method != "POST":
             raise NotFound(f"No such path: {exchange.method} {exchange.path}.", code="not_found")
         self._offers.require(exchange.path)
@@ -111,7 +109,7 @@ class AudioEndpoint:
         model = required_string(dict(form.fields), "model")
         fingerprint = self._offers.fingerprint(model)
         self._offers.require(exchange.path, model)
-        exchange.facts.model = model
+        uses_model(exchange, model, self._names.own(model))
         seconds = _length(form, self._media.max_audio_s)
         terms = ItemTerms(
             identity.tenant, self._names.own(model), "", exchange.headers, parse_controls(exchange.headers)

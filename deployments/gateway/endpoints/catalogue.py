@@ -9,12 +9,12 @@ from typing import Any
 from deployments.gateway.lookup.priming import Priming
 from deployments.gateway.lookup.store_client import CacheClient
 from deployments.gateway.placement.engine_status import EngineStatus, EngineStatuses
-from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import Exchange
 from serve_app.fleet import FleetTable
 from serve_app.model_choice.chooser import reported_context
 from serve_app.model_choice.names import ModelNames
 from serve_app.openai.models import ModelCard, model_card
+from serve_app.request.auth import may_use, require_model
 
 
 class Catalogue:
@@ -22,7 +22,6 @@ class Catalogue:
 
     def __init__(
         self,
-        auth: Authenticator,
         names: ModelNames,
         fleet: FleetTable,
         engines: EngineStatuses,
@@ -30,7 +29,6 @@ class Catalogue:
         *,
         cache: CacheClient | None,
     ) -> None:
-        self._auth = auth
         self._names = names
         self._fleet = fleet
         self._engines = engines
@@ -62,17 +60,21 @@ class Catalogue:
         return {"status": "failed", "failed": failed} if failed else {}
 
     async def list_models(self, exchange: Exchange) -> None:
-        """Every name that a client may use: models, their adapters and aliases, auto models, the embedder."""
-        self._auth.identify(exchange)
-        cards = [self._card(name) for name in self._names]
+        """Every name that the client may use: models, their adapters and aliases, auto models, the embedder."""
+        identity = exchange.identity
+        cards = [self._card(name) for name in self._names if may_use(identity, name, self._own(name))]
         await exchange.respond_json({"object": "list", "data": cards})
 
     async def one_model(self, exchange: Exchange) -> None:
-        self._auth.identify(exchange)
         name = exchange.path.removeprefix("/v1/models/")
         if name not in set(self._names):
             raise self._names.unknown(name)
+        require_model(exchange.identity, name, self._own(name))
         await exchange.respond_json(self._card(name))
+
+    def _own(self, name: str) -> str:
+        served = self._names.served.get(name)
+        return name if served is None else served.name
 
     def _card(self, name: str) -> ModelCard:
         served = self._names.served.get(name)

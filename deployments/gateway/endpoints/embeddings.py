@@ -13,8 +13,8 @@ import numpy as np
 
 from deployments.gateway.endpoints.items import ItemsEndpoint
 from deployments.gateway.endpoints.verbatim import Verbatim
-from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import JSON, Exchange
+from deployments.gateway.request.gate import uses_model
 from deployments.gateway.request.tenant_room import Places, TenantRoom
 from deployments.platform.serve import call_errors, cause_of
 from serve_app.embedding import EmbedderInfo, Embedding
@@ -37,7 +37,6 @@ class EmbeddingsEndpoint:
 
     def __init__(
         self,
-        auth: Authenticator,
         verbatim: Verbatim,
         items: ItemsEndpoint,
         *,
@@ -46,7 +45,6 @@ class EmbeddingsEndpoint:
         marks: TenantMarks,
         limits: LimitSettings,
     ) -> None:
-        self._auth = auth
         self._verbatim = verbatim
         self._items = items
         self._embedder = embedder
@@ -57,9 +55,9 @@ class EmbeddingsEndpoint:
         self._calls: set[asyncio.Task[list[Embedding]]] = set()
 
     async def __call__(self, exchange: Exchange) -> None:
-        asked = await self._verbatim.read(exchange, self._auth.identify(exchange))
+        asked = await self._verbatim.read(exchange, exchange.identity)
         if self._embedder is not None and asked.model == self._embedder.id:
-            exchange.facts.model = asked.model
+            uses_model(exchange, asked.model)
             request = embedding_request(asked.fields)
             await exchange.run(self._embed(exchange, request, asked.identity), asked.timeout_s)
             return

@@ -11,7 +11,6 @@ from typing import Any
 
 from deployments.gateway.endpoints.verbatim import JsonRequest, Verbatim, changed
 from deployments.gateway.lookup.item_cache import ItemCache, ItemTerms
-from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.call import Call
 from deployments.gateway.request.exchange import JSON, Exchange
 from deployments.gateway.request.finished import CACHE
@@ -53,7 +52,6 @@ class ItemsEndpoint:
 
     def __init__(
         self,
-        auth: Authenticator,
         offers: Offers,
         verbatim: Verbatim,
         cache: ItemCache | None,
@@ -62,7 +60,6 @@ class ItemsEndpoint:
         names: ModelNames,
         traffic: Traffic,
     ) -> None:
-        self._auth = auth
         self._offers = offers
         self._verbatim = verbatim
         self._cache = cache
@@ -71,7 +68,7 @@ class ItemsEndpoint:
         self._traffic = traffic
 
     async def __call__(self, exchange: Exchange) -> None:
-        identity = self._auth.identify(exchange)
+        identity = exchange.identity
         if exchange.method != "POST":
             raise NotFound(f"No such path: {exchange.method} {exchange.path}.", code="not_found")
         self._offers.require(self._offers.path_of(exchange.path))

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from deployments.gateway.endpoints.verbatim import Verbatim
-from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.request.images import Images
 from serve_app.dialects import Reading
@@ -44,16 +43,13 @@ class MessagesReader:
 class CountTokens:
     """Asks an engine for the tokens of the prompt that a request would give it."""
 
-    def __init__(
-        self, auth: Authenticator, verbatim: Verbatim, images: Images, reader: MessagesReader
-    ) -> None:
-        self._auth = auth
+    def __init__(self, verbatim: Verbatim, images: Images, reader: MessagesReader) -> None:
         self._verbatim = verbatim
         self._images = images
         self._reader = reader
 
     async def __call__(self, exchange: Exchange) -> None:
-        identity = self._auth.identify(exchange)
+        identity = exchange.identity
         asked = await self._verbatim.read(exchange, identity, is_conversation=True)
         fields = count_request(asked.fields, self._reader.inline(exchange))
         self._verbatim.offered(asked)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from deployments.gateway.endpoints.verbatim import Verbatim
-from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import Exchange
 from serve_app.errors import NotFound
 from serve_app.model_choice.offers import Offers
@@ -13,13 +12,12 @@ from serve_app.openai.bounds import BATCHED, count_texts
 class PassThrough:
     """The model named in the JSON body decides where a request goes."""
 
-    def __init__(self, auth: Authenticator, offers: Offers, verbatim: Verbatim) -> None:
-        self._auth = auth
+    def __init__(self, offers: Offers, verbatim: Verbatim) -> None:
         self._offers = offers
         self._verbatim = verbatim
 
     async def __call__(self, exchange: Exchange) -> None:
-        identity = self._auth.identify(exchange)
+        identity = exchange.identity
         if exchange.method != "POST":
             raise NotFound(f"No such path: {exchange.method} {exchange.path}.", code="not_found")
         self._offers.require(exchange.path)

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from functools import partial
 
 from deployments.gateway.endpoints.realtime_session import RealtimeSession, SessionParts
-from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.call import SlotRequest, forwarded_headers
 from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.gate import uses_model
 from deployments.gateway.request.socket import ClientSocket
 from deployments.gateway.send.pinned import Pinned, Pins
 from deployments.platform.telemetry import RequestTracer
@@ -21,7 +21,7 @@ from serve_app.errors import NotFound, OverCapacity, UpgradeRequired
 from serve_app.fleet import EngineReport
 from serve_app.latency import LatencyWindows
 from serve_app.model_choice.offers import Offers
-from serve_app.realtime.opening import chosen_subprotocol, model_of, query_of, with_key
+from serve_app.realtime.opening import chosen_subprotocol, model_of, query_of
 from serve_app.redaction import Redactor
 from serve_app.request.auth import Identity
 from serve_app.request.deadline import request_timeout_s
@@ -42,7 +42,6 @@ class RealtimeEndpoint:
         self,
         settings: Settings,
         *,
-        auth: Authenticator,
         offers: Offers,
         pins: Pins,
         marks: TenantMarks,
@@ -54,7 +53,6 @@ class RealtimeEndpoint:
         self._settings = settings.realtime
         self._limits = settings.limits
         self._session_header = settings.gateway.session_header
-        self._auth = auth
         self._offers = offers
         self._pins = pins
         self._marks = marks
@@ -74,10 +72,8 @@ class RealtimeEndpoint:
             raise NotFound(f"No such path: {exchange.method} {exchange.path}.", code="not_found")
         socket: ClientSocket | None = exchange.socket
         if socket is None:
-            self._auth.identify(exchange)
             raise UpgradeRequired(exchange.path)
-        exchange.headers = with_key(exchange.headers, socket.subprotocols)
-        identity = self._auth.identify(exchange)
+        identity = exchange.identity
         query = query_of(exchange.query)
         model = model_of(query)
         with self._counted(identity.tenant):
@@ -149,7 +145,7 @@ class RealtimeEndpoint:
     def _check(self, exchange: Exchange, model: str) -> None:
         """Raises: UnknownModel, EmbedderOnly, NotFound."""
         self._require(model)
-        exchange.facts.model = model
+        uses_model(exchange, model, self._offers.own(model))
 
     def _require(self, model: str) -> None:
         self._offers.fingerprint(model)

@@ -21,6 +21,7 @@ from deployments.gateway.request.call import (
     target_of,
 )
 from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.gate import uses_model
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.send.relay import relay
 from deployments.platform.telemetry import RequestTracer
@@ -96,7 +97,7 @@ class Verbatim:
         self._offers.fingerprint(asked.model)
         path = self._offers.path_of(asked.path, asked.model)
         self._offers.require(path, asked.model)
-        asked.exchange.facts.model = asked.model
+        uses_model(asked.exchange, asked.model, self._offers.own(asked.model))
         return asked if path == asked.path else replace(asked, path=path)
 
     def call(

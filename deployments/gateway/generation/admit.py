@@ -1,4 +1,4 @@
-"""Admission of a request: authenticate it, read and check its body, choose the model."""
+"""Admission of a request: read and check its body, choose the model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from deployments.gateway.generation.asked import Asked
-from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies, let_others
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.request.images import Images
@@ -30,7 +29,7 @@ from serve_app.openai.requests import (
     parse_json,
 )
 from serve_app.openai.tools import calls_tools, refuse_tools
-from serve_app.request.auth import Identity
+from serve_app.request.auth import Identity, require_model
 from serve_app.request.cache_controls import CacheControls, parse_controls
 from serve_app.request.deadline import request_timeout_s
 from serve_app.request.failover import wants_failover
@@ -51,7 +50,7 @@ Raises: PromptlyError."""
 
 
 class Admit:
-    """Authenticates, reads and parses a request once. ``wake`` is called with a model that is scaled to zero;
+    """Reads and parses a request once. ``wake`` is called with a model that is scaled to zero;
     ``takes_tools``: whether a model's members read tool calls. ``caches``: this gateway has a cache. It is
     one class because the order of the checks is its whole subject."""
 
@@ -59,7 +58,6 @@ class Admit:
         self,
         settings: Settings,
         *,
-        auth: Authenticator,
         bodies: Bodies,
         chooser: ModelChooser,
         offers: Offers,
@@ -70,7 +68,6 @@ class Admit:
         takes_tools: Callable[[str], bool],
         caches: bool,
     ) -> None:
-        self._auth = auth
         self._bodies = bodies
         self._chooser = chooser
         self._offers = offers
@@ -90,7 +87,7 @@ class Admit:
     async def __call__(self, exchange: Exchange, endpoint: Endpoint, read: Read | None = None) -> Asked:
         """``read`` reads a body that is not in the form of ``endpoint`` itself.
 
-        Raises: what is wrong with the request: BadRequest, Unauthorized, NotFound, …
+        Raises: what is wrong with the request: BadRequest, Forbidden, NotFound, …
         """
         started_ns = exchange.timeline.clock()
         try:
@@ -100,7 +97,7 @@ class Admit:
 
     async def _read(self, exchange: Exchange, endpoint: Endpoint, read: Read | None) -> Asked:
         headers = exchange.headers
-        identity = self._auth.identify(exchange)
+        identity = exchange.identity
         controls = parse_controls(headers)
         priority = request_priority(headers, identity.best_priority)
         failover = wants_failover(headers, self._fails_over)
@@ -157,6 +154,7 @@ class Admit:
         if chosen.to_start is not None:
             self._wake(chosen.to_start)
         request = chosen.request
+        require_model(exchange.identity, sent.model, request.model)
         if calls_tools(request.fields) and not self._takes_tools(self._chooser.names.model_of(request.model)):
             raise refuse_tools(sent.model)
         if self._speculating and self._chooser.names.model_of(request.model) in self._speculating:

@@ -1,49 +1,44 @@
-"""Authentication: the client that sends a request, and what it may see and do."""
+"""Authentication: the client that sends a request, by its key or the admin token."""
 
 from __future__ import annotations
 
-from deployments.gateway.request.exchange import Exchange
+from collections.abc import Mapping
+
 from serve_app.admission import FIRST_PRIORITY
+from serve_app.api.roles import Role
 from serve_app.errors import Forbidden
 from serve_app.request.admin_token import AdminToken
-from serve_app.request.auth import DEFAULT_TENANT, Identity, KeyRing, credentials_of, require_admin
+from serve_app.request.auth import DEFAULT_TENANT, Identity, KeyRing, credentials_of
 
-ANYONE = Identity(DEFAULT_TENANT, False, FIRST_PRIORITY)
+ANYONE = Identity(DEFAULT_TENANT, best_priority=FIRST_PRIORITY)
 """Without keys there is one tenant."""
+
+OWNER = Identity(DEFAULT_TENANT, Role.ADMIN, FIRST_PRIORITY)
+"""Who knows the admin token."""
 
 
 class Authenticator:
-    """``keys`` is ``None`` without API keys; it is replaced when the keys file changes. ``admin_token`` opens
-    ``/admin`` with ``auth: loopback``."""
+    """``keys`` is ``None`` without API keys; it is replaced when keys change. ``admin_token`` opens
+    ``/admin`` where no key is asked for."""
 
     def __init__(self, keys: KeyRing | None, admin_token: AdminToken | None) -> None:
         self.keys = keys
         self._admin_token = admin_token
 
-    def identify(self, exchange: Exchange) -> Identity:
-        """The client's identity; sets which timings the exchange may show to it.
+    def identify(self, headers: Mapping[str, str]) -> Identity:
+        """Raises: Unauthorized: there is no key, or the key is not known."""
+        return ANYONE if self.keys is None else self.keys.identify(credentials_of(headers))
+
+    def administrator(self, headers: Mapping[str, str]) -> Identity | None:
+        """Who knows the admin token; ``None`` where keys tell who is an administrator.
 
         Raises:
-            Unauthorized: there is no key, or the key is not known.
+            Unauthorized: there is no token, or another one.
+            Forbidden: there are neither keys nor a token.
         """
-        if self.keys is None:
-            exchange.shows_all_timing = True  # one tenant: there is nothing to learn about others
-            exchange.facts.tenant = ANYONE.tenant
-            return ANYONE
-        identity = self.keys.identify(credentials_of(exchange.headers))
-        exchange.facts.tenant = identity.tenant
-        if exchange.tenant_known is not None and self.keys.has_several_tenants:
-            exchange.tenant_known(exchange)
-        exchange.shows_all_timing = identity.admin or (identity.debug_timing and exchange.asks_for_timing)
-        return identity
-
-    def identify_admin(self, exchange: Exchange) -> Identity:
-        """Raises: Unauthorized, Forbidden."""
-        if self.keys is None:
-            if self._admin_token is None:
-                raise Forbidden("With `auth: none` there is no `/admin`: configure keys.", code="admin_only")
-            self._admin_token.check(exchange.headers.get("authorization"))
-            return Identity(DEFAULT_TENANT, True, FIRST_PRIORITY)
-        identity = self.identify(exchange)
-        require_admin(identity)
-        return identity
+        if self.keys is not None:
+            return None
+        if self._admin_token is None:
+            raise Forbidden("With `auth: none` there is no `/admin`: configure keys.", code="admin_only")
+        self._admin_token.check(headers.get("authorization"))
+        return OWNER

@@ -16,6 +16,7 @@ from deployments.platform.request_account import ACCOUNT, RequestAccount, reques
 from serve_app.dialects import StreamErrors, dialect_of
 from serve_app.errors import DeadlineExceeded, PromptlyError, UpstreamFailed
 from serve_app.openai import sse
+from serve_app.request.auth import Identity
 from serve_app.request.headers import TIMEOUT
 from serve_app.request.record import Facts
 from serve_app.request.timing import Timeline
@@ -83,8 +84,19 @@ class Exchange:
         self.span: Any = None
         self.socket: Any = None
         """The :class:`~deployments.gateway.request.socket.ClientSocket`, if it began as one."""
+        self._identity: Identity | None = None
         self._receive = receive
         self._send = send
+
+    @property
+    def identity(self) -> Identity:
+        """Who sends it: the gate has let it in (``request/gate.py``)."""
+        assert self._identity is not None, "an open route has no identity"
+        return self._identity
+
+    @identity.setter
+    def identity(self, identity: Identity) -> None:
+        self._identity = identity
 
     def scope_again(self) -> Scope:
         """For the same request without its client, and without what counts the client's response."""

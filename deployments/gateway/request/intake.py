@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies
+from deployments.gateway.request.gate import Gate
 from deployments.gateway.request.images import Images, IsPublic
 from deployments.gateway.request.key_watch import KeyWatch
 from serve_app.fleet import FleetTable
@@ -32,7 +33,8 @@ class Intake:
     ) -> None:
         self.has_keys = keys is not None
         shared = settings.gateway.share_prefixes
-        self.auth = auth = Authenticator(None if keys is None else keys.ring(), admin_token)
+        auth = Authenticator(None if keys is None else keys.ring(), admin_token)
+        self.gate = Gate(auth)
         self.bodies = Bodies(settings.limits)
         self.images = Images(settings.media, is_public)
         self.offers = Offers(settings, names, fleet, separates=self.has_keys and not shared)

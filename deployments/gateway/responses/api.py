@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.exchange import Handler
 from deployments.gateway.request.finished import Finished
@@ -31,7 +30,6 @@ class ResponsesApi:
         settings: Settings,
         store: DeploymentHandle[Any] | None,
         *,
-        auth: Authenticator,
         bodies: Bodies,
         offers: Offers,
         generating: Callable[[ResponsesReader], Handler],
@@ -45,15 +43,14 @@ class ResponsesApi:
         self._background = (
             None if self._client is None else Background(self._client, own, owner, generate, finished)
         )
-        create = CreateResponse(auth, offers, generate, self._background)
+        create = CreateResponse(offers, generate, self._background)
         stored = StoredResponses(
-            auth,
             self._client,
             self._background,
             settings.limits.request_timeout_s,
             settings.gateway.keep_alive_s,
         )
-        conversations = Conversations(auth, bodies, self._client, settings.limits)
+        conversations = Conversations(bodies, self._client, settings.limits)
         self.handlers: dict[str, Handler] = {
             "responses": create,
             "response": stored.one,

@@ -23,7 +23,6 @@ from deployments.gateway.responses.reading import InBackground
 from deployments.gateway.responses.store_client import ResponseStoreClient
 from serve_app.dialects.responses.stored import queued
 from serve_app.errors import NoReplica, OverCapacity, PromptlyError, ResponsesUnavailable
-from serve_app.request.auth import Identity
 from serve_app.settings import ResponsesSettings
 from serve_app.stored_responses.status import LEASE_S, with_status
 from serve_app.stored_responses.values import Outcome, Record
@@ -74,18 +73,19 @@ class Background:
         self._tenants: Counter[str] = Counter()
         self._beating: asyncio.Task[None] | None = None
 
-    async def start(self, exchange: Exchange, identity: Identity, work: InBackground) -> None:
+    async def start(self, exchange: Exchange, work: InBackground) -> None:
         """Store the response as queued, begin it, and answer the client.
 
         Raises:
             OverCapacity: as many run as may.
             ResponsesUnavailable: it could not be stored; nothing was begun.
         """
-        self._refuse_many(identity.tenant)
+        tenant = exchange.identity.tenant
+        self._refuse_many(tenant)
         request = work.asked.request
         record = Record(
             id=work.ids.response,
-            tenant=identity.tenant,
+            tenant=tenant,
             status="queued",
             response=queued(work.asked, work.ids, int(time.time())),
             input=work.items,
@@ -93,12 +93,12 @@ class Background:
             conversation=request.conversation_id,
             owner=self._owner,
         )
-        self._tenants[identity.tenant] += 1
+        self._tenants[tenant] += 1
         try:
             if await self._store.call("put", record, []) is not Outcome.STORED:
                 raise ResponsesUnavailable("it has no room")
         except BaseException:
-            self._forget_tenant(identity.tenant)
+            self._forget_tenant(tenant)
             raise
         job = Job(record, watched=bool(request.stream))
         self._jobs[record.id] = job

@@ -9,7 +9,6 @@ from uuid import uuid4
 
 import msgspec
 
-from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.responses.store_client import ResponseStoreClient, absent
@@ -32,10 +31,7 @@ NOT_KEPT = "Conversations are not stored here (responses.enabled)."
 class Conversations:
     """Create, read, change and delete them, and their items."""
 
-    def __init__(
-        self, auth: Authenticator, bodies: Bodies, store: ResponseStoreClient | None, limits: LimitSettings
-    ) -> None:
-        self._auth = auth
+    def __init__(self, bodies: Bodies, store: ResponseStoreClient | None, limits: LimitSettings) -> None:
         self._bodies = bodies
         self._store = store
         self._limits = limits
@@ -129,7 +125,7 @@ class Conversations:
         return fields
 
     def _admitted(self, exchange: Exchange) -> tuple[str, ResponseStoreClient]:
-        tenant = self._auth.identify(exchange).tenant
+        tenant = exchange.identity.tenant
         if self._store is None:
             raise NotFound(NOT_KEPT, code="not_stored")
         return tenant, self._store

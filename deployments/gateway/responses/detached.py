@@ -22,7 +22,8 @@ class DetachedExchange(Exchange):
         super().__init__(original.scope_again(), self._receive_nothing, self._send_to)
         self.body, self.loaded_bytes = body, original.loaded_bytes
         self.reading = reading
-        self.trace_id = original.trace_id
+        self.trace_id, self.identity = original.trace_id, original.identity
+        self.facts.tenant = original.facts.tenant
         self.facts.route, self.facts.endpoint = original.facts.route, original.facts.endpoint
         self.failure: PromptlyError | None = None
 

@@ -6,8 +6,8 @@ import asyncio
 
 import msgspec
 
-from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.exchange import EVENT_STREAM, Exchange, Handler
+from deployments.gateway.request.gate import uses_model
 from deployments.gateway.responses.background import Background
 from deployments.gateway.responses.reading import InBackground
 from deployments.gateway.responses.store_client import ResponseStoreClient, absent
@@ -29,10 +29,7 @@ class CreateResponse:
     """``POST /v1/responses``. ``generate`` answers it like any chat; a request that is to run in the
     background comes back from it."""
 
-    def __init__(
-        self, auth: Authenticator, offers: Offers, generate: Handler, background: Background | None
-    ) -> None:
-        self._auth = auth
+    def __init__(self, offers: Offers, generate: Handler, background: Background | None) -> None:
         self._offers = offers
         self._generate = generate
         self._background = background
@@ -42,8 +39,10 @@ class CreateResponse:
             await self._generate(exchange)
         except InBackground as work:
             assert self._background is not None, "nothing runs in the background without a store"
-            self._offers.fingerprint(work.asked.request.model)
-            await self._background.start(exchange, self._auth.identify(exchange), work)
+            model = work.asked.request.model
+            self._offers.fingerprint(model)
+            uses_model(exchange, model, self._offers.own(model))
+            await self._background.start(exchange, work)
 
 
 class StoredResponses:
@@ -51,7 +50,6 @@ class StoredResponses:
 
     def __init__(
         self,
-        auth: Authenticator,
         store: ResponseStoreClient | None,
         background: Background | None,
         timeout_s: float,
@@ -59,7 +57,6 @@ class StoredResponses:
     ) -> None:
         """``timeout_s``: how long a stream waits for a response that is not finished; ``keep_alive_s``: how
         often its client is told that it waits, 0: never."""
-        self._auth = auth
         self._store = store
         self._background = background
         self._timeout_s = timeout_s
@@ -137,7 +134,7 @@ class StoredResponses:
         await exchange.respond(200, events_of(record.response), EVENT_STREAM, {"cache-control": "no-cache"})
 
     def _admitted(self, exchange: Exchange) -> tuple[str, ResponseStoreClient]:
-        tenant = self._auth.identify(exchange).tenant
+        tenant = exchange.identity.tenant
         if self._store is None:
             raise NotFound(NOT_KEPT, code="not_stored")
         return tenant, self._store

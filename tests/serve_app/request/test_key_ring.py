@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from serve_app.api.roles import ADMINS, Role
 from serve_app.errors import Forbidden, SettingsError, Unauthorized
 from serve_app.request.auth import (
     Identity,
@@ -15,7 +16,7 @@ from serve_app.request.auth import (
     hash_key,
     load_keys,
     make_key,
-    require_admin,
+    require_role,
 )
 from serve_app.settings import KeySettings
 
@@ -43,8 +44,8 @@ def keys_file(folder: Path, content: bytes) -> KeySettings:
 
 
 def test_a_known_key_identifies_its_tenant() -> None:
-    assert RING.identify(f"Bearer {KEY}") == Identity("acme", admin=False)
-    assert RING.identify(f"Bearer {ADMIN_KEY}") == Identity("ops", admin=True)
+    assert RING.identify(f"Bearer {KEY}") == Identity("acme", key_id=RECORD.id)
+    assert RING.identify(f"Bearer {ADMIN_KEY}") == Identity("ops", Role.ADMIN, key_id=ADMIN_RECORD.id)
 
 
 @pytest.mark.parametrize("form", ["bearer {}", "BEARER {}", "Bearer   {}", "Bearer {}  "])
@@ -125,9 +126,10 @@ def test_a_new_key_may_not_administer_unless_asked_for() -> None:
 
 
 def test_an_admin_may_administer_and_nobody_else() -> None:
-    require_admin(Identity("ops", admin=True))
-    with pytest.raises(Forbidden) as caught:
-        require_admin(Identity("admin", admin=False))
+    require_role(Identity("ops", Role.ADMIN), ADMINS)
+    for role in set(Role) - {Role.ADMIN}:
+        with pytest.raises(Forbidden) as caught:
+            require_role(Identity("admin", role), ADMINS)
     assert caught.value.code == "admin_only"
 
 
@@ -146,9 +148,9 @@ def test_a_record_in_a_file_is_no_admin_unless_it_says_so(tmp_path: Path) -> Non
 def test_keys_in_the_environment_are_accepted() -> None:
     one, two, three = f"{LONG}=1", f"{LONG}2", f"{LONG}3"
     ring = from_environment(f" acme = {one} , beta={two},, admin={three},").ring()
-    assert ring.identify(f"Bearer {one}") == Identity("acme", admin=False)
-    assert ring.identify(f"Bearer {two}") == Identity("beta", admin=False)
-    assert ring.identify(f"Bearer {three}") == Identity("admin", admin=True)
+    assert ring.identify(f"Bearer {one}") == Identity("acme", key_id="env-acme")
+    assert ring.identify(f"Bearer {two}") == Identity("beta", key_id="env-beta")
+    assert ring.identify(f"Bearer {three}") == Identity("admin", Role.ADMIN, key_id="env-admin")
     for wrong in (f"acme={one}", LONG, "acme", f"{one} , beta={two}"):
         assert refusal(f"Bearer {wrong}", ring).code == "invalid_api_key"
 
@@ -159,7 +161,8 @@ def test_a_key_of_ours_may_be_given_by_environment() -> None:
 
 def test_one_tenant_may_have_several_keys() -> None:
     ring = from_environment(f"t={LONG}old,t={LONG}new").ring()
-    assert ring.identify(f"Bearer {LONG}old") == ring.identify(f"Bearer {LONG}new") == Identity("t", False)
+    same = Identity("t", key_id="env-t")
+    assert ring.identify(f"Bearer {LONG}old") == ring.identify(f"Bearer {LONG}new") == same
 
 
 def test_records_from_the_environment_are_the_same_in_every_process_and_hold_no_key() -> None:

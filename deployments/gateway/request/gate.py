@@ -1,0 +1,61 @@
+"""The gate: every request passes it before its handler. Handlers find who asks in ``exchange.identity``."""
+
+from __future__ import annotations
+
+from deployments.gateway.request.authentication import ANYONE, Authenticator
+from deployments.gateway.request.exchange import Exchange
+from serve_app.api.routes import Access, Route
+from serve_app.realtime.opening import with_key
+from serve_app.request.auth import Identity, require_endpoint, require_model, require_role
+
+
+class Gate:
+    """Lets a request in whose sender may use its route. What it names in its body, the handler learns first:
+    see :func:`uses_model`."""
+
+    def __init__(self, auth: Authenticator) -> None:
+        self._auth = auth
+
+    async def enter(self, exchange: Exchange, route: Route) -> None:
+        """Sets the exchange's identity, and which timings it may show to it. An open route has no identity.
+
+        Raises:
+            Unauthorized: there is no key, or the key is not known.
+            Forbidden: the key may not use this route.
+            OverCapacity: the tenant's share of the requests is used up.
+        """
+        if route.access is Access.OPEN:
+            return
+        if exchange.socket is not None:
+            exchange.headers = with_key(exchange.headers, exchange.socket.subprotocols)
+        if route.access is Access.ADMIN:
+            owner = self._auth.administrator(exchange.headers)
+            if owner is not None:
+                exchange.identity = owner
+                return
+        identity = self._auth.identify(exchange.headers)
+        self._recognised(exchange, identity)
+        require_role(identity, route.may_use)
+        require_endpoint(identity, exchange.path)
+
+    def _recognised(self, exchange: Exchange, identity: Identity) -> None:
+        exchange.identity = identity
+        exchange.facts.tenant = identity.tenant
+        if identity is ANYONE:
+            exchange.shows_all_timing = True  # one tenant: there is nothing to learn about others
+            return
+        keys = self._auth.keys
+        if exchange.tenant_known is not None and keys is not None and keys.has_several_tenants:
+            exchange.tenant_known(exchange)
+        exchange.shows_all_timing = identity.admin or (identity.debug_timing and exchange.asks_for_timing)
+
+
+def uses_model(exchange: Exchange, *names: str) -> None:
+    """The request is for a model: ``names`` are the one that it asked for, and the model's own. Every handler
+    that reads a model's name calls this, or ``require_model``, before anything answers it.
+
+    Raises:
+        Forbidden: the key may use other models only.
+    """
+    require_model(exchange.identity, *names)
+    exchange.facts.model = names[0]

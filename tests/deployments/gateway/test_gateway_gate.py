@@ -1,0 +1,186 @@
+"""One gate stands before every handler: no route is reached without it, and none lets in a key that may not."""
+
+from __future__ import annotations
+
+import io
+import wave
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import FormData
+from support.gateway import MODEL, Answered, Running, SimSettings, chat, gateway
+from support.graph import CHAT
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from serve_app.api.roles import Role
+from serve_app.api.routes import FORM, JSON, ROUTES, Access, Route
+from serve_app.settings.paths import AUDIO, ENGINE_PATHS, REALTIME
+
+QUICK = SimSettings(itl_ms=0, tokens=2)
+GATED = [route for route in ROUTES if route.access is not Access.OPEN]
+PARTS = {"{id}": "x", "{item}": "y", "{model:path}": MODEL, "{rest:path}": "moderations"}
+RIGHTS: dict[str, dict[str, Any]] = {
+    "elsewhere": {"endpoints": ("/v1/none",), "admin": True},
+    "other-model": {"models": ("another",)},
+    "this-model": {"models": (MODEL,)},
+    "chats": {"endpoints": (CHAT, "/v1/mod*")},
+    "viewer": {"role": Role.VIEWER},
+    "team": {"role": Role.TENANT_ADMIN},
+}
+
+
+@asynccontextmanager
+async def guarded() -> AsyncIterator[Running]:
+    upstream = {"paths": [*ENGINE_PATHS, "/v1/moderations"]}
+    shared = {"gateway": {"share_prefixes": True}}  # without, no engine that cannot salt is asked
+    async with gateway(QUICK, upstream=upstream, tenants=[*RIGHTS], rights=RIGHTS, **shared) as running:
+        yield running
+
+
+def path_of(route: Route) -> str:
+    path = route.path
+    for name, value in PARTS.items():
+        path = path.replace(name, value)
+    assert "{" not in path, "a route has a part that this test does not know"
+    return path
+
+
+def calls() -> Iterator[tuple[Route, str]]:
+    """Every method of every route that is not open."""
+    for route in GATED:
+        for method in sorted(route.methods):
+            yield route, method
+
+
+async def ask(running: Running, route: Route, method: str, tenant: str | None) -> Answered:
+    """A request that is right but for its key."""
+    headers = {} if tenant is None else running.headers(tenant)
+    options: dict[str, Any] = {}
+    accepted = route.media_types(method)
+    if FORM in accepted:
+        options["data"] = recording()
+    elif accepted:
+        options["json"] = chat("hi") | {"input": "hi", "text_1": "a", "text_2": "b", "max_tokens": 2}
+    assert not accepted or {JSON, FORM} & set(accepted)
+    async with running.http.request(method, path_of(route), headers=headers, **options) as response:
+        return Answered(response.status, response.headers, await response.read())
+
+
+def recording() -> FormData:
+    content = io.BytesIO()
+    with wave.open(content, "wb") as writer:
+        writer.setnchannels(1)
+        writer.setsampwidth(2)
+        writer.setframerate(8000)
+        writer.writeframes(b"\0\0" * 800)
+    form = FormData()
+    form.add_field("model", MODEL)
+    form.add_field("file", content.getvalue(), filename="a.wav", content_type="audio/wav")
+    return form
+
+
+def code_of(answer: Answered) -> str:
+    error = answer.error
+    return str(error.get("code") or error["type"])
+
+
+async def test_no_route_but_the_open_ones_answers_without_a_key() -> None:
+    async with guarded() as running:
+        for route, method in calls():
+            answer = await ask(running, route, method, None)
+            assert answer.status == 401, (route.path, method)
+            if method != "HEAD":
+                assert code_of(answer) in {"missing_api_key", "authentication_error"}, (
+                    route.path,
+                    answer.body,
+                )
+        assert running.requests() == [0]
+
+
+async def test_a_key_of_other_endpoints_is_refused_at_every_route_even_an_administrators() -> None:
+    async with guarded() as running:
+        for route, method in calls():
+            answer = await ask(running, route, method, "elsewhere")
+            assert answer.status == 403, (route.path, method, answer.body)
+            if method != "HEAD":
+                assert path_of(route) in answer.error["message"]
+                assert "/v1/none" in answer.error["message"]
+        assert running.requests() == [0]
+
+
+async def test_a_key_of_other_models_is_refused_at_every_route_that_names_one() -> None:
+    async with guarded() as running:
+        for route in GATED:
+            if not route.media_types("POST") or route.access is Access.ADMIN or "conversations" in route.path:
+                continue
+            refused = await ask(running, route, "POST", "other-model")
+            assert refused.status == 403, (route.path, refused.body)
+            assert f"may not use the model '{MODEL}'" in refused.error["message"]
+            assert "another" in refused.error["message"]
+            allowed = await ask(running, route, "POST", "this-model")
+            assert allowed.status != 403, (route.path, allowed.body)
+        assert running.requests() != [0]
+
+
+async def test_a_socket_is_refused_by_the_model_that_its_query_or_its_first_event_names() -> None:
+    async with guarded() as running:
+        address = running.url.replace("http", "ws", 1) + REALTIME
+        headers = running.headers("other-model")
+        with pytest.raises(InvalidStatus) as refused:
+            async with connect(f"{address}?model={MODEL}", additional_headers=headers, proxy=None):
+                pass
+        assert refused.value.response.status_code == 403
+        with pytest.raises(InvalidStatus) as unknown:
+            async with connect(f"{address}?model={MODEL}", proxy=None):
+                pass
+        assert unknown.value.response.status_code == 401
+        async with connect(address, additional_headers=headers, proxy=None) as ws:
+            await ws.recv()
+            await ws.send(f'{{"type": "session.update", "model": "{MODEL}"}}')
+            assert "model_not_allowed" in str(await ws.recv())
+
+
+async def test_a_key_may_use_the_endpoints_that_it_names_and_what_a_star_covers() -> None:
+    async with guarded() as running:
+        headers = running.headers("chats")
+        assert (await running.post("hi", headers=headers)).status == 200
+        assert (await running.send({"model": MODEL}, "/v1/moderations", headers)).status != 403
+        refused = await running.send({"model": MODEL, "prompt": "x"}, "/v1/completions", headers)
+        assert (refused.status, refused.error["code"]) == (403, "endpoint_not_allowed")
+
+
+async def test_the_list_of_models_holds_those_that_a_key_may_use() -> None:
+    async with guarded() as running:
+        for tenant, seen in (("this-model", [MODEL]), ("other-model", [])):
+            async with running.http.get("/v1/models", headers=running.headers(tenant)) as response:
+                assert [card["id"] for card in (await response.json())["data"]] == seen
+        async with running.http.get(
+            f"/v1/models/{MODEL}", headers=running.headers("other-model")
+        ) as response:
+            assert response.status == 403
+
+
+async def test_a_role_opens_the_routes_that_the_table_gives_it() -> None:
+    async with guarded() as running:
+        for role, tenant in ((Role.VIEWER, "viewer"), (Role.TENANT_ADMIN, "team"), (Role.USER, "chats")):
+            for route, method in calls():
+                if role in route.may_use:
+                    continue
+                answer = await ask(running, route, method, tenant)
+                assert answer.status == 403, (role, route.path, method, answer.body)
+        async with running.http.get("/admin/fleet", headers=running.headers("viewer")) as response:
+            assert response.status == 200
+
+
+def test_a_viewers_routes_change_nothing() -> None:
+    for route in GATED:
+        if Role.VIEWER in route.may_use:
+            assert route.methods <= {"GET", "HEAD"}, route.path
+        assert Role.ADMIN in route.may_use, route.path
+
+
+def test_recordings_are_among_the_routes() -> None:
+    assert {route.path for route in GATED} >= {*AUDIO, REALTIME, CHAT}
