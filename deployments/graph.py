@@ -3,6 +3,7 @@
     client ─► Gateway ─┬─► Embedder ◄── SemanticCache (asks for its dimension)
                        ├─► SemanticCache ─► Qdrant, embedded or a server
                        ├─► Responses ─► SQLite, embedded
+                       ├─► Accounts ─► SQLite, embedded
                        ├─► Engine × replicas, one deployment per model (HTTP; Ray only for control)
                        └─► external upstreams (HTTP)
 
@@ -20,6 +21,7 @@ from ray import serve
 from ray.serve.exceptions import RayServeException
 from ray.serve.schema import LoggingConfig
 
+from deployments.accounts.deployment import Accounts
 from deployments.cache.deployment import SemanticCache
 from deployments.embedder.deployment import Embedder
 from deployments.engine.sizing import running_plan
@@ -50,7 +52,7 @@ EMBEDDER_MAX_ONGOING = 10_000
 gateways bound the texts of each (limits.max_embedding_texts_per_tenant)."""
 
 CONTROL_MAX_ONGOING = 1_000
-"""Concurrent calls to the cache and to the store of responses."""
+"""Concurrent calls to the cache, to the store of responses and to the accounts."""
 
 HEALTH_CHECK_PERIOD_S = 1.0
 """Serve notices a replica's death at its next health check. With Serve's default of 10 s, clients of the only
@@ -126,6 +128,7 @@ def build_graph(
         embedder=embedder,
         cache=cache,
         responses=_responses(settings),
+        accounts=_accounts(settings),
         tenant_secret=new_secret(),
         admin_token=admin_token(settings, environment),
         planner=running_plan,
@@ -189,8 +192,8 @@ def key_sources(settings: Settings, environment: Mapping[str, str]) -> KeySource
 
 
 def admin_token(settings: Settings, environment: Mapping[str, str]) -> AdminToken | None:
-    """The token for ``/admin`` with ``auth: loopback``; else ``None``. Raises: SettingsError."""
-    return load_admin_token(environment, default_cache_dir()) if settings.auth == "loopback" else None
+    """The token for ``/admin`` where one opens it; else ``None``. Raises: SettingsError."""
+    return load_admin_token(environment, default_cache_dir()) if settings.has_admin_token else None
 
 
 def _embedder(settings: Settings) -> serve.Application | None:
@@ -233,6 +236,18 @@ def _responses(settings: Settings) -> serve.Application | None:
         max_ongoing_requests=CONTROL_MAX_ONGOING,
         ray_actor_options={"num_cpus": settings.responses.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
     ).bind(settings.responses)
+
+
+def _accounts(settings: Settings) -> serve.Application | None:
+    if settings.accounts is None:
+        return None
+    return _deployment(
+        Accounts,
+        name="Accounts",
+        num_replicas=1,  # one process owns the file
+        max_ongoing_requests=CONTROL_MAX_ONGOING,
+        ray_actor_options={"num_cpus": settings.accounts.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
+    ).bind(settings.accounts)
 
 
 __all__ = ["build", "build_engine", "build_graph", "engine_options"]

@@ -14,6 +14,7 @@
     ├── HeaderTimeout          408  the client stopped in the middle of its headers (the proxy's answer)
     ├── SlowReader             408  the client does not read its stream
     ├── SessionTimeout         408  a WebSocket said nothing for too long, or lasted too long
+    ├── Conflict               409  somebody else changed it first
     ├── BodyTooLarge           413
     ├── UnsupportedMediaType   415  the body's `Content-Type` is not one that the path takes
     ├── UpgradeRequired        426  the path is a WebSocket, and the request was none
@@ -24,6 +25,7 @@
     ├── EngineError            502  the engine's own error, passed on
     ├── NoReplica              503  no engine replica can take the request now
     ├── CacheUnavailable       503  only /admin/cache: a request never fails for the cache
+    ├── AccountsUnavailable    503  a key cannot be changed (or looked up after a start) now
     ├── ResponsesUnavailable   503  an earlier response is needed, and its store does not answer
     ├── UpstreamTimeout        504  the engine did not begin in time
     └── DeadlineExceeded       504
@@ -189,6 +191,14 @@ class HeaderTimeout(PromptlyError):
         super().__init__(message, code="header_timeout")
 
 
+class Conflict(PromptlyError):
+    """Not retried: the client must look at what is there now."""
+
+    status = 409
+    type = "invalid_request_error"
+    should_retry = False
+
+
 class BodyTooLarge(PromptlyError):
     status = 413
     type = "invalid_request_error"
@@ -333,6 +343,27 @@ class NoReplica(PromptlyError):
 class CacheUnavailable(PromptlyError):
     status = 503
     type = "unavailable_error"
+
+
+class AccountsUnavailable(PromptlyError):
+    """Worth another try. ``reason`` names no path and no key. ``is_final``: the owner itself said no, so
+    asking it again at once is of no use."""
+
+    status = 503
+    type = "unavailable_error"
+    should_retry = True
+
+    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+        super().__init__(
+            f"Keys cannot be looked up or changed now: {reason}. Known keys go on working.",
+            code="accounts_unavailable",
+        )
+        self.reason = reason
+        self.is_final = is_final
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"retry-after": "1"}
 
 
 class ResponsesUnavailable(PromptlyError):

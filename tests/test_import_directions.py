@@ -18,13 +18,14 @@ RUN_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve"}
 DEPLOYMENTS = (
     {"platform"},
     {"wire"},
-    {"gateway", "embedder", "engine", "cache", "responses"},
+    {"gateway", "embedder", "engine", "cache", "responses", "accounts"},
     {"graph", "cli"},
 )
 """From the bottom up. A part imports parts below its own line and none beside it."""
 
 GATEWAY = (
     {"request"},
+    {"accounts"},
     {"placement"},
     {"send"},
     {"lookup"},
@@ -53,7 +54,7 @@ SERVE_APP = (
     {"fleet"},
     {"request", "routing"},
     {"admission", "latency", "model_choice", "monitoring", "recent"},
-    {"alerts", "hedging"},
+    {"alerts", "hedging", "accounts"},
 )
 
 IMPORTS_RAY: Mapping[str, str] = {

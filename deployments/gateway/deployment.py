@@ -53,6 +53,7 @@ class Gateway:
         embedder: DeploymentHandle[Any] | None = None,
         cache: DeploymentHandle[Any] | None = None,
         responses: DeploymentHandle[Any] | None = None,
+        accounts: DeploymentHandle[Any] | None = None,
         tenant_secret: bytes,
         admin_token: AdminToken | None = None,
         planner: Planner | None = None,
@@ -71,6 +72,7 @@ class Gateway:
             embedder=embedder,
             cache=cache,
             responses=responses,
+            accounts=accounts,
             tenant_secret=tenant_secret,
             admin_token=admin_token,
             meter=meter if self._otel is None else Meters([meter, self._otel]),
@@ -78,6 +80,7 @@ class Gateway:
             find_everywhere=gateways.find_requests if gateways else None,
             planner=planner,
         )
+        await self._runtime.begun()
 
     async def measured(self) -> Measured:
         """Called by every other gateway (see ``AllGateways``)."""

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from deployments.gateway.accounts.accounts import accounts_of
 from deployments.gateway.app import GatewayApp
 from deployments.gateway.endpoints.admin import Admin
 from deployments.gateway.endpoints.admin_cache import AdminCache
@@ -88,6 +89,7 @@ class GatewayRuntime:
         embedder: DeploymentHandle[Any] | None = None,
         cache: DeploymentHandle[Any] | None = None,
         responses: DeploymentHandle[Any] | None = None,
+        accounts: DeploymentHandle[Any] | None = None,
         tenant_secret: bytes | None = None,
         admin_token: AdminToken | None = None,
         is_public: IsPublic = is_public,
@@ -116,12 +118,14 @@ class GatewayRuntime:
         self._placement = Placement(
             settings, engines, external, self._upstream, self._traffic, has_keys=keys is not None
         )
+        self._accounts = accounts_of(settings, accounts)
         self._intake = Intake(
             settings,
             self._names,
             self._placement.fleet,
             self._marks,
             keys=keys,
+            managed=None if self._accounts is None else self._accounts.keys,
             admin_token=admin_token,
             is_public=is_public,
         )
@@ -344,6 +348,11 @@ class GatewayRuntime:
             "admin_traffic": admin.traffic,
         }
 
+    async def begun(self) -> None:
+        """It knows who may use it, or has tried to learn it for a while."""
+        if self._accounts is not None:
+            await self._accounts.begun()
+
     def measured(self) -> Measured:
         """For another gateway."""
         return self._observers.watching.monitor.measured()
@@ -359,6 +368,8 @@ class GatewayRuntime:
         await self._responses.close()
         await self._placement.close()
         await self._intake.close()
+        if self._accounts is not None:
+            await self._accounts.close()
         self._refreshes.stop()
         if self._cache is not None:
             await self._cache.close()

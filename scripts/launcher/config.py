@@ -75,7 +75,7 @@ def read_config(path: Path, port: int | None = None) -> ServeConfig:
         model_sources=tuple(model_sources(args)),
         revisions=dict(model_revisions(args)),
         secret_variables=frozenset(secret_variables(document)),
-        needs_admin_token=args.get("auth", "loopback") == "loopback",
+        needs_admin_token=args.get("auth", "loopback") == "loopback" or _at(args, "auth", "accounts") is True,
         needs_key=isinstance(args.get("auth"), Mapping),
         tls=bool((args.get("proxy") or {}).get("tls_certificate")),
         has_console=(args.get("gateway") or {}).get("console") is not False,

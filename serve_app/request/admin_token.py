@@ -46,8 +46,12 @@ class AdminToken:
                 "The start prints it, or names the file that holds it.",
                 code="missing_admin_token",
             )
-        if not hmac.compare_digest(_digest(token.strip()), self.digest):
+        if not self.fits(authorization):
             raise Unauthorized("The admin token is not this start's.", code="invalid_admin_token")
+
+    def fits(self, authorization: str | None) -> bool:
+        _, _, token = (authorization or "").partition(" ")
+        return hmac.compare_digest(_digest(token.strip()), self.digest)
 
 
 def make_token() -> str:

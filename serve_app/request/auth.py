@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import msgspec
 
 from serve_app.api.roles import Role
-from serve_app.errors import Forbidden, SettingsError, Unauthorized
+from serve_app.errors import AccountsUnavailable, Forbidden, SettingsError, Unauthorized
 from serve_app.request.priority import DEFAULT_PRIORITY, FIRST_PRIORITY, LAST_PRIORITY
 from serve_app.settings import KeySettings
 
@@ -45,12 +45,20 @@ Tenant = Annotated[str, msgspec.Meta(pattern=TENANT_PATTERN)]
 Priority = Annotated[int, msgspec.Meta(ge=FIRST_PRIORITY, le=LAST_PRIORITY)]
 
 
+class FormerSecret(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The secret that a key had before it was rotated; it works until then (Unix seconds)."""
+
+    salt: str
+    hash: Hexadecimal
+    until: float
+
+
 class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One key as stored. ``id`` is the public part of the key.
 
     ``best_priority`` is the most urgent priority its requests may have (0 goes first); by default no better
-    than a request that names none. ``debug_timing``: it may see all of ``Server-Timing``. The others are those
-    of ``Identity``; without ``role`` it is that of ``admin``.
+    than a request that names none. ``debug_timing``: it may see all of ``Server-Timing``. The others are
+    those of ``Identity``; without ``role`` it is that of ``admin``.
     """
 
     id: KeyId
@@ -66,6 +74,30 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     endpoints: tuple[str, ...] | None = None
     networks: tuple[str, ...] | None = None
     expires_at: float | None = None
+    former: FormerSecret | None = None
+
+
+class ManagedKeys:
+    """The keys that are made at run time, as this process knows them: by id, however many there are."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, KeyRecord] = {}
+        self.are_known = False
+        """All of them came here once."""
+
+    def get(self, key_id: str) -> KeyRecord | None:
+        return self._by_id.get(key_id)
+
+    def change(self, records: Iterable[KeyRecord], revoked: Iterable[str]) -> None:
+        self._by_id |= {record.id: record for record in records}
+        for key_id in revoked:
+            self._by_id.pop(key_id, None)
+
+    def replace(self, by_id: dict[str, KeyRecord]) -> None:
+        self._by_id, self.are_known = by_id, True
+
+    def __len__(self) -> int:
+        return len(self._by_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +111,9 @@ class KeySources:
     in_file: tuple[KeyRecord, ...] = ()
     file: Path | None = None
 
-    def ring(self) -> KeyRing:
-        """A key ring over all records."""
-        return KeyRing(self.in_file, given=self.given)
+    def ring(self, managed: ManagedKeys | None = None) -> KeyRing:
+        """A key ring over all records, and over those that are made at run time."""
+        return KeyRing(self.in_file, given=self.given, managed=managed)
 
     def read_again(self) -> KeySources:
         """The same sources with the file read again. The file may be empty: its last key was removed.
@@ -153,7 +185,7 @@ def load_keys(settings: KeySettings, environment: Mapping[str, str]) -> KeySourc
     if settings.keys_env is not None:
         given = _records_in_environment(settings.keys_env, environment)
     if settings.keys_file is None:
-        return KeySources(given)
+        return KeySources(given)  # none at all where every key is made at run time
     path = Path(settings.keys_file).expanduser().absolute()
     records = _records_in_file(path)
     if not records:
@@ -175,13 +207,16 @@ class KeyRing:
         records: Sequence[KeyRecord],
         *,
         given: Sequence[KeyRecord] = (),
+        managed: ManagedKeys | None = None,
         compute: Callable[[str, str], str] = hash_key,
     ) -> None:
         self._compute = compute
         self._by_id = {record.id: record for record in records}
         self._secret = secrets.token_bytes(32)
         self._given = {self._digest(record.hash): record for record in given}
-        self._has_several = len({record.tenant for record in (*records, *given)}) > 1
+        self._managed = managed
+        tenants = {record.tenant for record in (*records, *given)}
+        self._has_several = managed is not None or len(tenants) > 1
         self._unknown_key = KeyRecord("", "", secrets.token_hex(16), "0" * 64)
 
     @property
@@ -193,22 +228,35 @@ class KeyRing:
 
         Raises:
             Unauthorized: there is no bearer key, or the key is not known.
+            AccountsUnavailable: keys are made at run time, and did not come here yet.
         """
         scheme, _, key = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
             raise Unauthorized("No API key: send `Authorization: Bearer <key>`.", code="missing_api_key")
         found = self._find(key.strip())
         if found is None:
+            if self._managed is not None and not self._managed.are_known:
+                raise AccountsUnavailable("its keys are not known here yet")
             raise Unauthorized("The API key is not known.", code="invalid_api_key")
         return _identity(found)
 
     def _find(self, key: str) -> KeyRecord | None:
         if len(key) > MAX_KEY_CHARS:
             return None
-        named = self._by_id.get(_id_of(key), self._unknown_key)
+        named = self._named(_id_of(key))
         if hmac.compare_digest(self._compute(key, named.salt), named.hash):
             return named
+        former = named.former
+        if former is not None and hmac.compare_digest(self._compute(key, former.salt), former.hash):
+            ends = former.until if named.expires_at is None else min(former.until, named.expires_at)
+            return msgspec.structs.replace(named, expires_at=ends)
         return self._given.get(self._digest(self._compute(key, GIVEN_SALT))) if self._given else None
+
+    def _named(self, key_id: str) -> KeyRecord:
+        found = self._by_id.get(key_id)
+        if found is None and self._managed is not None:
+            found = self._managed.get(key_id)
+        return self._unknown_key if found is None else found
 
     def _digest(self, hashed: str) -> bytes:
         return hmac.digest(self._secret, hashed.encode(), "sha256")
@@ -219,6 +267,12 @@ def credentials_of(headers: Mapping[str, str]) -> str | None:
     key = headers.get("x-api-key")
     given = headers.get("authorization")
     return f"Bearer {key}" if given is None and key is not None else given
+
+
+def require_unexpired(identity: Identity, now: float) -> None:
+    """``now``: Unix seconds. Raises: Unauthorized: its time is over."""
+    if identity.expires_at is not None and now >= identity.expires_at:
+        raise Unauthorized("The API key has expired.", code="expired_api_key")
 
 
 def require_role(identity: Identity, roles: Collection[Role]) -> None:

@@ -3,6 +3,7 @@
 They are typed and frozen, read once at start and passed on as values. An unknown key is an error.
 """
 
+from serve_app.settings.accounts import AccountSettings
 from serve_app.settings.autoscaling import AutoscalingSettings
 from serve_app.settings.cache import CacheSettings
 from serve_app.settings.embedder import EmbedderSettings
@@ -20,6 +21,7 @@ from serve_app.settings.traces import TraceSettings
 from serve_app.settings.upstream import UpstreamSettings
 
 __all__ = [
+    "AccountSettings",
     "AutoscalingSettings",
     "CacheSettings",
     "DisaggregationSettings",

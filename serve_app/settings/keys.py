@@ -10,7 +10,7 @@ from serve_app.settings.base import Frozen
 
 
 class KeySettings(Frozen):
-    """Where API keys come from. At least one source; both may be used."""
+    """Where API keys come from. At least one source; all may be used together."""
 
     keys_file: str | None = Field(
         default=None,
@@ -20,9 +20,14 @@ class KeySettings(Frozen):
         default=None,
         description="Variable that holds `tenant=key,tenant=key`; a key has 20 to 256 characters.",
     )
+    accounts: bool = Field(
+        default=False,
+        description="Keys are made at run time (`promptly keys`, `/admin/keys`), see the section `accounts`. "
+        "The admin token, which `make serve` prints, opens `/admin`, so that the first key can be made.",
+    )
 
     @model_validator(mode="after")
     def _has_source(self) -> Self:
-        if self.keys_file is None and self.keys_env is None:
-            raise ValueError("give `keys_file`, `keys_env` or both")
+        if self.keys_file is None and self.keys_env is None and not self.accounts:
+            raise ValueError("give `keys_file`, `keys_env`, `accounts: true`, or several of them")
         return self

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from serve_app.settings.accounts import AccountSettings
 from serve_app.settings.alerts import AlertSettings
 from serve_app.settings.auto_model import AutoModelSettings, wrong_names
 from serve_app.settings.base import Frozen
@@ -32,6 +34,7 @@ class Settings(Frozen):
     embedder: EmbedderSettings | None = None
     cache: CacheSettings | None = None
     auth: Literal["none", "loopback"] | KeySettings = "loopback"
+    accounts: AccountSettings | None = None
     responses: ResponsesSettings = ResponsesSettings()
     gateway: GatewaySettings = GatewaySettings()
     proxy: ProxySettings = ProxySettings()
@@ -42,6 +45,20 @@ class Settings(Frozen):
     logs: LogSettings = LogSettings()
     traces: TraceSettings = TraceSettings()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _accounts_are_asked_for(cls, given: Any) -> Any:
+        """`auth: {accounts: true}` needs no section."""
+        if not isinstance(given, Mapping) or given.get("accounts") is not None:
+            return given
+        auth = given.get("auth")
+        asked = (
+            auth.accounts
+            if isinstance(auth, KeySettings)
+            else isinstance(auth, Mapping) and (auth.get("accounts") is True)
+        )
+        return {**given, "accounts": AccountSettings()} if asked else given
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if not self.models:
@@ -51,6 +68,8 @@ class Settings(Frozen):
             raise ValueError(problem)
         for problem in shared_side_channels(self._side_channel_ports):
             raise ValueError(problem)
+        if self.accounts is not None and not isinstance(self.auth, KeySettings):
+            raise ValueError("`accounts` needs `auth` with keys: `auth: {accounts: true}`")
         if self.cache is not None and self.embedder is None:
             raise ValueError("`cache` needs an `embedder`")
         return self
@@ -68,6 +87,11 @@ class Settings(Frozen):
                     "leave it out"
                 )
         return self
+
+    @property
+    def has_admin_token(self) -> bool:
+        """Whether the admin token opens `/admin`."""
+        return self.auth == "loopback" or (isinstance(self.auth, KeySettings) and self.auth.accounts)
 
     @property
     def _side_channel_ports(self) -> dict[str, int]:

@@ -36,6 +36,8 @@ EXAMPLES: tuple[PromptlyError, ...] = (
     errors.UpstreamFailed("broke"),
     errors.NoReplica("none"),
     errors.CacheUnavailable("down"),
+    errors.AccountsUnavailable("their owner is away"),
+    errors.Conflict("changed", code="version_conflict"),
     errors.ResponsesUnavailable("it is away"),
     errors.UpstreamTimeout(120.0),
     errors.DeadlineExceeded(1.5),

@@ -276,6 +276,8 @@ async def gateway(
         models = [{"id": MODEL, "upstreams": members, **(model or {})}]
         auth = {"auth": {"keys_env": "KEYS"}} if tenants else {}
         parsed = parse_args({"models": models, **auth, **args}, source="test")
+        if sources is None and parsed.accounts is not None:
+            sources = KeySources()  # as for settings without other keys
         external = external_upstreams(parsed, os.environ)
         runtime = GatewayRuntime(
             parsed,
@@ -283,7 +285,7 @@ async def gateway(
             {},
             external=external,
             tenant_secret=tenant_secret,
-            admin_token=AdminToken.of(ADMIN_TOKEN) if parsed.auth == "loopback" else None,
+            admin_token=AdminToken.of(ADMIN_TOKEN) if parsed.has_admin_token else None,
             sinks=sinks,
             meter=meter,
             **(handles or {}),

@@ -60,7 +60,7 @@ class Catalogue:
         return {"status": "failed", "failed": failed} if failed else {}
 
     async def list_models(self, exchange: Exchange) -> None:
-        """Every name that the client may use: models, their adapters and aliases, auto models, the embedder."""
+        """Every name that the client may use: models, adapters and aliases, auto models, the embedder."""
         identity = exchange.identity
         cards = [self._card(name) for name in self._names if may_use(identity, name, self._own(name))]
         await exchange.respond_json({"object": "list", "data": cards})

@@ -19,7 +19,7 @@ OWNER = Identity(DEFAULT_TENANT, Role.ADMIN, FIRST_PRIORITY)
 
 class Authenticator:
     """``keys`` is ``None`` without API keys; it is replaced when keys change. ``admin_token`` opens
-    ``/admin`` where no key is asked for."""
+    ``/admin`` where no key is asked for, and beside the keys that are made at run time."""
 
     def __init__(self, keys: KeyRing | None, admin_token: AdminToken | None) -> None:
         self.keys = keys
@@ -30,14 +30,15 @@ class Authenticator:
         return ANYONE if self.keys is None else self.keys.identify(credentials_of(headers))
 
     def administrator(self, headers: Mapping[str, str]) -> Identity | None:
-        """Who knows the admin token; ``None`` where keys tell who is an administrator.
+        """Who knows the admin token; ``None`` where a key must tell who is an administrator.
 
         Raises:
             Unauthorized: there is no token, or another one.
             Forbidden: there are neither keys nor a token.
         """
         if self.keys is not None:
-            return None
+            token = self._admin_token
+            return OWNER if token is not None and token.fits(headers.get("authorization")) else None
         if self._admin_token is None:
             raise Forbidden("With `auth: none` there is no `/admin`: configure keys.", code="admin_only")
         self._admin_token.check(headers.get("authorization"))

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from deployments.gateway.request.authentication import ANYONE, Authenticator
 from deployments.gateway.request.exchange import Exchange
 from serve_app.api.routes import Access, Route
 from serve_app.realtime.opening import with_key
-from serve_app.request.auth import Identity, require_endpoint, require_model, require_role
+from serve_app.request.auth import Identity, require_endpoint, require_model, require_role, require_unexpired
 
 
 class Gate:
     """Lets a request in whose sender may use its route. What it names in its body, the handler learns first:
     see :func:`uses_model`."""
 
-    def __init__(self, auth: Authenticator) -> None:
+    def __init__(self, auth: Authenticator, now: Callable[[], float]) -> None:
+        """``now``: Unix seconds, which never go back."""
         self._auth = auth
+        self._now = now
 
     async def enter(self, exchange: Exchange, route: Route) -> None:
         """Sets the exchange's identity, and which timings it may show to it. An open route has no identity.
 
         Raises:
-            Unauthorized: there is no key, or the key is not known.
+            Unauthorized: there is no key, or the key is not known, or has expired.
+            AccountsUnavailable: keys that are made at run time are not known yet.
             Forbidden: the key may not use this route.
             OverCapacity: the tenant's share of the requests is used up.
         """
@@ -34,6 +39,7 @@ class Gate:
                 exchange.identity = owner
                 return
         identity = self._auth.identify(exchange.headers)
+        require_unexpired(identity, self._now())
         self._recognised(exchange, identity)
         require_role(identity, route.may_use)
         require_endpoint(identity, exchange.path)

@@ -7,18 +7,20 @@ from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.gate import Gate
 from deployments.gateway.request.images import Images, IsPublic
 from deployments.gateway.request.key_watch import KeyWatch
+from deployments.platform.steady_clock import SteadyClock
 from serve_app.fleet import FleetTable
 from serve_app.model_choice.names import ModelNames
 from serve_app.model_choice.offers import Offers
 from serve_app.request.admin_token import AdminToken
-from serve_app.request.auth import KeySources
+from serve_app.request.auth import KeySources, ManagedKeys
 from serve_app.request.prefix_salt import PrefixSalts
 from serve_app.request.tenant_marks import TenantMarks
 from serve_app.settings import Settings
 
 
 class Intake:
-    """Made inside a running event loop; ``close`` ends it. ``keys`` is ``None`` without API keys."""
+    """Made inside a running event loop; ``close`` ends it. ``keys`` is ``None`` without API keys; ``managed``
+    are those that are made at run time."""
 
     def __init__(
         self,
@@ -28,20 +30,21 @@ class Intake:
         marks: TenantMarks,
         *,
         keys: KeySources | None,
+        managed: ManagedKeys | None,
         admin_token: AdminToken | None,
         is_public: IsPublic,
     ) -> None:
         self.has_keys = keys is not None
         shared = settings.gateway.share_prefixes
-        auth = Authenticator(None if keys is None else keys.ring(), admin_token)
-        self.gate = Gate(auth)
+        auth = Authenticator(None if keys is None else keys.ring(managed), admin_token)
+        self.gate = Gate(auth, SteadyClock())
         self.bodies = Bodies(settings.limits)
         self.images = Images(settings.media, is_public)
         self.offers = Offers(settings, names, fleet, separates=self.has_keys and not shared)
         self.salts = PrefixSalts(marks, shared=shared, has_keys=self.has_keys)
 
         def changed(sources: KeySources) -> None:
-            auth.keys = sources.ring()
+            auth.keys = sources.ring(managed)
 
         self._keys = None if keys is None or keys.file is None else KeyWatch(keys, changed)
 

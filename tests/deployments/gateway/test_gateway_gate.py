@@ -1,4 +1,4 @@
-"""One gate stands before every handler: no route is reached without it, and none lets in a key that may not."""
+"""One gate stands before every handler: no route is reached past it, nor by a key that may not use it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import FormData
-from support.gateway import MODEL, Answered, Running, SimSettings, chat, gateway
+from support.gateway import COMPLETIONS, MODEL, Answered, Running, SimSettings, chat, gateway
 from support.graph import CHAT
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
@@ -64,6 +64,7 @@ async def ask(running: Running, route: Route, method: str, tenant: str | None) -
         options["data"] = recording()
     elif accepted:
         options["json"] = chat("hi") | {"input": "hi", "text_1": "a", "text_2": "b", "max_tokens": 2}
+        options["json"] |= {"prompt": "hi"} if route.path == COMPLETIONS else {}
     assert not accepted or {JSON, FORM} & set(accepted)
     async with running.http.request(method, path_of(route), headers=headers, **options) as response:
         return Answered(response.status, response.headers, await response.read())

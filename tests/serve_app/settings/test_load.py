@@ -83,10 +83,14 @@ def test_valid_settings_are_frozen() -> None:
             "gateway.routing = 'random': unknown routing policy; expected one of: least_wait, prefix,",
         ),
         ("auth", "nope", "auth = 'nope': expected: 'none' or 'loopback'"),
-        ("auth", {}, "auth = {}: give `keys_file`, `keys_env` or both"),
+        ("auth", {}, "auth = {}: give `keys_file`, `keys_env`, `accounts: true`, or several of them"),
         ("embedder", None, "`cache` needs an `embedder`"),
         ("embedder.id", "m", "model id given twice: m"),
-        ("what", 1, "what = 1: unknown key; expected one of: alerts, auth, auto_models, cache, embedder,"),
+        (
+            "what",
+            1,
+            "what = 1: unknown key; expected one of: accounts, alerts, auth, auto_models, cache, embedder,",
+        ),
     ],
 )
 def test_a_wrong_key_is_named_with_its_value_and_what_was_expected(

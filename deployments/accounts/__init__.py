@@ -1,0 +1,1 @@
+"""The owner of keys that are made at run time, and of what is counted for them."""

@@ -1,0 +1,95 @@
+"""The Accounts deployment: the calls that gateways make, each with the time of this process's clock.
+
+There is one replica, because the file has one owner. It keeps nothing in memory that is not in the file: when
+it is killed, Serve starts another, and gateways repeat what was not answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from deployments.accounts.store.base import AccountStore
+from deployments.accounts.store.registry import open_store
+from deployments.platform.serve import node_address
+from deployments.platform.telemetry import call_tracer
+from deployments.wire.direct_calls import DirectCalls
+from serve_app.accounts.calls import ACCOUNTS
+from serve_app.accounts.exchange import Changes, Report
+from serve_app.accounts.keys import AccountsError, Kept, KeyPage, KeyQuery, ManagedKey
+from serve_app.settings import AccountSettings
+from serve_app.wire.private_address import PrivateAddress
+
+REOPEN_PERIOD_S = 5.0
+
+logger = logging.getLogger("ray.serve")
+
+
+class Accounts:
+    """If the file cannot be opened, the application keeps running with the keys that gateways know."""
+
+    async def __init__(self, settings: AccountSettings) -> None:  # type: ignore[misc]  # Serve awaits it
+        self._settings = settings
+        self._opened: AccountStore | None = None
+        self._error = ""
+        self._direct: DirectCalls | None = None
+        await self._open()
+        self._reopening = asyncio.get_running_loop().create_task(self._reopen())
+
+    async def address(self) -> PrivateAddress:
+        """The address to which gateways send their calls."""
+        if self._direct is None:
+            methods = {name: getattr(self, name) for name in ACCOUNTS}
+            self._direct = DirectCalls(ACCOUNTS, methods, node_address(), call_tracer("accounts"))
+        return self._direct.address
+
+    async def exchange(self, report: Report) -> Changes:
+        return await self.store.exchange(report, time.time())
+
+    async def make_key(self, key: ManagedKey) -> Kept:
+        return await self.store.make_key(key)
+
+    async def change_key(self, key: ManagedKey) -> Kept:
+        return await self.store.change_key(key)
+
+    async def key(self, key_id: str) -> ManagedKey | None:
+        return await self.store.key(key_id)
+
+    async def keys(self, query: KeyQuery) -> KeyPage:
+        return await self.store.keys(query)
+
+    @property
+    def store(self) -> AccountStore:
+        """Raises: AccountsError: the file could not be opened."""
+        if self._opened is None:
+            raise AccountsError(self._error)
+        return self._opened
+
+    async def _open(self) -> None:
+        """A failure is logged once for each reason."""
+        try:
+            self._opened = await asyncio.to_thread(open_store, self._settings)
+        except AccountsError as error:
+            if str(error) != self._error:
+                logger.error("accounts are not kept: %s", error)
+            self._error = str(error)
+
+    async def _reopen(self) -> None:
+        while self._opened is None:
+            await asyncio.sleep(REOPEN_PERIOD_S)
+            await self._open()
+
+    async def __del__(self) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Serve calls this through ``__del__``."""
+        self._reopening.cancel()
+        if self._direct is not None:
+            await self._direct.stop()
+            self._direct = None
+        if self._opened is not None:
+            store, self._opened = self._opened, None
+            self._error = "closed"
+            await store.close()

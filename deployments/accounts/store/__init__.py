@@ -1,0 +1,1 @@
+"""Where accounts are kept: the contract, and the SQLite file."""

@@ -1,0 +1,100 @@
+"""Keys in the SQLite file: each call is one short piece of work on one connection."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import msgspec
+
+from serve_app.accounts.exchange import PAGE, Changes, Report
+from serve_app.accounts.keys import Kept, KeyPage, KeyQuery, ManagedKey, Outcome, State
+from serve_app.request.auth import KeyRecord
+
+DECODER = msgspec.json.Decoder(ManagedKey)
+"""JSON, so that a person can read the file with the tools that there are."""
+
+
+def make(db: sqlite3.Connection, key: ManagedKey, most: int) -> Kept:
+    """Inside a transaction. ``most``: keys that are kept."""
+    known = one(db, key.record.id)
+    if known is not None:
+        return Kept(Outcome.KEPT if known == key else Outcome.CONFLICT, known)
+    (count,) = db.execute("SELECT count(*) FROM keys").fetchone()
+    if count >= most:
+        return Kept(Outcome.FULL)
+    _write(db, key)
+    return Kept(Outcome.KEPT, key)
+
+
+def change(db: sqlite3.Connection, key: ManagedKey) -> Kept:
+    """Inside a transaction."""
+    known = one(db, key.record.id)
+    if known is None:
+        return Kept(Outcome.ABSENT)
+    if known == key:
+        return Kept(Outcome.KEPT, known)
+    if known.version + 1 != key.version:
+        return Kept(Outcome.CONFLICT, known)
+    _write(db, key)
+    return Kept(Outcome.KEPT, key)
+
+
+def one(db: sqlite3.Connection, key_id: str) -> ManagedKey | None:
+    row = db.execute("SELECT key FROM keys WHERE id=?", (key_id,)).fetchone()
+    return None if row is None else DECODER.decode(row[0])
+
+
+def page(db: sqlite3.Connection, query: KeyQuery) -> KeyPage:
+    conditions, values = ["id > ?"], [query.after]
+    for column, value in (("tenant", query.tenant), ("user", query.user)):
+        if value is not None:
+            conditions.append(f"{column} = ?")
+            values.append(value)
+    if query.state is not State.ANY:
+        conditions.append("revoked = 1" if query.state is State.REVOKED else "revoked = 0")
+    statement = f"SELECT key FROM keys WHERE {' AND '.join(conditions)} ORDER BY id LIMIT ?"
+    rows = db.execute(statement, (*values, query.limit + 1)).fetchall()
+    keys = tuple(DECODER.decode(key) for (key,) in rows[: query.limit])
+    return KeyPage(keys, has_more=len(rows) > query.limit)
+
+
+def changes(db: sqlite3.Connection, report: Report, store: str) -> Changes:
+    """A gateway that knows another file, or a later state of this one (it was restored), starts anew."""
+    newest = last_change(db)
+    fresh = report.store != store or report.keys_version > newest
+    since = 0 if fresh else report.keys_version
+    if not fresh and since == newest:
+        return Changes(store=store, keys_version=newest)
+    rows: list[Any] = db.execute(
+        "SELECT changed, revoked, key FROM keys WHERE changed > ? ORDER BY changed LIMIT ?", (since, PAGE)
+    ).fetchall()
+    records: list[KeyRecord] = []
+    revoked: list[str] = []
+    for _, is_revoked, key in rows:
+        record = DECODER.decode(key).record
+        if is_revoked:
+            revoked.append(record.id)
+        else:
+            records.append(record)
+    more = len(rows) == PAGE
+    version = rows[-1][0] if more else newest
+    return Changes(
+        store=store,
+        keys_version=version,
+        keys=tuple(records),
+        revoked=tuple(revoked),
+        fresh=fresh,
+        more=more,
+    )
+
+
+def last_change(db: sqlite3.Connection) -> int:
+    (newest,) = db.execute("SELECT max(changed) FROM keys").fetchone()
+    return int(newest or 0)
+
+
+def _write(db: sqlite3.Connection, key: ManagedKey) -> None:
+    record = key.record
+    row = (record.id, record.tenant, record.user, int(key.revoked_at is not None), last_change(db) + 1)
+    db.execute("INSERT OR REPLACE INTO keys VALUES(?, ?, ?, ?, ?, ?)", (*row, msgspec.json.encode(key)))

@@ -1,0 +1,18 @@
+"""The store of accounts that the settings name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deployments.accounts.store.base import AccountStore
+from deployments.accounts.store.sqlite import SqliteAccounts
+from serve_app.model_store import default_cache_dir
+from serve_app.settings import AccountSettings
+
+FOLDER = "accounts"
+
+
+def open_store(settings: AccountSettings) -> AccountStore:
+    """Blocks while the file is opened. Raises: AccountsError."""
+    folder = Path(settings.path).expanduser() if settings.path else default_cache_dir() / FOLDER
+    return SqliteAccounts(folder, settings)

@@ -1,0 +1,16 @@
+"""Calls from a gateway to the owner of the accounts."""
+
+from __future__ import annotations
+
+from serve_app.accounts.exchange import Changes, Report
+from serve_app.accounts.keys import Kept, KeyPage, KeyQuery, ManagedKey
+from serve_app.wire.calls import Interface, Method
+
+ACCOUNTS: Interface = {
+    "exchange": Method(tuple[Report], Changes),
+    "make_key": Method(tuple[ManagedKey], Kept),
+    "change_key": Method(tuple[ManagedKey], Kept),
+    "key": Method(tuple[str], ManagedKey | None),
+    "keys": Method(tuple[KeyQuery], KeyPage),
+}
+"""All may be repeated: a change names the version that it makes."""

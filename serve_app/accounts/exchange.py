@@ -1,0 +1,40 @@
+"""What each gateway and the owner of the accounts tell one another, several times a second."""
+
+from __future__ import annotations
+
+import msgspec
+
+from serve_app.request.auth import KeyRecord
+
+PERIOD_S = 0.25
+"""Between two exchanges: a change is in force everywhere well within a second."""
+
+PAGE = 2000
+"""Keys in one answer: some milliseconds of work for either side."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """From a gateway. ``seq`` counts its reports: one that is not answered is sent again as it is, and the
+    owner applies each once. ``store``: the file that ``keys_version`` is of, empty at first."""
+
+    gateway: str
+    seq: int
+    store: str = ""
+    keys_version: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """It only asks: there is nothing to write. What a field adds to a report is named here."""
+        return True
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """To that gateway. ``keys``: those that are new or changed since its version; ``revoked``: the ids that
+    are no keys any more. ``fresh``: forget all earlier ones. ``more``: ask again at once."""
+
+    store: str
+    keys_version: int
+    keys: tuple[KeyRecord, ...] = ()
+    revoked: tuple[str, ...] = ()
+    fresh: bool = False
+    more: bool = False
