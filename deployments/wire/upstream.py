@@ -14,6 +14,7 @@ from deployments.wire.pool import ConnectionPool, ConnectTimeout
 from serve_app.errors import UpstreamFailed
 from serve_app.fleet import EngineReport, Member, Probe
 from serve_app.openai.sse import EventMeter
+from serve_app.openai.usage import AnswerEnd
 from serve_app.redaction import Redactor, StreamRedactor
 from serve_app.wire.private_address import PrivateAddress
 
@@ -71,6 +72,7 @@ class UpstreamResponse:
         self._size = 0
         self._is_open = True
         self._first: bytes | None = first
+        self.end = AnswerEnd()
         self.first = first
         self._failure: UpstreamFailed | None = None
         self.status, self.connect_ns = connection.status, connection.connect_ns  # 0: a kept connection
@@ -120,6 +122,7 @@ class UpstreamResponse:
             if self._failure is not None:
                 raise self._failure
             self.is_complete = True
+        self.end.feed(passed)
         return passed
 
     def _give_up(self, what: str, limit: int) -> NoReturn:
@@ -130,8 +133,7 @@ class UpstreamResponse:
         )
 
     async def read(self) -> bytes:
-        """The rest of the body. Raises: as :meth:`read_some`; the limit of a whole response applies to a
-        stream, too."""
+        """The rest of the body. Raises: as :meth:`read_some`; a stream has a whole response's limit, too."""
         parts, size = [], 0
         while part := await self.read_some():
             parts.append(part)
@@ -142,10 +144,7 @@ class UpstreamResponse:
 
     async def load(self) -> None:
         """Read the whole body now, so that later reads return it. Closes the connection if that fails.
-
-        Raises:
-            UpstreamFailed: as :meth:`read_some`.
-        """
+        Raises: as :meth:`read_some`."""
         try:
             self._first = await self.read()
             # It is read once more, already redacted.

@@ -80,6 +80,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one short repeat, to see that everything works")
     parser.add_argument("--litellm", action="store_true", help="install LiteLLM beside and measure it too")
+    parser.add_argument("--noise", nargs="+", choices=noisy.KINDS, default=(), help="only these, in `noisy`")
     parser.add_argument("--out", type=Path, default=ROOT / "bench")
     return parser.parse_args()
 
@@ -87,7 +88,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     chosen = arguments()
     repeats = 1 if chosen.quick else chosen.repeats
-    options = Options(chosen.out, repeats, chosen.quick, chosen.litellm)
+    options = Options(chosen.out, repeats, chosen.quick, chosen.litellm, tuple(chosen.noise))
     began = time.monotonic()
     figures: list[Figure] = []
     failed: list[str] = []

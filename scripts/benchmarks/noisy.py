@@ -6,7 +6,8 @@ share in flight: plain streams, requests for several answers (``n``), long and d
 readers of one long answer, which take one slot together; embeds lists of texts; opens connections whose head
 never ends; and sends bodies at a byte and recordings at 2,000 bytes a second. All this is more than the
 gateway answers at once. Both phases last equally long; the quiet tenant is first measured alone at the same
-endpoint.
+endpoint. The noise comes from a process of its own, so that the quiet tenant's clock does not wait while the
+noisy one's answers are read. ``--noise`` leaves only some kinds of it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import repeat
+from multiprocessing import get_context
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -70,6 +73,20 @@ UPLOADS, UPLOAD_BYTES = 8, 20_000_000
 UPLOAD_DRIP = b"x" * 2000
 """Just above the least pace (``limits.min_body_bytes_per_s``)."""
 
+GENERATED = {"plain": 0.6, "answers": 0.2, "schemas": 0.2}
+"""The kinds of requests for an answer that nobody else asks for, and the share of each."""
+
+READ, LISTED, HEADS, BODIES, RECORDINGS = "readers", "lists", "heads", "bodies", "uploads"
+NOISE = {
+    **{kind: f"{kind} ({TIMES_ITS_SHARE * SHARE} requests under way together)" for kind in GENERATED},
+    READ: f"{READERS} readers of one answer",
+    LISTED: f"{LISTS} lists of {LIST_TEXTS} texts to embed",
+    HEADS: f"{HALF_OPEN} heads that never end",
+    BODIES: f"{SLOW_BODIES} bodies of a byte a second",
+    RECORDINGS: f"{UPLOADS} recordings of 2,000 bytes a second",
+}
+KINDS = tuple(NOISE)
+
 
 @dataclass(frozen=True)
 class Run:
@@ -92,14 +109,12 @@ def run(options: Options) -> list[Figure]:
             scripted_process(LONG_MODEL, tokens=LONG_TOKENS, itl_ms=LONG_ITL_MS) as other,
             promptly(application(engine.url, other.url), env={KEYS: keys}) as endpoint,
         ):
-            runs.append(run_fast(both(endpoint.url, duration_s, number)))
+            runs.append(measure(endpoint.url, duration_s, number, options.noise or KINDS))
     figures = all_figures(runs)
     about = {
         "engine": f"{SLOTS} slots, {TOKENS} tokens of {ITL_MS:g} ms, the first after {FIRST_TOKEN_MS:g} ms",
         "quiet tenant": f"{QUIET_PER_S:g} requests/s for {duration_s:g} s, Poisson",
-        "noisy tenant": f"{TIMES_ITS_SHARE * SHARE} requests under way, {READERS} readers of one answer, "
-        f"{LISTS} lists of {LIST_TEXTS} texts to embed, {HALF_OPEN} heads that never end, "
-        f"{SLOW_BODIES} bodies of a byte a second, {UPLOADS} recordings of 2,000 bytes a second",
+        "noisy tenant": "; ".join(what for kind, what in NOISE.items() if kind in (options.noise or KINDS)),
     }
     write_report(options.out, "noisy", figures, about=about)
     return figures
@@ -120,16 +135,28 @@ def application(engine_url: str, long_url: str) -> dict[str, Any]:
     return settings
 
 
-async def both(url: str, duration_s: float, seed: int) -> Run:
+def measure(url: str, duration_s: float, seed: int, kinds: Collection[str]) -> Run:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        pool.submit(int).result()  # it has started before anything is measured
+        return run_fast(both(url, duration_s, seed, kinds, pool))
+
+
+async def both(url: str, duration_s: float, seed: int, kinds: Collection[str], pool: Executor) -> Run:
     """The two phases; the first request of each does not count."""
     await closed_loop(url, [quiet_request(number) for number in range(8)], 2)
     count = round(QUIET_PER_S * duration_s)
     alone = await open_loop(url, quiet_arrivals(range(8, 8 + count), seed))
-    noise = asyncio.ensure_future(make_noise(url, duration_s + 4, seed))
+    loop = asyncio.get_running_loop()
+    noise = loop.run_in_executor(pool, noise_of, url, duration_s + 4, seed, tuple(kinds))
     await asyncio.sleep(2)  # until the load has built up
     # The same questions would be answered by the cache.
     beside = await open_loop(url, quiet_arrivals(range(8 + count, 8 + 2 * count), seed))
     return Run(alone, beside, await noise)
+
+
+def noise_of(url: str, duration_s: float, seed: int, kinds: Collection[str]) -> list[Sample]:
+    """In a process of its own."""
+    return run_fast(make_noise(url, duration_s, seed, kinds))
 
 
 def quiet_arrivals(numbers: Sequence[int], seed: int) -> list[tuple[float, Request]]:
@@ -144,23 +171,44 @@ def of_tenant(key: str, request: Request) -> Request:
     return replace(request, headers={"authorization": f"Bearer {key}"})
 
 
-async def make_noise(url: str, duration_s: float, seed: int) -> list[Sample]:
-    # Made before anything is measured: the load generator would be late meanwhile.
-    lists = [list_of_texts(random.Random(f"{seed} list {number}")) for number in range(LISTS)]
-    nuisances = [asyncio.ensure_future(half_open(url)) for _ in range(HALF_OPEN)]
-    nuisances += [asyncio.ensure_future(slow_body(url)) for _ in range(SLOW_BODIES)]
-    nuisances += [asyncio.ensure_future(slow_upload(url)) for _ in range(UPLOADS)]
+async def make_noise(url: str, duration_s: float, seed: int, kinds: Collection[str]) -> list[Sample]:
+    mixtures = requests_of(seed, kinds)  # made first: it takes a while
+    nuisances = [asyncio.ensure_future(each) for each in nuisances_of(url, kinds)]
     try:
-        chances = [random.Random(f"{seed} {number}") for number in range(TIMES_ITS_SHARE * SHARE)]
-        mixtures = [noisy_requests(chance) for chance in chances]
-        mixtures += [joined_requests() for _ in range(READERS)]
-        mixtures += [repeat(each) for each in lists]
         streams = await asyncio.gather(*(noisy_stream(url, duration_s, each) for each in mixtures))
+        if not mixtures:
+            await asyncio.sleep(duration_s)
         return [sample for stream in streams for sample in stream]
     finally:
         for nuisance in nuisances:
             nuisance.cancel()
         await asyncio.gather(*nuisances, return_exceptions=True)
+
+
+def requests_of(seed: int, kinds: Collection[str]) -> list[Iterator[Request]]:
+    """What each of the noisy tenant's clients sends, one request after the other."""
+    mixtures: list[Iterator[Request]] = []
+    if not GENERATED.keys().isdisjoint(kinds):
+        chances = (random.Random(f"{seed} {number}") for number in range(TIMES_ITS_SHARE * SHARE))
+        mixtures += [noisy_requests(chance, kinds) for chance in chances]
+    if READ in kinds:
+        mixtures += [joined_requests() for _ in range(READERS)]
+    if LISTED in kinds:
+        chances = (random.Random(f"{seed} list {number}") for number in range(LISTS))
+        mixtures += [repeat(list_of_texts(chance)) for chance in chances]
+    return mixtures
+
+
+def nuisances_of(url: str, kinds: Collection[str]) -> list[Coroutine[Any, Any, None]]:
+    """Connections that bring no request to its end."""
+    found: list[Coroutine[Any, Any, None]] = []
+    if HEADS in kinds:
+        found += [half_open(url) for _ in range(HALF_OPEN)]
+    if BODIES in kinds:
+        found += [slow_body(url) for _ in range(SLOW_BODIES)]
+    if RECORDINGS in kinds:
+        found += [slow_upload(url) for _ in range(UPLOADS)]
+    return found
 
 
 async def noisy_stream(url: str, duration_s: float, requests: Iterator[Request]) -> list[Sample]:
@@ -180,19 +228,21 @@ async def noisy_stream(url: str, duration_s: float, requests: Iterator[Request])
     return samples
 
 
-def noisy_requests(chance: random.Random) -> Iterator[Request]:
+def noisy_requests(chance: random.Random, kinds: Collection[str]) -> Iterator[Request]:
+    shares = {kind: share for kind, share in GENERATED.items() if kind in kinds}
     while True:
-        text, kind = f"Noise {chance.random()}.", chance.random()
-        more: dict[str, Any] = {}
-        if kind < 0.15:
-            more = {"n": chance.choice([4, 8, 14])}
-        elif kind < 0.2:
-            more = {"n": 400}
-        elif kind < 0.3:
-            more = {"structured_outputs": {"json": long_schema()}}
-        elif kind < 0.4:
-            more = {"structured_outputs": {"json": json.dumps(deep_schema(300))}}
-        yield of_tenant(NOISY_KEY, chat_request(MODEL, text, TOKENS, **more))
+        text = f"Noise {chance.random()}."
+        [kind] = chance.choices(list(shares), list(shares.values()))
+        yield of_tenant(NOISY_KEY, chat_request(MODEL, text, TOKENS, **asked_as(kind, chance)))
+
+
+def asked_as(kind: str, chance: random.Random) -> dict[str, Any]:
+    """More fields of a request of this kind."""
+    if kind == "answers":
+        return {"n": chance.choice([4, 8, 14, 400])}
+    if kind == "schemas":
+        return {"structured_outputs": {"json": chance.choice([long_schema(), json.dumps(deep_schema(300))])}}
+    return {}
 
 
 def joined_requests() -> Iterator[Request]:

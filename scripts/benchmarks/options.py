@@ -8,12 +8,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Options:
-    """``quick``: one repeat and shorter runs, to see that everything works; the figures mean nothing."""
+    """``quick``: one repeat and shorter runs, to see that everything works; the figures mean nothing.
+    ``noise``: the kinds of noise that `noisy` makes; empty: all."""
 
     out: Path
     repeats: int = 3
     quick: bool = False
     litellm: bool = False
+    noise: tuple[str, ...] = ()
 
     def order(self, repeat: int) -> int:
         """1 or -1: every second repeat runs in reverse order."""

@@ -1,23 +1,35 @@
-"""Fair shares of a model's slots: which tenant may take one, and who is next when several tenants wait.
+"""Fair shares of a model: which tenant goes next when several wait, and which may take a free slot.
 
-A slot is room for one sequence at one engine; a request takes one for each sequence that it generates. A
-tenant is *active* while it holds or waits for slots, and for ``ABOUT_S`` after its last request. A single
-active tenant may take all slots. Otherwise a tenant is free to take up to its fair share (all slots divided
-by the active tenants). Above its share it must leave slots free for the others: as many as each of them
-recently held at once plus one (up to their share), and at least a reserve, so that they find a free slot
-instead of waiting for an answer to end. Free slots go to the tenant with the fewest first (max-min
-fairness), among equals to the one that was served longest ago; within a tenant priority decides, then age.
+**Whose turn it is** follows the Virtual Token Counter of Sheng et al., "Fairness in Serving Large Language
+Models" (OSDI 2024): a counter for each tenant grows by what its requests cost in tokens, divided by the
+tenant's weight, and the tenant with the least counter goes next; within a tenant priority decides, then age.
+One that holds no slot goes first, as long as it has not had more than that by more than the credit (below).
+The cost of a prompt is known when it is sent. That of the answer is estimated then, by the tenant's answers
+so far, and corrected when it ends. A tenant that comes with nothing waiting is lifted to what those that are
+served have reached, so that an idle hour saves up nothing; unlike in the paper, it keeps a small credit
+(``CREDIT_REQUESTS``), because a tenant that asks for little should not wait behind one that asks for much.
+
+**Who may take a slot.** A slot is room for one sequence at one engine; a request takes one for each sequence
+that it generates. A tenant is *active* while it holds or waits for slots, and for ``ABOUT_S`` after its last
+request. A single active tenant may take all slots. Otherwise a tenant is free to take up to its fair share
+(all slots divided by the weights of the active tenants). Above it, it must leave slots free for others, so
+that these find a free slot instead of waiting for an answer to end: at least a reserve, and as many as each
+of them recently held at once plus one (up to its share). Of the tenants that hold none, no more are expected
+than recently held some at the same time. Nothing is kept for a tenant that has had more tokens than this one,
+by more than the credit: so tokens decide among tenants that all want more than they get.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from serve_app.admission.costs import Costs, Spent, mean
 from serve_app.admission.priority_queue import PriorityQueue, Ticket
+from serve_app.admission.turns import Turns
 
 T = TypeVar("T")
 
@@ -41,15 +53,20 @@ def most_for_one(slots: int) -> int:
 
 @dataclass(slots=True)
 class _Tenant(Generic[T]):
-    """``held`` slots now, ``peak`` the most of them recently (reached at ``peak_at``), ``turn`` the number
-    of its last grant. Times are monotonic seconds."""
+    """``counter``: its tokens, by weight. ``held`` slots now, ``peak`` the most of them recently (reached at
+    ``peak_at``), ``turn`` the number of its last grant; ``output``: tokens of its usual answer. Times are
+    monotonic seconds."""
 
+    name: str
+    weight: float
+    counter: float = 0.0
     queue: PriorityQueue[T] = field(default_factory=PriorityQueue)
     held: int = 0
     peak: int = 0
     peak_at: float = -math.inf
     turn: int = 0
     seen: float = -math.inf
+    output: float | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -57,50 +74,80 @@ class _Tenant(Generic[T]):
 
 
 class FairQueues(Generic[T]):
-    """One queue for each tenant, and the slots that each holds. No clock: callers pass ``now``. It is one
-    class because the order of the queues depends on the slots that tenants hold."""
+    """One queue for each tenant, and the slots and tokens of each. No clock: callers pass ``now``.
+    ``weights`` of tenants by name; 1 for all others. It is one class because the order of the queues depends
+    on what tenants took."""
 
-    def __init__(self) -> None:
+    def __init__(self, weights: Mapping[str, float] | None = None) -> None:
+        self._weights = weights or {}
         self._tenants: OrderedDict[str, _Tenant[T]] = OrderedDict()  # the longest unseen first
-        self._waiting: dict[str, _Tenant[T]] = {}
+        self._weight = 0.0
+        self._waiting = Turns()
+        self._costs = Costs()
+        self._holding: dict[str, _Tenant[T]] = {}
+        self._most_holding = 0
+        self._most_holding_at = -math.inf
         self._held = 0
         self._turns = 0
+        self._reached = 0.0  # the paper's least counter of those that are served; never falls
 
     def __len__(self) -> int:
         """How many requests of all tenants wait."""
-        return sum(len(tenant.queue) for tenant in self._waiting.values())
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return self._waiting.waiting
 
     def __iter__(self) -> Iterator[Ticket[T]]:
         """All waiting tickets; a copy."""
-        return iter([ticket for tenant in self._waiting.values() for ticket in tenant.queue])
+        return iter([ticket for name in self._waiting for ticket in self._tenants[name].queue])
 
     def held(self, name: str) -> int:
         tenant = self._tenants.get(name)
         return 0 if tenant is None else tenant.held
 
+    def counter(self, name: str) -> float:
+        """The tenant's tokens, by its weight."""
+        tenant = self._tenants.get(name)
+        return 0.0 if tenant is None else tenant.counter
+
     def came(self, name: str, now: float) -> None:
         """A request of the tenant arrived; tenants that are no longer active are forgotten."""
-        tenant = self._tenants.setdefault(name, _Tenant())
+        tenant = self._tenant(name)
         tenant.seen = now
         self._tenants.move_to_end(name)
+        if not tenant.queue:
+            tenant.counter = max(tenant.counter, self._reached - self._costs.credit)
         while (first := next(iter(self._tenants))) != name and self._tenants[first].seen < now - ABOUT_S:
             if self._tenants[first].is_busy:
                 self._tenants[first].seen = now
                 self._tenants.move_to_end(first)
             else:
-                del self._tenants[first]
+                self._weight -= self._tenants.pop(first).weight
+
+    def _tenant(self, name: str) -> _Tenant[T]:
+        tenant = self._tenants.get(name)
+        if tenant is None:
+            tenant = self._tenants[name] = self._new(name)
+            self._weight += tenant.weight
+        return tenant
+
+    def _new(self, name: str) -> _Tenant[T]:
+        return _Tenant(name, self._weights.get(name, 1.0))
 
     # ---- the queues ----
 
     def enter(self, name: str, priority: int, request: T) -> Ticket[T]:
-        tenant = self._waiting[name] = self._tenants.setdefault(name, _Tenant())
-        return tenant.queue.enter(priority, request)
+        tenant = self._tenant(name)
+        ticket = tenant.queue.enter(priority, request)
+        self._grew(tenant, 1)
+        return ticket
 
     def contains(self, name: str, ticket: Ticket[T]) -> bool:
-        return name in self._waiting and ticket in self._waiting[name].queue
+        tenant = self._tenants.get(name)
+        return tenant is not None and ticket in tenant.queue
+
+    def waits(self, name: str) -> bool:
+        """Whether a request of the tenant waits."""
+        tenant = self._tenants.get(name)
+        return tenant is not None and len(tenant.queue) > 0
 
     def leave(self, name: str, ticket: Ticket[T]) -> None:
         """Remove a ticket that was served, timed out or given up.
@@ -108,26 +155,35 @@ class FairQueues(Generic[T]):
         Raises:
             ValueError: it was removed already.
         """
-        if name not in self._waiting:
-            raise ValueError(f"ticket {ticket.number} is not in the queue")
-        self._waiting[name].queue.leave(ticket)
-        if not self._waiting[name].queue:
-            del self._waiting[name]
+        tenant = self._tenant(name)
+        tenant.queue.leave(ticket)
+        self._grew(tenant, -1)
+
+    def _grew(self, tenant: _Tenant[T], by: int) -> None:
+        length = len(tenant.queue)
+        self._waiting.resized(length - by, length)
+        if not length or length == by:
+            self._find_place(tenant)
+
+    def _find_place(self, tenant: _Tenant[T]) -> None:
+        """After a change of what decides its turn."""
+        waits = len(tenant.queue) > 0
+        place = (tenant.counter, tenant.held, tenant.turn, tenant.name) if waits else None
+        self._waiting.move(tenant.name, place)
 
     def ahead_of(self, name: str, priority: int) -> int:
         """How many requests would be served before a new ticket: those ahead in the tenant's own queue, and
-        up to one more than that of each other tenant, because tenants take turns."""
-        own = self._waiting.get(name)
-        ahead = own.queue.ahead_of(priority) if own is not None else 0
-        others = (len(tenant.queue) for other, tenant in self._waiting.items() if other != name)
-        return ahead + sum(min(waiting, ahead + 1) for waiting in others)
+        up to one more than that of each other tenant, because tenants take turns. (Their counters would say
+        more, if costs of waiting requests were known.)"""
+        own = self._tenants.get(name)
+        length = 0 if own is None else len(own.queue)
+        ahead = 0 if own is None else own.queue.ahead_of(priority)
+        return ahead + self._waiting.up_to(ahead + 1) - min(length, ahead + 1)
 
-    def turns(self) -> list[Iterable[Ticket[T]]]:
-        """The queues, in the order in which tenants are served."""
-        if len(self._waiting) == 1:
-            return [tenant.queue for tenant in self._waiting.values()]
-        in_turn = sorted(self._waiting.values(), key=lambda tenant: (tenant.held, tenant.turn))
-        return [tenant.queue for tenant in in_turn]
+    def turns(self) -> Iterator[Iterable[Ticket[T]]]:
+        """The queues, in the order in which tenants are served. It ends with the first change."""
+        for name in self._waiting.within(self._costs.credit):
+            yield self._tenants[name].queue
 
     # ---- the slots ----
 
@@ -141,35 +197,80 @@ class FairQueues(Generic[T]):
         least ``reserve`` of them are for the other tenants (slots that those hold count towards it)."""
         if not self.is_shared:
             return True
-        held, share = self.held(name), max(1, slots // len(self._tenants))
-        if held + weight <= share:
+        tenant = self._tenants.get(name) or self._new(name)
+        if tenant.held + weight <= self._share(tenant, slots):
+            return True
+        expected = self._expected(tenant)
+        first = next(expected, None)
+        if first is None:
             return True
         left = free - weight
-        if left < reserve - (self._held - held):
+        if left < reserve - (self._held - tenant.held):
             return False
-        # Otherwise a tenant that asks for more than its share in one request would never get it.
-        return held == 0 or self._wanted_by_others(name, share, left) <= left
+        if not tenant.held:  # otherwise one that asks for more than its share in one request never gets it
+            return True
+        wanted = self._wanted(first, slots)
+        for other in expected:
+            if wanted > left:
+                break
+            wanted += self._wanted(other, slots)
+        return wanted <= left
 
-    def _wanted_by_others(self, name: str, share: int, enough: int) -> int:
-        """Free slots that the other tenants may want soon: what each recently held, plus one, minus what it
-        holds now. Counting stops once the sum is above ``enough``."""
-        wanted = 0
-        for other, tenant in self._tenants.items():
-            if other != name:
-                wanted += max(0, min(share, tenant.peak + 1) - tenant.held)
-                if wanted > enough:
+    def _share(self, tenant: _Tenant[T], slots: int) -> int:
+        return max(1, int(slots * tenant.weight / self._weight + 1e-9))
+
+    def _expected(self, tenant: _Tenant[T]) -> Iterator[_Tenant[T]]:
+        """The others that may want slots soon, and have not had more than this tenant."""
+        bound = tenant.counter + self._costs.credit
+        more = max(1, self._most_holding + 1 - len(self._holding))
+        for other in reversed(self._tenants.values()):  # who was here last may come again first
+            if other is not tenant and not other.held and other.counter <= bound:
+                yield other
+                more -= 1
+                if not more:
                     break
-        return wanted
+        for other in self._holding.values():
+            if other is not tenant and other.counter <= bound:
+                yield other
 
-    def took(self, name: str, weight: int, now: float) -> None:
-        tenant = self._tenants.setdefault(name, _Tenant())
+    def _wanted(self, other: _Tenant[T], slots: int) -> int:
+        """Slots that it may want soon: what it recently held, plus one, minus what it holds now."""
+        return max(0, min(self._share(other, slots), other.peak + 1) - other.held)
+
+    def took(self, name: str, slots: int, now: float, prompt_tokens: float = 0.0) -> float:
+        """The tenant's request goes to a member. Returns the cost that it is charged until it ends."""
+        tenant = self._tenant(name)
+        least = self._waiting.least
+        self._reached = max(self._reached, tenant.counter if least is None else min(tenant.counter, least))
+        cost = self._costs.expected(prompt_tokens, slots, tenant.output)
+        tenant.counter += cost / tenant.weight
         self._turns += 1
         tenant.turn = self._turns
-        tenant.held += weight
-        self._held += weight
+        self._hold(tenant, slots, now)
+        self._find_place(tenant)
+        return cost
+
+    def _hold(self, tenant: _Tenant[T], slots: int, now: float) -> None:
+        tenant.held += slots
+        self._held += slots
         if tenant.held >= tenant.peak or tenant.peak_at < now - ABOUT_S:
             tenant.peak, tenant.peak_at = tenant.held, now
+        if tenant.held:
+            self._holding[tenant.name] = tenant
+        if len(self._holding) >= self._most_holding or self._most_holding_at < now - ABOUT_S:
+            self._most_holding, self._most_holding_at = len(self._holding), now
 
-    def gave_back(self, name: str, weight: int) -> None:
-        self._tenants[name].held -= weight
-        self._held -= weight
+    def gave_back(self, name: str, slots: int, charged: float = 0.0, spent: Spent | None = None) -> None:
+        """The request ended. What it was ``charged`` is corrected to what it ``spent``, if that is given."""
+        tenant = self._tenants[name]
+        tenant.held -= slots
+        self._held -= slots
+        if not tenant.held:
+            self._holding.pop(name, None)
+        if spent is not None:
+            tenant.counter += (spent.cost - charged) / tenant.weight
+            if spent.output_tokens is not None:
+                each = spent.output_tokens / max(1, slots)
+                tenant.output = mean(tenant.output, each)
+                self._costs.saw(each)
+        self._find_place(tenant)

@@ -17,7 +17,8 @@ class Dispatch:
     """One request at one member. ``tokens`` estimates its uncached prompt, ``tokens_ahead`` that plus the
     prompts that this gateway had sent there and that are not answered; ``queued``: the member was at its
     capacity. Times are monotonic seconds; ``began_at`` is when the engine began to run it, if that can be
-    known. ``slots`` is how many it takes (one for each sequence), ``tenant`` whose they are."""
+    known. ``slots`` is how many it takes (one for each sequence), ``tenant`` whose they are,
+    ``prompt_tokens`` an estimate of its whole prompt, ``charged`` what the tenant was charged for it."""
 
     member: Member
     tokens: float
@@ -28,6 +29,8 @@ class Dispatch:
     began_at: float | None = None
     slots: int = 1
     tenant: str = ""
+    prompt_tokens: float = 0.0
+    charged: float = 0.0
 
 
 class FleetTable:

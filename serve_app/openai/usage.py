@@ -22,6 +22,12 @@ MOST_TOKENS = 1 << 40
 DAY_MS = 86_400_000.0
 """What a member says beyond these is an error of its own; it must not become an error of ours."""
 
+COUNTS = re.compile(rb'"(prompt|completion|input|output)_tokens"\s*:\s*(\d{1,12})\b')
+"""Neither can it contain these. OpenAI's names, and those of the Responses and Messages APIs."""
+
+END_BYTES = 65_536
+"""The counts stand this near to the end."""
+
 METRICS = b'"metrics":'
 DATA = b"data:"
 
@@ -40,6 +46,34 @@ class TokenCounts(msgspec.Struct, frozen=True):
 
 
 NO_TOKENS = TokenCounts()
+
+
+def counts_at_end(end: bytes) -> TokenCounts:
+    """The tokens that the last bytes of an answer, or of a part of one, speak of."""
+    found = {name: int(count) for name, count in COUNTS.findall(end[-END_BYTES:])}
+    prompt, output = found.get(b"prompt", found.get(b"input")), found.get(b"completion", found.get(b"output"))
+    return TokenCounts(prompt, output)
+
+
+class AnswerEnd:
+    """Keeps where the counts of tokens stand. Feed it all bytes of an answer: every token passes here."""
+
+    def __init__(self) -> None:
+        self._pieces = 0
+        self._newest = self._before = b""
+
+    def feed(self, piece: bytes) -> None:
+        if piece:
+            self._pieces += 1
+            self._before, self._newest = self._newest, piece
+
+    def tokens(self, is_stream: bool) -> TokenCounts:
+        """As far as the answer came. A stream that does not say, such as one that was left early, has about
+        one for each piece."""
+        counts = counts_at_end(self._before + self._newest)
+        if counts.output is None and is_stream:
+            return TokenCounts(counts.prompt, self._pieces)
+        return counts
 
 
 class EngineTimes(msgspec.Struct, frozen=True):

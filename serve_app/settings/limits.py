@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from serve_app.settings.base import Frozen
+
+Weight = Annotated[float, Field(ge=0.01, le=100)]
 
 
 class EmbeddingLimits(Frozen):
@@ -115,6 +117,11 @@ class LimitSettings(EmbeddingLimits):
     )
     max_queued_requests: int = Field(
         default=512, ge=0, description="Requests that may wait for room ahead of one, per model."
+    )
+    tenant_weights: dict[Annotated[str, Field(min_length=1)], Weight] = Field(
+        default={},
+        description="Shares of tenants that wait for the same model, by tenant: one with 2 gets twice the "
+        "tokens of one with 1, which all others have.",
     )
     max_queue_wait_s: float = Field(
         default=10.0, gt=0, description="A request that would wait longer is refused at once."

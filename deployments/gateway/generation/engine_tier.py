@@ -56,7 +56,7 @@ class EngineTier:
 
     def has_room(self, asked: Asked) -> bool:
         """The request would go to an engine at once."""
-        return self._dispatcher.has_room(asked.request.model)
+        return self._dispatcher.has_room(asked.request.model, asked.identity.tenant, asked.weight)
 
     def start(self, asked: Asked, *, races: bool = False) -> Answer:
         """An answer that opens when it is first asked to begin; one that ``races``, or that others may join,

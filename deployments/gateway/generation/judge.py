@@ -25,7 +25,7 @@ class ModelJudge:
     async def serves(self, doubt: Doubt, text: str, call: Call) -> bool | None:
         """Whether the entry's answer serves ``text``; ``None`` if there is no room to ask, or no readable
         answer. ``call`` is the request's own: the question has its model, tenant, priority and deadline."""
-        if not self._dispatcher.has_room(call.model):
+        if not self._dispatcher.has_room(call.model, call.slot.tenant):
             return None
         try:
             async with asyncio.timeout(self._settings.timeout_ms / 1000):

@@ -14,10 +14,11 @@ from deployments.gateway.placement.cold_start import ColdStart
 from deployments.gateway.placement.room import Room
 from deployments.gateway.placement.wait_estimate import WaitEstimate
 from deployments.gateway.request.call import SlotRequest
-from serve_app.admission import FairQueues, Ticket
+from serve_app.admission import NOTHING, FairQueues, Spent, Ticket
 from serve_app.autoscaling import Demand
 from serve_app.errors import NoReplica, OverCapacity, PromptlyError
 from serve_app.fleet import UNREACHABLE_S, Dispatch, FleetTable, Member
+from serve_app.openai.usage import NO_TOKENS, TokenCounts
 from serve_app.routing import Router
 from serve_app.settings import LimitSettings
 from serve_app.traffic import Traffic
@@ -66,7 +67,7 @@ class Admission:
         self._limits = limits
         self._traffic = traffic
         self.demand = demand
-        self._queue: FairQueues[Waiter] = FairQueues()
+        self._queue: FairQueues[Waiter] = FairQueues(limits.tenant_weights)
         self._waiting_slots = 0
         self.room = Room(model, fleet, router, self._queue, is_shared=shared, cold_start=cold_start)
         self._estimate = WaitEstimate(self.room)
@@ -80,9 +81,12 @@ class Admission:
         """Estimated prompt tokens of the requests in the queue."""
         return sum(ticket.request.asked.routing.prompt_tokens for ticket in self._queue)
 
-    def has_room(self) -> bool:
-        """A request could go to a member now."""
-        return not self._queue and self.room.is_free()
+    def has_room(self, tenant: str, weight: int = 1) -> bool:
+        """A request of the tenant could go to a member now. That others wait, for room that they may not
+        take, changes nothing for it."""
+        if self._queue and (not self._queue.is_shared or self._queue.waits(tenant)):
+            return False
+        return self.room.is_free(tenant, weight)
 
     async def place(self, asked: SlotRequest, tried: Collection[str] = ()) -> Dispatch:
         """Room at a member that is not among ``tried``.
@@ -120,10 +124,16 @@ class Admission:
         self.room.fleet.mark_unreachable(member, time.monotonic())
         asyncio.get_running_loop().call_later(UNREACHABLE_S + CLOCK_S, self.wake)
 
-    def end(self, dispatch: Dispatch, *, complete: bool) -> None:
-        """The request's slots are free again; waiting requests get them."""
+    def end(self, dispatch: Dispatch, *, complete: bool, tokens: TokenCounts = NO_TOKENS) -> None:
+        """The request's slots are free again; waiting requests get them. Its tenant pays for the ``tokens``
+        that are known, and for the prompt that was sent."""
         now = time.monotonic()
-        self.room.give_back(dispatch, now, complete=complete)
+        prompt = dispatch.prompt_tokens if tokens.prompt is None else tokens.prompt
+        held_s = (now - dispatch.sent_at) * dispatch.slots
+        self._free(dispatch, now, Spent(prompt, tokens.output, held_s), complete=complete)
+
+    def _free(self, dispatch: Dispatch, now: float, spent: Spent, *, complete: bool) -> None:
+        self.room.give_back(dispatch, now, spent, complete=complete)
         self._estimate.departed(dispatch, now, queue_is_empty=not self._queue)
         if self._queue:
             self.wake()
@@ -159,7 +169,7 @@ class Admission:
                     return True
                 if waiter.tried:
                     continue  # it avoids members: others of its tenant may pass it
-                if self.room.is_within_share(waiter.asked, candidates):
+                if self.room.is_within_share(waiter.asked.tenant, waiter.asked.weight, candidates):
                     if waiter.passed >= sum(member.limit for member in candidates):
                         return False  # it was passed often enough: room is kept until it suffices
                     blocked.append(waiter)
@@ -198,7 +208,7 @@ class Admission:
         """Leave the queue; room that came at the same moment is given back."""
         waiter = ticket.request
         if waiter.slot.done() and not waiter.slot.cancelled():
-            self.end(waiter.slot.result(), complete=False)
+            self._free(waiter.slot.result(), time.monotonic(), NOTHING, complete=False)
         elif self._queue.contains(waiter.asked.tenant, ticket):
             self._leave(ticket)
 

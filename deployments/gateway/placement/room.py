@@ -8,7 +8,7 @@ from typing import Any
 
 from deployments.gateway.placement.cold_start import ColdStart
 from deployments.gateway.request.call import SlotRequest
-from serve_app.admission import FairQueues, most_for_one, reserved
+from serve_app.admission import FairQueues, Spent, most_for_one, reserved
 from serve_app.errors import BadRequest
 from serve_app.fleet import Dispatch, EngineState, FleetTable, Member
 from serve_app.request.failover import Tried
@@ -58,9 +58,12 @@ class Room:
     def candidates(self) -> tuple[Member, ...]:
         return self.fleet.candidates(self.model, time.monotonic())
 
-    def is_free(self) -> bool:
-        """Some member has room now."""
-        return any(member.has_room for member in self.candidates())
+    def is_free(self, tenant: str, weight: int) -> bool:
+        """Some member has room for ``weight`` sequences now, and the tenant may take it."""
+        candidates = self.candidates()
+        if not any(member.room >= min(weight, self._most(member)) for member in candidates):
+            return False
+        return self.is_within_share(tenant, weight, candidates)
 
     def has_other(self, asked: SlotRequest, tried: Tried) -> bool:
         """Whether a member is left to ask, if not at this moment: one that refused a connection may be back
@@ -72,7 +75,7 @@ class Room:
         """Room at the best member; ``None`` if there is none now, or the tenant's share is used up."""
         now, started_ns = time.monotonic(), asked.timeline.clock()
         candidates = self.fleet.candidates(self.model, now)
-        if self._shares.is_shared and not self.is_within_share(asked, candidates):
+        if self._shares.is_shared and not self.is_within_share(asked.tenant, asked.weight, candidates):
             return None
         members = [member for member in candidates if _may_serve(member, asked, tried)]
         routing = self._router.current(asked.routing)
@@ -86,21 +89,23 @@ class Room:
             self.start_if_cold()
         self._router.sent(routing, best)
         asked.timeline.add("route", started_ns)
-        self._shares.took(asked.tenant, slots, now)
         tokens = routing.uncached_tokens(best)
-        return self.fleet.send(best, tokens, now, slots=slots, tenant=asked.tenant)
+        dispatch = self.fleet.send(best, tokens, now, slots=slots, tenant=asked.tenant)
+        dispatch.prompt_tokens = routing.prompt_tokens
+        dispatch.charged = self._shares.took(asked.tenant, slots, now, routing.prompt_tokens)
+        return dispatch
 
-    def give_back(self, dispatch: Dispatch, now: float, *, complete: bool) -> None:
+    def give_back(self, dispatch: Dispatch, now: float, spent: Spent, *, complete: bool) -> None:
         self.fleet.end(dispatch, now, complete=complete)
-        self._shares.gave_back(dispatch.tenant, dispatch.slots)
+        self._shares.gave_back(dispatch.tenant, dispatch.slots, dispatch.charged, spent)
 
-    def is_within_share(self, asked: SlotRequest, candidates: Sequence[Member]) -> bool:
+    def is_within_share(self, tenant: str, weight: int, candidates: Sequence[Member]) -> bool:
         """See ``FairQueues.may_take``. A tenant that is alone has no limit."""
         if not self._shares.is_shared:
             return True
         return self._shares.may_take(
-            asked.tenant,
-            min(asked.weight, max(map(self._most, candidates), default=1)),
+            tenant,
+            min(weight, max(map(self._most, candidates), default=1)),
             slots=sum(member.limit for member in candidates),
             free=sum(member.room for member in candidates),
             reserve=sum(reserved(member.limit) for member in candidates),

@@ -95,5 +95,7 @@ class Attempt:
             if is_complete and purpose is not Purpose.HELP and not self._quarantine.is_empty:
                 self._quarantine.served(self._call.body_key)
             # Only a generated answer shows how long answers take.
-            self._admission.end(self.dispatch, complete=is_complete and purpose is Purpose.ANSWER)
+            is_answer = is_complete and purpose is Purpose.ANSWER
+            tokens = self.response.end.tokens(self.response.is_stream)
+            self._admission.end(self.dispatch, complete=is_answer, tokens=tokens)
             self._call.slot.timeline.add("upstream", self._started_ns)

@@ -40,9 +40,9 @@ class Dispatcher:
         self._traffic = traffic
         self._max_attempts = max_attempts
 
-    def has_room(self, model: str) -> bool:
-        """A request would go to a member at once."""
-        return self._destinations[model].admission.has_room()
+    def has_room(self, model: str, tenant: str, weight: int = 1) -> bool:
+        """A request of the tenant would go to a member at once."""
+        return self._destinations[model].admission.has_room(tenant, weight)
 
     def start(self, model: str) -> None:
         """A request wants this model: start a replica if it is scaled to zero."""

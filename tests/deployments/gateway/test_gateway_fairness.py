@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from support.gateway import COMPLETIONS, MODEL, Running, gateway, meanwhile
 from support.graph import eventually
-from test_gateway_admission import ENDLESS, SHORT, queued
+from test_gateway_admission import ENDLESS, SHORT, queued, texts
 
 from deployments.gateway.placement.queue import Admission
 from deployments.gateway.request.call import SlotRequest
@@ -155,6 +155,26 @@ async def test_a_request_that_no_member_could_hold_is_refused_by_name() -> None:
         answer = await running.send(prompts, COMPLETIONS, running.headers(NOISY))
         assert (answer.status, answer.error["param"]) == (400, "prompt")
         assert running.requests() == [0]
+
+
+# ---- by tokens ----
+
+
+async def test_who_sends_long_prompts_is_served_less_often() -> None:
+    """One slot, and both tenants wait all the time: a long prompt costs as much as many short ones."""
+    long, limits = "word " * 400, {"max_queued_requests": 100, "max_queue_wait_s": 60.0}
+    async with gateway(
+        SHORT, upstream={"max_requests": 1}, tenants=("a", "b", "c"), limits=limits
+    ) as running:
+        asked = [(f"long {long}", "a")] * 4 + [("short", "b")] * 24
+        async with asyncio.TaskGroup() as group, streams(running, "c", 1):
+            for number, (text, tenant) in enumerate(asked, 1):
+                group.create_task(running.post(text, running.headers(tenant)))
+                await queued(running, number)
+        order = [text.split()[0] for text in texts(running.engines[0])][1:]
+    assert len(order) == 28
+    second = [at for at, kind in enumerate(order) if kind == "long"][1]
+    assert order[:second].count("short") >= 10, order
 
 
 # ---- at the same moment, without HTTP ----
@@ -305,3 +325,21 @@ async def test_tenants_that_all_want_everything_get_equal_shares() -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_others_in_line_do_not_keep_a_tenant_from_the_race() -> None:
+    """A request that has a slot for it goes to the engine and to the store at once."""
+    places = Places(16)
+    running = [(await (await places.asks("noisy"))) for _ in range(14)]
+    running += [(await (await places.asks("quiet"))) for _ in range(2)]
+    places.admission.end(running.pop(), complete=True)
+    waiting = [await places.asks("noisy") for _ in range(3)]
+    assert not any(task.done() for task in waiting)
+    assert places.admission.has_room("quiet")
+    assert not places.admission.has_room("noisy")
+    assert not places.admission.has_room("quiet", 4)
+    assert (await (await places.asks("quiet"))).slots == 1
+    assert not places.admission.has_room("quiet")
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)

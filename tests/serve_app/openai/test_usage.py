@@ -9,10 +9,13 @@ import pytest
 
 from serve_app.openai.sse import DONE, event, json_event
 from serve_app.openai.usage import (
+    NO_TOKENS,
+    AnswerEnd,
     EngineTimes,
     Measured,
     TokenCounts,
     UsageFilter,
+    counts_at_end,
     measured_events,
     measured_whole,
     without_metrics,
@@ -134,3 +137,32 @@ def test_what_no_member_can_have_measured_is_unknown() -> None:
     assert measured.tokens == TokenCounts()
     assert measured.finish_reason is None
     assert measured.engine == EngineTimes(None, 5.0, None)
+
+
+@pytest.mark.parametrize(
+    ("end", "counts"),
+    [
+        (b'd"}}]}\n\ndata: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":9}}\n\n', (7, 9)),
+        (b'{"usage": {"input_tokens": 7, "output_tokens": 9, "total_tokens": 16}}', (7, 9)),
+        (b'{"usage":{"completion_tokens":1}} {"usage":{"completion_tokens":2}}', (None, 2)),
+        (rb'{"content":"\"completion_tokens\": 99999"}', (None, None)),
+        (b'{"usage":{"completion_tokens":-3}}', (None, None)),
+        (b"", (None, None)),
+    ],
+)
+def test_the_last_bytes_say_how_many_tokens_there_were(
+    end: bytes, counts: tuple[int | None, int | None]
+) -> None:
+    found = counts_at_end(end)
+    assert (found.prompt, found.output) == counts
+
+
+def test_an_answer_that_is_left_early_has_a_token_for_each_piece_that_was_read() -> None:
+    end = AnswerEnd()
+    for _ in range(3):
+        end.feed(b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n')
+    end.feed(b"")
+    assert (end.tokens(is_stream=True), end.tokens(is_stream=False)) == (TokenCounts(None, 3), NO_TOKENS)
+    end.feed(b'data: {"choices":[],"usage":{"prompt_tokens":5,"comple')
+    end.feed(b'tion_tokens":2}}\n\n')
+    assert end.tokens(is_stream=True) == TokenCounts(5, 2)
