@@ -103,7 +103,7 @@ def described(client: Client, setup: Setup, target: Target, answer: str | None) 
 
 def first_model(url: str, key: str) -> str:
     """Raises: CannotConnect: the endpoint lists none."""
-    cards = _asked(f"{url}/v1/models", None, {"authorization": f"Bearer {key}"}).get("data") or []
+    cards = asked(f"{url}/v1/models", None, {"authorization": f"Bearer {key}"}).get("data") or []
     if not cards:
         raise CannotConnect(f"{url} lists no model: name one with --model.")
     return str(cards[0]["id"])
@@ -111,7 +111,7 @@ def first_model(url: str, key: str) -> str:
 
 def check(api: Api, target: Target) -> str:
     """What the model says to a small request. Raises: CannotConnect."""
-    answer = _asked(f"{target.url}{api.value}", probe(api, target.model), probe_headers(api, target.key))
+    answer = asked(f"{target.url}{api.value}", probe(api, target.model), probe_headers(api, target.key))
     try:
         return said(api, answer)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
@@ -133,15 +133,18 @@ def start(client: Client, setup: Setup, arguments: Sequence[str]) -> int:
     return 1
 
 
-def _asked(url: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON at ``url``; POST with a body. Raises: CannotConnect."""
+def asked(
+    url: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], method: str | None = None
+) -> dict[str, Any]:
+    """The JSON at ``url``; POST with a body, unless ``method`` says another. Raises: CannotConnect."""
     data = None if body is None else json.dumps(body).encode()
     host = urlsplit(url).hostname
     if urlsplit(url).scheme not in ("http", "https") or host is None:
         raise CannotConnect(f"--url {url!r}: expected http://host:port or https://host")
     proxies: dict[str, str] | None = {} if host in LOOPBACK else None
     opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
-    request = urllib.request.Request(url, data, {"content-type": "application/json", **headers})
+    given = {"content-type": "application/json", **headers}
+    request = urllib.request.Request(url, data, given, method=method)
     try:
         with opener.open(request, timeout=TIMEOUT_S) as response:
             found = json.loads(response.read())

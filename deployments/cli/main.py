@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from deployments.cli import check, connect, plan
+from deployments.cli import check, connect, keys, plan
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,6 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "connect",
             help="point a client (claude, codex, langchain …) at a running endpoint",
             description=connect.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
+    keys.add_arguments(
+        commands.add_parser(
+            "keys",
+            help="make, list, show, change, rotate and revoke keys of a running endpoint",
+            description=keys.__doc__,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     )

@@ -14,6 +14,7 @@ from deployments.gateway.app import GatewayApp
 from deployments.gateway.endpoints.admin import Admin
 from deployments.gateway.endpoints.admin_cache import AdminCache
 from deployments.gateway.endpoints.admin_entries import AdminEntries
+from deployments.gateway.endpoints.admin_keys import AdminKeys
 from deployments.gateway.endpoints.admin_plan import AdminPlan, Planner
 from deployments.gateway.endpoints.admin_requests import AdminRequests, FindEverywhere, found_in
 from deployments.gateway.endpoints.audio import AudioEndpoint
@@ -332,6 +333,7 @@ class GatewayRuntime:
             traffic=self._traffic,
         )
         cache = AdminCache(bodies, self._cache)
+        keys = AdminKeys(bodies, self._accounts, frozenset(self._names))
         entries = AdminEntries(
             bodies, self._cache, settings=settings, names=self._names, offers=self._intake.offers
         )
@@ -342,6 +344,9 @@ class GatewayRuntime:
             "admin_entries": entries,
             "admin_engines": admin.engines,
             "admin_fleet": admin.fleet,
+            "admin_key": keys.one,
+            "admin_key_rotate": keys.rotate,
+            "admin_keys": keys.all,
             "admin_latency": admin.latency,
             "admin_plan": AdminPlan(settings, self._planner),
             "admin_requests": AdminRequests(self._observers.recent, self._find_everywhere),

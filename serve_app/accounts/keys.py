@@ -9,8 +9,6 @@ import msgspec
 
 from serve_app.request.auth import FormerSecret, KeyRecord
 
-MAX_LABEL_CHARS = 200
-
 
 class ManagedKey(msgspec.Struct, frozen=True, kw_only=True):
     """``record`` is what gateways know of it. ``version`` counts its changes, so that of two administrators
@@ -24,6 +22,8 @@ class ManagedKey(msgspec.Struct, frozen=True, kw_only=True):
     revoked_at: float | None = None
     made_by: str = ""
     """The id of the key that made it; empty: the admin token."""
+    changed_by: str = ""
+    """Of the one that changed it last."""
 
 
 class State(Enum):
@@ -69,21 +69,23 @@ class AccountsError(Exception):
     """The owner cannot read or write; the message says why and holds no secret."""
 
 
-def rotated(key: ManagedKey, salt: str, hashed: str, *, now: float, overlap_s: float) -> ManagedKey:
+def rotated(key: ManagedKey, salt: str, hashed: str, *, by: str, now: float, overlap_s: float) -> ManagedKey:
     """With a new secret; the last one works for ``overlap_s`` more, one before it no longer."""
     record = key.record
     former = FormerSecret(record.salt, record.hash, now + overlap_s) if overlap_s > 0 else None
     changed = msgspec.structs.replace(record, salt=salt, hash=hashed, former=former)
-    return changed_to(key, changed, now=now)
+    return changed_to(key, changed, by=by, now=now)
 
 
-def revoked(key: ManagedKey, *, now: float) -> ManagedKey:
+def revoked(key: ManagedKey, *, by: str, now: float) -> ManagedKey:
     """It works nowhere any more, and stays to be looked up. Once revoked, it stays so."""
     if key.revoked_at is not None:
         return key
     ended = msgspec.structs.replace(key.record, former=None)
-    return msgspec.structs.replace(changed_to(key, ended, now=now), revoked_at=now)
+    return msgspec.structs.replace(changed_to(key, ended, by=by, now=now), revoked_at=now)
 
 
-def changed_to(key: ManagedKey, record: KeyRecord, *, now: float) -> ManagedKey:
-    return msgspec.structs.replace(key, record=record, version=key.version + 1, changed_at=now)
+def changed_to(key: ManagedKey, record: KeyRecord, *, by: str, now: float) -> ManagedKey:
+    """``by``: the id of the administrator's key; empty: the admin token."""
+    version = key.version + 1
+    return msgspec.structs.replace(key, record=record, version=version, changed_at=now, changed_by=by)

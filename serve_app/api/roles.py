@@ -18,4 +18,5 @@ class Role(Enum):
 EVERYONE = frozenset(Role)
 SENDERS = frozenset({Role.USER, Role.TENANT_ADMIN, Role.ADMIN})
 LOOKERS = frozenset({Role.VIEWER, Role.ADMIN})
+KEEPERS = frozenset({Role.TENANT_ADMIN, Role.ADMIN})
 ADMINS = frozenset({Role.ADMIN})

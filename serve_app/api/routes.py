@@ -9,12 +9,14 @@ from functools import cached_property
 from typing import Any
 
 from serve_app.api import schemas
-from serve_app.api.roles import ADMINS, EVERYONE, LOOKERS, SENDERS, Role
+from serve_app.api.roles import ADMINS, EVERYONE, KEEPERS, LOOKERS, SENDERS, Role
 from serve_app.errors import (
+    AccountsUnavailable,
     BadRequest,
     BodyTimeout,
     BodyTooLarge,
     CacheUnavailable,
+    Conflict,
     Forbidden,
     MethodNotAllowed,
     NoReplica,
@@ -299,6 +301,57 @@ STORED: tuple[Route, ...] = (
     ),
 )
 
+KEY_ERRORS = (*ADMIN_ERRORS, NotFound, Conflict, AccountsUnavailable)
+KEY_FILTERS = (
+    Parameter("tenant", "A tenant's name."),
+    Parameter("user", "A user's name."),
+    Parameter("state", "`active` (default), `revoked` or `any`.", {"enum": ["active", "revoked", "any"]}),
+    Parameter("after", "`next` of the page before."),
+    Parameter("limit", "1 to 1000; default: 100.", {"type": "integer", "minimum": 1, "maximum": 1000}),
+)
+
+
+def _key_change(summary: str, statuses: tuple[int, ...] = (200,)) -> Operation:
+    takes = {JSON: schemas.OBJECT}
+    return Operation(summary, {JSON: schemas.OBJECT}, takes, errors=(*KEY_ERRORS, *BODY), statuses=statuses)
+
+
+KEYS: tuple[Route, ...] = (
+    Route(
+        "/admin/keys",
+        "admin_keys",
+        Access.ADMIN,
+        {
+            "GET": Operation(
+                "A page of keys, without their secrets.",
+                {JSON: schemas.OBJECT},
+                query=KEY_FILTERS,
+                errors=KEY_ERRORS,
+            ),
+            "POST": _key_change("Make a key; its secret is shown once.", (201,)),
+        },
+        roles=KEEPERS,
+    ),
+    Route(
+        "/admin/keys/{id}",
+        "admin_key",
+        Access.ADMIN,
+        {
+            "GET": Operation("One key.", {JSON: schemas.OBJECT}, errors=KEY_ERRORS),
+            "PATCH": _key_change("Change what a key may do."),
+            "DELETE": Operation("Revoke a key.", {JSON: schemas.OBJECT}, errors=KEY_ERRORS),
+        },
+        roles=KEEPERS,
+    ),
+    Route(
+        "/admin/keys/{id}/rotate",
+        "admin_key_rotate",
+        Access.ADMIN,
+        {"POST": _key_change("Give a key a new secret; the old one works for a while.")},
+        roles=KEEPERS,
+    ),
+)
+
 READ_HERE = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", *SHAPES, *AUDIO, REALTIME})
 
 
@@ -509,6 +562,7 @@ ROUTES: tuple[Route, ...] = (
             )
         },
     ),
+    *KEYS,
     Route(
         "/admin/engines",
         "admin_engines",

@@ -165,10 +165,15 @@ def make_key(
     """
     if not re.match(TENANT_PATTERN, tenant):
         raise ValueError(f"{tenant!r} is no tenant's name: expected {TENANT_PATTERN}")
-    key_id, secret, salt = secrets.token_hex(6), secrets.token_urlsafe(32), secrets.token_hex(16)
-    key = f"{KEY_PREFIX}-{key_id}-{secret}"
-    hashed = hash_key(key, salt)
+    key_id = secrets.token_hex(6)
+    key, salt, hashed = new_secret_of(key_id)
     return key, KeyRecord(key_id, tenant, salt, hashed, admin, best_priority, debug_timing, **rights)
+
+
+def new_secret_of(key_id: str) -> tuple[str, str, str]:
+    """A new key with this id (shown once), and the salt and hash to store."""
+    key, salt = f"{KEY_PREFIX}-{key_id}-{secrets.token_urlsafe(32)}", secrets.token_hex(16)
+    return key, salt, hash_key(key, salt)
 
 
 def hash_key(key: str, salt: str) -> str:

@@ -64,7 +64,7 @@ async def test_a_gateway_learns_all_keys_once_and_then_what_changes(tmp_path: Pa
         assert (set(ids(first)), first.fresh, first.more) == ({one.record.id, two.record.id}, True, False)
         nothing = await store.exchange(report(first), NOW)
         assert (nothing.keys, nothing.revoked, nothing.fresh) == ((), (), False)
-        await store.change_key(revoked(one, now=NOW))
+        await store.change_key(revoked(one, by="", now=NOW))
         three = await made(store)
         after = await store.exchange(report(first), NOW)
         assert (ids(after), after.revoked, after.fresh) == ([three.record.id], (one.record.id,), False)
@@ -118,8 +118,8 @@ async def test_many_keys_come_in_pages_that_miss_none(tmp_path: Path) -> None:
 async def test_of_two_changes_to_one_state_the_second_is_told(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         key = await made(store)
-        one = rotated(key, "salt", "0" * 64, now=NOW, overlap_s=10)
-        other = changed_to(key, msgspec.structs.replace(key.record, user="ann"), now=NOW)
+        one = rotated(key, "salt", "0" * 64, by="", now=NOW, overlap_s=10)
+        other = changed_to(key, msgspec.structs.replace(key.record, user="ann"), by="", now=NOW)
         kept = await asyncio.gather(store.change_key(one), store.change_key(other))
         assert sorted(each.outcome.value for each in kept) == ["conflict", "kept"]
         again = await store.change_key(one)  # its answer was lost: the same change comes again
@@ -147,7 +147,7 @@ async def test_keys_are_listed_in_pages_by_tenant_user_and_state(tmp_path: Path)
         ann = [await made(store, user="ann") for _ in range(3)]
         bob = await made(store, user="bob")
         other = await made(store, "beta")
-        await store.change_key(revoked(bob, now=NOW))
+        await store.change_key(revoked(bob, by="", now=NOW))
 
         async def found(**query: Any) -> list[str]:
             page = await store.keys(KeyQuery(**query))
@@ -175,12 +175,12 @@ async def test_a_locked_file_refuses_changes_and_still_answers_questions(
         locking.execute("BEGIN IMMEDIATE")
         try:
             with pytest.raises(AccountsError, match="locked"):
-                await store.change_key(revoked(key, now=NOW))
+                await store.change_key(revoked(key, by="", now=NOW))
             assert ids(await store.exchange(report(), NOW)) == [key.record.id]
         finally:
             locking.execute("ROLLBACK")
             locking.close()
-        assert (await store.change_key(revoked(key, now=NOW))).outcome is Outcome.KEPT
+        assert (await store.change_key(revoked(key, by="", now=NOW))).outcome is Outcome.KEPT
 
 
 async def test_a_full_disk_refuses_changes_and_still_answers_questions(tmp_path: Path) -> None:

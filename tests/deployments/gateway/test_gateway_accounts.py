@@ -43,7 +43,7 @@ async def test_a_key_works_at_every_gateway_and_stops_at_every_gateway(tmp_path:
         key, kept = await made(handle)
         for running in gateways:
             await until(running, key, 200)
-        await handle.target.change_key(revoked(kept, now=time.time()))
+        await handle.target.change_key(revoked(kept, by="", now=time.time()))
         for running in gateways:
             await until(running, key, 401)
 
@@ -77,7 +77,7 @@ async def test_while_the_owner_is_away_known_keys_work_and_its_successor_knows_t
             assert await status(running, make_key("acme")[0]) == 401
             await handle.target.close()  # as if it were killed
             handle.target = await open_accounts(tmp_path)
-            await handle.target.change_key(revoked(kept, now=time.time()))
+            await handle.target.change_key(revoked(kept, by="", now=time.time()))
         await until(running, key, 401)
         assert len(said("their owner is away")) == 1
 
@@ -103,7 +103,7 @@ async def test_an_expired_key_is_refused_and_a_longer_time_lets_it_in_again(tmp_
             return answer.status == 401 and answer.error["code"] == "expired_api_key"
 
         assert await eventually(expired, within_s=10)
-        longer = changed_to(kept, make_longer(kept), now=time.time())
+        longer = changed_to(kept, make_longer(kept), by="", now=time.time())
         await handle.target.change_key(longer)
         await until(running, key, 200)
 

@@ -1,0 +1,167 @@
+"""Keys of a running endpoint that makes them at run time (`auth: {accounts: true}`).
+
+    promptly keys create --tenant acme --user ann@acme.example --expires-in 90d --model qwen3-8b
+    promptly keys list --tenant acme
+    promptly keys show 0a1b2c3d4e5f
+    promptly keys change 0a1b2c3d4e5f --label "build server" --model qwen3-8b --model qwen3-0.6b
+    promptly keys rotate 0a1b2c3d4e5f --overlap 1h
+    promptly keys revoke 0a1b2c3d4e5f
+
+The key that may do this is read from PROMPTLY_ADMIN_KEY, or from PROMPTLY_ADMIN_TOKEN, which the file `env`
+of a start sets. A new secret is printed once. Exit status 1: it was refused; the message says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from deployments.cli.connect import DEFAULT_URL, CannotConnect, asked
+from serve_app.api.roles import Role
+from serve_app.request.admin_token import TOKEN_VARIABLE
+
+ADMIN_KEY = "PROMPTLY_ADMIN_KEY"
+PATH = "/admin/keys"
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+SHORT = ("id", "tenant", "user", "role", "label", "expires_at", "revoked_at")
+"""What a line of the list shows."""
+
+ANY = "any"
+"""What a list of models, endpoints or networks is set to, to have no such list any more."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``promptly keys``."""
+    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = commands.add_parser("create", help="make a key")
+    create.add_argument("--tenant", help="whose it is; default: the own one of a tenant's administrator")
+    _add_fields(create)
+    found = commands.add_parser("list", help="the keys that there are")
+    found.add_argument("--tenant")
+    found.add_argument("--user")
+    found.add_argument("--state", choices=("active", "revoked", "any"), default="active")
+    show = commands.add_parser("show", help="all that is known of a key, but its secret")
+    change = commands.add_parser("change", help="change what a key may do")
+    _add_fields(change)
+    rotate = commands.add_parser("rotate", help="give a key a new secret")
+    rotate.add_argument("--overlap", metavar="TIME", help="how long the old one works, such as 1h")
+    revoke = commands.add_parser("revoke", help="end a key")
+    for one in (show, change, rotate, revoke):
+        one.add_argument("id")
+    for one in (change, rotate):
+        one.add_argument("--version", type=int, help="refuse if it was changed since this version")
+    for one in (create, found, show, change, rotate, revoke):
+        one.add_argument("--endpoint", default=DEFAULT_URL, help=f"its URL; default: {DEFAULT_URL}")
+        one.add_argument("--json", action="store_true", help="print the endpoint's own answer")
+    parser.set_defaults(run=run)
+
+
+def _add_fields(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--user", help="who of the tenant has it")
+    parser.add_argument("--label", help="words for people")
+    parser.add_argument("--role", choices=[role.value for role in Role])
+    for name, what in (("model", "models"), ("path", "endpoints"), ("network", "networks (CIDR)")):
+        text = f"one of the {what} that it may use; may be repeated; `{ANY}`: all"
+        parser.add_argument(f"--{name}", action="append", help=text)
+    parser.add_argument("--priority", type=int, help="the most urgent that it may ask for, 0 to 9")
+    parser.add_argument("--expires-in", metavar="TIME", help="such as 12h or 90d")
+    parser.add_argument("--debug-timing", action="store_true", default=None)
+
+
+def run(options: argparse.Namespace) -> int:
+    try:
+        answer = _done(options)
+    except (CannotConnect, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps(answer, indent=2) if options.json else "\n".join(_lines(answer)))
+    return 0
+
+
+def _done(options: argparse.Namespace) -> dict[str, Any]:
+    base = options.endpoint.rstrip("/").removesuffix("/v1") + PATH
+    headers = {"authorization": f"Bearer {_secret()}"}
+    one = f"{base}/{quote(getattr(options, 'id', ''), safe='')}"
+    match options.action:
+        case "create":
+            return asked(base, _fields(options), headers)
+        case "list":
+            return _all(base, options, headers)
+        case "show":
+            return asked(one, None, headers)
+        case "change":
+            return asked(one, _fields(options), headers, "PATCH")
+        case "rotate":
+            given = {"overlap_s": _seconds(options.overlap), "version": options.version}
+            return asked(f"{one}/rotate", _said(given), headers)
+        case _:
+            return asked(one, None, headers, "DELETE")
+
+
+def _all(base: str, options: argparse.Namespace, headers: Mapping[str, str]) -> dict[str, Any]:
+    query = _said({"tenant": options.tenant, "user": options.user, "state": options.state, "limit": 1000})
+    found: list[Any] = []
+    while True:
+        page = asked(f"{base}?{urlencode(query)}", None, headers)
+        found += page["keys"]
+        if page["next"] is None:
+            return {"keys": found}
+        query["after"] = page["next"]
+
+
+def _fields(options: argparse.Namespace) -> dict[str, Any]:
+    given = {
+        "tenant": getattr(options, "tenant", None),
+        "user": options.user,
+        "label": options.label,
+        "role": options.role,
+        "priority": options.priority,
+        "debug_timing": options.debug_timing,
+        "expires_in_s": _seconds(options.expires_in),
+        "version": getattr(options, "version", None),
+    }
+    lists = {"models": options.model, "endpoints": options.path, "networks": options.network}
+    chosen = {name: None if ANY in values else values for name, values in lists.items() if values}
+    return _said(given) | chosen
+
+
+def _said(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _seconds(text: str | None) -> float | None:
+    """Raises: ValueError: it is no time such as ``90d``."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,9})([smhdw])", text)
+    if found is None:
+        raise ValueError(f"{text!r}: expected a number and one of s, m, h, d, w, such as 90d")
+    return float(int(found[1]) * UNITS[found[2]])
+
+
+def _secret() -> str:
+    """Raises: CannotConnect: no variable holds one."""
+    secret = os.environ.get(ADMIN_KEY) or os.environ.get(TOKEN_VARIABLE)
+    if not secret:
+        raise CannotConnect(f"Set {ADMIN_KEY} or {TOKEN_VARIABLE}, or `source` the file `env` of the start.")
+    return secret.strip()
+
+
+def _lines(answer: Mapping[str, Any]) -> Iterable[str]:
+    if "keys" in answer:
+        for key in answer["keys"]:
+            yield "  ".join(
+                f"{name}={key[name]}" for name in SHORT if key[name] is not None and key[name] != ""
+            )
+        return
+    for name, value in answer.items():
+        if name not in ("object", "key") and value not in (None, ""):
+            yield f"{name}: {', '.join(value) if isinstance(value, list) else value}"
+    if "key" in answer:
+        yield f"\nThe key, which is shown only now:\n{answer['key']}"
