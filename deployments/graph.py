@@ -26,6 +26,7 @@ from deployments.cache.deployment import SemanticCache
 from deployments.embedder.deployment import Embedder
 from deployments.engine.sizing import running_plan
 from deployments.gateway.deployment import Gateway
+from deployments.gateway.guardrails.judges import guard_headers
 from deployments.gateway.placement.external import external_upstreams
 from deployments.platform.cluster import check_room, is_one_node
 from deployments.platform.secret_environment import with_secrets
@@ -125,6 +126,7 @@ def build_graph(
         key_sources(settings, environment),
         engines,
         external=external_upstreams(settings, environment),
+        guard_headers=guard_headers(settings.guardrails, environment),
         embedder=embedder,
         cache=cache,
         responses=_responses(settings),

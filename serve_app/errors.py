@@ -3,6 +3,7 @@
     PromptlyError
     ├── BadRequest             400  a field of the request is wrong (``param`` names it)
     ├── EmbedderOnly           400  the model embeds texts and does nothing else
+    ├── GuardRefused           400  a guardrail refuses the request, or the rest of its answer
     ├── Unauthorized           401  no key, or one that is not known
     ├── Forbidden              403  a known key that may not do this
     ├── UnknownHost            403  the `Host` is no name of ours (gateway.allowed_hosts)
@@ -24,6 +25,7 @@
     ├── UpstreamFailed         502  the engine broke
     ├── EngineError            502  the engine's own error, passed on
     ├── NoReplica              503  no engine replica can take the request now
+    ├── GuardUnavailable       503  a guardrail could not judge the request or its answer
     ├── CacheUnavailable       503  only /admin/cache: a request never fails for the cache
     ├── AccountsUnavailable    503  a key cannot be changed (or looked up after a start) now
     ├── ResponsesUnavailable   503  an earlier response is needed, and its store does not answer
@@ -105,6 +107,12 @@ class EmbedderOnly(BadRequest):
             param="model",
             code="model_not_supported",
         )
+
+
+class GuardRefused(BadRequest):
+    """``message`` names the guardrail."""
+
+    should_retry = False
 
 
 class Unauthorized(PromptlyError):
@@ -338,6 +346,16 @@ class NoReplica(PromptlyError):
     @property
     def headers(self) -> dict[str, str]:
         return {"retry-after": "1"}
+
+
+class GuardUnavailable(PromptlyError):
+    """``message`` names the guardrail."""
+
+    status = 503
+    type = "unavailable_error"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="guardrail_failed")
 
 
 class CacheUnavailable(PromptlyError):

@@ -26,7 +26,7 @@ DEPLOYMENTS = (
 GATEWAY = (
     {"request"},
     {"accounts"},
-    {"placement"},
+    {"placement", "guardrails"},
     {"send"},
     {"lookup"},
     {"monitoring"},
@@ -49,7 +49,7 @@ SERVE_APP = (
     | {"breaker", "quarantine", "traffic", "app"},
     {"settings", "realtime", "stored_responses", "autoscaling", "speculation"},
     {"openai", "media", "planning", "front_door"},
-    {"cache", "dialects", "engines", "items"},
+    {"cache", "dialects", "engines", "items", "guardrails"},
     {"api", "wire"},
     {"fleet"},
     {"request", "routing"},

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from deployments.engine.parsers import model_parsers
+from deployments.gateway.guardrails.judges import guard_headers
 from deployments.gateway.placement.external import external_upstreams
 from deployments.platform.secret_environment import with_secrets
 from serve_app.errors import SettingsError
@@ -86,6 +87,7 @@ def _check_named(settings: Settings, environment: Mapping[str, str]) -> None:
     if isinstance(settings.auth, KeySettings):
         load_keys(settings.auth, environment)
     external_upstreams(settings, environment)
+    guard_headers(settings.guardrails, environment)
     _check_certificate(settings.proxy)
 
 

@@ -14,6 +14,7 @@ from ray.serve.handle import DeploymentHandle
 
 from deployments.gateway.app import GatewayApp
 from deployments.gateway.endpoints.admin_plan import Planner
+from deployments.gateway.guardrails.guards import GuardHeaders
 from deployments.gateway.monitoring.monitor import Measured
 from deployments.gateway.placement.external import ExternalUpstream
 from deployments.gateway.runtime import GatewayRuntime
@@ -57,6 +58,7 @@ class Gateway:
         tenant_secret: bytes,
         admin_token: AdminToken | None = None,
         planner: Planner | None = None,
+        guard_headers: GuardHeaders | None = None,
     ) -> None:
         mend_http()  # a bare `serve run` asks for no middlewares
         bound_websockets(settings.realtime.max_event_bytes)
@@ -79,6 +81,7 @@ class Gateway:
             ask_others=gateways.measured if gateways else None,
             find_everywhere=gateways.find_requests if gateways else None,
             planner=planner,
+            guard_headers=guard_headers,
         )
         await self._runtime.begun()
 

@@ -31,6 +31,7 @@ from deployments.gateway.generation.admit import Admit, Read
 from deployments.gateway.generation.endpoint import GenerationEndpoint, cache_tiers
 from deployments.gateway.generation.engine_tier import EngineTier
 from deployments.gateway.generation.record import Recorder
+from deployments.gateway.guardrails.guards import GuardHeaders, guards_of
 from deployments.gateway.lookup.in_flight import InFlightRequests
 from deployments.gateway.lookup.item_cache import ItemCache
 from deployments.gateway.lookup.priming import Priming
@@ -99,6 +100,7 @@ class GatewayRuntime:
         ask_others: AskOthers | None = None,
         find_everywhere: FindEverywhere | None = None,
         planner: Planner | None = None,
+        guard_headers: GuardHeaders | None = None,
     ) -> None:
         """``tenant_secret`` is the same for all gateways of an application (see ``TenantMarks``); a gateway
         that is alone may make its own. ``is_public`` judges addresses that images are fetched from.
@@ -112,6 +114,8 @@ class GatewayRuntime:
         self._marks = TenantMarks(tenant_secret or new_secret())
         self._tracer = tracer_from_environment(os.environ, settings.traces)
         secrets = [value for each in external for value in each.report.headers.values()]
+        secrets += [value for each in (guard_headers or {}).values() for value in each.values()]
+        self._guards = guards_of(settings, self._names, guard_headers or {})
         self._lasting = ExitStack()
         self._lasting.enter_context(named_requests())
         self._lasting.enter_context(redacted_logs(Redactor(secrets)))
@@ -202,6 +206,7 @@ class GatewayRuntime:
             wake=self._dispatcher.start,
             takes_tools=self._placement.fleet.takes_tools,
             caches=self._cache is not None,
+            guards=self._guards,
         )
         before = []
         if self._cache is not None and settings.cache is not None:
@@ -224,6 +229,7 @@ class GatewayRuntime:
                 traffic=self._traffic,
                 keep_alive_s=settings.gateway.keep_alive_s,
                 read=read,
+                guards=self._guards,
             )
 
         chat, completions = generating(Endpoint.CHAT), generating(Endpoint.COMPLETIONS)
@@ -236,11 +242,8 @@ class GatewayRuntime:
             finished=self._observers.finished,
         )
         messages = generating(Endpoint.CHAT, MessagesReader(settings.gateway))
-        return {
-            "chat": chat,
-            "completions": completions,
-            "messages": messages,
-        } | self._responses.handlers
+        own: dict[str, Handler] = {"chat": chat, "completions": completions, "messages": messages}
+        return own | self._responses.handlers
 
     def _relaying(self) -> dict[str, Handler]:
         offers, settings = self._intake.offers, self._settings
@@ -251,6 +254,7 @@ class GatewayRuntime:
             dispatcher=self._dispatcher,
             tracer=self._tracer,
             limits=settings.limits,
+            guards=self._guards,
         )
         item_cache = _item_cache(settings, self._cache)
         audio = AudioEndpoint(
@@ -262,14 +266,10 @@ class GatewayRuntime:
             names=self._names,
             tracer=self._tracer,
             latency=self._observers.latency,
+            guards=self._guards,
         )
         items = ItemsEndpoint(
-            offers,
-            verbatim,
-            item_cache,
-            images=self._intake.images,
-            names=self._names,
-            traffic=self._traffic,
+            offers, verbatim, item_cache, images=self._intake.images, names=self._names, traffic=self._traffic
         )
         embeddings = EmbeddingsEndpoint(
             verbatim,
@@ -293,17 +293,14 @@ class GatewayRuntime:
                 tracer=self._tracer,
                 latency=self._observers.latency,
                 traffic=self._traffic,
+                guards=self._guards,
             ),
             "relay": PassThrough(offers, verbatim),
         }
 
     def _describing(self) -> dict[str, Handler]:
         catalogue = Catalogue(
-            self._names,
-            self._placement.fleet,
-            self._statuses,
-            self._priming,
-            cache=self._cache,
+            self._names, self._placement.fleet, self._statuses, self._priming, cache=self._cache
         )
         description = Description(self._names, has_keys=self._intake.has_keys)
         console = Console(description.number, enabled=self._settings.gateway.console)
@@ -378,6 +375,8 @@ class GatewayRuntime:
         self._refreshes.stop()
         if self._cache is not None:
             await self._cache.close()
+        if self._guards is not None:
+            self._guards.close()
         await self._upstream.close()
         if self._tracer is not None:
             self._tracer.flush()

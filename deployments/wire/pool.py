@@ -134,13 +134,13 @@ class ConnectionPool:
             raise BrokenConnection("closed, and nothing listens there any more") from error
         return connection, await _first_bytes(connection, request)
 
-    async def ask(self, origin: Origin, request: bytes) -> tuple[int, bytes]:
+    async def ask(self, origin: Origin, request: bytes, most: int = MAX_ASKED_BYTES) -> tuple[int, bytes]:
         """Send one request; returns the status and whole body of the response. Cancelling it closes the
         connection.
 
         Raises:
             NoConnection: no connection could be made in time.
-            BrokenConnection: the connection ended before the response did.
+            BrokenConnection: the connection ended before the response, or the body has over ``most`` bytes.
         """
         connection, part = await self.begin(origin, request)
         try:
@@ -148,7 +148,7 @@ class ConnectionPool:
             while part:
                 parts.append(part)
                 size += len(part)
-                if size > MAX_ASKED_BYTES:
+                if size > most:
                     raise BrokenConnection("an answer without an end")
                 part = await connection.read_some()
         except BaseException:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from typing import Self
-from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
 from serve_app.settings.base import Frozen
+from serve_app.settings.urls import can_be_called
 
 
 class AlertSettings(Frozen):
@@ -103,7 +103,7 @@ class AlertSettings(Frozen):
     def _is_url(cls, url: str | None) -> str | None:
         if url is None:
             return None
-        if not _can_be_called(url):
+        if not can_be_called(url):
             raise ValueError("expected a URL such as `https://hooks.example.com/path`")
         return url
 
@@ -114,13 +114,3 @@ class AlertSettings(Frozen):
             if p95 is not None and p99 is not None and p95 > p99:
                 raise ValueError(f"`{lower}` is above `{higher}`: a p99 is never below the p95")
         return self
-
-
-def _can_be_called(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        host = (parts.hostname or "").encode("idna")  # as a look-up of the name does
-        is_port = parts.port != 0
-    except ValueError:  # also UnicodeError: an empty or too long label
-        return False
-    return parts.scheme in ("http", "https") and bool(host) and is_port and not any(map(str.isspace, url))

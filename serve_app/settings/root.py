@@ -15,6 +15,7 @@ from serve_app.settings.cache import CacheRule, CacheSettings
 from serve_app.settings.embedder import EmbedderSettings
 from serve_app.settings.engine import FORMER_ANSWERS, shared_side_channels
 from serve_app.settings.gateway import GatewaySettings
+from serve_app.settings.guardrails import GuardrailSettings, wrong_guardrails
 from serve_app.settings.keys import KeySettings
 from serve_app.settings.limits import LimitSettings
 from serve_app.settings.logs import LogSettings
@@ -44,6 +45,7 @@ class Settings(Frozen):
     realtime: RealtimeSettings = RealtimeSettings()
     logs: LogSettings = LogSettings()
     traces: TraceSettings = TraceSettings()
+    guardrails: tuple[GuardrailSettings, ...] = Field(default=(), strict=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -72,6 +74,8 @@ class Settings(Frozen):
             raise ValueError("`accounts` needs `auth` with keys: `auth: {accounts: true}`")
         if self.cache is not None and self.embedder is None:
             raise ValueError("`cache` needs an `embedder`")
+        for problem in wrong_guardrails(self.guardrails, self._names):
+            raise ValueError(problem)
         return self
 
     @model_validator(mode="after")
@@ -92,6 +96,13 @@ class Settings(Frozen):
     def has_admin_token(self) -> bool:
         """Whether the admin token opens `/admin`."""
         return self.auth == "loopback" or (isinstance(self.auth, KeySettings) and self.auth.accounts)
+
+    @property
+    def _names(self) -> set[str]:
+        """Every name that a request may use for a model."""
+        own = {name for model in self.models for name in (model.id, *model.aliases, *model.adapters)}
+        embedder = () if self.embedder is None else (self.embedder.id,)
+        return {*own, *(auto.id for auto in self.auto_models), *embedder}
 
     @property
     def _side_channel_ports(self) -> dict[str, int]:

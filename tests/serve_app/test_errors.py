@@ -17,6 +17,8 @@ ENGINES_OWN = ErrorDetails("no such thing", "invalid_request_error", "n", "x")
 EXAMPLES: tuple[PromptlyError, ...] = (
     errors.BadRequest("wrong", param="n", code="invalid_value"),
     errors.EmbedderOnly("minilm"),
+    errors.GuardRefused("the guardrail 'x' refused this", code="guardrail_refused"),
+    errors.GuardUnavailable("the guardrail 'x' could not judge this"),
     errors.Unauthorized("who?", code="missing_api_key"),
     errors.UnknownHost("evil.example"),
     errors.OriginNotAllowed("https://evil.example"),

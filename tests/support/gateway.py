@@ -251,6 +251,7 @@ async def gateway(
     tenant_secret: bytes | None = None,
     sinks: Sequence[Sink] = (),
     meter: Meter | None = None,
+    guard_headers: Mapping[str, Mapping[str, str]] | None = None,
     **args: Any,
 ) -> AsyncIterator[Running]:
     """One engine for each of ``settings``, named ``e0``, ``e1``, …
@@ -288,6 +289,7 @@ async def gateway(
             admin_token=AdminToken.of(ADMIN_TOKEN) if parsed.has_admin_token else None,
             sinks=sinks,
             meter=meter,
+            guard_headers=guard_headers,
             **(handles or {}),
         )
         stack.push_async_callback(runtime.close)

@@ -8,8 +8,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from deployments.gateway.guardrails.guards import Guards, Held
+from deployments.gateway.guardrails.streams import GuardedAnswer, guarded_body
 from deployments.gateway.lookup.item_cache import ItemCache, ItemTerms
-from deployments.gateway.request.answer import OwnAnswer
+from deployments.gateway.request.answer import Answer, OwnAnswer
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.call import (
     Call,
@@ -28,6 +30,7 @@ from deployments.gateway.send.relay import read_all, relay
 from deployments.platform.telemetry import RequestTracer
 from serve_app.admission import request_priority
 from serve_app.errors import BadRequest, NotFound, OverCapacity
+from serve_app.guardrails import Stage
 from serve_app.items.recordings import CHUNK_S, TOKENS_PER_S, recording_key
 from serve_app.latency import LatencyWindows
 from serve_app.media.audio import audio_seconds
@@ -79,7 +82,9 @@ class AudioEndpoint:
         names: ModelNames,
         tracer: RequestTracer | None,
         latency: LatencyWindows,
+        guards: Guards | None = None,
     ) -> None:
+        self._guards = guards
         self._media = settings.media
         self._timeout_s = settings.limits.request_timeout_s
         self._bodies = bodies
@@ -110,6 +115,9 @@ class AudioEndpoint:
         fingerprint = self._offers.fingerprint(model)
         self._offers.require(exchange.path, model)
         uses_model(exchange, model, self._names.own(model))
+        if self._guards is not None:
+            has_prompt = bool(form.get("prompt"))
+            self._guards.refuse_unseen_recording(model, identity.tenant, exchange.path, has_prompt=has_prompt)
         seconds = _length(form, self._media.max_audio_s)
         terms = ItemTerms(
             identity.tenant, self._names.own(model), "", exchange.headers, parse_controls(exchange.headers)
@@ -133,13 +141,15 @@ class AudioEndpoint:
         if known is not None:
             content_type, _, body = known.partition(SEPARATOR)
             exchange.response_headers |= {"x-cache": "exact", "x-served-by": "cache"}
+            body = await self._guarded(recording, content_type.decode(), body)
             await exchange.respond(200, body, content_type.decode(), exchange.server_timing(ended=True))
             return
         exchange.response_headers["x-cache"] = "bypass" if recording.key is None else "miss"
         began = time.monotonic()
-        answer = OwnAnswer(self._dispatcher.open(_call(recording, self._tracer)))
+        answer: Answer = OwnAnswer(self._dispatcher.open(_call(recording, self._tracer)))
         if is_true(recording.form.get("stream")):
-            await relay(exchange, answer)
+            held = self._held(recording)
+            await relay(exchange, answer if held is None else GuardedAnswer(answer, held))
             self._measure(recording, began)
             return
         try:
@@ -150,10 +160,22 @@ class AudioEndpoint:
         head = opened.head
         exchange.response_headers["x-served-by"] = head.served_by
         self._measure(recording, began)
-        await exchange.respond(head.status, body, head.content_type, exchange.server_timing(ended=True))
+        told = await self._guarded(recording, head.content_type, body) if head.status == 200 else body
+        await exchange.respond(head.status, told, head.content_type, exchange.server_timing(ended=True))
         if head.status == 200 and self._cache is not None and recording.key is not None:
             value = head.content_type.encode() + SEPARATOR + body
             self._cache.keep([recording.key], [value], recording.terms)
+
+    def _held(self, recording: Recording) -> Held | None:
+        """The guards of the transcript."""
+        if self._guards is None:
+            return None
+        tenant, path = recording.identity.tenant, recording.exchange.path
+        return self._guards.held(Stage.AFTER, models=(recording.model,), tenant=tenant, path=path)
+
+    async def _guarded(self, recording: Recording, content_type: str, body: bytes) -> bytes:
+        held = self._held(recording)
+        return body if held is None else await guarded_body(held, content_type, body)
 
     def _known(self, recording: Recording) -> bytes | None:
         if self._cache is None or recording.key is None:

@@ -22,6 +22,8 @@ class PassThrough:
             raise NotFound(f"No such path: {exchange.method} {exchange.path}.", code="not_found")
         self._offers.require(exchange.path)
         asked = self._verbatim.offered(await self._verbatim.read(exchange, identity))
+        if self._verbatim.guards is not None:
+            self._verbatim.guards.refuse_unseen_answer(asked.model, identity.tenant, exchange.path)
         exchange.response_headers["x-cache"] = "bypass"
         texts = count_texts(asked.fields, BATCHED)
         weight = max(asked.weight, texts)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from deployments.gateway.endpoints.realtime_session import RealtimeSession, SessionParts
+from deployments.gateway.guardrails.guards import Guards
 from deployments.gateway.request.call import SlotRequest, forwarded_headers
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.request.gate import uses_model
@@ -49,7 +50,9 @@ class RealtimeEndpoint:
         tracer: RequestTracer | None,
         latency: LatencyWindows,
         traffic: Traffic,
+        guards: Guards | None = None,
     ) -> None:
+        self._guards = guards
         self._settings = settings.realtime
         self._limits = settings.limits
         self._session_header = settings.gateway.session_header
@@ -143,9 +146,11 @@ class RealtimeEndpoint:
         return await self._pins.open(model, slot, headers)
 
     def _check(self, exchange: Exchange, model: str) -> None:
-        """Raises: UnknownModel, EmbedderOnly, NotFound."""
+        """Raises: UnknownModel, EmbedderOnly, NotFound, GuardRefused."""
         self._require(model)
         uses_model(exchange, model, self._offers.own(model))
+        if self._guards is not None:
+            self._guards.refuse_unseen_session(model, exchange.facts.tenant or "", REALTIME)
 
     def _require(self, model: str) -> None:
         self._offers.fingerprint(model)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from deployments.gateway.guardrails.guards import Guards
 from deployments.gateway.request.answer import OwnAnswer
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.call import (
@@ -27,6 +28,7 @@ from deployments.gateway.send.relay import relay
 from deployments.platform.telemetry import RequestTracer
 from serve_app.admission import request_priority
 from serve_app.dialects import Writer
+from serve_app.guardrails import Stage
 from serve_app.model_choice.offers import Offers
 from serve_app.openai.bounds import refuse_excess, weight_field
 from serve_app.openai.requests import parse_json, required_string
@@ -60,6 +62,16 @@ def changed(asked: JsonRequest, fields: dict[str, Any]) -> JsonRequest:
     )
 
 
+async def _guarded(guards: Guards, asked: JsonRequest) -> JsonRequest:
+    """The request as its guards let it pass. Raises: GuardRefused, GuardUnavailable."""
+    exchange, tenant = asked.exchange, asked.identity.tenant
+    held = guards.held(Stage.BEFORE, models=(asked.model,), tenant=tenant, path=exchange.path)
+    if held is None:
+        return asked
+    with exchange.timeline.step("guard"):
+        return changed(asked, await held.judged(asked.fields))
+
+
 class Verbatim:
     """Sent at most once: only a refused connection leads to another member."""
 
@@ -72,7 +84,9 @@ class Verbatim:
         dispatcher: Dispatcher,
         tracer: RequestTracer | None,
         limits: LimitSettings,
+        guards: Guards | None = None,
     ) -> None:
+        self.guards = guards
         self._bodies = bodies
         self._offers = offers
         self._salts = salts
@@ -89,7 +103,8 @@ class Verbatim:
         fields = parse_json(body)
         weight = refuse_excess(fields, self._limits)
         model = required_string(fields, "model")
-        return JsonRequest(exchange, identity, timeout_s, body, fields, model, exchange.path, weight)
+        asked = JsonRequest(exchange, identity, timeout_s, body, fields, model, exchange.path, weight)
+        return asked if self.guards is None else await _guarded(self.guards, asked)
 
     def offered(self, asked: JsonRequest) -> JsonRequest:
         """The request under the path that the model's members have. Raises: UnknownModel, EmbedderOnly,

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from deployments.gateway.generation.asked import Asked
+from deployments.gateway.guardrails.guards import Guards
 from deployments.gateway.request.bodies import Bodies, let_others
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.request.images import Images
@@ -18,6 +19,7 @@ from serve_app.admission import request_priority
 from serve_app.cache.keys import CacheKey, cache_key
 from serve_app.dialects import Reading, Writer
 from serve_app.errors import BadRequest
+from serve_app.guardrails import Stage
 from serve_app.model_choice.chooser import ModelChooser
 from serve_app.model_choice.names import under
 from serve_app.model_choice.offers import Offers
@@ -67,7 +69,9 @@ class Admit:
         wake: Callable[[str], None],
         takes_tools: Callable[[str], bool],
         caches: bool,
+        guards: Guards | None = None,
     ) -> None:
+        self._guards = guards
         self._bodies = bodies
         self._chooser = chooser
         self._offers = offers
@@ -120,9 +124,11 @@ class Admit:
         request = self._chosen(exchange, sent)
         fingerprint = self._offers.fingerprint(request.model)
         self._offers.require(endpoint.value, request.model)
+        if self._guards is not None:
+            request = await self._guarded(self._guards, exchange, identity, request, sent)
         if remote:
             with _in_its_own_words(reading):
-                fields_with_images = await self._images.fetch(sent.fields, remote, identity.tenant)
+                fields_with_images = await self._images.fetch(request.fields, remote, identity.tenant)
             request = under(generation_from(endpoint, fields_with_images), request.model)
         key = self._cache_key(request, identity, fingerprint)
         named = named_session(headers, sent.fields if read is None else fields, self._session_header)
@@ -162,6 +168,25 @@ class Admit:
         if request.model != sent.model:
             exchange.response_headers[MODEL_HEADER] = quote(request.model, safe=SAFE_IN_HEADER)
         return request
+
+    async def _guarded(
+        self,
+        guards: Guards,
+        exchange: Exchange,
+        identity: Identity,
+        request: ParsedRequest,
+        sent: ParsedRequest,
+    ) -> ParsedRequest:
+        """The request as its guards let it pass: the cache, the embedder and engines see no other."""
+        names = (sent.model, request.model)
+        held = guards.held(Stage.BEFORE, models=names, tenant=identity.tenant, path=exchange.path)
+        if held is None:
+            return request
+        with exchange.timeline.step("guard"):
+            fields = await held.judged(request.fields)
+        if fields is request.fields:
+            return request
+        return under(generation_from(request.endpoint, fields), request.model)
 
     def _with_threshold(self, controls: CacheControls, model: str) -> CacheControls:
         """The threshold of the request's header, else that of its model's settings."""

@@ -11,12 +11,16 @@ from deployments.gateway.generation.judge import ModelJudge
 from deployments.gateway.generation.race import Race
 from deployments.gateway.generation.record import record
 from deployments.gateway.generation.tiers import JOINED, InFlightTier, MemoryTier, StoreTier, Tier, first_of
+from deployments.gateway.guardrails.guards import Guards
+from deployments.gateway.guardrails.streams import GuardedAnswer
 from deployments.gateway.lookup.in_flight import InFlightRequests
 from deployments.gateway.lookup.refreshes import Refreshes
 from deployments.gateway.lookup.store_client import CacheClient
+from deployments.gateway.request.answer import Answer
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.send.relay import relay
+from serve_app.guardrails import Stage
 from serve_app.openai.requests import Endpoint
 from serve_app.openai.usage import UsageFilter
 from serve_app.settings import CacheSettings
@@ -38,7 +42,9 @@ class GenerationEndpoint:
         traffic: Traffic,
         keep_alive_s: float,
         read: Read | None = None,
+        guards: Guards | None = None,
     ) -> None:
+        self._guards = guards
         self._endpoint = endpoint
         self._read = read
         self._admit = admit
@@ -65,9 +71,10 @@ class GenerationEndpoint:
         if found.stale:
             self._refresh(asked)
         exchange, began_ns = asked.exchange, asked.exchange.timeline.clock()
+        answer = found.answer if self._guards is None else _guarded(self._guards, asked, found.answer)
         usage = UsageFilter(hides_usage=asked.hides_usage, shows_metrics=exchange.asks_for_timing)
         try:
-            cut = await relay(exchange, found.answer, usage=usage, writer=asked.writer, ending=asked.ending)
+            cut = await relay(exchange, answer, usage=usage, writer=asked.writer, ending=asked.ending)
         finally:
             if found.cache_status == JOINED:
                 exchange.timeline.add("joined", began_ns)
@@ -80,6 +87,14 @@ class GenerationEndpoint:
         if self._engine.has_room(asked):
             self._traffic.refreshed += 1
             self._refreshes.start(asked.key.entry_id, self._engine.start(asked), asked.timeout_s)
+
+
+def _guarded(guards: Guards, asked: Asked, answer: Answer) -> Answer:
+    """The answer as this client's guards let it pass, wherever it comes from."""
+    names = (str(asked.request.fields["model"]), asked.request.model)
+    tenant, path = asked.identity.tenant, asked.exchange.path
+    held = guards.held(Stage.AFTER, models=names, tenant=tenant, path=path)
+    return answer if held is None else GuardedAnswer(answer, held)
 
 
 def cache_tiers(

@@ -1,0 +1,1 @@
+"""Runs the guards of the settings: functions, HTTP calls and the mask."""
