@@ -48,13 +48,13 @@ SERVE_APP = (
     {"errors", "smoothing", "embedding", "redaction", "model_store", "console", "clients"}
     | {"breaker", "quarantine", "traffic", "app"},
     {"settings", "realtime", "stored_responses", "autoscaling", "speculation"},
-    {"openai", "media", "planning", "front_door"},
+    {"openai", "media", "planning", "front_door", "usage", "audit"},
     {"cache", "dialects", "engines", "items", "guardrails"},
     {"api", "wire"},
     {"fleet"},
     {"request", "routing"},
     {"admission", "latency", "model_choice", "monitoring", "recent"},
-    {"alerts", "hedging", "accounts"},
+    {"alerts", "hedging", "accounts", "metering"},
 )
 
 IMPORTS_RAY: Mapping[str, str] = {

@@ -10,32 +10,38 @@ import asyncio
 import logging
 import time
 
+from deployments.accounts.auditing import Auditing
 from deployments.accounts.store.base import AccountStore
-from deployments.accounts.store.registry import open_store
+from deployments.accounts.store.registry import folder_of, open_store
 from deployments.platform.serve import node_address
 from deployments.platform.telemetry import call_tracer
 from deployments.wire.direct_calls import DirectCalls
 from serve_app.accounts.calls import ACCOUNTS
 from serve_app.accounts.exchange import Changes, Report
 from serve_app.accounts.keys import AccountsError, Kept, KeyPage, KeyQuery, ManagedKey
+from serve_app.audit import AuditEvent, AuditPage, Head
 from serve_app.settings import AccountSettings
+from serve_app.usage import UsagePage, UsageQuery
 from serve_app.wire.private_address import PrivateAddress
 
 REOPEN_PERIOD_S = 5.0
+SWEEP_PERIOD_S = 600.0
 
 logger = logging.getLogger("ray.serve")
 
 
 class Accounts:
-    """If the file cannot be opened, the application keeps running with the keys that gateways know."""
+    """If the file cannot be opened, the application keeps running with the keys that gateways know. It has
+    many methods because Serve calls one class and gateways have that many calls."""
 
     async def __init__(self, settings: AccountSettings) -> None:  # type: ignore[misc]  # Serve awaits it
         self._settings = settings
         self._opened: AccountStore | None = None
         self._error = ""
         self._direct: DirectCalls | None = None
+        self._auditing = Auditing(folder_of(settings), settings)
         await self._open()
-        self._reopening = asyncio.get_running_loop().create_task(self._reopen())
+        self._caring = asyncio.get_running_loop().create_task(self._care())
 
     async def address(self) -> PrivateAddress:
         """The address to which gateways send their calls."""
@@ -59,6 +65,15 @@ class Accounts:
     async def keys(self, query: KeyQuery) -> KeyPage:
         return await self.store.keys(query)
 
+    async def usage(self, query: UsageQuery) -> UsagePage:
+        return await self.store.usage(query)
+
+    async def audit(self, event: AuditEvent) -> Head:
+        return await self._auditing.write(event)
+
+    async def audit_lines(self, count: int) -> AuditPage:
+        return await self._auditing.newest(count)
+
     @property
     def store(self) -> AccountStore:
         """Raises: AccountsError: the file could not be opened."""
@@ -75,17 +90,25 @@ class Accounts:
                 logger.error("accounts are not kept: %s", error)
             self._error = str(error)
 
-    async def _reopen(self) -> None:
-        while self._opened is None:
-            await asyncio.sleep(REOPEN_PERIOD_S)
-            await self._open()
+    async def _care(self) -> None:
+        """Open the file, if it could not be opened; then remove now and then what is no longer kept."""
+        while True:
+            if self._opened is None:
+                await asyncio.sleep(REOPEN_PERIOD_S)
+                await self._open()
+                continue
+            try:
+                await self._opened.sweep(time.time())
+            except AccountsError as error:
+                logger.warning("old usage was not removed: %s", error)
+            await asyncio.sleep(SWEEP_PERIOD_S)
 
     async def __del__(self) -> None:
         await self.close()
 
     async def close(self) -> None:
         """Serve calls this through ``__del__``."""
-        self._reopening.cancel()
+        self._caring.cancel()
         if self._direct is not None:
             await self._direct.stop()
             self._direct = None
@@ -93,3 +116,4 @@ class Accounts:
             store, self._opened = self._opened, None
             self._error = "closed"
             await store.close()
+        await self._auditing.close()

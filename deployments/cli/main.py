@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from deployments.cli import check, connect, keys, plan
+from deployments.cli import audit, check, connect, keys, plan, usage
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,6 +41,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "keys",
             help="make, list, show, change, rotate and revoke keys of a running endpoint",
             description=keys.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
+    usage.add_arguments(
+        commands.add_parser(
+            "usage",
+            help="what keys, users, tenants and models used",
+            description=usage.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
+    audit.add_arguments(
+        commands.add_parser(
+            "audit",
+            help="check the chain of the audit log, and show its lines",
+            description=audit.__doc__,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
+from deployments.gateway.accounts.audit import Auditor
 from deployments.gateway.request.connected import ClientGone
 from deployments.gateway.request.exchange import Exchange, Handler
 from deployments.gateway.request.finished import Finished
@@ -18,7 +19,7 @@ from deployments.gateway.request.socket import ClientSocket
 from deployments.platform.log_context import CURRENT
 from deployments.platform.telemetry import TRACEPARENT, RequestTracer
 from serve_app.api.door import Door, require_media_type
-from serve_app.api.routes import ROUTES, Route
+from serve_app.api.routes import ROUTES, Access, Route
 from serve_app.console import FILES
 from serve_app.errors import Forbidden, MethodNotAllowed, NoReplica, NotFound, OverCapacity, PromptlyError
 from serve_app.request.headers import require_utf8
@@ -136,6 +137,7 @@ class GatewayApp:
         tracer: RequestTracer | None,
         *,
         gate: Gate,
+        auditor: Auditor | None = None,
         limits: LimitSettings,
     ) -> None:
         self._paths = Paths(handlers)
@@ -143,6 +145,7 @@ class GatewayApp:
         self._finished = finished
         self._tracer = tracer
         self._gate = gate
+        self._auditor = auditor
         self._answering = Answering(limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -187,8 +190,7 @@ class GatewayApp:
             if exchange.path not in ALWAYS_ANSWERED:
                 self._answering.expect(exchange)
             try:
-                await self._gate.enter(exchange, route)
-                await handler(exchange)
+                await self._enter(exchange, route, handler)
             finally:
                 self._answering.end(exchange)
                 if exchange.body_done is not None:
@@ -204,6 +206,18 @@ class GatewayApp:
         except Exception:
             logger.exception("request %s failed", exchange.request_id)
             await _end_with(exchange, PromptlyError("The gateway failed.", code="internal_error"))
+
+    async def _enter(self, exchange: Exchange, route: Route, handler: Handler) -> None:
+        try:
+            await self._gate.enter(exchange, route)
+        except PromptlyError as error:
+            if self._auditor is not None:
+                self._auditor.refused(exchange, route, error)
+            raise
+        if self._auditor is None or route.access is not Access.ADMIN:
+            await handler(exchange)
+        else:
+            await self._auditor.answer(exchange, route, handler)
 
     def _record(self, exchange: Exchange) -> None:
         """After the last byte: nothing here delays an answer."""

@@ -17,6 +17,7 @@ from deployments.gateway.endpoints.admin_entries import AdminEntries
 from deployments.gateway.endpoints.admin_keys import AdminKeys
 from deployments.gateway.endpoints.admin_plan import AdminPlan, Planner
 from deployments.gateway.endpoints.admin_requests import AdminRequests, FindEverywhere, found_in
+from deployments.gateway.endpoints.admin_usage import AdminUsage
 from deployments.gateway.endpoints.audio import AudioEndpoint
 from deployments.gateway.endpoints.catalogue import Catalogue
 from deployments.gateway.endpoints.console import Console
@@ -123,7 +124,9 @@ class GatewayRuntime:
         self._placement = Placement(
             settings, engines, external, self._upstream, self._traffic, has_keys=keys is not None
         )
-        self._accounts = accounts_of(settings, accounts)
+        self._accounts = accounts_of(
+            settings, accounts, names=self._names, fleet=self._placement.fleet, meter=meter
+        )
         self._intake = Intake(
             settings,
             self._names,
@@ -140,7 +143,8 @@ class GatewayRuntime:
         self._cache = _cache_client(settings, embedder, cache, self._marks)
         self._priming = Priming(self._cache)
         self._refreshes = Refreshes()
-        self._observers = Observers(settings, self._names, meter, ask_others, sinks)
+        usage = () if self._accounts is None else (self._accounts.usage.take,)
+        self._observers = Observers(settings, self._names, meter, ask_others, sinks, later=usage)
         self._observers.start(self._placement, self._traffic, self._cache)
         self._find_everywhere = find_everywhere
         self._dispatcher = self._build_dispatcher()
@@ -151,6 +155,7 @@ class GatewayRuntime:
             self._observers.finished,
             self._tracer,
             gate=self._intake.gate,
+            auditor=None if self._accounts is None else self._accounts.audit,
             limits=settings.limits,
         )
 
@@ -304,19 +309,7 @@ class GatewayRuntime:
         )
         description = Description(self._names, has_keys=self._intake.has_keys)
         console = Console(description.number, enabled=self._settings.gateway.console)
-        return {
-            "models": catalogue.list_models,
-            "model": catalogue.one_model,
-            "health": catalogue.health,
-            "ping": catalogue.health,
-            "ready": catalogue.ready,
-            "version": description.version,
-            "openapi": description.openapi,
-            "docs": description.docs,
-            "root": console.root,
-            "console": console.page,
-            "console_file": console.file,
-        }
+        return _describing(catalogue, description, console)
 
     def _administering(self) -> dict[str, Handler]:
         bodies, settings = self._intake.bodies, self._settings
@@ -329,6 +322,7 @@ class GatewayRuntime:
             watching=self._observers.watching,
             traffic=self._traffic,
         )
+        usage = AdminUsage(self._accounts)
         cache = AdminCache(bodies, self._cache)
         keys = AdminKeys(bodies, self._accounts, frozenset(self._names))
         entries = AdminEntries(
@@ -336,6 +330,7 @@ class GatewayRuntime:
         )
         return {
             "admin_alerts": admin.alerts,
+            "admin_audit": usage.audit,
             "admin_cache": cache.cache,
             "admin_feedback": cache.feedback,
             "admin_entries": entries,
@@ -348,6 +343,7 @@ class GatewayRuntime:
             "admin_plan": AdminPlan(settings, self._planner),
             "admin_requests": AdminRequests(self._observers.recent, self._find_everywhere),
             "admin_traffic": admin.traffic,
+            "admin_usage": usage.usage,
         }
 
     async def begun(self) -> None:
@@ -371,6 +367,7 @@ class GatewayRuntime:
         await self._placement.close()
         await self._intake.close()
         if self._accounts is not None:
+            self._observers.close()  # it counts the last requests
             await self._accounts.close()
         self._refreshes.stop()
         if self._cache is not None:
@@ -383,6 +380,22 @@ class GatewayRuntime:
             await asyncio.to_thread(self._tracer.shut_down)
         self._observers.close()
         self._lasting.close()
+
+
+def _describing(catalogue: Catalogue, description: Description, console: Console) -> dict[str, Handler]:
+    return {
+        "models": catalogue.list_models,
+        "model": catalogue.one_model,
+        "health": catalogue.health,
+        "ping": catalogue.health,
+        "ready": catalogue.ready,
+        "version": description.version,
+        "openapi": description.openapi,
+        "docs": description.docs,
+        "root": console.root,
+        "console": console.page,
+        "console_file": console.file,
+    }
 
 
 def _cache_client(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from serve_app.accounts.exchange import Changes, Report
 from serve_app.accounts.keys import Kept, KeyPage, KeyQuery, ManagedKey
+from serve_app.audit import AuditEvent, AuditPage, Head
+from serve_app.usage import UsagePage, UsageQuery
 from serve_app.wire.calls import Interface, Method
 
 ACCOUNTS: Interface = {
@@ -12,5 +14,9 @@ ACCOUNTS: Interface = {
     "change_key": Method(tuple[ManagedKey], Kept),
     "key": Method(tuple[str], ManagedKey | None),
     "keys": Method(tuple[KeyQuery], KeyPage),
+    "usage": Method(tuple[UsageQuery], UsagePage),
+    "audit": Method(tuple[AuditEvent], Head),
+    "audit_lines": Method(tuple[int], AuditPage),
 }
-"""All may be repeated: a change names the version that it makes."""
+"""All may be repeated: a change names the version that it makes, and an event that was written a moment ago
+is not written again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from serve_app.request.auth import KeyRecord
+from serve_app.usage import UsageRow
 
 PERIOD_S = 0.25
 """Between two exchanges: a change is in force everywhere well within a second."""
@@ -21,11 +22,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     store: str = ""
     keys_version: int = 0
+    usage: tuple[UsageRow, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """It only asks: there is nothing to write. What a field adds to a report is named here."""
-        return True
+        return not self.usage
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,6 +36,7 @@ FORM = "multipart/form-data"
 JSON_LINES = "application/x-ndjson"
 EVENT_STREAM = "text/event-stream"
 HTML = "text/html"
+CSV = "text/csv"
 
 Errors = tuple[type[PromptlyError], ...]
 
@@ -67,7 +68,8 @@ class Parameter:
 @dataclass(frozen=True)
 class Operation:
     """One method of a route. ``takes``: media types of the body with their schemas; ``gives``: those of a
-    successful response. ``errors`` is ``None`` if an engine answers: then any error is possible."""
+    successful response. ``errors`` is ``None`` if an engine answers: then any error is possible. ``audit``:
+    what the audit log calls it; all that an administrator changes has such a name."""
 
     summary: str
     gives: Mapping[str, Any]
@@ -77,6 +79,7 @@ class Operation:
     errors: tuple[type[PromptlyError], ...] | None = ANYWHERE
     statuses: tuple[int, ...] = (200,)
     answer_headers: tuple[Parameter, ...] = ()
+    audit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,17 @@ PLAN_QUESTION = (
     Parameter("tpot_ms", "Target; default: 100.", {"type": "number", "exclusiveMinimum": 0}),
     Parameter("price", "Of one device per hour.", {"type": "number", "exclusiveMinimum": 0}),
     Parameter("device", "A GPU, instead of that of the settings."),
+)
+USAGE_QUESTION = (
+    Parameter("from", "First UTC day.", {"type": "string", "format": "date"}),
+    Parameter("to", "Last UTC day.", {"type": "string", "format": "date"}),
+    Parameter("tenant", "A tenant's name."),
+    Parameter("user", "A user of a key."),
+    Parameter("key", "A key's id."),
+    Parameter("model", "A model's name."),
+    Parameter("by", "Of `day`, `month`, `tenant`, `key`, `user`, `model`; default: `day,tenant,model`."),
+    Parameter("limit", "Rows, 1 to 50000.", {"type": "integer", "minimum": 1, "maximum": 50_000}),
+    Parameter("format", "`json` (default) or `csv`.", {"enum": ["json", "csv"]}),
 )
 NEXT = _header("x-next", "`after` of the next page; missing on the last.")
 
@@ -311,9 +325,10 @@ KEY_FILTERS = (
 )
 
 
-def _key_change(summary: str, statuses: tuple[int, ...] = (200,)) -> Operation:
+def _key_change(summary: str, audit: str, statuses: tuple[int, ...] = (200,)) -> Operation:
+    errors, answer = (*KEY_ERRORS, *BODY), {JSON: schemas.OBJECT}
     takes = {JSON: schemas.OBJECT}
-    return Operation(summary, {JSON: schemas.OBJECT}, takes, errors=(*KEY_ERRORS, *BODY), statuses=statuses)
+    return Operation(summary, answer, takes, errors=errors, statuses=statuses, audit=audit)
 
 
 KEYS: tuple[Route, ...] = (
@@ -328,7 +343,7 @@ KEYS: tuple[Route, ...] = (
                 query=KEY_FILTERS,
                 errors=KEY_ERRORS,
             ),
-            "POST": _key_change("Make a key; its secret is shown once.", (201,)),
+            "POST": _key_change("Make a key; its secret is shown once.", "keys.create", (201,)),
         },
         roles=KEEPERS,
     ),
@@ -338,8 +353,10 @@ KEYS: tuple[Route, ...] = (
         Access.ADMIN,
         {
             "GET": Operation("One key.", {JSON: schemas.OBJECT}, errors=KEY_ERRORS),
-            "PATCH": _key_change("Change what a key may do."),
-            "DELETE": Operation("Revoke a key.", {JSON: schemas.OBJECT}, errors=KEY_ERRORS),
+            "PATCH": _key_change("Change what a key may do.", "keys.change"),
+            "DELETE": Operation(
+                "Revoke a key.", {JSON: schemas.OBJECT}, errors=KEY_ERRORS, audit="keys.revoke"
+            ),
         },
         roles=KEEPERS,
     ),
@@ -347,7 +364,7 @@ KEYS: tuple[Route, ...] = (
         "/admin/keys/{id}/rotate",
         "admin_key_rotate",
         Access.ADMIN,
-        {"POST": _key_change("Give a key a new secret; the old one works for a while.")},
+        {"POST": _key_change("Give a key a new secret; the old one works for a while.", "keys.rotate")},
         roles=KEEPERS,
     ),
 )
@@ -520,12 +537,14 @@ ROUTES: tuple[Route, ...] = (
                 {JSON: schemas.OBJECT},
                 query=SELECTORS,
                 errors=CACHE_ERRORS,
+                audit="cache.read",
             ),
             "DELETE": Operation(
                 "Remove the entries that the query selects.",
                 {JSON: schemas.OBJECT},
                 query=SELECTORS,
                 errors=CACHE_ERRORS,
+                audit="cache.purge",
             ),
         },
     ),
@@ -540,12 +559,14 @@ ROUTES: tuple[Route, ...] = (
                 query=(AFTER,),
                 errors=CACHE_ERRORS,
                 answer_headers=(NEXT,),
+                audit="cache.export",
             ),
             "POST": Operation(
                 "Store entries, one per line.",
                 {JSON: schemas.OBJECT},
                 {JSON_LINES: schemas.TEXT, JSON: schemas.OBJECT},
                 errors=(*CACHE_ERRORS, *BODY),
+                audit="cache.import",
             ),
         },
     ),
@@ -559,6 +580,7 @@ ROUTES: tuple[Route, ...] = (
                 {JSON: schemas.OBJECT},
                 {JSON: schemas.FEEDBACK},
                 errors=(*CACHE_ERRORS, *BODY),
+                audit="cache.feedback",
             )
         },
     ),
@@ -621,6 +643,33 @@ ROUTES: tuple[Route, ...] = (
         Access.ADMIN,
         _admin("Counts of requests by outcome."),
         roles=LOOKERS,
+    ),
+    Route(
+        "/admin/usage",
+        "admin_usage",
+        Access.ADMIN,
+        {
+            "GET": Operation(
+                "What keys, users, tenants and models used, by UTC day.",
+                {JSON: schemas.OBJECT, CSV: schemas.TEXT},
+                query=USAGE_QUESTION,
+                errors=(*ADMIN_ERRORS, NotFound, AccountsUnavailable),
+                audit="usage.read",
+            )
+        },
+        roles=LOOKERS | {Role.TENANT_ADMIN},
+    ),
+    Route(
+        "/admin/audit",
+        "admin_audit",
+        Access.ADMIN,
+        _get(
+            "The newest lines of the audit log, and its head.",
+            schemas.OBJECT,
+            query=(Parameter("last", "1 to 1000; default: 100.", {"type": "integer", "minimum": 1}),),
+            errors=(*ADMIN_ERRORS, NotFound, AccountsUnavailable),
+            audit="audit.read",
+        ),
     ),
     *(_items(path) for path in ITEM_PATHS if path != "/v1/embeddings"),
     *map(_audio, AUDIO),

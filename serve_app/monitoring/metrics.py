@@ -115,9 +115,15 @@ ACCEPTANCE = _gauge(
 LOOP_LAG = _gauge("gateway_loop_lag_seconds", "How late the gateway's event loop was, at worst, lately.")
 BREAKER = _gauge("breaker_open", "1 while the breaker of cache look-ups is open.")
 
+TENANT_REQUESTS = _counter("tenant_requests", "Usage: requests; `kind`: answered, refused.", "tenant", "kind")
+TENANT_TOKENS = _counter("tenant_tokens", "Usage: tokens; `kind`: input, output, saved.", "tenant", "kind")
+TENANT_COST = _counter(
+    "tenant_cost", "Usage: money by the settings' prices; `kind`: tokens, devices, saved.", "tenant", "kind"
+)
+USAGE_DROPPED = _counter("usage_dropped", "Requests whose usage was not counted: too much of it waited.")
 METRICS = (
     *DURATIONS.values(), REQUESTS, TOKENS, TOKENS_SAVED, LOOK_UPS, HITS, ERRORS, STALLED, RUNAWAY, LOOPS,
     TRAFFIC, CACHE_EVENTS, CPU, FIRING, MEMBERS, QUEUED, MEMBER_REQUESTS, MEMBER_CAPACITY, KV_USE, KV_TOKENS,
-    ACCEPTANCE, LOOP_LAG, BREAKER,
+    ACCEPTANCE, LOOP_LAG, BREAKER, TENANT_REQUESTS, TENANT_TOKENS, TENANT_COST, USAGE_DROPPED,
 )  # fmt: skip
 """All of them, as docs/operations.md lists them."""

@@ -16,6 +16,12 @@ from serve_app.openai.sse import ENDS, EVENT_END, NO_CHOICES
 FINISH_REASON = re.compile(rb'"finish_reason"\s*:\s*"(\w+)"')
 """A text cannot contain it: its quotes would be escaped."""
 
+USAGE = re.compile(rb'"usage"\s*:\s*(\{(?:[^{}]|\{[^{}]*\})*\})')
+"""Nor this one, for the same reason."""
+
+ENDING_BYTES = 4096
+"""In so many of an answer's first or last bytes its usage stands, where it is not decoded as a whole."""
+
 REASON = re.compile(r"[A-Za-z0-9_]{1,32}")
 
 MOST_TOKENS = 1 << 40
@@ -103,6 +109,16 @@ class _Usage(msgspec.Struct):
     prompt_tokens_details: _Details | None = None
 
 
+class _AnyUsage(_Usage):
+    """Of other endpoints, too: OpenAI's responses and Anthropic's messages name input and output, rerankers
+    the total only."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    input_tokens_details: _Details | None = None
+
+
 class _Speculation(msgspec.Struct):
     num_accepted_draft_tokens: int | None = None
 
@@ -133,7 +149,22 @@ class _RawMetrics(msgspec.Struct):
 
 
 _end = msgspec.json.Decoder(_End)
+_any_usage = msgspec.json.Decoder(_AnyUsage)
 _raw_metrics = msgspec.json.Decoder(_RawMetrics)
+
+
+class RelayedUsage:
+    """Of a stream that is relayed unchanged: only its end is looked at, once."""
+
+    def __init__(self) -> None:
+        self._end = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        self._end = chunk if len(chunk) >= ENDING_BYTES else (self._end + chunk)[-ENDING_BYTES:]
+        return chunk
+
+    def measured(self) -> Measured:
+        return measured_relayed(self._end)
 
 
 class UsageFilter:
@@ -202,6 +233,22 @@ def measured_whole(body: bytes) -> Measured:
     if end is None:
         return Measured()
     return _measured(end, end.choices[-1].finish_reason if end.choices else None)
+
+
+def measured_relayed(answer: bytes) -> Measured:
+    """The tokens that an answer of any form names near its end or its beginning, as those of OpenAI, vLLM,
+    Anthropic and Cohere do: large answers are not decoded."""
+    found = USAGE.findall(answer[-ENDING_BYTES:]) or USAGE.findall(answer[:ENDING_BYTES])
+    named = _decoded(_any_usage, found[-1]) if found else None
+    if named is None:
+        return Measured()
+    prompt = named.prompt_tokens if named.prompt_tokens is not None else named.input_tokens
+    output = named.completion_tokens if named.completion_tokens is not None else named.output_tokens
+    if prompt is None and output is None:
+        prompt = named.total_tokens
+    details = named.prompt_tokens_details or named.input_tokens_details
+    cached = None if details is None else _count(details.cached_tokens)
+    return Measured(TokenCounts(_count(prompt), _count(output), cached))
 
 
 def without_metrics(data: bytes, *, null: bool) -> bytes:

@@ -16,6 +16,7 @@ MOST_CHARS = 200
 
 OUTSIDE_TEXTS = (
     "request_id", "method", "route", "tenant", "model", "member", "cache", "error", "finish_reason", "entry",
+    "user",
 )  # fmt: skip
 """What clients and members may have chosen."""
 
@@ -83,6 +84,12 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The status of ``error``: a stream that has begun has 200 all the same."""
     chose_deadline: bool = False
     """The client named its own time-out."""
+    key_id: str | None = None
+    """The public id of the key that it came with."""
+    user: str | None = None
+    """Whom that key names."""
+    audio_s: float = 0.0
+    """Seconds of the recordings that it brought."""
 
 
 class Facts(msgspec.Struct):
@@ -101,6 +108,9 @@ class Facts(msgspec.Struct):
     streamed: bool = False
     measured: Measured = NOTHING_MEASURED
     ask: int | None = None
+    key_id: str | None = None
+    user: str | None = None
+    audio_s: float = 0.0
 
 
 def trace_id_of(traceparent: str | None) -> str | None:
@@ -179,6 +189,9 @@ def record_of(
         entry=entry,
         error_status=facts.error_status,
         chose_deadline=facts.chose_deadline,
+        key_id=facts.key_id,
+        user=facts.user,
+        audio_s=facts.audio_s,
     )
 
 

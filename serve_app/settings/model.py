@@ -40,14 +40,15 @@ class HedgeSettings(Frozen):
 
 
 class PriceSettings(Frozen):
-    """What a million tokens cost, in any one currency; only compared with other models'."""
+    """What a million tokens cost, in any one currency: that of all models."""
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
 
 
 class ModelSettings(Frozen):
-    """One model, served by managed replicas (`source` and `engine`), by external upstreams, or by both."""
+    """One model, served by managed replicas (`source` and `engine`), by external upstreams, or by both.
+    It is long because its fields are."""
 
     id: str = Field(min_length=1, description="The name clients use in `model`.")
     aliases: tuple[str, ...] = Field(
@@ -82,7 +83,13 @@ class ModelSettings(Frozen):
         default=None, ge=0, le=1, description="Overrides `cache.threshold`."
     )
     cost_per_million_tokens: PriceSettings | None = Field(
-        default=None, description="Prices that `auto_models` compare."
+        default=None, description="Prices that `auto_models` compare and usage is counted by."
+    )
+    cost_per_device_hour: float | None = Field(
+        default=None,
+        ge=0,
+        allow_inf_nan=False,
+        description="What an hour of one device of its replicas costs, in the same currency, for usage.",
     )
 
     @field_validator("paths")

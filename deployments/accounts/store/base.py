@@ -6,6 +6,7 @@ from typing import Protocol
 
 from serve_app.accounts.exchange import Changes, Report
 from serve_app.accounts.keys import Kept, KeyPage, KeyQuery, ManagedKey
+from serve_app.usage import UsagePage, UsageQuery
 
 
 class AccountStore(Protocol):
@@ -28,5 +29,13 @@ class AccountStore(Protocol):
     async def key(self, key_id: str) -> ManagedKey | None: ...
 
     async def keys(self, query: KeyQuery) -> KeyPage: ...
+
+    async def usage(self, query: UsageQuery) -> UsagePage:
+        """What gateways have reported."""
+        ...
+
+    async def sweep(self, now: float) -> None:
+        """Remove the usage of days that are no longer kept."""
+        ...
 
     async def close(self) -> None: ...

@@ -12,7 +12,10 @@ from serve_app.settings import AccountSettings
 FOLDER = "accounts"
 
 
+def folder_of(settings: AccountSettings) -> Path:
+    return Path(settings.path).expanduser() if settings.path else default_cache_dir() / FOLDER
+
+
 def open_store(settings: AccountSettings) -> AccountStore:
     """Blocks while the file is opened. Raises: AccountsError."""
-    folder = Path(settings.path).expanduser() if settings.path else default_cache_dir() / FOLDER
-    return SqliteAccounts(folder, settings)
+    return SqliteAccounts(folder_of(settings), settings)

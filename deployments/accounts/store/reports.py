@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
+from deployments.accounts.store.usage import add_usage
 from serve_app.accounts.exchange import Report
 
 FORGOTTEN_AFTER_S = 86_400.0
@@ -17,5 +18,6 @@ def apply(db: sqlite3.Connection, report: Report, now: float) -> None:
     if row is not None and row[0] >= report.seq:
         return
     db.execute("INSERT OR REPLACE INTO gateways VALUES(?, ?, ?)", (report.gateway, report.seq, now))
+    add_usage(db, report.usage)
     if row is None:
         db.execute("DELETE FROM gateways WHERE seen < ?", (now - FORGOTTEN_AFTER_S,))

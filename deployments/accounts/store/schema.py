@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
+from deployments.accounts.store.usage import USAGE_TABLES
 from serve_app.accounts.keys import AccountsError
 
 VERSION = 1
@@ -70,6 +71,6 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         raise AccountsError(f"accounts {path}: written by a newer version ({version}, not {VERSION})")
-    connection.executescript(TABLES)
+    connection.executescript(TABLES + USAGE_TABLES)
     connection.execute("INSERT OR IGNORE INTO meta VALUES(?, ?)", (STORE, secrets.token_hex(8)))
     connection.execute(f"PRAGMA user_version={VERSION}")

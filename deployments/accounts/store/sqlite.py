@@ -7,20 +7,24 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
 from deployments.accounts.store import keys, reports
 from deployments.accounts.store.schema import FILE, open_file
+from deployments.accounts.store.usage import find_usage, sweep_usage
 from serve_app.accounts.exchange import Changes, Report
 from serve_app.accounts.keys import AccountsError, Kept, KeyPage, KeyQuery, ManagedKey
 from serve_app.settings import AccountSettings
+from serve_app.usage import UsagePage, UsageQuery
 
 T = TypeVar("T")
 
 
 class SqliteAccounts:
-    """A :class:`~deployments.accounts.store.base.AccountStore`."""
+    """A :class:`~deployments.accounts.store.base.AccountStore`. It has many methods because the contract has
+    them."""
 
     def __init__(self, folder: Path, settings: AccountSettings) -> None:
         """Blocks while the file is opened. Raises: AccountsError."""
@@ -46,6 +50,15 @@ class SqliteAccounts:
 
     async def keys(self, query: KeyQuery) -> KeyPage:
         return await self._read(lambda db: keys.page(db, query))
+
+    async def usage(self, query: UsageQuery) -> UsagePage:
+        return await self._read(lambda db: find_usage(db, query))
+
+    async def sweep(self, now: float) -> None:
+        kept = datetime.fromtimestamp(now, UTC).date() - timedelta(days=self._settings.usage_keep_days)
+        rows = self._settings.usage_max_rows
+        while await self._write(lambda db: sweep_usage(db, kept.isoformat(), rows)):
+            pass
 
     async def close(self) -> None:
         """Ends after the calls that run now."""

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from deployments.gateway.accounts.audit import Auditor
 from deployments.gateway.accounts.client import AccountsClient
 from deployments.gateway.accounts.sync import AccountSync
+from deployments.gateway.accounts.usage import UsageReports, running_in
+from serve_app.fleet import FleetTable
+from serve_app.metering import Metering
+from serve_app.model_choice.names import ModelNames
+from serve_app.monitoring.metrics import Meter, NoMeter
 from serve_app.request.auth import ManagedKeys
 from serve_app.settings import AccountSettings, Settings
+from serve_app.usage.prices import Prices
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
@@ -19,22 +26,45 @@ BEGIN_S = 10.0
 class GatewayAccounts:
     """Made inside a running event loop; ``close`` ends it. ``keys`` are those that are made at run time."""
 
-    def __init__(self, settings: AccountSettings, handle: DeploymentHandle[Any]) -> None:
-        self.settings = settings
+    def __init__(
+        self,
+        settings: Settings,
+        own: AccountSettings,
+        handle: DeploymentHandle[Any],
+        *,
+        names: ModelNames,
+        fleet: FleetTable,
+        meter: Meter,
+    ) -> None:
+        self.settings = own
         self.keys = ManagedKeys()
-        self.client = AccountsClient(handle, settings.call_timeout_s)
-        self.sync = AccountSync(self.client, self.keys)
+        self.client = AccountsClient(handle, own.call_timeout_s)
+        metering = Metering(
+            tuple(names), Prices.of(settings), running_in(fleet, names), own.usage_waiting_rows
+        )
+        self.usage = UsageReports(metering, meter, own.usage_metrics_tenants)
+        self.sync = AccountSync(self.client, self.keys, self.usage)
+        self.audit = Auditor(self.client, self.sync.gateway, settings.logs.refused_per_s)
 
     async def begun(self) -> None:
         await self.sync.begun(BEGIN_S)
 
     async def close(self) -> None:
+        await self.audit.stop()
         await self.sync.stop()
         await self.client.close()
 
 
-def accounts_of(settings: Settings, handle: DeploymentHandle[Any] | None) -> GatewayAccounts | None:
+def accounts_of(
+    settings: Settings,
+    handle: DeploymentHandle[Any] | None,
+    *,
+    names: ModelNames,
+    fleet: FleetTable,
+    meter: Meter | None,
+) -> GatewayAccounts | None:
     """``None`` where no key is made at run time."""
     if settings.accounts is None or handle is None:
         return None
-    return GatewayAccounts(settings.accounts, handle)
+    meter = NoMeter() if meter is None or not settings.gateway.metrics else meter
+    return GatewayAccounts(settings, settings.accounts, handle, names=names, fleet=fleet, meter=meter)

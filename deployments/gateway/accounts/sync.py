@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from contextvars import Context
 from uuid import uuid4
 
 from deployments.gateway.accounts.client import AccountsClient
+from deployments.gateway.accounts.usage import UsageReports
 from serve_app.accounts.exchange import PERIOD_S, Changes, Report
 from serve_app.errors import AccountsUnavailable
 from serve_app.request.auth import KeyRecord, ManagedKeys
+
+LAST_REPORT_S = 1.0
+"""How long a gateway that ends tries to report what it has counted."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -22,11 +27,14 @@ class AccountSync:
     """Made inside a running event loop; ``stop`` ends it. ``keys`` is what it keeps up to date. What a report
     holds besides is gathered in ``_report``, and given to its owner in ``_take``."""
 
-    def __init__(self, client: AccountsClient, keys: ManagedKeys, period_s: float = PERIOD_S) -> None:
+    def __init__(
+        self, client: AccountsClient, keys: ManagedKeys, usage: UsageReports, period_s: float = PERIOD_S
+    ) -> None:
         self._client = client
         self._keys = keys
+        self._usage = usage
         self._period_s = period_s
-        self._gateway = uuid4().hex
+        self.gateway = uuid4().hex
         self._seq = 0
         self._pending: Report | None = None
         self._store, self._keys_version = "", 0
@@ -44,8 +52,22 @@ class AccountSync:
             logger.warning("the keys made at run time are not known yet: %s", self._problem or "no answer")
 
     async def stop(self) -> None:
+        """What was counted until now is reported, if its owner answers."""
         self._running.cancel()
         await asyncio.gather(self._running, return_exceptions=True)
+        with suppress(AccountsUnavailable, TimeoutError):
+            async with asyncio.timeout(LAST_REPORT_S):
+                if self._pending is not None and self._pending.is_empty:
+                    self._pending = None
+                while not self._next().is_empty:
+                    await self.exchange()
+
+    def _next(self) -> Report:
+        """The report that is on its way, or else the next one."""
+        if self._pending is None:
+            self._seq += 1
+            self._pending = self._report()
+        return self._pending
 
     async def exchange(self) -> bool:
         """One exchange; whether the next should follow at once.
@@ -53,10 +75,7 @@ class AccountSync:
         Raises:
             AccountsUnavailable: what was reported is reported again.
         """
-        if self._pending is None:
-            self._seq += 1
-            self._pending = self._report()
-        changes: Changes = await self._client.call_once("exchange", self._pending)
+        changes: Changes = await self._client.call_once("exchange", self._next())
         self._pending = None
         self._take(changes)
         return changes.more
@@ -77,7 +96,11 @@ class AccountSync:
 
     def _report(self) -> Report:
         return Report(
-            gateway=self._gateway, seq=self._seq, store=self._store, keys_version=self._keys_version
+            gateway=self.gateway,
+            seq=self._seq,
+            store=self._store,
+            keys_version=self._keys_version,
+            usage=tuple(self._usage.rows()),
         )
 
     def _take(self, changes: Changes) -> None:

@@ -44,6 +44,7 @@ class AdminCache:
         it stays, and is never given to that text again."""
         cache = cache_for(self._cache)
         report = _report(await self._bodies.read(exchange, ADMINISTRATORS))
+        exchange.audit_target = f"entry={report.entry} right={report.right}"
         with failures_named():
             dropped = await cache.store.feedback(report.entry, report.right, report.text)
         await exchange.respond_json({"entry": str(report.entry), "right": report.right, "dropped": dropped})

@@ -88,6 +88,7 @@ class AdminKeys:
         secret, record = make_key(tenant, role=Role.USER)
         record = record_with(record, fields, now, self._models)
         require_within(record, maker)
+        exchange.audit_target = f"key={record.id} tenant={tenant}"
         label, by = fields.label if isinstance(fields.label, str) else "", _by(maker)
         key = ManagedKey(
             record=record, label=label, created_at=now, changed_at=now, made_by=by, changed_by=by

@@ -39,6 +39,7 @@ from serve_app.model_choice.names import ModelNames
 from serve_app.model_choice.offers import Offers
 from serve_app.openai.leniency import is_true
 from serve_app.openai.requests import required_string
+from serve_app.openai.usage import measured_relayed
 from serve_app.request.auth import Identity
 from serve_app.request.cache_controls import parse_controls
 from serve_app.request.deadline import request_timeout_s
@@ -69,7 +70,8 @@ class Recording:
 
 
 class AudioEndpoint:
-    """``cache`` is ``None`` without one."""
+    """``cache`` is ``None`` without one. It is long because an upload is read, looked up, asked for and kept
+    here."""
 
     def __init__(
         self,
@@ -119,6 +121,7 @@ class AudioEndpoint:
             has_prompt = bool(form.get("prompt"))
             self._guards.refuse_unseen_recording(model, identity.tenant, exchange.path, has_prompt=has_prompt)
         seconds = _length(form, self._media.max_audio_s)
+        exchange.facts.audio_s = seconds
         terms = ItemTerms(
             identity.tenant, self._names.own(model), "", exchange.headers, parse_controls(exchange.headers)
         )
@@ -158,6 +161,7 @@ class AudioEndpoint:
         finally:
             answer.close()
         head = opened.head
+        exchange.facts.measured = measured_relayed(body)
         exchange.response_headers["x-served-by"] = head.served_by
         self._measure(recording, began)
         told = await self._guarded(recording, head.content_type, body) if head.status == 200 else body

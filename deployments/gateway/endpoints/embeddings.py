@@ -20,6 +20,7 @@ from deployments.platform.serve import call_errors, cause_of
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.errors import BadRequest, NoReplica, OverCapacity
 from serve_app.openai.requests import EmbeddingRequest, embedding_request
+from serve_app.openai.usage import Measured, TokenCounts
 from serve_app.request.auth import Identity
 from serve_app.request.tenant_marks import TenantMarks
 from serve_app.request.timing import EMBEDDER
@@ -73,7 +74,9 @@ class EmbeddingsEndpoint:
             )
         if request.truncate_prompt_tokens is None:
             _refuse_truncated(embeddings, info)
-        body = msgspec.json.encode(_response(request, embeddings, info))
+        tokens = sum(min(embedding.tokens, info.max_tokens) for embedding in embeddings)
+        exchange.facts.measured = Measured(TokenCounts(prompt=tokens))
+        body = msgspec.json.encode(_response(request, embeddings, tokens))
         await exchange.respond(200, body, JSON, exchange.server_timing(ended=True))
 
     async def _call(
@@ -142,10 +145,7 @@ def _refuse_truncated(embeddings: Sequence[Embedding], info: EmbedderInfo) -> No
             )
 
 
-def _response(
-    request: EmbeddingRequest, embeddings: Sequence[Embedding], info: EmbedderInfo
-) -> dict[str, Any]:
-    tokens = sum(min(embedding.tokens, info.max_tokens) for embedding in embeddings)
+def _response(request: EmbeddingRequest, embeddings: Sequence[Embedding], tokens: int) -> dict[str, Any]:
     as_base64 = request.encoding_format == "base64"
     return {
         "object": "list",

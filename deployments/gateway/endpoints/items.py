@@ -23,6 +23,7 @@ from serve_app.items.shape import Shape, Split
 from serve_app.model_choice.names import ModelNames
 from serve_app.model_choice.offers import Offers
 from serve_app.openai.bounds import count_texts
+from serve_app.openai.usage import measured_relayed
 from serve_app.request.cache_controls import parse_controls
 from serve_app.routing.prompt import BYTES_PER_TOKEN
 from serve_app.settings.paths import own_name
@@ -136,6 +137,7 @@ class ItemsEndpoint:
             body = await read_all(opened)
         finally:
             answer.close()
+        asked.exchange.facts.measured = measured_relayed(body)
         served_by, status, content_type = opened.head.served_by, opened.head.status, opened.head.content_type
         fresh = known.shape.read(body, len(missing)) if content_type.startswith(JSON) else None
         if fresh is None or status != 200:

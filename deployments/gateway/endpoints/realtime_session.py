@@ -201,7 +201,10 @@ class RealtimeSession:
             if event.type == UPDATE and event.session is None and event.model is not None:
                 self._speak_native()
             async with self._turn(message):
+                before_s = self._translator.audio_s
                 step = self._translator.client(event)
+            began = step.mark is Mark.BEGAN  # the seconds of each utterance begin at 0
+            self._exchange.facts.audio_s += self._translator.audio_s - (0.0 if began else before_s)
         except BadRequest as error:
             await self._tell(error_event(error, self._new_id, None if event is None else event.event_id))
             return

@@ -20,8 +20,9 @@ from serve_app.traffic import Traffic
 
 
 class Observers:
-    """``recent`` is ``None`` where no requests are kept. ``sinks`` are given the records besides its
-    own. Made inside a running event loop; ``stop`` ends what watches, ``close`` hands on the last records."""
+    """``recent`` is ``None`` where no requests are kept. ``sinks`` are given the records besides its own,
+    ``later`` a moment after them. Made inside a running event loop; ``stop`` ends what watches, ``close``
+    hands on the last records."""
 
     def __init__(
         self,
@@ -30,17 +31,18 @@ class Observers:
         meter: Meter | None,
         ask_others: AskOthers | None,
         sinks: Sequence[Sink],
+        *,
+        later: Sequence[Sink] = (),
     ) -> None:
         if meter is None or not settings.gateway.metrics:
             meter = NoMeter()
         self.latency = LatencyWindows()
         self.watching = Watching(settings, names, meter, ask_others)
         self.recent = _recent(settings)
-        self.finished = self._finishing(settings, sinks)
+        self.finished = self._finishing(settings, sinks, list(later))
 
-    def _finishing(self, settings: Settings, sinks: Sequence[Sink]) -> Finished:
+    def _finishing(self, settings: Settings, sinks: Sequence[Sink], later: list[Sink]) -> Finished:
         """The newest requests are asked for right after their answers; the other sinks take their time."""
-        later: list[Sink] = []
         if settings.gateway.metrics:
             later += [self.latency.take, self.watching.monitor.take]
             if self.recent is not None:

@@ -84,19 +84,25 @@ class Exchange:
         self.span: Any = None
         self.socket: Any = None
         """The :class:`~deployments.gateway.request.socket.ClientSocket`, if it began as one."""
-        self._identity: Identity | None = None
+        self.known: Identity | None = None
+        """Its identity, if it has one: open routes have none, nor has who was refused."""
+        self.before_answer: Callable[[int], Coroutine[Any, Any, None]] | None = None
+        """Awaited with the status before the first byte of the response is sent."""
+        self.audit_target: str | None = None
+        """What an administrator's request changes, where neither path nor query says it."""
         self._receive = receive
         self._send = send
 
     @property
     def identity(self) -> Identity:
         """Who sends it: the gate has let it in (``request/gate.py``)."""
-        assert self._identity is not None, "an open route has no identity"
-        return self._identity
+        assert self.known is not None, "an open route has no identity"
+        return self.known
 
     @identity.setter
     def identity(self, identity: Identity) -> None:
-        self._identity = identity
+        self.known = identity
+        self.facts.key_id, self.facts.user = identity.key_id, identity.user
 
     def scope_again(self) -> Scope:
         """For the same request without its client, and without what counts the client's response."""
@@ -139,14 +145,6 @@ class Exchange:
         """It wants the whole split, at the end of a stream too."""
         return self.headers.get(DEBUG_TIMING_HEADER) == "1"
 
-    def timing_comment(self) -> bytes:
-        """A comment for the end of a stream: its headers were sent when little was known. Empty for a client
-        that did not ask."""
-        if not self.asks_for_timing:
-            return b""
-        steps = self.timeline.server_timing(whole=self.shows_all_timing, ended=True)
-        return b": server-timing: %b\n\n" % steps.encode()
-
     def keep_alive(self, period_s: float) -> None:
         """Until the response starts, tell the client every ``period_s`` that its stream will come. With the
         first of these, status and headers are sent: what fails later is an event in the stream."""
@@ -183,6 +181,8 @@ class Exchange:
         await self._begin(status, content_type, headers)
 
     async def _begin(self, status: int, content_type: str, headers: Mapping[str, str] | None = None) -> None:
+        if self.before_answer is not None:
+            await self.before_answer(status)
         self.started = True
         self.status = status
         if self._account is not None:
@@ -251,7 +251,7 @@ class Exchange:
         elif self._stream is not None:
             separator = b"" if self._at_event_boundary else sse.END
             last = separator + self._stream.event(error, self.request_id)
-            await self.write(last + self.timing_comment(), more=False)
+            await self.write(last + timing_comment(self), more=False)
 
     @property
     def is_cut(self) -> bool:
@@ -288,6 +288,15 @@ class Exchange:
     def run_while_connected(self, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
         """Run ``work`` to its end, or cancel it as soon as the client leaves. Raises: ClientGone."""
         return while_connected(self._receive, work)
+
+
+def timing_comment(exchange: Exchange) -> bytes:
+    """A comment for the end of a stream: its headers were sent when little was known. Empty for a client
+    that did not ask."""
+    if not exchange.asks_for_timing:
+        return b""
+    steps = exchange.timeline.server_timing(whole=exchange.shows_all_timing, ended=True)
+    return b": server-timing: %b\n\n" % steps.encode()
 
 
 Handler = Callable[[Exchange], Coroutine[Any, Any, None]]

@@ -4,10 +4,18 @@ failure before them is still a clean HTTP error."""
 from __future__ import annotations
 
 from deployments.gateway.request.answer import Answer, Head, OpenAnswer
-from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.exchange import Exchange, timing_comment
 from serve_app.dialects import Ending, Writer
 from serve_app.errors import PromptlyError, UpstreamFailed
-from serve_app.openai.usage import Measured, UsageFilter, measured_events, measured_whole, without_metrics
+from serve_app.openai.usage import (
+    Measured,
+    RelayedUsage,
+    UsageFilter,
+    measured_events,
+    measured_relayed,
+    measured_whole,
+    without_metrics,
+)
 
 EVENTS = "text/event-stream"
 
@@ -21,7 +29,8 @@ async def relay(
     ending: Ending | None = None,
 ) -> PromptlyError | None:
     """Pass an answer on as it comes, and close it; through ``writer`` if the client speaks a dialect.
-    ``usage`` reads what a generated answer says of itself. ``ending`` is awaited before the last bytes.
+    ``usage`` reads what a generated answer says of itself; without it only the tokens are read. ``ending`` is
+    awaited before the last bytes.
 
     Returns why a stream was cut, after telling the client so. Raises what keeps an answer from beginning.
     """
@@ -36,10 +45,12 @@ async def relay(
         opened.close()  # the member is done, however slowly the client reads
         if usage is not None and head.is_measured:
             whole = _measured(exchange, head, whole, shows_metrics=usage.shows_metrics)
+        elif usage is None:
+            exchange.facts.measured = measured_relayed(whole)
         if writer is not None:
             whole = await _written(writer, whole, head.content_type, ending)
         if head.content_type.startswith(EVENTS):
-            whole += exchange.timing_comment()
+            whole += timing_comment(exchange)
         await exchange.respond(head.status, whole, head.content_type, exchange.server_timing(ended=True))
         return None
     finally:
@@ -53,13 +64,15 @@ async def _stream(
     writer: Writer | None,
     ending: Ending | None,
 ) -> PromptlyError | None:
+    relayed = RelayedUsage()
+    feed = relayed.feed if usage is None else usage.feed
     headers = {"cache-control": "no-cache", **exchange.server_timing()}
     await exchange.start(answer.head.status, answer.head.content_type, headers)
     if usage is not None and not answer.head.asked_usage:
         usage.hides_usage = False  # what a server sends of itself stays
     try:
         while chunk := await answer.read():  # every token passes through this loop
-            passed = chunk if usage is None else usage.feed(chunk)
+            passed = feed(chunk)
             if writer is not None:
                 passed = writer.feed(passed)
             if passed:
@@ -76,9 +89,9 @@ async def _stream(
         await exchange.fail(error)
         return error
     finally:
-        if usage is not None:
-            _take(exchange, usage.measured(), streamed=True)
-    await exchange.write(last + exchange.timing_comment(), more=False)
+        measured = relayed.measured() if usage is None else usage.measured()
+        _take(exchange, measured, streamed=True)
+    await exchange.write(last + timing_comment(exchange), more=False)
     return None
 
 

@@ -13,10 +13,12 @@ from serve_app.openai.usage import (
     AnswerEnd,
     EngineTimes,
     Measured,
+    RelayedUsage,
     TokenCounts,
     UsageFilter,
     counts_at_end,
     measured_events,
+    measured_relayed,
     measured_whole,
     without_metrics,
 )
@@ -166,3 +168,32 @@ def test_an_answer_that_is_left_early_has_a_token_for_each_piece_that_was_read()
     end.feed(b'data: {"choices":[],"usage":{"prompt_tokens":5,"comple')
     end.feed(b'tion_tokens":2}}\n\n')
     assert end.tokens(is_stream=True) == TokenCounts(5, 2)
+
+
+VECTORS = b"[" + b"0.25," * 5000 + b"0]"
+
+
+@pytest.mark.parametrize(
+    ("answer", "tokens"),
+    [
+        (b'{"data":' + VECTORS + b',"usage":{"prompt_tokens":8,"total_tokens":8}}', TokenCounts(8)),
+        (b'{"id":"r","usage":{"total_tokens":9},"results":' + VECTORS + b"}", TokenCounts(9)),
+        (
+            b'data: {"response":{"usage":{"input_tokens":5,"input_tokens_details":{"cached_tokens":2},'
+            b'"output_tokens":7,"output_tokens_details":{"reasoning_tokens":1}}}}\n\n',
+            TokenCounts(5, 7, 2),
+        ),
+        (b'{"text":"x \\"usage\\":{\\"prompt_tokens\\":1}"}', TokenCounts()),
+        (b'{"usage":{"prompt_tokens":"many"}}', TokenCounts()),
+        (b'{"usage":{"prompt_tokens":-3}}', TokenCounts()),
+        (b'{"usage":null}', TokenCounts()),
+        (b'{"usage":' + b"{" * 4000, TokenCounts()),
+        (b"", TokenCounts()),
+    ],
+)
+def test_the_tokens_of_relayed_answers_are_read(answer: bytes, tokens: TokenCounts) -> None:
+    assert measured_relayed(answer).tokens == tokens
+    whole = RelayedUsage()
+    assert b"".join(whole.feed(answer[at : at + 100]) for at in range(0, len(answer), 100)) == answer
+    if b"results" not in answer:
+        assert whole.measured().tokens == tokens
