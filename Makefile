@@ -3,11 +3,11 @@ PORT ?=
 PYTHON_BIN := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test bench lint check clean
+.PHONY: help setup serve test bench check-gpu lint check clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "  variables: CONFIG=$(CONFIG) (serve), PORT= (serve), ARGS= (serve, test)"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "  variables: CONFIG=$(CONFIG) (serve), PORT= (serve), ARGS= (serve, test, bench, check-gpu)"
 
 setup: ## virtual environment, packages, models
 	@scripts/setup_env.sh
@@ -25,6 +25,9 @@ lint: setup ## ruff and mypy
 
 bench: setup ## every figure, three hours (bench/); ARGS="--only layer", "--quick", "--litellm"
 	cd scripts && ../$(PYTHON_BIN) -m benchmarks $(ARGS)
+
+check-gpu: setup ## what the first hour on a GPU must show, 25 minutes (bench/gpu/); ARGS="--model FOLDER"
+	$(PYTHON_BIN) scripts/check_gpu.py $(ARGS)
 
 check: lint test ## what has to pass before a change is merged
 

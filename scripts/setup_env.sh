@@ -48,7 +48,7 @@ hardware() {
 }
 
 # gpu_driver: the driver's version, such as 570.86.15; nothing where nvidia-smi does not say it.
-gpu_driver() { nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1; }
+gpu_driver() { nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true; }
 
 # PyTorch for CUDA 13 needs this driver or a newer one. Without it everything installs, and every engine fails.
 LEAST_DRIVER=580

@@ -74,11 +74,17 @@ SCRIPTS = (
     {"sim_engine", "quantization", "launcher", "autoscaling_simulation", "browser", "dashboards"},
     {"cache_lab"},
     {"benchmarks"},
+    {"gpu_check"},
 )
 """The folders of ``scripts/`` from the bottom up. Beside them stand the commands, which no folder imports."""
 
-IMPORTED_BY_NAME = {"benchmarks.peers.scripted_engine", "benchmarks.weight_report"}
-"""Modules of ``scripts/`` that an engine imports because a setting names them."""
+IMPORTED_BY_NAME = {
+    "benchmarks.peers.scripted_engine",
+    "benchmarks.weight_report",
+    "gpu_check.registry",
+}
+"""Modules of ``scripts/`` that an engine imports because a setting names them, or ``check_gpu.py`` for its
+option ``--registry``."""
 
 LOADED_BY_NAME: Mapping[str, str] = {
     "serve_app.app": "config files: `import_path: serve_app.app:build`",

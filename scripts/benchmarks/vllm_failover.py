@@ -119,19 +119,19 @@ def all_figures(repeats: Sequence[Repeat]) -> list[Figure]:
 # ---- streams ---------------------------------------------------------------------------------------------
 
 
-def questions() -> list[Request]:
+def questions(tokens: int = TOKENS) -> list[Request]:
     """A greedy request that bypasses the cache; its answer is longer than the limit."""
     asked = [
-        chat_request(MODEL, f"Tell me a long story about {subject}.", TOKENS, temperature=0)
+        chat_request(MODEL, f"Tell me a long story about {subject}.", tokens, temperature=0)
         for subject in SUBJECTS
     ]
     no_store = {"cache-control": "no-store"}
     return [Request(request.path, request.body, no_store, keep_body=True) for request in asked]
 
 
-def undisturbed(endpoint: Endpoint, streams: int) -> list[Sample]:
+def undisturbed(endpoint: Endpoint, streams: int, tokens: int = TOKENS) -> list[Sample]:
     """Raises: PeerError: a stream failed though nothing was killed."""
-    samples = run_fast(closed_loop(endpoint.url, questions(), streams, limit_s=LOAD_LIMIT_S))
+    samples = run_fast(closed_loop(endpoint.url, questions(tokens), streams, limit_s=LOAD_LIMIT_S))
     if errors := [sample.error for sample in samples if not sample.ok]:
         raise PeerError(f"undisturbed streams failed: {errors}")
     return samples
@@ -150,12 +150,12 @@ def differences(samples: Sequence[Sample], expected: Sequence[bytes]) -> int:
 
 def kill(endpoint: Endpoint, part: str, after_s: float, expected: Sequence[bytes]) -> Kill:
     """Kill ``part`` of the busiest replica ``after_s`` seconds after the streams began."""
-    before = _continued(endpoint.url)
+    before = continued(endpoint.url)
     samples, recovery_s = run_fast(_under_fire(endpoint, part, after_s))
     return Kill(
         failed=sum(not sample.ok for sample in samples),
         different=differences(samples, expected),
-        continued=_continued(endpoint.url) - before,
+        continued=continued(endpoint.url) - before,
         longest_pause_ms=percentile((1000 * gap for sample in samples for gap in sample.gaps_s), 100),
         recovery_s=recovery_s,
     )
@@ -170,7 +170,7 @@ async def _under_fire(endpoint: Endpoint, part: str, after_s: float) -> tuple[li
 
 def _kill_busiest(endpoint: Endpoint, part: str) -> float:
     """Returns the seconds until another replica has taken its place."""
-    victim = max(_members(endpoint.url), key=lambda member: member["in_flight"])
+    victim = max(members(endpoint.url), key=lambda member: member["in_flight"])
     os.kill(getattr(engine_processes(endpoint.pids[0], victim["url"]), part), signal.SIGKILL)
     began = time.monotonic()
     wait_for_replicas(endpoint.url, without=victim["replica"])
@@ -185,7 +185,7 @@ def wait_for_replicas(url: str, without: str = "") -> None:
     """
 
     def all_serve() -> bool:
-        serving = [member for member in _members(url) if member["can_serve"]]
+        serving = [member for member in members(url) if member["can_serve"]]
         return len(serving) >= REPLICAS and all(member["replica"] != without for member in serving)
 
     wait_for(all_serve, RECOVERY_LIMIT_S, f"{REPLICAS} replicas")
@@ -226,12 +226,14 @@ def _listens(process: psutil.Process, port: int | None) -> bool:
     return any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in sockets)
 
 
-def _members(url: str) -> list[dict[str, Any]]:
-    members: list[dict[str, Any]] = _get_json(f"{url}/admin/fleet")[MODEL]
-    return members
+def members(url: str) -> list[dict[str, Any]]:
+    """The model's, as a gateway shows them."""
+    found: list[dict[str, Any]] = _get_json(f"{url}/admin/fleet")[MODEL]
+    return found
 
 
-def _continued(url: str) -> int:
+def continued(url: str) -> int:
+    """Streams that a gateway continued since its start."""
     return int(_get_json(f"{url}/admin/traffic")["continued"])
 
 

@@ -11,12 +11,14 @@ SETUP = Path(__file__).parents[2] / "scripts" / "setup_env.sh"
 
 
 def check_gpu(
-    folder: Path, driver: str, *programs: str, headers: bool = True
+    folder: Path, driver: str, *programs: str, headers: bool = True, has_driver: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run the set-up's check with these programs alone, a driver, and a Python with ``headers`` or not."""
     said = {"nvidia-smi": f"echo {driver}", "python": f"exit {int(not headers)}"} | dict.fromkeys(
         programs, ":"
     )
+    if not has_driver:
+        del said["nvidia-smi"]
     for name, does in said.items():
         (folder / name).write_text(f"#!/bin/sh\n{does}\n")
         (folder / name).chmod(0o755)
@@ -40,6 +42,11 @@ def test_an_old_driver_is_refused_with_the_way_out(tmp_path: Path) -> None:
 
 def test_a_missing_compiler_is_named(tmp_path: Path) -> None:
     assert "g++ is not installed" in check_gpu(tmp_path, "580.65").stderr
+
+
+def test_a_machine_without_nvidia_smi_is_set_up(tmp_path: Path) -> None:
+    """As while a container's image is built: set-up for GPUs is asked for, and there is none yet."""
+    assert check_gpu(tmp_path, "", "g++", has_driver=False).returncode == 0
 
 
 def test_missing_headers_of_python_are_named(tmp_path: Path) -> None:

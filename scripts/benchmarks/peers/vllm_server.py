@@ -30,11 +30,16 @@ ENGINE_ENVIRONMENT: Mapping[str, str] = {
 
 
 @contextmanager
-def bare_vllm(model: str, model_folder: Path) -> Iterator[Endpoint]:
+def bare_vllm(
+    model: str,
+    model_folder: Path,
+    arguments: Mapping[str, Any] = ENGINE_ARGUMENTS,
+    env: Mapping[str, str] = ENGINE_ENVIRONMENT,
+) -> Iterator[Endpoint]:
     """vLLM's OpenAI server without a proxy."""
     port = ports.free_port()
-    command = server_command(model, model_folder, port)
-    with server("vLLM", command, ENGINE_ENVIRONMENT, local_url(port), model) as endpoint:
+    command = server_command(model, model_folder, port, arguments)
+    with server("vLLM", command, env, local_url(port), model) as endpoint:
         yield endpoint
 
 
