@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,6 +28,9 @@ from serve_app.settings import EmbedderSettings, LimitSettings
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
+
+FLOATS_AT_ONCE = 8192
+"""Encoding so many takes about 2 ms."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -76,8 +79,15 @@ class EmbeddingsEndpoint:
             _refuse_truncated(embeddings, info)
         tokens = sum(min(embedding.tokens, info.max_tokens) for embedding in embeddings)
         exchange.facts.measured = Measured(TokenCounts(prompt=tokens))
-        body = msgspec.json.encode(_response(request, embeddings, tokens))
-        await exchange.respond(200, body, JSON, exchange.server_timing(ended=True))
+        parts = [part async for part in answer_in_parts(request, embeddings, info.dimension, tokens)]
+        if len(embeddings) * info.dimension <= FLOATS_AT_ONCE:
+            await exchange.respond(200, b"".join(parts), JSON, exchange.server_timing(ended=True))
+            return
+        length = {"content-length": str(sum(map(len, parts)))}
+        await exchange.start(200, JSON, length | exchange.server_timing(ended=True))
+        for part in parts[:-1]:
+            await exchange.write(part)
+        await exchange.write(parts[-1], more=False)
 
     async def _call(
         self, exchange: Exchange, texts: list[str], identity: Identity
@@ -145,17 +155,24 @@ def _refuse_truncated(embeddings: Sequence[Embedding], info: EmbedderInfo) -> No
             )
 
 
-def _response(request: EmbeddingRequest, embeddings: Sequence[Embedding], tokens: int) -> dict[str, Any]:
+async def answer_in_parts(
+    request: EmbeddingRequest, embeddings: Sequence[Embedding], dimension: int, tokens: int
+) -> AsyncIterator[bytes]:
+    """The answer's JSON. Between its parts other requests get their turn: encoding two thousand vectors at
+    once would stop every stream for a tenth of a second."""
     as_base64 = request.encoding_format == "base64"
-    return {
-        "object": "list",
-        "model": request.model,
-        "data": [
+    at_once = max(1, FLOATS_AT_ONCE // dimension)
+    before = b'{"object":"list","model":%b,"data":[' % msgspec.json.encode(request.model)
+    for begin in range(0, len(embeddings), at_once):
+        vectors = [
             {"object": "embedding", "index": index, "embedding": _encoded(embedding.vector, as_base64)}
-            for index, embedding in enumerate(embeddings)
-        ],
-        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
-    }
+            for index, embedding in enumerate(embeddings[begin : begin + at_once], start=begin)
+        ]
+        yield before + msgspec.json.encode(vectors)[1:-1]
+        before = b","
+        if begin + at_once < len(embeddings):
+            await asyncio.sleep(0)
+    yield b'],"usage":' + msgspec.json.encode({"prompt_tokens": tokens, "total_tokens": tokens}) + b"}"
 
 
 def _encoded(vector: bytes, as_base64: bool) -> str | list[float]:
