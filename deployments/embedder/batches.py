@@ -53,6 +53,11 @@ class _Turns(Generic[Result]):
         self._owners.extendleft(reversed(too_long))
         return taken
 
+    @property
+    def waiting(self) -> int:
+        calls = (call for owned in self._calls.values() for call in owned)
+        return sum(len(call.texts) - call.taken for call in calls if not call.done.done())
+
     def _first(self) -> _Call[Result] | None:
         """The call whose turn it is. Those whose callers left or were told of an error are dropped."""
         while self._owners:
@@ -102,16 +107,28 @@ class Batches(Generic[Result]):
         self._others: _Turns[Result] = _Turns()
         self._ran_look_ups = False
         self._worker: asyncio.Task[None] | None = None
+        self._running: asyncio.Future[None] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Texts that are in no pass yet, and that somebody still waits for."""
+        return self._look_ups.waiting + self._others.waiting
 
     async def run(self, texts: Sequence[str], owner: str = "", *, is_look_up: bool = False) -> list[Result]:
-        """One result per text, in order. Raises what ``encode`` raises for a pass with any of the texts."""
+        """One result per text, in order. Raises what ``encode`` raises for a pass with any of the texts. Once
+        it is cancelled, no other pass takes its texts; it ends with the pass that has some of them."""
         if not texts:
             return []
         call: _Call[Result] = _Call(list(texts), asyncio.get_running_loop().create_future())
         (self._look_ups if is_look_up else self._others).add(owner, call)
         if self._worker is None:
             self._worker = asyncio.create_task(self._work())
-        return await call.done
+        try:
+            return await call.done
+        except asyncio.CancelledError:
+            if self._running is not None and call.taken > len(call.results):
+                await asyncio.shield(self._running)
+            raise
 
     async def _work(self) -> None:
         try:
@@ -132,6 +149,7 @@ class Batches(Generic[Result]):
         return []
 
     async def _pass(self, taken: list[tuple[_Call[Result], str]]) -> None:
+        self._running = asyncio.get_running_loop().create_future()
         try:
             results = await self._encode([text for _, text in taken])
         except Exception as error:  # any error of the model goes to the callers
@@ -139,6 +157,9 @@ class Batches(Generic[Result]):
                 if not call.done.done():
                     call.done.set_exception(error)
             return
+        finally:
+            self._running.set_result(None)
+            self._running = None
         for (call, _), result in zip(taken, results, strict=True):
             call.results.append(result)
             if len(call.results) == len(call.texts) and not call.done.done():

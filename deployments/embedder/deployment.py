@@ -63,11 +63,20 @@ class Embedder:
             known[text] = embedding
         return [known[text] for text in texts]
 
+    @property
+    def waiting(self) -> int:
+        """Texts that are in no pass yet, and that somebody still waits for."""
+        return self._batches.waiting
+
     async def address(self) -> PrivateAddress:
         """The address to which gateways send the texts of look-ups; all other texts come through Serve."""
         if self._direct is None:
             self._direct = DirectCalls(
-                EMBEDDER, {"embed": self.embed_for_look_up}, node_address(), call_tracer("embedder")
+                EMBEDDER,
+                {"embed": self.embed_for_look_up},
+                node_address(),
+                call_tracer("embedder"),
+                abandoned=["embed"],
             )
         return self._direct.address
 

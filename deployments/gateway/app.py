@@ -27,20 +27,18 @@ from serve_app.request.log_line import PROBES
 from serve_app.request.record import trace_id_of
 from serve_app.settings import LimitSettings
 
-ALWAYS_ANSWERED = frozenset(
-    {
-        *("/health", "/ready", "/admin/engines", "/admin/fleet", "/admin/latency", "/admin/traffic"),
-        *(
-            "/admin/alerts",
-            "/admin/requests",
-            "/admin/plan",
-            "/",
-            "/console",
-            *(f"/console/{name}" for name in FILES),
-        ),
-    }
-)
+PROBED = {"/health", "/ready"}
+LOAD = {"/admin/engines", "/admin/fleet", "/admin/latency", "/admin/traffic"}
+PAGES = {"/admin/alerts", "/admin/requests", "/admin/plan"}
+CONSOLE = {"/", "/console"} | {f"/console/{name}" for name in FILES}
+ALWAYS_ANSWERED = frozenset(PROBED | LOAD | PAGES | CONSOLE)
 """What an operator looks at when everything else is refused."""
+
+LISTS = frozenset({"/v1/models", "/v1/models/{model:path}"})
+"""Routes whose answers need no engine; clients ask for them first, also when the gateway is full."""
+
+LISTS_AT_ONCE, LISTS_OF_A_TENANT = 64, 16
+"""How many of these are answered at once, beside ``limits.max_concurrent_requests``."""
 
 SOCKETS = frozenset(route.path for route in ROUTES if route.is_socket)
 
@@ -68,22 +66,23 @@ class Paths:
 
 
 class Answering:
-    """Counts the requests that are being answered: all, and those of each of several tenants."""
+    """Counts the requests that are being answered: all, of which there may be ``most``, and those of each of
+    several tenants, of which there may be ``share``. ``named``: where both bounds come from."""
 
-    def __init__(self, limits: LimitSettings) -> None:
-        self._most = limits.max_concurrent_requests
-        self._share = limits.share_of_requests
+    def __init__(self, most: int, share: int, named: tuple[str, str]) -> None:
+        self._most = most
+        self._share = share
+        self._named = named
         self._active = 0
         self._of_tenants: Counter[str] = Counter()
 
-    def expect(self, exchange: Exchange) -> None:
-        """The request will be one of ``limits.max_concurrent_requests`` once its body is there: a slow body
-        keeps no other request out.
+    def expect(self, exchange: Exchange, *, reads_body: bool = True) -> None:
+        """The request will be one of them once its body is there: a slow body keeps no other request out.
 
         Raises: OverCapacity: there are as many; also before a body is read that could not be answered now.
         """
         exchange.tenant_known = self._count_tenant
-        if exchange.announces_body:
+        if reads_body and exchange.announces_body:
             self._refuse_over_capacity()
             exchange.body_read = self._count
         else:
@@ -112,18 +111,14 @@ class Answering:
             return
         if self._of_tenants[tenant] >= self._share:
             raise OverCapacity(
-                f"{self._share} requests of this tenant are being answered "
-                "(limits.max_concurrent_requests_per_tenant).",
-                1,
+                f"{self._share} requests of this tenant are being answered ({self._named[1]}).", 1
             )
         self._of_tenants[tenant] += 1
         exchange.counted_for = tenant
 
     def _refuse_over_capacity(self) -> None:
         if self._active >= self._most:
-            raise OverCapacity(
-                f"{self._most} requests are being answered (limits.max_concurrent_requests).", 1
-            )
+            raise OverCapacity(f"{self._most} requests are being answered ({self._named[0]}).", 1)
 
 
 class GatewayApp:
@@ -146,7 +141,9 @@ class GatewayApp:
         self._tracer = tracer
         self._gate = gate
         self._auditor = auditor
-        self._answering = Answering(limits)
+        names = ("limits.max_concurrent_requests", "limits.max_concurrent_requests_per_tenant")
+        self._answering = Answering(limits.max_concurrent_requests, limits.share_of_requests, names)
+        self._listing = Answering(LISTS_AT_ONCE, LISTS_OF_A_TENANT, ("lists of models",) * 2)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -187,12 +184,14 @@ class GatewayApp:
             accepted = route.media_types(exchange.method)
             if accepted:
                 require_media_type(exchange.headers.get("content-type"), accepted)
+            is_list = route.path in LISTS
+            answering = self._listing if is_list else self._answering
             if exchange.path not in ALWAYS_ANSWERED:
-                self._answering.expect(exchange)
+                answering.expect(exchange, reads_body=not is_list)
             try:
                 await self._enter(exchange, route, handler)
             finally:
-                self._answering.end(exchange)
+                answering.end(exchange)
                 if exchange.body_done is not None:
                     exchange.body_done()
         except PromptlyError as error:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
@@ -42,7 +42,11 @@ IDLE_CONNECTION_S = 60.0
 READ_AHEAD = 1 << 20
 """Bytes; far more than a response has."""
 
+WATCH_AFTER_S = 0.005
+"""Most calls have ended by then, and cost no watching."""
+
 Method = Callable[..., Awaitable[Any]]
+Found = TypeVar("Found")
 
 logger = logging.getLogger("ray.serve")
 
@@ -59,7 +63,8 @@ class DirectCalls:
     """The server side: serves some of an object's methods on a listener in the running event loop.
 
     Arguments and results are encoded as ``interface`` declares. Nothing is read from a caller that has not
-    proven that it knows the secret. With a ``tracer`` each call of a traced request has a span.
+    proven that it knows the secret. With a ``tracer`` each call of a traced request has a span. Calls of
+    ``abandoned`` methods are cancelled when their caller leaves; all others go on to their end.
     """
 
     def __init__(
@@ -68,10 +73,13 @@ class DirectCalls:
         methods: Mapping[str, Method],
         host: str,
         tracer: CallTracer | None = None,
+        *,
+        abandoned: Collection[str] = (),
     ) -> None:
         self._wire = Wire(interface)
         self._tracer = tracer
         self._methods = {f"/{name}": (name, methods[name]) for name in interface}
+        self._abandoned = {f"/{name}" for name in abandoned}
         self._listener = PrivateListener(self._answer, host)
         self._listener.start()
 
@@ -98,9 +106,12 @@ class DirectCalls:
         parent = None
         if self._tracer is not None:
             parent = next((value for name, value in scope["headers"] if name == b"traceparent"), None)
-        status, body = await self._result(
-            scope["path"], arguments, None if parent is None else parent.decode("ascii", "replace")
-        )
+        path = scope["path"]
+        work = self._result(path, arguments, None if parent is None else parent.decode("ascii", "replace"))
+        found = await (_unless_left(receive, work) if path in self._abandoned else work)
+        if found is None:
+            return
+        status, body = found
         headers = [(b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
@@ -122,6 +133,33 @@ class DirectCalls:
             return 200, self._wire.encode_result(name, found)
         except Exception as error:  # any error is returned to the caller
             return 500, f"{type(error).__name__}: {error}".encode()
+
+
+async def _unless_left(receive: Receive, work: Awaitable[Found]) -> Found | None:
+    """What ``work`` gives; ``None`` if the caller leaves before: then it is cancelled."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    watching: list[asyncio.Task[None]] = []
+    left = False
+
+    async def watch() -> None:
+        nonlocal left
+        await receive()  # the request is whole: the next message is that the caller has left
+        left = True
+        task.cancel()
+
+    timer = loop.call_later(WATCH_AFTER_S, lambda: watching.append(loop.create_task(watch())))
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not left:
+            raise
+        task.uncancel()
+        return None
+    finally:
+        timer.cancel()
+        for each in watching:
+            each.cancel()
 
 
 class DirectClient:

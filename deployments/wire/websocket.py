@@ -89,9 +89,13 @@ async def open_socket(
                 max_size=max_message_bytes,
                 max_queue=READ_AHEAD,
             )
+        return MemberSocket(connection)
     except (WebSocketException, OSError, EOFError, ValueError, NotProven) as error:
+        reached.close()  # also where the library failed before it took it over
         raise _failure(error, answer_timeout_s) from error
-    return MemberSocket(connection)
+    except BaseException:  # cancelled
+        reached.close()
+        raise
 
 
 def _failure(error: Exception, answer_timeout_s: float) -> Exception:

@@ -52,18 +52,35 @@ def most_for_one(slots: int) -> int:
 
 
 @dataclass(slots=True)
+class _Peak:
+    """The most of something in the last one to two ``ABOUT_S``."""
+
+    now: int = 0
+    before: int = 0
+    since: float = -math.inf
+
+    @property
+    def most(self) -> int:
+        return max(self.now, self.before)
+
+    def saw(self, value: int, now: float) -> None:
+        if now - self.since >= ABOUT_S:
+            self.before = self.now if now - self.since < 2 * ABOUT_S else 0
+            self.now, self.since = 0, now
+        self.now = max(self.now, value)
+
+
+@dataclass(slots=True)
 class _Tenant(Generic[T]):
-    """``counter``: its tokens, by weight. ``held`` slots now, ``peak`` the most of them recently (reached at
-    ``peak_at``), ``turn`` the number of its last grant; ``output``: tokens of its usual answer. Times are
-    monotonic seconds."""
+    """``counter``: its tokens, by weight. ``held`` slots now, ``peak`` of them, ``turn`` the number of its
+    last grant; ``output``: tokens of its usual answer. Times are monotonic seconds."""
 
     name: str
     weight: float
     counter: float = 0.0
     queue: PriorityQueue[T] = field(default_factory=PriorityQueue)
     held: int = 0
-    peak: int = 0
-    peak_at: float = -math.inf
+    peak: _Peak = field(default_factory=_Peak)
     turn: int = 0
     seen: float = -math.inf
     output: float | None = None
@@ -85,8 +102,7 @@ class FairQueues(Generic[T]):
         self._waiting = Turns()
         self._costs = Costs()
         self._holding: dict[str, _Tenant[T]] = {}
-        self._most_holding = 0
-        self._most_holding_at = -math.inf
+        self._holding_at_once = _Peak()
         self._held = 0
         self._turns = 0
         self._reached = 0.0  # the paper's least counter of those that are served; never falls
@@ -222,7 +238,7 @@ class FairQueues(Generic[T]):
     def _expected(self, tenant: _Tenant[T]) -> Iterator[_Tenant[T]]:
         """The others that may want slots soon, and have not had more than this tenant."""
         bound = tenant.counter + self._costs.credit
-        more = max(1, self._most_holding + 1 - len(self._holding))
+        more = max(1, self._holding_at_once.most + 1 - len(self._holding))
         for other in reversed(self._tenants.values()):  # who was here last may come again first
             if other is not tenant and not other.held and other.counter <= bound:
                 yield other
@@ -235,7 +251,7 @@ class FairQueues(Generic[T]):
 
     def _wanted(self, other: _Tenant[T], slots: int) -> int:
         """Slots that it may want soon: what it recently held, plus one, minus what it holds now."""
-        return max(0, min(self._share(other, slots), other.peak + 1) - other.held)
+        return max(0, min(self._share(other, slots), other.peak.most + 1) - other.held)
 
     def took(self, name: str, slots: int, now: float, prompt_tokens: float = 0.0) -> float:
         """The tenant's request goes to a member. Returns the cost that it is charged until it ends."""
@@ -253,12 +269,10 @@ class FairQueues(Generic[T]):
     def _hold(self, tenant: _Tenant[T], slots: int, now: float) -> None:
         tenant.held += slots
         self._held += slots
-        if tenant.held >= tenant.peak or tenant.peak_at < now - ABOUT_S:
-            tenant.peak, tenant.peak_at = tenant.held, now
+        tenant.peak.saw(tenant.held, now)
         if tenant.held:
             self._holding[tenant.name] = tenant
-        if len(self._holding) >= self._most_holding or self._most_holding_at < now - ABOUT_S:
-            self._most_holding, self._most_holding_at = len(self._holding), now
+        self._holding_at_once.saw(len(self._holding), now)
 
     def gave_back(self, name: str, slots: int, charged: float = 0.0, spent: Spent | None = None) -> None:
         """The request ended. What it was ``charged`` is corrected to what it ``spent``, if that is given."""

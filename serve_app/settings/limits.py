@@ -25,8 +25,8 @@ class EmbeddingLimits(Frozen):
     max_embedding_texts_per_tenant: int | None = Field(
         default=None,
         ge=1,
-        description="Texts of one tenant that wait or run at the embedder, also those of clients that left; "
-        "one that sends more is refused. Default: four times `max_embedding_inputs`.",
+        description="Texts of one tenant that wait or run at the embedder; one that sends more is refused. "
+        "Default: four times `max_embedding_inputs`.",
     )
 
     @property

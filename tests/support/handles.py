@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ class LocalHandle:
         self.cancelled: Counter[str] = Counter()
 
     def __getattr__(self, method: str) -> LocalMethod:
-        return LocalMethod(lambda *args: self._call(method, args))
+        return LocalMethod(lambda *args: LocalCall(self._call(method, args)))
 
     @contextmanager
     def held(self, method: str, *, stubborn: bool = False) -> Iterator[None]:
@@ -74,6 +74,24 @@ class LocalHandle:
             raise
 
 
+class LocalCall:
+    """What a call gives: to be awaited once, and cancelled like a ``DeploymentResponse``."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
+        self._work = work
+        self._awaiting: asyncio.Task[Any] | None = None
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        self._awaiting = asyncio.current_task()
+        return (yield from self._work.__await__())
+
+    def cancel(self) -> None:
+        if self._awaiting is None:
+            self._work.close()
+        else:
+            self._awaiting.cancel()
+
+
 @dataclass(frozen=True)
 class LocalMethod:
-    remote: Callable[..., Coroutine[Any, Any, Any]]
+    remote: Callable[..., LocalCall]

@@ -27,7 +27,7 @@ from serve_app.request.timing import EMBEDDER
 from serve_app.settings import EmbedderSettings, LimitSettings
 
 if TYPE_CHECKING:
-    from ray.serve.handle import DeploymentHandle
+    from ray.serve.handle import DeploymentHandle, DeploymentResponse
 
 FLOATS_AT_ONCE = 8192
 """Encoding so many takes about 2 ms."""
@@ -93,16 +93,21 @@ class EmbeddingsEndpoint:
         self, exchange: Exchange, texts: list[str], identity: Identity
     ) -> tuple[EmbedderInfo, list[Embedding]]:
         assert self._handle is not None, "settings name an embedder, so the builder bound one"
-        call = self._begin(texts, identity.tenant)
+        response, call = self._begin(texts, identity.tenant)
         try:
             with exchange.timeline.step(EMBEDDER):
-                # Serve does not end a call whose caller left: until its end the texts are the tenant's.
+                # Until the embedder's end of it, which may be later than the client's, they are the tenant's.
                 return await self._handle.describe.remote(), await asyncio.shield(call)
         except call_errors() as error:
             logger.warning("the embedder failed: %r", cause_of(error))
             raise NoReplica("The embedder cannot answer now.", code="no_replica") from error
+        finally:
+            if not call.done():
+                response.cancel()  # nobody waits for it: texts that are in no pass yet are dropped
 
-    def _begin(self, texts: list[str], tenant: str) -> asyncio.Task[list[Embedding]]:
+    def _begin(
+        self, texts: list[str], tenant: str
+    ) -> tuple[DeploymentResponse[Any], asyncio.Task[list[Embedding]]]:
         """Raises: OverCapacity: the tenant has too many texts at the embedder."""
         if self._room.free(tenant) < len(texts):
             raise OverCapacity(
@@ -110,22 +115,24 @@ class EmbeddingsEndpoint:
                 "(limits.max_embedding_texts_per_tenant).",
                 1,
             )
+        assert self._handle is not None
+        response = self._handle.embed.remote(texts, self._marks.embedding_tag(tenant))
         places = self._room.take(tenant, len(texts))
-        call = asyncio.get_running_loop().create_task(self._ask(texts, tenant, places))
+        call = asyncio.get_running_loop().create_task(_in_places(response, places))
         self._calls.add(call)
         call.add_done_callback(self._ended)
-        return call
-
-    async def _ask(self, texts: list[str], tenant: str, places: Places) -> list[Embedding]:
-        assert self._handle is not None
-        with places:
-            found: list[Embedding] = await self._handle.embed.remote(texts, self._marks.embedding_tag(tenant))
-        return found
+        return response, call
 
     def _ended(self, call: asyncio.Task[list[Embedding]]) -> None:
         self._calls.discard(call)
         if not call.cancelled():
             call.exception()  # seen, also where the client has left
+
+
+async def _in_places(response: DeploymentResponse[Any], places: Places) -> list[Embedding]:
+    with places:
+        found: list[Embedding] = await response
+    return found
 
 
 def _require_possible_cut(request: EmbeddingRequest, info: EmbedderInfo) -> None:

@@ -223,3 +223,23 @@ async def test_calls_whose_callers_left_take_no_turn() -> None:
     encode.let_go(2)
     assert await asyncio.gather(first, stays) == [["FIRST"], ["STAYS"]]
     assert encode.passes == [["first"], ["stays"]]
+
+
+async def test_texts_of_a_call_that_was_given_up_are_in_no_further_pass() -> None:
+    encode = Held()
+    batches = Batches(encode, most=2)
+    async with asyncio.timeout(30):
+        left = asyncio.ensure_future(batches.run(["a1", "a2", "a3", "a4"], "a"))
+        await encode.until_begun(1)
+        never = asyncio.ensure_future(batches.run(["b1", "b2"], "b"))
+        stays = asyncio.ensure_future(batches.run(["c1"], "c"))
+        await asyncio.sleep(0)
+        left.cancel()
+        never.cancel()
+        await asyncio.gather(never, return_exceptions=True)
+        assert not left.done(), "two of its texts are in the pass that runs"
+        encode.let_go(2)
+        assert await stays == ["C1"]
+        await asyncio.gather(left, return_exceptions=True)
+        assert (left.cancelled(), never.cancelled()) == (True, True)
+    assert encode.passes == [["a1", "a2"], ["c1"]]

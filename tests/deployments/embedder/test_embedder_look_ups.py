@@ -64,3 +64,34 @@ async def test_a_look_up_goes_before_all_texts_that_wait() -> None:
     direct = handle.target._direct
     assert direct is not None
     await direct.stop()
+
+
+async def test_a_look_up_whose_request_no_longer_waits_is_not_embedded() -> None:
+    encoder = HeldEncoder()
+    handle = Replica(held_embedder(encoder, most=1))
+    client = DirectClient(handle, EMBEDDER)
+    await client.refresh()
+    warm = len(encoder.passes)
+    async with asyncio.timeout(60):
+        with encoder.held():
+            first = asyncio.ensure_future(client.call("embed", ["first"], "a"))
+            left = asyncio.ensure_future(client.call("embed", ["left"], "b"))
+
+            async def arrived() -> bool:
+                return handle.target.recent.misses >= 2
+
+            assert await eventually(arrived, within_s=30)
+            left.cancel()
+            await asyncio.gather(left, return_exceptions=True)
+
+            async def dropped() -> bool:
+                return not handle.target.waiting
+
+            assert await eventually(dropped, within_s=30)
+        await first
+        assert (await client.call("embed", ["third"], "c"))[0].is_whole
+    assert encoder.passes[warm:] == [["first"], ["third"]]
+    await client.close()
+    direct = handle.target._direct
+    assert direct is not None
+    await direct.stop()

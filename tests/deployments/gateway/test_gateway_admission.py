@@ -15,8 +15,10 @@ import pytest
 from sim_engine import SimEngine
 from support.gateway import FAST, MODEL, Answered, Faults, Running, SimSettings, chat, gateway, meanwhile
 
+from deployments.gateway.app import Answering
 from deployments.gateway.placement.queue import Admission
 from deployments.gateway.request.call import SlotRequest
+from deployments.gateway.request.exchange import Exchange
 from serve_app.errors import OverCapacity
 from serve_app.fleet import EngineReport, EngineState, FleetTable
 from serve_app.request.timing import Timeline
@@ -320,15 +322,49 @@ async def test_a_member_that_is_left_alone_for_a_moment_is_asked_when_the_moment
 # ---- the gateway's own bound ----
 
 
-async def test_beyond_max_concurrent_requests_everything_but_the_gateways_state_is_refused() -> None:
+async def test_beyond_max_concurrent_requests_all_is_refused_but_what_needs_no_engine() -> None:
     limits = {"max_concurrent_requests": 2}
     async with gateway(SHORT, limits=limits) as running, occupied(running, 2):
         assert is_refusal(await running.post("one more"))
-        async with running.http.get("/v1/models") as response:
-            assert response.status == 429
-        for path in ("/health", "/ready", "/admin/traffic"):
+        for path in ("/health", "/ready", "/admin/traffic", "/v1/models", f"/v1/models/{MODEL}"):
             async with running.http.get(path) as response:
                 assert response.status == 200, path
+
+
+def asked_for_models(tenant: str) -> Exchange:
+    async def nothing(*_: Any) -> Any:
+        raise AssertionError("it is not answered here")
+
+    exchange = Exchange(
+        {"type": "http", "method": "GET", "path": "/v1/models", "headers": []}, nothing, nothing
+    )
+    exchange.facts.tenant = tenant
+    return exchange
+
+
+def test_lists_of_models_have_a_bound_of_their_own_and_each_tenant_a_part_of_it() -> None:
+    lists = Answering(3, 2, ("all lists", "of one tenant"))
+
+    def enter(tenant: str) -> Exchange:
+        exchange = asked_for_models(tenant)
+        try:
+            lists.expect(exchange, reads_body=False)
+            assert exchange.tenant_known is not None
+            exchange.tenant_known(exchange)
+        except OverCapacity:
+            lists.end(exchange)
+            raise
+        return exchange
+
+    entered = [enter("a"), enter("a")]
+    with pytest.raises(OverCapacity, match="of one tenant"):
+        enter("a")
+    entered.append(enter("b"))
+    with pytest.raises(OverCapacity, match="all lists"):
+        enter("c")
+    for exchange in entered:
+        lists.end(exchange)
+    lists.end(enter("c"))
 
 
 # ---- at the same moment, without HTTP ----

@@ -154,3 +154,27 @@ def test_a_bound_below_the_largest_request_is_refused_at_the_start() -> None:
     upstream = {"name": "e", "url": "http://127.0.0.1:1/v1"}
     with pytest.raises(SettingsError, match="max_embedding_texts_per_tenant is 7; expected at least"):
         parse_args({"models": [{"id": "m", "upstreams": [upstream]}], "limits": limits}, source="test")
+
+
+async def test_texts_of_a_client_that_left_are_in_no_further_pass(folder: Path) -> None:
+    encoder = HeldEncoder()
+    async with two_tenants(folder, encoder) as (running, cache):
+        calls, before = cache.embedder.begun["embed"], len(encoder.passes)
+        with encoder.held():
+            async with meanwhile(embed(running, "a", [f"left {number}" for number in range(40)])):
+                await until_begun(cache, calls + 1)
+
+                async def runs() -> bool:
+                    return len(encoder.passes) > before
+
+                assert await eventually(runs, within_s=30)
+
+            async def left() -> bool:
+                return not cache.embedder.target.waiting
+
+            assert await eventually(left, within_s=30)
+        assert (await embed(running, "b", ["stays"])).status == 200
+    passes = encoder.passes[before:]
+    assert [text for each in passes for text in each if text.startswith("left")] == [
+        f"left {number}" for number in range(MOST)
+    ]

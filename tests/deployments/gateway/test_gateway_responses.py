@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from sim_engine import SimSettings
 from support.gateway import FAST, MODEL, Running, gateway, meanwhile
 from support.graph import eventually
-from support.handles import LocalHandle, LocalMethod
+from support.handles import LocalCall, LocalHandle, LocalMethod
 from support.responses import responses_handle
 
 from deployments.gateway.request.exchange import Exchange
@@ -363,7 +363,7 @@ class LostAnswers:
                 raise ConnectionError("killed before it answered")
             return answer
 
-        return LocalMethod(call)
+        return LocalMethod(lambda *args: LocalCall(call(*args)))
 
 
 async def test_only_some_requests_wait_for_a_store_that_stalls(tmp_path: Path) -> None:

@@ -258,3 +258,47 @@ async def test_a_call_of_a_traced_request_has_a_span_in_its_trace(monkeypatch: p
     assert (failed.name, failed.status.code) == ("doubler.fail", 2)
     assert {each.key: each.value.string_value for each in failed.attributes} == {"error.type": "ValueError"}
     assert "broken on purpose" not in str(failed)
+
+
+class Patient:
+    """Calls that end when they are let go."""
+
+    def __init__(self) -> None:
+        self.begun, self.free = asyncio.Event(), asyncio.Event()
+        self.ended = asyncio.get_running_loop().create_future()
+
+    async def double(self, number: int) -> int:
+        self.begun.set()
+        try:
+            await self.free.wait()
+        except asyncio.CancelledError:
+            self.ended.set_result("cancelled")
+            raise
+        self.ended.set_result("answered")
+        return 2 * number
+
+    async def fail(self) -> None:
+        raise ValueError("broken on purpose")
+
+
+@pytest.mark.parametrize("abandoned", [True, False])
+async def test_a_call_whose_caller_left_ends_only_where_that_is_asked_for(abandoned: bool) -> None:
+    """A write goes on: who sent it may have seen half of it."""
+    target = Patient()
+    methods = {"double": target.double, "fail": target.fail}
+    calls = DirectCalls(INTERFACE, methods, HOST, abandoned=["double"] if abandoned else [])
+    try:
+        async with client_of(Replicas(target, [calls.address])) as client, asyncio.timeout(30):
+            asking = asyncio.ensure_future(client.call("double", 4))
+            await target.begun.wait()
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            if not abandoned:
+                target.free.set()
+            assert await target.ended == ("cancelled" if abandoned else "answered")
+            if abandoned:
+                target.free.set()
+                target.ended = asyncio.get_running_loop().create_future()
+                assert await client.call("double", 4) == 8
+    finally:
+        await calls.stop()

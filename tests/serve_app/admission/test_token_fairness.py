@@ -164,6 +164,20 @@ def test_a_tenant_that_is_new_is_expected_to_write_what_the_others_do() -> None:
     assert queues.took("new", 2, 0.0, 10.0) == pytest.approx(10 + OUTPUT_COST * 160)
 
 
+def test_what_a_tenant_held_is_not_forgotten_from_one_moment_to_the_next() -> None:
+    """A burst of the last minute is expected again, also when a new minute has just begun."""
+    queues = FairQueues[str]()
+    for name in ("noisy", "quiet"):
+        queues.came(name, 0.0)
+    queues.took("quiet", 1, 0.0)
+    queues.took("quiet", 5, 50.0)
+    queues.gave_back("quiet", 6)
+    queues.took("noisy", 8, 55.0)
+    queues.took("quiet", 1, 61.0)
+    assert not queues.may_take("noisy", 2, slots=16, free=7, reserve=2)
+    assert queues.may_take("noisy", 1, slots=16, free=7, reserve=2)
+
+
 def test_few_slots_are_kept_for_a_hundred_tenants_that_were_never_here_together() -> None:
     queues = FairQueues[str]()
     for number in range(100):
