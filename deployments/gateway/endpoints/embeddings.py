@@ -27,7 +27,7 @@ from serve_app.request.timing import EMBEDDER
 from serve_app.settings import EmbedderSettings, LimitSettings
 
 if TYPE_CHECKING:
-    from ray.serve.handle import DeploymentHandle, DeploymentResponse
+    from ray.serve.handle import DeploymentHandle
 
 FLOATS_AT_ONCE = 8192
 """Encoding so many takes about 2 ms."""
@@ -105,10 +105,11 @@ class EmbeddingsEndpoint:
             if not call.done():
                 response.cancel()  # nobody waits for it: texts that are in no pass yet are dropped
 
-    def _begin(
-        self, texts: list[str], tenant: str
-    ) -> tuple[DeploymentResponse[Any], asyncio.Task[list[Embedding]]]:
-        """Raises: OverCapacity: the tenant has too many texts at the embedder."""
+    def _begin(self, texts: list[str], tenant: str) -> tuple[Any, asyncio.Task[list[Embedding]]]:
+        """Serve's response, which ``cancel`` ends at the embedder, and the task that waits for it.
+
+        Raises: OverCapacity: the tenant has too many texts at the embedder.
+        """
         if self._room.free(tenant) < len(texts):
             raise OverCapacity(
                 f"One tenant may have {self._most_texts} texts at the embedder at once "
@@ -129,7 +130,7 @@ class EmbeddingsEndpoint:
             call.exception()  # seen, also where the client has left
 
 
-async def _in_places(response: DeploymentResponse[Any], places: Places) -> list[Embedding]:
+async def _in_places(response: Any, places: Places) -> list[Embedding]:
     with places:
         found: list[Embedding] = await response
     return found
