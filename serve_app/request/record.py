@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from serve_app.openai.usage import Measured, TokenCounts
@@ -19,6 +21,10 @@ OUTSIDE_TEXTS = (
     "user",
 )  # fmt: skip
 """What clients and members may have chosen."""
+
+CODE = re.compile(r"[A-Za-z0-9_.:-]{1,80}")
+UNNAMED = "upstream_error"
+"""What stands for a code that is none, but a text: members choose their own, and may repeat a prompt."""
 
 LASTING = "realtime"
 """The endpoint whose requests last as long as their clients speak: their whole time says nothing. ``status``
@@ -174,7 +180,7 @@ def record_of(
         similarity=similarity,
         score=score,
         status=status,
-        error=facts.error,
+        error=_code(facts.error),
         client_gone=facts.client_gone,
         finish_reason=facts.measured.finish_reason,
         streamed=facts.streamed,
@@ -193,6 +199,10 @@ def record_of(
         user=facts.user,
         audio_s=facts.audio_s,
     )
+
+
+def _code(error: str | None) -> str | None:
+    return error if error is None or CODE.fullmatch(error) else UNNAMED
 
 
 def _between_tokens_ms(first_ns: int, end_ns: int, tokens: int | None) -> float | None:

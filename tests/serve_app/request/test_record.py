@@ -123,3 +123,11 @@ def test_there_is_no_time_between_fewer_than_two_tokens(tokens: int | None) -> N
 )
 def test_only_a_w3c_trace_id_is_taken(header: str | None, trace_id: str | None) -> None:
     assert trace_id_of(header) == trace_id
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [("no_replica", "no_replica"), ("a text of a prompt", "upstream_error"), ("x" * 500, "upstream_error")],
+)
+def test_an_error_is_a_code_and_no_text(error: str, kept: str) -> None:
+    assert recorded(streamed(Clock()), Facts(error=error)).error == kept
