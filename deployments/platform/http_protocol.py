@@ -1,4 +1,5 @@
-"""What uvicorn does at the edge of HTTP, mended: trailers, its own 400, half-closed connections.
+"""What uvicorn does at the edge of HTTP, mended: trailers, its own 400, half-closed connections; and a way to
+write the chunks of a stream without a coroutine and a message for each (:func:`chunk_writer`).
 
 Checked against uvicorn 0.54 and httptools 0.9 (llhttp). It mends ``HttpToolsProtocol``, where:
 
@@ -19,9 +20,10 @@ callbacks; the test in ``tests/deployments/platform/test_http_protocol.py`` says
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from serve_app.errors import BadRequest
 from serve_app.front_door import http_text
@@ -94,3 +96,23 @@ def _is_answering(protocol: Any) -> bool:
     """Whether an answer has begun and not ended: bytes written now would be read as a part of it."""
     cycle = protocol.cycle
     return cycle is not None and cycle.response_started and not cycle.response_complete
+
+
+def chunk_writer(send: Any) -> Callable[[bytes], bool] | None:
+    """Writes a part of a response of unknown length, whose head uvicorn's ``send`` has written, as ``send``
+    does with ``more_body``; without waiting, so it returns False, and has written nothing, where ``send``
+    would wait for a slow client or drop the bytes. ``None`` for any other ``send``, as of a middleware."""
+    cycle = getattr(send, "__self__", None)
+    if type(cycle) is not RequestResponseCycle or send.__func__ is not RequestResponseCycle.send:
+        return None
+    if not cycle.chunked_encoding or cycle.scope["method"] == "HEAD":
+        return None
+    flow, write = cycle.flow, cycle.transport.write
+
+    def write_chunk(data: bytes) -> bool:
+        if flow.write_paused or cycle.disconnected or cycle.response_complete:
+            return False
+        write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
+
+    return write_chunk

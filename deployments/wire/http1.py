@@ -90,7 +90,76 @@ def request_bytes(origin: Origin, method: str, target: str, headers: Mapping[str
     return head.encode() + b"\r\n\r\n" + body
 
 
-class Connection(asyncio.Protocol):
+class Body:
+    """The bytes of a response's body, and who waits for them. A base class of :class:`Connection`, because an
+    object of its own would cost calls for every token."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._listener: Callable[[], None] | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._is_paused = False
+        self._is_complete = False
+        self._error: BrokenConnection | None = None
+
+    async def read_some(self) -> bytes:
+        """All bytes of the body received so far, at least one; ``b""`` at its end. ``status`` and ``headers``
+        are set when it returns. Cancelling it loses no data.
+
+        Raises:
+            BrokenConnection: the connection ended before the body.
+        """
+        while not self._parts:
+            if self._is_complete:
+                return b""
+            if self._error is not None:
+                raise self._error
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return self._taken()
+
+    def read_now(self) -> bytes | None:
+        """All bytes of the body received so far; ``b""``: none; ``None``: the end or an error, which
+        :meth:`read_some` tells."""
+        if self._parts:
+            return self._taken()
+        return None if self._is_complete or self._error is not None else b""
+
+    def _taken(self) -> bytes:
+        parts = self._parts
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        self._size = 0
+        if self._is_paused and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
+        return data
+
+    def listen(self, arrived: Callable[[], None]) -> bool:
+        """Call ``arrived`` in the turn of the loop in which bytes arrive, and when the response ends or
+        breaks. False, and nothing is called: there is something to read already."""
+        if self._parts or self._is_complete or self._error is not None:
+            return False
+        self._listener = arrived
+        return True
+
+    def unlisten(self) -> None:
+        self._listener = None
+
+    def _wake(self) -> None:
+        if self._listener is not None:
+            self._listener()
+        elif self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Connection(Body, asyncio.Protocol):
     """A connection that carries one request at a time; one reader reads the response. The socket is paused
     when ``2 * read_ahead`` bytes are unread, so a slow reader's memory use is bounded.
 
@@ -99,20 +168,13 @@ class Connection(asyncio.Protocol):
     """
 
     def __init__(self, read_ahead: int, on_end: Callable[[Connection], None]) -> None:
+        super().__init__()
         self._read_ahead = read_ahead
         self._on_end = on_end
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
         self._parser: Any = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._parts: list[bytes] = []
-        self._size = 0
         self._head_size = 0
-        self._is_paused = False
-        self._is_complete = False
         self._is_kept = False
         self._is_silent = True
-        self._error: BrokenConnection | None = None
         self._was_kept = False
         self._sent_at = 0.0
         self.idle_until = 0.0
@@ -192,30 +254,6 @@ class Connection(asyncio.Protocol):
             proof, self._proof = self._proof, b""
             self._transport.write(proof + request if proof else request)
 
-    async def read_some(self) -> bytes:
-        """All bytes of the body received so far, at least one; ``b""`` at its end. ``status`` and ``headers``
-        are set when it returns. Cancelling it loses no data.
-
-        Raises:
-            BrokenConnection: the connection ended before the body.
-        """
-        while not self._parts:
-            if self._is_complete:
-                return b""
-            if self._error is not None:
-                raise self._error
-            self._waiter = self._loop.create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts, self._size = [], 0
-        if self._is_paused and self._transport is not None:
-            self._is_paused = False
-            self._transport.resume_reading()
-        return data
-
     def abort(self) -> None:
         """Close it at once; a waiting reader gets an error."""
         if self._transport is not None:
@@ -288,7 +326,3 @@ class Connection(asyncio.Protocol):
     def _break(self, reason: str) -> None:
         self._error = BrokenConnection(reason)
         self.abort()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import NoReturn
 
 from deployments.wire.http1 import BrokenConnection, Connection, NoConnection, Origin, request_bytes
 from deployments.wire.pool import ConnectionPool, ConnectTimeout
@@ -53,6 +52,8 @@ class UpstreamResponse:
 
     ``redactor`` knows all secrets, including those sent to this server. An external server may repeat them
     anywhere in its response, so its whole body passes through the redactor (``redacts_body``).
+
+    It is long because every token passes here, in two ways, and each step in between would cost a call.
     """
 
     def __init__(
@@ -102,13 +103,10 @@ class UpstreamResponse:
                 data, self._first = self._first, None
                 if not data:
                     data = await self._connection.read_some()
-                if self.is_stream:
-                    if self._events.feed(data) > self._bounds.event_bytes:
-                        self._give_up("event", self._bounds.event_bytes)
-                elif (size := self._size + len(data)) > self._bounds.answer_bytes:
-                    self._give_up("answer", self._bounds.answer_bytes)
-                else:
-                    self._size = size
+                excess = self._excess(data)
+                if excess is not None:
+                    self.abort()
+                    raise excess
                 passed = data if self._body_redactor is None else self._body_redactor.feed(data)
                 if passed or not data:
                     break
@@ -125,12 +123,45 @@ class UpstreamResponse:
         self.end.feed(passed)
         return passed
 
-    def _give_up(self, what: str, limit: int) -> NoReturn:
-        self.abort()
-        raise UpstreamFailed(
-            f"The engine's {what} is larger than {limit} bytes (limits.max_{what}_bytes).",
-            code=f"{what}_too_large",
-        )
+    def read_now(self) -> bytes | None:
+        """The next bytes if they are there; ``b""``: not yet; ``None``: only :meth:`read_some` can tell, as
+        of the end or an error."""
+        data = None if self._first is not None else self._connection.read_now()
+        if not data:
+            return data
+        excess = self._excess(data)
+        if excess is not None:
+            self.abort(excess)  # `read_some` raises it
+            return None
+        now = time.monotonic()
+        if self.waiting_since is not None:
+            self.waiting_since = now
+        if self.member is not None:
+            self.member.last_byte_at = now
+        return data if self._body_redactor is None else self._body_redactor.feed(data)
+
+    def listen(self, arrived: Callable[[], None]) -> bool:
+        """As :meth:`Connection.listen`. Until :meth:`unlisten`, a reader waits for bytes."""
+        if self._first is not None or not self._connection.listen(arrived):
+            return False
+        self.waiting_since = time.monotonic()
+        return True
+
+    def unlisten(self) -> None:
+        self._connection.unlisten()
+        self.waiting_since = None
+
+    def _excess(self, data: bytes) -> UpstreamFailed | None:
+        """The error if an event of the stream, or an answer that is none, is too large with these bytes."""
+        if self.is_stream:
+            if self._events.feed(data) <= self._bounds.event_bytes:
+                return None
+            return _too_large("event", self._bounds.event_bytes)
+        self._size += len(data)
+        return None if self._size <= self._bounds.answer_bytes else self._answer_too_large()
+
+    def _answer_too_large(self) -> UpstreamFailed:
+        return _too_large("answer", self._bounds.answer_bytes)
 
     async def read(self) -> bytes:
         """The rest of the body. Raises: as :meth:`read_some`; a stream has a whole response's limit, too."""
@@ -139,7 +170,8 @@ class UpstreamResponse:
             parts.append(part)
             size += len(part)
             if size > self._bounds.answer_bytes:
-                self._give_up("answer", self._bounds.answer_bytes)
+                self.abort()
+                raise self._answer_too_large()
         return b"".join(parts)
 
     async def load(self) -> None:
@@ -268,6 +300,13 @@ class UpstreamPool:
 
     async def close(self) -> None:
         self._pool.close()
+
+
+def _too_large(what: str, limit: int) -> UpstreamFailed:
+    return UpstreamFailed(
+        f"The engine's {what} is larger than {limit} bytes (limits.max_{what}_bytes).",
+        code=f"{what}_too_large",
+    )
 
 
 def _broken(error: Exception) -> ConnectionBroken:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 from uuid import UUID
 
-from deployments.gateway.request.answer import Head, OpenAnswer
+from deployments.gateway.request.answer import Head, Live, OpenAnswer, live
 from serve_app.errors import PromptlyError, SlowReader
 
 InFlightKey = tuple[UUID, bool, bool]
@@ -71,6 +71,8 @@ class InFlightRequest:
 
     ``keep_bytes`` of it are kept for clients that join, for slow readers and for ``completed``; a longer
     answer keeps only what its slowest reader still needs, and is not recorded.
+
+    It has many methods because readers wait for bytes in two ways, and both move the same positions.
     """
 
     def __init__(
@@ -128,7 +130,7 @@ class InFlightRequest:
             UpstreamFailed: the answer was cut.
             SlowReader: the bytes are no longer kept.
         """
-        while True:  # every token passes here: a method for each step would cost a call
+        while True:
             kept = reader.position - self._dropped
             if 0 <= kept < len(self._chunks):
                 reader.position += 1
@@ -146,16 +148,51 @@ class InFlightRequest:
                 self._error, self._is_over = error, True
             else:
                 if chunk:
-                    self._chunks.append(chunk)
-                    self._size += len(chunk)
-                    if self._size > self._keep_bytes:
-                        self._forget()
+                    self._keep(chunk)
                 else:
                     self._finish(answer)
             finally:
                 self._reading = False
                 if self._has_read.waiting:
                     self._has_read.notify()
+
+    def read_now(self, reader: Reader) -> bytes | None:
+        """For the reader that listens: as :meth:`Live.read_now`."""
+        kept = reader.position - self._dropped
+        answer = live(self._opening.answer)
+        if answer is None or kept != len(self._chunks):
+            return None  # the listener would be called for new bytes only
+        chunk = answer.read_now()
+        if chunk:
+            self._keep(chunk)
+            reader.position += 1
+            if self._has_read.waiting:
+                self._has_read.notify()
+        return chunk
+
+    def listen(self, reader: Reader, arrived: Callable[[], None]) -> bool:
+        """This reader reads for all until :meth:`unlisten`. False, and nothing is called: another one reads,
+        or there is something to read."""
+        answer = live(self._opening.answer)
+        is_behind = reader.position - self._dropped != len(self._chunks)
+        if self._reading or self._is_over or is_behind or answer is None:
+            return False
+        self._reading = answer.listen(arrived)
+        return self._reading
+
+    def unlisten(self) -> None:
+        """Of the reader that listened. Another one may read from now on."""
+        answer = live(self._opening.answer)
+        assert answer is not None, "it was listened to"
+        answer.unlisten()
+        self._reading = False
+        self._has_read.notify()
+
+    def _keep(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self._size += len(chunk)
+        if self._size > self._keep_bytes:
+            self._forget()
 
     def _no_more(self, *, is_late: bool) -> bytes:
         if is_late:
@@ -180,13 +217,14 @@ class InFlightRequest:
             self._dropped += 1
 
 
-class Reader:
+class Reader(Live):
     """One client's position in an answer."""
 
     head: Head
 
     def __init__(self, request: InFlightRequest) -> None:
         self._request = request
+        self._listens = False
         self.position = 0
 
     async def begin(self) -> Reader:
@@ -198,8 +236,21 @@ class Reader:
         """The next bytes for this client; ``b""`` at the end. Raises: as :meth:`InFlightRequest.read`."""
         return self._request.read(self)
 
+    def read_now(self) -> bytes | None:
+        return self._request.read_now(self)
+
+    def listen(self, arrived: Callable[[], None]) -> bool:
+        self._listens = self._request.listen(self, arrived)
+        return self._listens
+
+    def unlisten(self) -> None:
+        if self._listens:
+            self._listens = False
+            self._request.unlisten()
+
     def close(self) -> None:
         """May be called again."""
+        self.unlisten()
         self._request.remove_reader(self)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -40,6 +41,29 @@ class OpenAnswer(Protocol):
     def close(self) -> None:
         """The client reads no more. May be called again."""
         ...
+
+
+class Live(ABC):
+    """An open answer whose bytes can also be taken in the turn of the event loop in which they arrive,
+    without a task that is woken for each."""
+
+    @abstractmethod
+    def read_now(self) -> bytes | None:
+        """The next bytes if they are there; ``b""``: not yet; ``None``: only ``read`` can tell, as of the
+        end, an error, or what needs time."""
+
+    @abstractmethod
+    def listen(self, arrived: Callable[[], None]) -> bool:
+        """Call ``arrived`` whenever there is something to read, until :meth:`unlisten`. False, and nothing is
+        called: there is something already, or another reader waits."""
+
+    @abstractmethod
+    def unlisten(self) -> None:
+        """May be called again."""
+
+
+def live(answer: object) -> Live | None:
+    return answer if isinstance(answer, Live) else None
 
 
 class Answer(Protocol):

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from deployments.gateway.request.connected import ClientGone, while_connected
 from deployments.gateway.request.waiting import Waiting
+from deployments.platform.http_protocol import chunk_writer
 from deployments.platform.request_account import ACCOUNT, RequestAccount, request_id
 from serve_app.dialects import StreamErrors, dialect_of
 from serve_app.errors import DeadlineExceeded, PromptlyError, UpstreamFailed
@@ -30,13 +31,56 @@ RETRY_HEADER = "x-should-retry"
 FAIL_TIMEOUT_S = 5.0
 
 
-class Exchange:
+class Body:
+    """The bytes of one response's body, on their way to the client."""
+
+    def __init__(self, send: Send) -> None:
+        self.timeline = Timeline(time.perf_counter_ns, time.time_ns())
+        self._send = send
+        self._stream: StreamErrors | None = None
+        self._passed: Callable[[bytes], None] | None = None
+        self._write_chunk: Callable[[bytes], bool] | None = None
+        self._at_event_boundary = True
+        self._is_complete = False
+
+    @property
+    def writes_now(self) -> bool:
+        """Whether :meth:`write_now` may write: a stream has begun, and nothing stands between it and the
+        socket."""
+        return self._write_chunk is not None
+
+    def write_now(self, data: bytes) -> bool:
+        """Write a part of a stream without waiting. False, and nothing is written: :meth:`write` has to wait
+        for the client."""
+        if self._write_chunk is None or not self._write_chunk(data):
+            return False
+        self._at_event_boundary = data.endswith(sse.END)
+        if self._passed is not None:
+            self._passed(data)
+        return True
+
+    async def write(self, data: bytes, *, more: bool = True) -> None:
+        self._at_event_boundary = data.endswith(sse.END)
+        if self._passed is not None:
+            self._passed(data)
+        if not more:
+            self._is_complete = True
+        try:  # every token passes here: a method for this would cost a call
+            await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        except OSError as error:
+            raise ClientGone from error
+        if not more:
+            self.timeline.last_byte_ns = self.timeline.clock()
+
+
+class Exchange(Body):
     """One HTTP request and the response to it. Header names are lower case, values Latin-1.
 
     It is long because every method reads or changes the state of one response: what may still be sent.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__(send)
         self._scope = scope
         self.method: str = scope["method"]
         # The path without the application's route prefix, as engines know it. A slash at its end is
@@ -51,7 +95,6 @@ class Exchange:
             if self._account is None
             else self._account.request_id
         )
-        self.timeline = Timeline(time.perf_counter_ns, time.time_ns())
         self.facts = Facts()
         self.trace_id: str | None = None
         self.started = False
@@ -62,10 +105,6 @@ class Exchange:
             self.response_headers["x-request-id"] = self.request_id
         self.shows_all_timing = False
         self._waiting: Waiting | None = None
-        self._stream: StreamErrors | None = None
-        self._passed: Callable[[bytes], None] | None = None
-        self._at_event_boundary = True
-        self._is_complete = False
         self.body: bytes | None = None
         """The whole body, where it is no longer to be received."""
         self.body_read: Callable[[Exchange], None] | None = None
@@ -91,7 +130,6 @@ class Exchange:
         self.audit_target: str | None = None
         """What an administrator's request changes, where neither path nor query says it."""
         self._receive = receive
-        self._send = send
 
     @property
     def identity(self) -> Identity:
@@ -198,19 +236,8 @@ class Exchange:
             await self._send({"type": "http.response.start", "status": status, "headers": raw})
         except OSError as error:
             raise ClientGone from error
-
-    async def write(self, data: bytes, *, more: bool = True) -> None:
-        self._at_event_boundary = data.endswith(sse.END)
-        if self._passed is not None:
-            self._passed(data)
-        if not more:
-            self._is_complete = True
-        try:  # every token passes here: a method for this would cost a call
-            await self._send({"type": "http.response.body", "body": data, "more_body": more})
-        except OSError as error:
-            raise ClientGone from error
-        if not more:
-            self.timeline.last_byte_ns = self.timeline.clock()
+        if self._stream is not None:
+            self._write_chunk = chunk_writer(self._send)
 
     async def respond(
         self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from deployments.gateway.request.answer import Live
 from deployments.gateway.request.call import Call, Purpose
 from deployments.gateway.send.attempt import Attempt
 from deployments.gateway.send.attempts import Attempts
-from deployments.wire.upstream import ConnectionBroken
+from deployments.wire.upstream import ConnectionBroken, UpstreamResponse
 from serve_app.errors import PromptlyError, UpstreamFailed
 from serve_app.openai.continuation import Ending, EngineRequest, ResumableStream
 from serve_app.traffic import Traffic
@@ -22,8 +24,11 @@ class Detokenized(msgspec.Struct):
     prompt: str
 
 
-class ContinuedAnswer:
-    """One stream for the client, from as many members as it takes (at most ``gateway.max_attempts``)."""
+class ContinuedAnswer(Live):
+    """One stream for the client, from as many members as it takes (at most ``gateway.max_attempts``).
+
+    It is long because its bytes are had in two ways, with and without waiting, and both may lose the member.
+    """
 
     def __init__(self, call: Call, attempt: Attempt, attempts: Attempts, traffic: Traffic) -> None:
         assert call.resumes is not None, "only a stream that can be continued is read in this way"
@@ -36,6 +41,7 @@ class ContinuedAnswer:
         self._traffic = traffic
         self._lost: UpstreamFailed | None = None
         self._over = False
+        self._listened: UpstreamResponse | None = None
         self.head = attempt.head
 
     async def read(self) -> bytes:
@@ -58,17 +64,43 @@ class ContinuedAnswer:
                     early = UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
                     self._ended(attempt, early, is_break=True)
                     continue
-                passed = self._stream.feed(chunk)
-                if self._stream.failure is not None:
-                    failed = UpstreamFailed("The engine failed.", code="upstream_failed")
-                    self._lose(attempt, failed, is_break=True)
+                passed = self._passed(attempt, chunk)
             if passed:
                 return passed
         return b""
 
+    def read_now(self) -> bytes | None:
+        attempt = self._attempt
+        if attempt is None or self._over:
+            return None
+        chunk = attempt.response.read_now()
+        if not chunk:
+            return chunk
+        passed = self._passed(attempt, chunk)
+        return passed if passed or self._attempt is not None else None
+
+    def listen(self, arrived: Callable[[], None]) -> bool:
+        if self._attempt is None or self._over or not self._attempt.response.listen(arrived):
+            return False
+        self._listened = self._attempt.response
+        return True
+
+    def unlisten(self) -> None:
+        if self._listened is not None:
+            self._listened.unlisten()
+            self._listened = None
+
     def close(self) -> None:
         if self._attempt is not None:
             self._attempt.close()
+
+    def _passed(self, attempt: Attempt, chunk: bytes) -> bytes:
+        passed = self._stream.feed(chunk)
+        if self._stream.failure is not None:
+            self.unlisten()
+            failed = UpstreamFailed("The engine failed.", code="upstream_failed")
+            self._lose(attempt, failed, is_break=True)
+        return passed
 
     def _ended(self, attempt: Attempt, error: UpstreamFailed, *, is_break: bool) -> None:
         """The member sends no more: the stream is complete, or this attempt is lost."""

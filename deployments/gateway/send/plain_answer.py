@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from deployments.gateway.request.answer import Live
 from deployments.gateway.send.attempt import Attempt
 from deployments.wire.upstream import ConnectionBroken
 from serve_app.errors import EngineError, UpstreamFailed
@@ -14,7 +17,7 @@ TAIL = len(sse.DONE) + 8
 """Bytes at a stream's end that must contain its ``[DONE]``."""
 
 
-class PlainAnswer:
+class PlainAnswer(Live):
     """``ends_with_done``: a stream without ``[DONE]`` at its end was cut."""
 
     def __init__(self, attempt: Attempt, *, ends_with_done: bool) -> None:
@@ -34,13 +37,32 @@ class PlainAnswer:
             if not chunk and sse.DONE not in self._tail:
                 self._attempt.broke()
                 raise UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
-            passed = self._failures.feed(chunk)
-            if self._failures.failure is not None:
-                self._fail(self._failures.failure)
-            self._tail = (self._tail + chunk)[-TAIL:]
+            passed = self._passed(chunk)
             if passed or (not chunk and self._failure is None):
                 return passed
         raise self._failure
+
+    def read_now(self) -> bytes | None:
+        if self._failure is not None:
+            return None
+        chunk = self._response.read_now()
+        if not chunk or not self._ends_with_done:
+            return chunk
+        passed = self._passed(chunk)
+        return passed if passed or self._failure is None else None
+
+    def listen(self, arrived: Callable[[], None]) -> bool:
+        return self._failure is None and self._response.listen(arrived)
+
+    def unlisten(self) -> None:
+        self._response.unlisten()
+
+    def _passed(self, chunk: bytes) -> bytes:
+        passed = self._failures.feed(chunk)
+        if self._failures.failure is not None:
+            self._fail(self._failures.failure)
+        self._tail = chunk[-TAIL:] if len(chunk) >= TAIL else (self._tail + chunk)[-TAIL:]
+        return passed
 
     async def _received(self) -> bytes:
         try:

@@ -3,8 +3,11 @@ failure before them is still a clean HTTP error."""
 
 from __future__ import annotations
 
-from deployments.gateway.request.answer import Answer, Head, OpenAnswer
+from collections.abc import Callable
+
+from deployments.gateway.request.answer import Answer, Head, OpenAnswer, live
 from deployments.gateway.request.exchange import Exchange, timing_comment
+from deployments.gateway.send.flow import Flow
 from serve_app.dialects import Ending, Writer
 from serve_app.errors import PromptlyError, UpstreamFailed
 from serve_app.openai.usage import (
@@ -70,13 +73,16 @@ async def _stream(
     await exchange.start(answer.head.status, answer.head.content_type, headers)
     if usage is not None and not answer.head.asked_usage:
         usage.hides_usage = False  # what a server sends of itself stays
+    translate = feed if writer is None else _translation(feed, writer.feed)
+    flowing = live(answer) if exchange.writes_now else None
+    flow = None if flowing is None else Flow(exchange, flowing, translate)
     try:
-        while chunk := await answer.read():  # every token passes through this loop
-            passed = feed(chunk)
-            if writer is not None:
-                passed = writer.feed(passed)
+        while chunk := await answer.read():
+            passed = translate(chunk)
             if passed:
                 await exchange.write(passed)
+            if flow is not None and (left := await flow.run()):
+                await exchange.write(left)
         answer.close()
         if exchange.is_cut and writer is None:  # a writer writes the events that end the stream
             raise UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
@@ -93,6 +99,10 @@ async def _stream(
         _take(exchange, measured, streamed=True)
     await exchange.write(last + timing_comment(exchange), more=False)
     return None
+
+
+def _translation(first: Callable[[bytes], bytes], then: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    return lambda chunk: then(first(chunk))
 
 
 def _measured(exchange: Exchange, head: Head, whole: bytes, *, shows_metrics: bool) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 from support.gateway import FAST, SimSettings, chat, gateway, serving
 from support.graph import CHAT
 
-from deployments.platform.http_protocol import mend_http
+from deployments.platform.http_protocol import chunk_writer, mend_http
 
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
 BODY = b"2\r\n{}\r\n0\r\n"
@@ -151,3 +151,94 @@ async def test_who_closes_it_with_half_a_request_sent_gets_nothing() -> None:
         writer.write_eof()
         assert await reader.read() == b""
         writer.close()
+
+
+START = {"type": "http.response.start", "status": 200, "headers": []}
+
+
+def part(data: bytes, *, more: bool) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": data, "more_body": more}
+
+
+@pytest.mark.parametrize("writes_now", [False, True])
+async def test_a_chunk_that_is_written_at_once_is_the_same_chunk(writes_now: bool) -> None:
+    """If this fails, uvicorn has moved: look at `RequestResponseCycle.send`."""
+
+    async def streams(scope: Any, receive: Any, send: Any) -> None:
+        await send(START)
+        write = chunk_writer(send)
+        assert write is not None
+        for data in (b"data: a\n\n", b"x" * 300):
+            if writes_now:
+                assert write(data)
+            else:
+                await send(part(data, more=True))
+        await send(part(b"end", more=False))
+        assert not write(b"more"), "the answer has ended"
+
+    async with connected(streams) as (reader, writer):
+        writer.write(NEXT)
+        await reader.readuntil(b"\r\n\r\n")
+        received = await reader.readuntil(b"0\r\n\r\n")
+    assert received == b"9\r\ndata: a\n\n\r\n12c\r\n%b\r\n3\r\nend\r\n0\r\n\r\n" % (b"x" * 300)
+
+
+async def test_a_slow_client_is_waited_for() -> None:
+    refused = asyncio.Event()
+
+    async def streams(scope: Any, receive: Any, send: Any) -> None:
+        await send(START)
+        write = chunk_writer(send)
+        assert write is not None
+        count = 1
+        while write(b"x" * 65_536):
+            count += 1
+            await asyncio.sleep(0)
+        refused.set()
+        await send(part(b"x" * 65_536, more=True))
+        await send(part(b"%d" % count, more=False))
+
+    async with connected(streams) as (reader, writer):
+        writer.write(NEXT)
+        await reader.readuntil(b"\r\n\r\n")
+        await refused.wait()
+        received = b""
+        while not received.endswith(b"0\r\n\r\n"):
+            received += await reader.read(1 << 20)
+    count = int(received.split(b"\r\n")[-4])
+    assert received.count(b"x" * 65_536) == count
+
+
+async def test_a_client_that_left_is_not_written_to() -> None:
+    found: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    async def streams(scope: Any, receive: Any, send: Any) -> None:
+        await send(START)
+        write = chunk_writer(send)
+        assert write is not None
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        found.set_result(write(b"x"))
+
+    async with connected(streams) as (reader, writer):
+        writer.write(NEXT)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        assert not await found
+
+
+async def test_what_is_no_open_stream_of_uvicorns_is_not_written_past() -> None:
+    writers: list[Any] = []
+
+    async def sized(scope: Any, receive: Any, send: Any) -> None:
+        async def wrapped(message: Any) -> None:
+            await send(message)
+
+        await send({**START, "headers": [(b"content-length", b"2")]})
+        writers.extend([chunk_writer(send), chunk_writer(wrapped)])
+        await send(part(b"ok", more=False))
+
+    async with connected(sized) as (reader, writer):
+        writer.write(NEXT)
+        await answer(reader)
+    assert writers == [None, None]

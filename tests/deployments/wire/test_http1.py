@@ -374,3 +374,43 @@ def test_a_request_says_how_long_it_is_and_where_it_goes() -> None:
 def test_a_line_break_in_a_header_is_refused(bad: str) -> None:
     with pytest.raises(ValueError, match="line break"):
         request_bytes(Origin.of("http://h"), "GET", "/", {"x-id": bad}, b"")
+
+
+async def test_who_listens_is_called_in_the_turn_in_which_bytes_arrive() -> None:
+    async with serving(chunked(b"one", b"two"), piece=1) as (_, client):
+        connection = await client.begin()
+        got = [await connection.read_some()]
+        ended = asyncio.Event()
+
+        def arrived() -> None:
+            data = connection.read_now()
+            if data:
+                got.append(data)
+            if data is None or connection.is_read:
+                connection.unlisten()
+                ended.set()
+
+        if connection.listen(arrived):
+            await asyncio.wait_for(ended.wait(), WAIT_S)
+        assert b"".join(got) == b"onetwo"
+        assert connection.read_now() is None, "only `read_some` tells of the end"
+        assert await connection.read_some() == b""
+
+
+async def test_who_listens_is_called_when_the_connection_breaks() -> None:
+    async with serving(chunked(b"one")[:-5] + Server.HANG_UP) as (_, client):
+        connection = await client.begin()
+        assert await connection.read_some() == b"one"
+        called = asyncio.Event()
+        if connection.listen(called.set):
+            await asyncio.wait_for(called.wait(), WAIT_S)
+        assert connection.read_now() is None
+        with pytest.raises(BrokenConnection):
+            await connection.read_some()
+
+
+async def test_who_would_listen_reads_first_what_is_there() -> None:
+    async with serving(OK) as (_, client):
+        connection = await client.begin()
+        assert await connection.read_some() == b"ok"
+        assert not connection.listen(lambda: None), "the answer is complete"
