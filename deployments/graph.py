@@ -28,6 +28,7 @@ from deployments.engine.sizing import running_plan
 from deployments.gateway.deployment import Gateway
 from deployments.gateway.guardrails.judges import guard_headers
 from deployments.gateway.placement.external import external_upstreams
+from deployments.gateway.sign_in.sign_in import client_secret
 from deployments.platform.cluster import check_room, is_one_node
 from deployments.platform.secret_environment import with_secrets
 from deployments.platform.serve import listening_host
@@ -133,6 +134,7 @@ def build_graph(
         accounts=_accounts(settings),
         tenant_secret=new_secret(),
         admin_token=admin_token(settings, environment),
+        client_secret=client_secret(settings, environment),
         planner=running_plan,
     )
 

@@ -28,6 +28,8 @@
     ├── GuardUnavailable       503  a guardrail could not judge the request or its answer
     ├── CacheUnavailable       503  only /admin/cache: a request never fails for the cache
     ├── AccountsUnavailable    503  a key cannot be changed (or looked up after a start) now
+    ├── SignInUnavailable      503  the sign-in provider's keys or answers are needed, and it gives none
+    ├── SignInUnavailable      503  the keys or the answer of the sign-in provider are needed, and missing
     ├── ResponsesUnavailable   503  an earlier response is needed, and its store does not answer
     ├── UpstreamTimeout        504  the engine did not begin in time
     └── DeadlineExceeded       504
@@ -382,6 +384,22 @@ class AccountsUnavailable(PromptlyError):
     @property
     def headers(self) -> dict[str, str]:
         return {"retry-after": "1"}
+
+
+class SignInUnavailable(PromptlyError):
+    """Worth another try: providers come back."""
+
+    status = 503
+    type = "unavailable_error"
+    should_retry = True
+
+    def __init__(self, why: str) -> None:
+        message = f"The sign-in provider (auth.oidc.issuer) cannot be used: {why}."
+        super().__init__(message, code="sign_in_unavailable")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"retry-after": "10"}
 
 
 class ResponsesUnavailable(PromptlyError):

@@ -30,7 +30,7 @@ GATEWAY = (
     {"send"},
     {"lookup"},
     {"monitoring"},
-    {"generation", "endpoints", "responses"},
+    {"generation", "endpoints", "responses", "sign_in"},
     {"app"},
     {"runtime"},
     {"deployment"},
@@ -54,7 +54,7 @@ SERVE_APP = (
     {"fleet"},
     {"request", "routing"},
     {"admission", "latency", "model_choice", "monitoring", "recent"},
-    {"alerts", "hedging", "accounts", "metering"},
+    {"alerts", "hedging", "accounts", "metering", "sign_in"},
 )
 
 IMPORTS_RAY: Mapping[str, str] = {

@@ -17,6 +17,7 @@ from pathlib import Path
 from deployments.engine.parsers import model_parsers
 from deployments.gateway.guardrails.judges import guard_headers
 from deployments.gateway.placement.external import external_upstreams
+from deployments.gateway.sign_in.sign_in import client_secret
 from deployments.platform.secret_environment import with_secrets
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore, default_cache_dir
@@ -86,6 +87,7 @@ def _missing_folders(settings: Settings) -> Iterator[str]:
 def _check_named(settings: Settings, environment: Mapping[str, str]) -> None:
     if isinstance(settings.auth, KeySettings):
         load_keys(settings.auth, environment)
+    client_secret(settings, environment)
     external_upstreams(settings, environment)
     guard_headers(settings.guardrails, environment)
     _check_certificate(settings.proxy)

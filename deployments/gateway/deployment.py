@@ -57,6 +57,7 @@ class Gateway:
         accounts: DeploymentHandle[Any] | None = None,
         tenant_secret: bytes,
         admin_token: AdminToken | None = None,
+        client_secret: str | None = None,
         planner: Planner | None = None,
         guard_headers: GuardHeaders | None = None,
     ) -> None:
@@ -77,6 +78,7 @@ class Gateway:
             accounts=accounts,
             tenant_secret=tenant_secret,
             admin_token=admin_token,
+            client_secret=client_secret,
             meter=meter if self._otel is None else Meters([meter, self._otel]),
             ask_others=gateways.measured if gateways else None,
             find_everywhere=gateways.find_requests if gateways else None,

@@ -52,6 +52,7 @@ from deployments.gateway.responses.api import ResponsesApi
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.send.pinned import Pins
 from deployments.gateway.send.sender import Destination, Sender
+from deployments.gateway.sign_in.sign_in import GatewaySignIn, oidc_settings
 from deployments.platform.log_context import named_requests
 from deployments.platform.log_redaction import redacted_logs
 from deployments.platform.telemetry import tracer_from_environment
@@ -95,6 +96,7 @@ class GatewayRuntime:
         accounts: DeploymentHandle[Any] | None = None,
         tenant_secret: bytes | None = None,
         admin_token: AdminToken | None = None,
+        client_secret: str | None = None,
         is_public: IsPublic = is_public,
         sinks: Sequence[Sink] = (),
         meter: Meter | None = None,
@@ -107,7 +109,7 @@ class GatewayRuntime:
         that is alone may make its own. ``is_public`` judges addresses that images are fetched from.
         ``sinks`` are given the records of finished requests, besides the gateway's own. ``meter`` takes the
         metrics; ``ask_others`` asks all gateways what they have measured, ``find_everywhere`` for their
-        newest requests. ``planner`` sizes the engines of the settings."""
+        newest requests. ``planner`` sizes the engines. ``client_secret``: see ``GatewaySignIn``."""
         self._settings = settings
         self._planner = planner
         self._names = ModelNames.of(settings)
@@ -116,6 +118,7 @@ class GatewayRuntime:
         self._tracer = tracer_from_environment(os.environ, settings.traces)
         secrets = [value for each in external for value in each.report.headers.values()]
         secrets += [value for each in (guard_headers or {}).values() for value in each.values()]
+        secrets += [] if client_secret is None else [client_secret]
         self._guards = guards_of(settings, self._names, guard_headers or {})
         self._lasting = ExitStack()
         self._lasting.enter_context(named_requests())
@@ -127,12 +130,14 @@ class GatewayRuntime:
         self._accounts = accounts_of(
             settings, accounts, names=self._names, fleet=self._placement.fleet, meter=meter
         )
+        self._sign_in = GatewaySignIn(oidc_settings(settings), self._marks.secret, client_secret)
         self._intake = Intake(
             settings,
             self._names,
             self._placement.fleet,
             self._marks,
             keys=keys,
+            signed_in=self._sign_in,
             managed=None if self._accounts is None else self._accounts.keys,
             admin_token=admin_token,
             is_public=is_public,
@@ -308,8 +313,9 @@ class GatewayRuntime:
             self._names, self._placement.fleet, self._statuses, self._priming, cache=self._cache
         )
         description = Description(self._names, has_keys=self._intake.has_keys)
-        console = Console(description.number, enabled=self._settings.gateway.console)
-        return _describing(catalogue, description, console)
+        enabled, signs_in = self._settings.gateway.console, self._sign_in.has_console
+        console = Console(description.number, enabled=enabled, signs_in=signs_in)
+        return _describing(catalogue, description, console) | self._sign_in.handlers
 
     def _administering(self) -> dict[str, Handler]:
         bodies, settings = self._intake.bodies, self._settings
@@ -366,6 +372,7 @@ class GatewayRuntime:
         await self._responses.close()
         await self._placement.close()
         await self._intake.close()
+        await self._sign_in.close()
         if self._accounts is not None:
             self._observers.close()  # it counts the last requests
             await self._accounts.close()

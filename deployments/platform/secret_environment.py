@@ -1,9 +1,9 @@
 """Keys kept in a file instead of the environment of every process on a node.
 
 ``PROMPTLY_SECRETS_FILE`` names a JSON file, ``{"VARIABLE": "value", …}``, that only its owner may read. The
-variables that the settings name (`key_env`, `keys_env`, …) are looked up there first. It is read by the
-application's builder, which passes the upstreams' keys to the gateways, and by the cache. `make serve` writes
-it from its own environment.
+variables that the settings name (`key_env`, `keys_env`, `client_secret_env`, …) are looked up there first. It
+is read by the application's builder, which passes the upstreams' keys to the gateways, and by the cache.
+`make serve` writes it from its own environment.
 """
 
 from __future__ import annotations

@@ -133,10 +133,11 @@ def _texts(*values: Any) -> Iterator[str]:
 
 
 def secret_variables(value: Any) -> Iterator[str]:
-    """The variables that hold keys: the values of settings whose name ends in `key_env` or `keys_env`."""
+    """The variables that hold keys: the values of settings whose name ends in `key_env`, `keys_env`
+    or `secret_env`."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            if str(key).endswith(("key_env", "keys_env")) and isinstance(inner, str):
+            if str(key).endswith(("key_env", "keys_env", "secret_env")) and isinstance(inner, str):
                 yield inner
             else:
                 yield from secret_variables(inner)

@@ -24,6 +24,7 @@ from serve_app.errors import (
     OverCapacity,
     PromptlyError,
     ResponsesUnavailable,
+    SignInUnavailable,
     Unauthorized,
     UnsupportedMediaType,
     UpgradeRequired,
@@ -402,6 +403,50 @@ def _audio(path: str) -> Route:
     return Route(path, "audio", Access.KEY, {"POST": operation}, unknown=NOT_FOUND_TOO)
 
 
+SIGN_IN_ERRORS = (*ANYWHERE, NotFound, SignInUnavailable)
+SIGN_IN: tuple[Route, ...] = (
+    Route(
+        "/sign-in",
+        "sign_in",
+        Access.OPEN,
+        {
+            "GET": Operation(
+                "Sends the browser to the provider to sign in to the console.",
+                {},
+                query=(Parameter("page", "The console's page to open afterwards."),),
+                errors=SIGN_IN_ERRORS,
+                statuses=(302,),
+            )
+        },
+    ),
+    Route(
+        "/sign-in/callback",
+        "sign_in_callback",
+        Access.OPEN,
+        {
+            "GET": Operation(
+                "Where the provider sends the browser back to: begins its session.",
+                {},
+                query=(
+                    Parameter("code", "The provider's code."),
+                    Parameter("state", "As it was sent to the provider."),
+                ),
+                errors=(*SIGN_IN_ERRORS, Unauthorized),
+                statuses=(302,),
+            )
+        },
+    ),
+    Route(
+        "/sign-out",
+        "sign_out",
+        Access.OPEN,
+        {
+            "POST": Operation(
+                "Ends the browser's session.", {JSON: schemas.OBJECT}, errors=(*ANYWHERE, NotFound)
+            )
+        },
+    ),
+)
 ITEM_PATHS = (*SHAPES, *(path for path, own in OTHER_NAMES.items() if own in SHAPES))
 
 ROUTES: tuple[Route, ...] = (
@@ -480,6 +525,14 @@ ROUTES: tuple[Route, ...] = (
         _get("One model.", schemas.MODEL, errors=(*ADMIN_ERRORS, NotFound)),
         roles=EVERYONE,
     ),
+    Route(
+        "/v1/me",
+        "me",
+        Access.KEY,
+        _get("Who sends this request: tenant, user, role, models.", schemas.OBJECT, errors=ADMIN_ERRORS),
+        roles=EVERYONE,
+    ),
+    *SIGN_IN,
     Route(
         "/health",
         "health",

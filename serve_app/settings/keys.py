@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from serve_app.settings.base import Frozen
+from serve_app.settings.sign_in import OidcSettings
 
 
 class KeySettings(Frozen):
@@ -26,8 +27,12 @@ class KeySettings(Frozen):
         "The admin token, which `make serve` prints, opens `/admin`, so that the first key can be made.",
     )
 
+    oidc: OidcSettings | None = Field(
+        default=None, description="Tokens of an OpenID Connect provider, beside keys or alone."
+    )
+
     @model_validator(mode="after")
     def _has_source(self) -> Self:
-        if self.keys_file is None and self.keys_env is None and not self.accounts:
-            raise ValueError("give `keys_file`, `keys_env`, `accounts: true`, or several of them")
+        if self.keys_file is None and self.keys_env is None and not self.accounts and self.oidc is None:
+            raise ValueError("give `keys_file`, `keys_env`, `accounts: true`, `oidc`, or several of them")
         return self

@@ -40,6 +40,7 @@ EXAMPLES: tuple[PromptlyError, ...] = (
     errors.CacheUnavailable("down"),
     errors.AccountsUnavailable("their owner is away"),
     errors.Conflict("changed", code="version_conflict"),
+    errors.SignInUnavailable("no answer"),
     errors.ResponsesUnavailable("it is away"),
     errors.UpstreamTimeout(120.0),
     errors.DeadlineExceeded(1.5),

@@ -1,12 +1,18 @@
 // Requests to this gateway. The token lives in sessionStorage: it ends with the tab.
 
 const TOKEN = "promptly.token";
+/** Whether people sign in at a provider; the browser keeps their session, out of reach of scripts. */
+const SIGNS_IN = document.body.dataset.signIn === "yes";
 
 const session = {
   get token() { return sessionStorage.getItem(TOKEN) || ""; },
   listeners: new Set(),
   signIn(token) { sessionStorage.setItem(TOKEN, token); session.changed(); },
-  signOut() { sessionStorage.removeItem(TOKEN); session.changed(); },
+  signOut() {
+    sessionStorage.removeItem(TOKEN);
+    session.changed();
+    if (SIGNS_IN) send("/sign-out", {method: "POST"}).catch(() => {}).finally(() => location.reload());
+  },
   changed() { for (const listener of session.listeners) listener(session.token); },
 };
 
@@ -17,6 +23,14 @@ function useToken() {
     return () => session.listeners.delete(setToken);
   }, []);
   return token;
+}
+
+/** Who is signed in; null without a session or key. */
+function useWho() {
+  const token = useToken();
+  const [who, setWho] = useState(null);
+  useEffect(() => { if (SIGNS_IN) call("/v1/me").then(setWho, () => setWho(null)); }, [token]);
+  return who;
 }
 
 class ApiError extends Error {
@@ -33,7 +47,7 @@ function authorized(headers = {}) {
 }
 
 async function send(path, {method = "GET", body, headers, signal} = {}) {
-  const options = {method, headers: authorized(headers), signal, credentials: "omit"};
+  const options = {method, headers: authorized(headers), signal, credentials: SIGNS_IN ? "same-origin" : "omit"};
   // No `cache` option: the browser would send `Cache-Control`, which is the request's own cache control here.
   if (body !== undefined) {
     options.headers = {"content-type": "application/json", ...options.headers};
@@ -101,6 +115,7 @@ function SignIn({error, what}) {
   const refused = had && error;
   return html`<form class="sign-in card" onSubmit=${submit}>
     <h2>Sign in</h2>
+    ${SIGNS_IN && html`<p><a id="sign-in" href=${new URL(`sign-in?page=${pageNow()}`, ROOT).href}>Sign in with your account</a></p>`}
     <p>${what} The start of the server prints the admin token and the file that holds it; where API keys are used, an
       admin's key opens it too.</p>
     <label class="field wide"><span>Admin token or API key</span>

@@ -33,6 +33,7 @@ function App() {
   const [, setTheme] = useState(themeOf);
   const token = useToken();
   const {models, error} = useModels();
+  const who = useWho();
   useEffect(() => {
     const turn = () => setPage(pageNow());
     addEventListener("hashchange", turn);
@@ -55,7 +56,8 @@ function App() {
       <div class="bar-more"><${Ready} />
         <button class="quiet" onClick=${flip} aria-label="Switch between light and dark" title="Light or dark">◐</button>
         <button class="quiet" onClick=${() => setHelp(true)} aria-label="Keys" title="Keys (?)">?</button>
-        ${token && html`<button class="quiet" id="sign-out" onClick=${() => session.signOut()}>Sign out</button>`}</div></header>
+        ${who && html`<span id="who" title=${`${who.tenant}, ${who.role}`}>${who.user || who.tenant}</span>`}
+        ${(token || who) && html`<button class="quiet" id="sign-out" onClick=${() => session.signOut()}>Sign out</button>`}</div></header>
     <main tabindex="-1" class=${page}>${error && error.needsSignIn && page === "playground"
       ? html`<${SignIn} error=${error} what="This server asks for a key." />`
       : html`${error && !error.needsSignIn && html`<p class="error" role="alert">${error.message}</p>`}<${Page} key=${page} models=${models} />`}</main>

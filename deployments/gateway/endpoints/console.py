@@ -20,6 +20,9 @@ HTML = "text/html; charset=utf-8"
 ROOT_MARK = "{{root}}"
 """In the page: the route prefix of the application."""
 
+SIGN_IN_MARK = "{{sign-in}}"
+"""In the page: `yes` where people sign in at a provider."""
+
 SOURCE_MAP = b"//# sourceMappingURL="
 """Vendored files name maps that are not served."""
 
@@ -42,9 +45,10 @@ class File:
 class Console:
     """Reads and compresses its files at the first request for one."""
 
-    def __init__(self, version: str, *, enabled: bool, folder: Path = FOLDER) -> None:
+    def __init__(self, version: str, *, enabled: bool, signs_in: bool = False, folder: Path = FOLDER) -> None:
         self._version = version
         self._enabled = enabled
+        self._signs_in = signs_in
         self._folder = folder
         self._loading: asyncio.Task[Mapping[str, File]] | None = None
         self._pages: dict[str, File] = {}
@@ -88,6 +92,7 @@ class Console:
 
     def _page(self, root_path: str) -> File:
         text = (self._folder / console.PAGE).read_text(encoding="utf-8")
+        text = text.replace(SIGN_IN_MARK, "yes" if self._signs_in else "no")
         return File.of(HTML, text.replace(ROOT_MARK, escape(root_path)).encode())
 
     def _load(self) -> Mapping[str, File]:

@@ -129,6 +129,7 @@ class Exchange(Body):
         """Awaited with the status before the first byte of the response is sent."""
         self.audit_target: str | None = None
         """What an administrator's request changes, where neither path nor query says it."""
+        self.cookies: list[str] = []
         self._receive = receive
 
     @property
@@ -232,6 +233,7 @@ class Exchange(Body):
             self.response_headers["x-accel-buffering"] = "no"  # nginx would hold tokens back
         fields = {"content-type": content_type, **self.response_headers, **(headers or {})}
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
+        raw += [(b"set-cookie", cookie.encode("latin-1")) for cookie in self.cookies]
         try:  # uvicorn drops what is sent to a client that left; other servers raise
             await self._send({"type": "http.response.start", "status": status, "headers": raw})
         except OSError as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from deployments.gateway.request.authentication import ANYONE, Authenticator
 from deployments.gateway.request.exchange import Exchange
@@ -11,13 +12,22 @@ from serve_app.realtime.opening import with_key
 from serve_app.request.auth import Identity, require_endpoint, require_model, require_role, require_unexpired
 
 
+class SignedIn(Protocol):
+    """Knows who signed in at a provider of identities."""
+
+    async def of(self, headers: Mapping[str, str]) -> Identity | None:
+        """``None``: the request carries nothing of the provider's, so its key tells who sends it. Raises:
+        Unauthorized, Forbidden, SignInUnavailable."""
+
+
 class Gate:
     """Lets a request in whose sender may use its route. What it names in its body, the handler learns first:
     see :func:`uses_model`."""
 
-    def __init__(self, auth: Authenticator, now: Callable[[], float]) -> None:
+    def __init__(self, auth: Authenticator, signed_in: SignedIn, now: Callable[[], float]) -> None:
         """``now``: Unix seconds, which never go back."""
         self._auth = auth
+        self._signed_in = signed_in
         self._now = now
 
     async def enter(self, exchange: Exchange, route: Route) -> None:
@@ -25,6 +35,7 @@ class Gate:
 
         Raises:
             Unauthorized: there is no key, or the key is not known, or has expired.
+            SignInUnavailable: the keys that check tokens are not known.
             AccountsUnavailable: keys that are made at run time are not known yet.
             Forbidden: the key may not use this route.
             OverCapacity: the tenant's share of the requests is used up.
@@ -33,25 +44,29 @@ class Gate:
             return
         if exchange.socket is not None:
             exchange.headers = with_key(exchange.headers, exchange.socket.subprotocols)
-        if route.access is Access.ADMIN:
+        identity = await self._signed_in.of(exchange.headers)
+        if route.access is Access.ADMIN and identity is None:
             owner = self._auth.administrator(exchange.headers)
             if owner is not None:
                 exchange.identity = owner
                 return
-        identity = self._auth.identify(exchange.headers)
+        several = identity is not None
+        if identity is None:
+            identity = self._auth.identify(exchange.headers)
+            several = self._auth.keys is not None and self._auth.keys.has_several_tenants
         require_unexpired(identity, self._now())
-        self._recognised(exchange, identity)
+        self._recognised(exchange, identity, several)
         require_role(identity, route.may_use)
         require_endpoint(identity, exchange.path)
 
-    def _recognised(self, exchange: Exchange, identity: Identity) -> None:
+    def _recognised(self, exchange: Exchange, identity: Identity, several: bool) -> None:
+        """``several``: it is one of several tenants, as whoever signs in may be."""
         exchange.identity = identity
         exchange.facts.tenant = identity.tenant
         if identity is ANYONE:
             exchange.shows_all_timing = True  # one tenant: there is nothing to learn about others
             return
-        keys = self._auth.keys
-        if exchange.tenant_known is not None and keys is not None and keys.has_several_tenants:
+        if exchange.tenant_known is not None and several:
             exchange.tenant_known(exchange)
         exchange.shows_all_timing = identity.admin or (identity.debug_timing and exchange.asks_for_timing)
 

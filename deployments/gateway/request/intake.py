@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies
-from deployments.gateway.request.gate import Gate
+from deployments.gateway.request.gate import Gate, SignedIn
 from deployments.gateway.request.images import Images, IsPublic
 from deployments.gateway.request.key_watch import KeyWatch
 from deployments.platform.steady_clock import SteadyClock
@@ -30,6 +30,7 @@ class Intake:
         marks: TenantMarks,
         *,
         keys: KeySources | None,
+        signed_in: SignedIn,
         managed: ManagedKeys | None,
         admin_token: AdminToken | None,
         is_public: IsPublic,
@@ -37,7 +38,7 @@ class Intake:
         self.has_keys = keys is not None
         shared = settings.gateway.share_prefixes
         auth = Authenticator(None if keys is None else keys.ring(managed), admin_token)
-        self.gate = Gate(auth, SteadyClock())
+        self.gate = Gate(auth, signed_in, SteadyClock())
         self.bodies = Bodies(settings.limits)
         self.images = Images(settings.media, is_public)
         self.offers = Offers(settings, names, fleet, separates=self.has_keys and not shared)

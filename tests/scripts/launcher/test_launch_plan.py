@@ -91,20 +91,24 @@ def test_keys_named_by_variable_are_in_a_private_file_and_in_no_environment(
     document = yaml.safe_load(config_file.read_text(encoding="utf-8"))
     args = document["applications"][0]["args"]
     args["models"][0]["upstreams"] = [{"name": "vendor", "key_env": "VENDOR_KEY"}]
-    args["auth"] = {"keys_env": "CLIENT_KEYS"}
+    args["auth"] = {
+        "keys_env": "CLIENT_KEYS",
+        "oidc": {"console": {"client_secret_env": "CONSOLE_SECRET"}},
+    }
     args["cache"] = {"qdrant": {"key_env": "NOT_SET"}}
     config_file.write_text(yaml.safe_dump(document), encoding="utf-8")
-    base = {"PATH": "/bin", "VENDOR_KEY": "sk-vendor", "CLIENT_KEYS": "a=key"}
+    base = {"PATH": "/bin", "VENDOR_KEY": "sk-vendor", "CLIENT_KEYS": "a=key", "CONSOLE_SECRET": "s3cret"}
     config = read_config(config_file)
 
     env = ray_environment(base, folder, config)
     write_secrets(base, folder, config)
 
-    assert not {"VENDOR_KEY", "CLIENT_KEYS"} & env.keys()
+    assert not {"VENDOR_KEY", "CLIENT_KEYS", "CONSOLE_SECRET"} & env.keys()
     assert "sk-vendor" not in "".join(env.values())
     assert stat.S_IMODE(folder.secrets.stat().st_mode) == 0o600
     found = with_secrets(env)
     assert (found["VENDOR_KEY"], found["CLIENT_KEYS"], found["PATH"]) == ("sk-vendor", "a=key", "/bin")
+    assert found["CONSOLE_SECRET"] == "s3cret"
     assert "NOT_SET" not in found
 
 

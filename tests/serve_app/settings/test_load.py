@@ -83,7 +83,7 @@ def test_valid_settings_are_frozen() -> None:
             "gateway.routing = 'random': unknown routing policy; expected one of: least_wait, prefix,",
         ),
         ("auth", "nope", "auth = 'nope': expected: 'none' or 'loopback'"),
-        ("auth", {}, "auth = {}: give `keys_file`, `keys_env`, `accounts: true`, or several of them"),
+        ("auth", {}, "auth = {}: give `keys_file`, `keys_env`, `accounts: true`, `oidc`, or several of them"),
         ("embedder", None, "`cache` needs an `embedder`"),
         ("embedder.id", "m", "model id given twice: m"),
         (
