@@ -24,6 +24,7 @@ OWN_SCRIPTS = (
     "cache.js",
     "alerts.js",
     "plan.js",
+    "usage.js",
     "app.js",
 )
 

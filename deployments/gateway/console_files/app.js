@@ -8,6 +8,7 @@ const PAGES = [
   ["cache", "Cache", CachePage, "c", "M4 6c0-4 16-4 16 0v12c0 4-16 4-16 0zM4 6c0 4 16 4 16 0M4 12c0 4 16 4 16 0"],
   ["alerts", "Alerts", Alerts, "a", "M6 16V11a6 6 0 0 1 12 0v5l2 2H4zM10 21h4"],
   ["plan", "Plan", Plan, "n", "M4 20V4M4 20h16M8 16v-4M13 16V8M18 16v-6"],
+  ["usage", "Usage", Usage, "u", "M5 4h14v16l-3-2-2 2-2-2-2 2-2-2-3 2zM8 9h8M8 13h8"],
 ];
 const THEME = "promptly.theme";
 const READY_EVERY_MS = 5_000;

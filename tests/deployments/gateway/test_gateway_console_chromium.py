@@ -17,6 +17,7 @@ import pytest
 from browser import CHROMIUM, Browser, Page, chromium
 from local_cache import local_cache
 from scripted_member import Member, chunk, listening, says
+from support.accounts import accounts_handle, bearer, managed, with_accounts
 from support.gateway import ADMIN, DONE, Running, SimSettings, gateway
 from support.graph import ADMIN_TOKEN, eventually
 from support.model_configs import SOURCES, write_model
@@ -377,6 +378,37 @@ async def test_two_models_answer_side_by_side_where_keys_are_used(browser: Brows
         assert "admin" in await page.value("document.querySelector('.sign-in').innerText")
 
 
+async def test_the_usage_page_shows_what_teams_used_and_groups_it(browser: Browser, tmp_path: Path) -> None:
+    async with (
+        accounts_handle(tmp_path / "accounts") as handle,
+        with_accounts(handle) as running,
+        console(browser, running) as page,
+    ):
+        key, kept = managed("team-a", user="<img src=x onerror='window.owned=1'>")
+        await handle.target.make_key(kept)
+
+        async def counted() -> bool:
+            await running.post("hello", bearer(key))
+            return bool((await running.get("/admin/usage"))["usage"])
+
+        assert await eventually(counted, within_s=20)
+        await page.value(f"session.signIn({ADMIN_TOKEN!r})")
+        for letter in "gu":  # the keys of the page Usage
+            await page.press(letter)
+        text = await page.until("document.querySelector('[data-usage]')?.innerText")
+        assert "team-a" in text
+        assert "total" in text
+        await page.click("button[data-by=user]")
+        await page.until("document.querySelector('[data-usage]')?.innerText.includes('onerror')")
+        assert await page.value("window.owned === undefined")
+        await page.type("input[name=tenant]", "nobody")
+        await page.press("Enter", ENTER)
+        await page.until("document.querySelector('.empty')?.innerText.includes('Nothing was used')")
+        await page.type("input[name=from]", "yesterday")
+        await page.press("Enter", ENTER)
+        await page.until("document.querySelector('main .error')?.innerText.includes('expected a UTC day')")
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 async def test_on_a_phone_nothing_is_cut_off_and_every_control_has_a_name(
     browser: Browser, dark: bool
@@ -386,7 +418,7 @@ async def test_on_a_phone_nothing_is_cut_off_and_every_control_has_a_name(
         console(browser, running, width=375, height=740, phone=True, dark=dark) as page,
     ):
         await ask(page, "hello " + "a-very-long-word" * 30)
-        for name in ("playground", "requests", "live", "fleet", "cache", "alerts", "plan"):
+        for name in ("playground", "requests", "live", "fleet", "cache", "alerts", "plan", "usage"):
             await go(page, name)
             if name == "requests":
                 await sign_in(page)
