@@ -33,6 +33,7 @@ import ray
 from ray.serve._private import controller, haproxy
 from ray.serve._private.haproxy import HAProxyApi, HAProxyManager
 
+from deployments.platform.door_secret import load_door_secret
 from serve_app.front_door import ProxyFiles, error_pages, harden, http_text, with_json_errors
 from serve_app.settings.load import proxy_settings
 from serve_app.settings.proxy import ProxySettings
@@ -103,7 +104,8 @@ class FrontDoor(HAProxyApi):
         not_found = error_pages(self._settings)[404].body()
         pages[404] = _write_private(self._folder / "error-404.json", not_found)
         door = self._folder / "o.sock"
-        return ProxyFiles(pages, door, self._certificate(), _path(self._settings.tls_client_ca))
+        secret = load_door_secret(os.environ)
+        return ProxyFiles(pages, door, self._certificate(), _path(self._settings.tls_client_ca), secret)
 
     def _certificate(self) -> Path | None:
         """Write certificate and key into one file, as HAProxy expects."""

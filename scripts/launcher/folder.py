@@ -31,6 +31,7 @@ class StartFolder:
             child.mkdir()
         shutil.copytree(DASHBOARDS, folder.dashboards)
         write_secret(folder.token, secrets.token_hex(32))
+        write_secret(folder.door_secret, secrets.token_hex(32))
         write_secret(folder.admin_token, os.environ.get(TOKEN_VARIABLE) or make_token())
         return folder
 
@@ -43,6 +44,11 @@ class StartFolder:
     def secrets(self) -> Path:
         """Keys from the variables that the settings name; see deployments/platform/secret_environment.py."""
         return self.root / "secrets.json"
+
+    @property
+    def door_secret(self) -> Path:
+        """By which gateways believe HAProxy; see deployments/platform/door_secret.py."""
+        return self.root / "door-secret"
 
     @property
     def admin_token(self) -> Path:

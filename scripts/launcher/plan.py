@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from deployments.platform.door_secret import DOOR_SECRET_FILE
 from deployments.platform.secret_environment import FILE as SECRETS_FILE
 from deployments.platform.secret_environment import with_secrets
 from launcher.config import ServeConfig, models_are_local
@@ -96,6 +97,7 @@ def ray_environment(base: Mapping[str, str], folder: StartFolder, config: ServeC
         FILE_VARIABLE: str(folder.admin_token),
         "TMPDIR": str(folder.temp),
         SECRETS_FILE: str(folder.secrets),
+        DOOR_SECRET_FILE: str(folder.door_secret),
         # Ray would wait until Serve has moved replicas to another node; Serve is already shut down.
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
         # No node joins this cluster: a replica without room now will never have room.

@@ -118,6 +118,7 @@ class Stop:
             for secret in (
                 self.run.folder.secrets,
                 self.run.folder.admin_token,
+                self.run.folder.door_secret,
                 self.run.folder.token,
                 self.run.folder.settings,
             ):

@@ -13,6 +13,7 @@ names the line that it replaces, and a missing line is an error, so that no prot
 - Statistics and metrics listen on loopback, and only the owner may use the admin socket.
 - HAProxy's own errors are JSON in OpenAI's format, each with its own status.
 - TLS for clients, if there is a certificate.
+- Gateways are told the client's address.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ NO_CHUNKED_UPGRADE = f"\n    http-request deny deny_status 400 if {CHUNKED_UPGRA
 """The gateway's HTTP server takes such a request for a WebSocket whose body never ends, and never answers."""
 
 
+CLIENT_ADDRESS = "x-promptly-client"
+"""HAProxy sets it on every request, whatever the client sent: a secret of the start and the client's address.
+The secret proves that HAProxy wrote it, for a client may reach a gateway by another way."""
+
+
 class TemplateChangedError(RuntimeError):
     """Serve's config lacks a line that this module changes."""
 
@@ -49,6 +55,8 @@ class ProxyFiles:
     owners_door: Path
     certificate: Path | None = None
     client_ca: Path | None = None
+    secret: str | None = None
+    """By which gateways believe what HAProxy says of a client's address."""
 
 
 def harden(text: str, settings: ProxySettings, files: ProxyFiles) -> str:
@@ -68,7 +76,7 @@ def harden(text: str, settings: ProxySettings, files: ProxyFiles) -> str:
     text = _replace(
         text,
         r"^(frontend http_frontend\n *bind \S+)$",
-        rf"\1{_tls(files)}{_per_source(settings)}{NO_CHUNKED_UPGRADE}",
+        rf"\1{_tls(files)}{_per_source(settings)}{NO_CHUNKED_UPGRADE}{_client(files)}",
     )
     return _replace(
         text,
@@ -100,6 +108,13 @@ def _tls(files: ProxyFiles) -> str:
     clients = "" if files.client_ca is None else f" ca-file {files.client_ca} verify required"
     door = f"\n    bind unix@{files.owners_door} mode 600"
     return f" ssl crt {files.certificate} alpn http/1.1 {TLS_OPTIONS}{clients}{door}"
+
+
+def _client(files: ProxyFiles) -> str:
+    """The client's address for gateways, in place of whatever it said itself."""
+    if files.secret is None:
+        return f"\n    http-request del-header {CLIENT_ADDRESS}"
+    return f'\n    http-request set-header {CLIENT_ADDRESS} "{files.secret} %[src]"'
 
 
 def _per_source(settings: ProxySettings) -> str:

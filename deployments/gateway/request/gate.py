@@ -8,8 +8,10 @@ from typing import Protocol
 from deployments.gateway.request.authentication import ANYONE, Authenticator
 from deployments.gateway.request.exchange import Exchange
 from serve_app.api.routes import Access, Route
+from serve_app.front_door.config import CLIENT_ADDRESS
 from serve_app.realtime.opening import with_key
 from serve_app.request.auth import Identity, require_endpoint, require_model, require_role, require_unexpired
+from serve_app.request.networks import client_address, require_network
 
 
 class SignedIn(Protocol):
@@ -24,11 +26,18 @@ class Gate:
     """Lets a request in whose sender may use its route. What it names in its body, the handler learns first:
     see :func:`uses_model`."""
 
-    def __init__(self, auth: Authenticator, signed_in: SignedIn, now: Callable[[], float]) -> None:
-        """``now``: Unix seconds, which never go back."""
+    def __init__(
+        self,
+        auth: Authenticator,
+        signed_in: SignedIn,
+        now: Callable[[], float],
+        door_secret: str | None = None,
+    ) -> None:
+        """``now``: Unix seconds, which never go back. ``door_secret``: see ``client_address``."""
         self._auth = auth
         self._signed_in = signed_in
         self._now = now
+        self._door_secret = door_secret
 
     async def enter(self, exchange: Exchange, route: Route) -> None:
         """Sets the exchange's identity, and which timings it may show to it. An open route has no identity.
@@ -40,6 +49,7 @@ class Gate:
             Forbidden: the key may not use this route.
             OverCapacity: the tenant's share of the requests is used up.
         """
+        door_says = exchange.headers.pop(CLIENT_ADDRESS, None)  # it holds a secret
         if route.access is Access.OPEN:
             return
         if exchange.socket is not None:
@@ -56,6 +66,8 @@ class Gate:
             several = self._auth.keys is not None and self._auth.keys.has_several_tenants
         require_unexpired(identity, self._now())
         self._recognised(exchange, identity, several)
+        if identity.networks is not None:
+            require_network(identity, client_address(door_says, self._door_secret, _peer(exchange)))
         require_role(identity, route.may_use)
         require_endpoint(identity, exchange.path)
 
@@ -69,6 +81,13 @@ class Gate:
         if exchange.tenant_known is not None and several:
             exchange.tenant_known(exchange)
         exchange.shows_all_timing = identity.admin or (identity.debug_timing and exchange.asks_for_timing)
+
+
+def _peer(exchange: Exchange) -> str | None:
+    """Where the connection comes from; ``None`` where that is not known for certain: uvicorn takes the word of
+    that header from a client on this machine, as which a proxy there counts."""
+    client = exchange.scope_again().get("client")
+    return None if not client or "x-forwarded-for" in exchange.headers else str(client[0])
 
 
 def uses_model(exchange: Exchange, *names: str) -> None:

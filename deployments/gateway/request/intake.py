@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.gate import Gate, SignedIn
 from deployments.gateway.request.images import Images, IsPublic
 from deployments.gateway.request.key_watch import KeyWatch
+from deployments.platform.door_secret import load_door_secret
 from deployments.platform.steady_clock import SteadyClock
 from serve_app.fleet import FleetTable
 from serve_app.model_choice.names import ModelNames
@@ -38,7 +41,7 @@ class Intake:
         self.has_keys = keys is not None
         shared = settings.gateway.share_prefixes
         auth = Authenticator(None if keys is None else keys.ring(managed), admin_token)
-        self.gate = Gate(auth, signed_in, SteadyClock())
+        self.gate = Gate(auth, signed_in, SteadyClock(), load_door_secret(os.environ))
         self.bodies = Bodies(settings.limits)
         self.images = Images(settings.media, is_public)
         self.offers = Offers(settings, names, fleet, separates=self.has_keys and not shared)

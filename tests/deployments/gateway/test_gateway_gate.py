@@ -6,15 +6,18 @@ import io
 import wave
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import FormData
+from support.front_door import door
 from support.gateway import COMPLETIONS, MODEL, Answered, Running, SimSettings, chat, gateway
 from support.graph import CHAT
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from deployments.platform.door_secret import DOOR_SECRET_FILE
 from serve_app.api.roles import Role
 from serve_app.api.routes import FORM, JSON, ROUTES, Access, Route
 from serve_app.settings.paths import AUDIO, ENGINE_PATHS, REALTIME
@@ -185,3 +188,31 @@ def test_a_viewers_routes_change_nothing() -> None:
 
 def test_recordings_are_among_the_routes() -> None:
     assert {route.path for route in GATED} >= {*AUDIO, REALTIME, CHAT}
+
+
+async def test_a_key_of_other_networks_is_refused_whatever_its_client_says_of_itself() -> None:
+    rights = {"near": {"networks": ("127.0.0.0/8",)}, "far": {"networks": ("10.0.0.0/8",)}}
+    async with gateway(QUICK, tenants=[*rights], rights=rights) as running:
+        assert (await running.post("hi", headers=running.headers("near"))).status == 200
+        for name in ("x-promptly-client", "x-forwarded-for", "x-real-ip", "forwarded"):
+            forged = running.headers("far") | {name: "10.0.0.1"}
+            refused = await running.post("hi", headers=forged)
+            assert (refused.status, refused.error["code"]) == (403, "network_not_allowed")
+            assert "10.0.0.1" not in refused.error["message"]
+
+
+async def test_the_proxy_tells_gateways_its_clients_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text("5ecret")
+    monkeypatch.setenv(DOOR_SECRET_FILE, str(tmp_path / "secret"))
+    rights = {"near": {"networks": ("127.0.0.0/8",)}, "far": {"networks": ("10.0.0.0/8",)}}
+    async with gateway(QUICK, tenants=[*rights], rights=rights) as running:
+        behind = {"x-promptly-client": "5ecret 10.0.0.1"}
+        assert (await running.post("hi", headers=running.headers("far") | behind)).status == 200
+        assert (await running.post("hi", headers=running.headers("near") | behind)).status == 403
+        async with door(running.url) as front:
+            for tenant, status in (("near", 200), ("far", 403)):
+                headers = running.headers(tenant) | {"x-promptly-client": "10.0.0.1"}
+                async with running.http.post(front.url + CHAT, json=chat("hi"), headers=headers) as answer:
+                    assert answer.status == status, await answer.text()
