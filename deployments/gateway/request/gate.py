@@ -84,7 +84,7 @@ class Gate:
 
 
 def _peer(exchange: Exchange) -> str | None:
-    """Where the connection comes from; ``None`` where that is not known for certain: uvicorn takes the word of
+    """Where the connection comes from; ``None`` where that is not certain: uvicorn takes the word of
     that header from a client on this machine, as which a proxy there counts."""
     client = exchange.scope_again().get("client")
     return None if not client or "x-forwarded-for" in exchange.headers else str(client[0])
