@@ -30,6 +30,7 @@ from benchmarks import (
     noisy,
     observability,
     overload,
+    relay_cost,
     responses,
     routing,
     speculation,
@@ -48,6 +49,7 @@ Benchmark = Callable[[Options], list[Figure]]
 
 BENCHMARKS: dict[str, Benchmark] = {
     "layer": layer.run,
+    "relay_cost": relay_cost.run,
     "latency": latency.run,
     "dialects": dialects.run,
     "timeline": timeline.run,

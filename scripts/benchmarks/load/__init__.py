@@ -11,7 +11,7 @@ usage event and ``[DONE]`` have none.
 from __future__ import annotations
 
 from benchmarks.load.client import Client
-from benchmarks.load.cpu_time import cpu_seconds
+from benchmarks.load.cpu_time import cpu_seconds, own_cpu_seconds
 from benchmarks.load.figures import Summary, percentile, summarise
 from benchmarks.load.requests import Request, Sample, chat_request, poisson
 from benchmarks.load.runs import closed_loop, open_loop, run_fast
@@ -25,6 +25,7 @@ __all__ = [
     "closed_loop",
     "cpu_seconds",
     "open_loop",
+    "own_cpu_seconds",
     "percentile",
     "poisson",
     "run_fast",

@@ -15,13 +15,14 @@ def cpu_seconds(pids: Iterable[int]) -> dict[int, float]:
     Ended children count once their parent has waited for them. Resolution: 10 ms.
     """
     table = process_table()
-    return {pid: sum(_own_cpu_s(member) for member in (pid, *descendants(pid, table))) for pid in pids}
+    return {pid: sum(own_cpu_seconds(member) for member in (pid, *descendants(pid, table))) for pid in pids}
 
 
-def _own_cpu_s(pid: int) -> float:
+def own_cpu_seconds(pid: int) -> float:
+    """Of one process without its descendants; 0 if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return 0.0  # it has ended
+        return 0.0
     after_name = stat.rpartition(")")[2].split()
     return sum(map(int, after_name[11:15])) / os.sysconf("SC_CLK_TCK")

@@ -8,6 +8,7 @@ Enter them in the main thread, one at a time: a peer ends when the thread that s
 """
 
 from benchmarks.peers.endpoint import Endpoint, PeerError
+from benchmarks.peers.haproxy_alone import haproxy_alone
 from benchmarks.peers.litellm_proxy import litellm
 from benchmarks.peers.promptly import promptly
 from benchmarks.peers.ray_serve_llm import (
@@ -23,6 +24,7 @@ __all__ = [
     "PeerError",
     "Script",
     "bare_vllm",
+    "haproxy_alone",
     "litellm",
     "promptly",
     "ray_serve_llm_default",
