@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import logging
@@ -17,6 +18,7 @@ from local_cache import local_cache
 from scripted_member import answers
 from support.gateway import COMPLETIONS, MODEL, Running, chat
 from support.graph import CHAT
+from support.responses import responses_handle
 
 MESSAGES = "/v1/messages"
 ARGUMENTS = '{"to": "joe.bloggs@example.com", "card": 4111111111111111, "note": "a\\nb@example.com"}'
@@ -97,6 +99,54 @@ async def test_a_response_is_masked_in_its_stream_and_in_the_store_of_the_stream
         last = events[-1]
         assert last.type == "response.completed"
         assert last.response.output_text == MASKED
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_stored_response_is_what_its_client_was_told(tmp_path: Path, stream: bool) -> None:
+    async with (
+        responses_handle(tmp_path) as store,
+        guarded(MASK, handles={"responses": store}) as to,
+        openai_client(to.running) as client,
+    ):
+        if stream:
+            events = await client.responses.create(model=MODEL, input=SECRETS, stream=True)
+            (last,) = [event async for event in events if event.type == "response.completed"]
+            told = last.response
+        else:
+            told = await client.responses.create(model=MODEL, input=SECRETS)
+        assert told.output_text == MASKED
+        assert (await client.responses.retrieve(told.id)).output_text == MASKED
+        again = await client.responses.create(model=MODEL, input="go on", previous_response_id=told.id)
+        assert again.output_text == MASKED
+        assert "joe" not in to.seen
+
+
+async def test_clients_of_one_stream_are_told_what_their_own_guards_let_pass(tmp_path: Path) -> None:
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+    said = Said()
+
+    async def slowly(request: web.Request) -> web.StreamResponse:
+        begun.set()
+        await goes_on.wait()
+        return await said(request)
+
+    only = {**MASK, "endpoints": [MESSAGES]}
+    turn = {"model": MODEL, "max_tokens": 99, "messages": [{"role": "user", "content": "hi"}], "stream": True}
+    async with (
+        local_cache(tmp_path, race=False) as cache,
+        guarded(only, said=slowly, handles=cache.handles, **cache.args) as to,
+    ):
+        first = asyncio.ensure_future(to.running.send(turn, MESSAGES))
+        await begun.wait()
+        second = asyncio.ensure_future(to.running.post("hi", stream=True, max_tokens=99))
+        await to.running.until_traffic(lambda counted: counted["joined"] == 1)
+        goes_on.set()
+        masked, plain = await first, await second
+        assert plain.headers["x-cache"] == "joined"
+        assert plain.text == SECRETS
+        assert b"[email]" in masked.body
+        assert b"joe" not in masked.body
+        assert len(to.member.seen) == 1
 
 
 @pytest.mark.parametrize("stream", [False, True])
