@@ -19,8 +19,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route as Path_
-from support.accounts import accounts_handle, bearer, managed, with_accounts
-from support.gateway import Running, serving
+from support.accounts import accounts_handle, bearer, managed
+from support.gateway import Running, gateway, serving
 from support.graph import eventually
 from support.meter import Meter
 from websockets.asyncio.client import connect
@@ -96,8 +96,9 @@ async def marked(tmp_path: Path) -> AsyncIterator[tuple[Running, Member, Kept, s
             "meter": kept.meter,
             "logs": {"requests": "json", "refused_per_s": 10_000.0},
             "limits": {"request_timeout_s": 10.0},
+            "auth": {"accounts": True},
         }
-        async with with_accounts(handle, **args) as running:
+        async with gateway(handles={"accounts": handle}, **args) as running:
             key, record = managed("team", user="someone")
             await handle.target.make_key(record)
 
