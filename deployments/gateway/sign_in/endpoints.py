@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from urllib.parse import parse_qs
@@ -40,7 +39,7 @@ class ConsoleSignIn:
         *,
         secret: bytes,
         client_secret: str | None,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float],
     ) -> None:
         assert settings.console is not None, "there are sessions"
         self._console = console = settings.console

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 
 from deployments.gateway.sign_in.provider import Provider
@@ -16,9 +15,9 @@ from serve_app.sign_in.verified import VerifiedTokens
 
 class Identities:
     """Made inside a running event loop; ``close`` ends it. ``secret`` is shared by all gateways of the
-    application; ``now`` gives Unix seconds."""
+    application; ``now`` gives Unix seconds that never go back: what has expired stays so."""
 
-    def __init__(self, settings: OidcSettings, secret: bytes, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: OidcSettings, secret: bytes, now: Callable[[], float]) -> None:
         self._settings = settings
         self._now = now
         self._verified = VerifiedTokens()

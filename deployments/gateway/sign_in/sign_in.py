@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from deployments.gateway.request.exchange import Exchange, Handler
+from deployments.platform.steady_clock import SteadyClock
 from serve_app.errors import NotFound, SettingsError
 from serve_app.request.auth import Identity
 from serve_app.settings import KeySettings, Settings
@@ -29,10 +30,11 @@ class GatewaySignIn:
         from deployments.gateway.sign_in.endpoints import ConsoleSignIn
         from deployments.gateway.sign_in.identities import Identities
 
-        self._identities = identities = Identities(settings, secret)
+        now = SteadyClock()
+        self._identities = identities = Identities(settings, secret, now)
         if identities.sessions is not None:
             self._console = ConsoleSignIn(
-                settings, identities, identities.sessions, secret=secret, client_secret=client_secret
+                settings, identities, identities.sessions, secret=secret, client_secret=client_secret, now=now
             )
 
     @property

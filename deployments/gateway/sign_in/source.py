@@ -29,6 +29,10 @@ class Source:
         self._settings = settings
         self._pool = ConnectionPool(connect_timeout_s=settings.timeout_s, idle_s=0.0, read_ahead=READ_AHEAD)
         self._configuration: Mapping[str, object] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._asking = asyncio.Lock()
+        self._failed = ProviderError()
+        self._failed_until = 0.0
 
     def forget(self) -> None:
         """Read the configuration again: what it names may have moved."""
@@ -51,16 +55,29 @@ class Source:
             raise ProviderError(f"what it gives as keys is no JWKS: {error}") from None
 
     async def configuration(self) -> Mapping[str, object]:
-        if self._configuration is None:
-            answer = await self._get(self._settings.issuer.rstrip("/") + CONFIGURATION)
-            try:
-                found = read_object(answer)
-            except ValueError as error:
-                raise ProviderError(f"its configuration is no JSON object: {error}") from None
-            if found.get("issuer") != self._settings.issuer:
-                raise ProviderError("its configuration is that of another issuer")
-            self._configuration = found
-        return self._configuration
+        """Asked for once by all who want it; after a failure not again for ``min_refresh_s``, since everyone
+        can begin a login. Raises: ProviderError."""
+        async with self._asking:
+            if self._configuration is None:
+                now = self._loop.time()
+                if now < self._failed_until:
+                    raise ProviderError(str(self._failed))
+                try:
+                    self._configuration = await self._read_configuration()
+                except ProviderError as error:
+                    self._failed, self._failed_until = error, now + self._settings.min_refresh_s
+                    raise
+            return self._configuration
+
+    async def _read_configuration(self) -> Mapping[str, object]:
+        answer = await self._get(self._settings.issuer.rstrip("/") + CONFIGURATION)
+        try:
+            found = read_object(answer)
+        except ValueError as error:
+            raise ProviderError(f"its configuration is no JSON object: {error}") from None
+        if found.get("issuer") != self._settings.issuer:
+            raise ProviderError("its configuration is that of another issuer")
+        return found
 
     def require_safe(self, url: str) -> str:
         """A provider over HTTPS names nothing that is not. Raises: ProviderError."""
@@ -80,15 +97,17 @@ class Source:
 
     async def ask(self, url: str, method: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         """Raises: ProviderError."""
-        parts = urlsplit(url)
-        origin = Origin.of(f"{parts.scheme}://{parts.netloc}")
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        request = request_bytes(origin, method, target, {**headers, "connection": "close"}, body)
         limit_s = self._settings.timeout_s
         try:
+            parts = urlsplit(url)
+            origin = Origin.of(f"{parts.scheme}://{parts.netloc}")
+            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            request = request_bytes(origin, method, target, {**headers, "connection": "close"}, body)
             async with asyncio.timeout(limit_s):
                 return await self._pool.ask(origin, request, most=MAX_ANSWER_BYTES)
         except TimeoutError:
             raise ProviderError(f"no answer within {limit_s:g} s (auth.oidc.timeout_s)") from None
         except (NoConnection, BrokenConnection, OSError) as error:
             raise ProviderError(f"{type(error).__name__}: {error}") from None
+        except ValueError as error:  # a name that is none, such as one with a label of 64 characters
+            raise ProviderError(f"its address cannot be used: {type(error).__name__}") from None

@@ -11,8 +11,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 import pytest
-from support.gateway import Running, gateway
+from support.gateway import MODEL, Running, gateway
 from support.identity_provider import ScriptedProvider, claims, real_provider, scripted_provider, sign
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Origin
 from yarl import URL
 
 from serve_app.request.auth import KeySources
@@ -138,6 +141,35 @@ async def test_the_session_counts_for_no_other_page() -> None:
                 status, _, body = await ada.ask(path, method, **headers)
                 assert (status, json.loads(body)["error"]["code"]) == (403, "origin_not_allowed")
         assert (await ada.own("/v1/me"))[0] == 200
+
+
+async def test_a_web_socket_takes_the_session_from_own_pages_only() -> None:
+    async with real_provider(**USERS) as issuer, console(issuer) as running, Person(running) as ada:
+        await ada.sign_in()
+        sent = {"cookie": f"promptly-session={ada.cookies['promptly-session']}"}
+        url = running.url.replace("http", "ws", 1) + f"/v1/realtime?model={MODEL}"
+        for foreign in ("https://evil.example", "http://localhost:2"):
+            assert await opened(url, foreign, sent) == 403
+        assert await opened(url, "http://localhost:1", sent) not in {401, 403}
+
+
+async def opened(url: str, origin: str, headers: dict[str, str]) -> int:
+    """The status of the answer to an upgrade."""
+    try:
+        async with connect(url, additional_headers=headers, origin=Origin(origin)):
+            return 101
+    except InvalidStatus as error:
+        return error.response.status_code
+
+
+async def test_logins_do_not_storm_a_provider_that_is_away() -> None:
+    async with scripted_provider() as provider:
+        provider.gives("/.well-known/openid-configuration", b"", status=500)
+        async with console(provider.url) as running, Person(running) as ada:
+            for _ in range(5):
+                status, _, body = await ada.ask("/sign-in")
+                assert (status, json.loads(body)["error"]["code"]) == (503, "sign_in_unavailable")
+            assert provider.asked["/.well-known/openid-configuration"] == 1
 
 
 async def test_a_callback_counts_once_and_for_the_browser_that_began() -> None:
