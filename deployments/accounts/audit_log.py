@@ -90,10 +90,12 @@ class AuditLog:
     def _rotate(self, now: float) -> None:
         """The chain goes on in a new file; the oldest of more than ``max_files`` is removed, and the log says
         so."""
+        path = self._folder / FILE
+        if path.exists():  # else an earlier try came so far
+            path.rename(self._folder / f"audit-{self._chain.head.seq:012d}.jsonl")
+        opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.close(self._file)
-        (self._folder / FILE).rename(self._folder / f"audit-{self._chain.head.seq:012d}.jsonl")
-        self._file = os.open(self._folder / FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        self._size = 0
+        self._file, self._size = opened, 0
         old = sorted(self._folder.glob(OLD_FILES))
         for path in old[: max(0, len(old) - self._max_files + 1)]:
             path.unlink()

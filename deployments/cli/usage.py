@@ -5,7 +5,7 @@
     promptly usage --tenant research --by day,user,model --csv > usage.csv
 
 Days are UTC days. The key of an administrator, or of a team's own administrator for that team, is read from
-PROMPTLY_API_KEY, or given with --key.
+PROMPTLY_API_KEY, or given with --key-secret.
 """
 
 from __future__ import annotations

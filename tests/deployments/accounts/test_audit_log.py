@@ -123,6 +123,24 @@ def test_the_chain_goes_on_over_files_and_says_which_were_removed(tmp_path: Path
     assert "audit.expired" in actions(tmp_path)
 
 
+def test_a_new_file_that_cannot_be_opened_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = a_log(tmp_path, 12, max_bytes=4000, max_files=9)
+    while log.write(event(log.head.seq)).seq and (tmp_path / FILE).stat().st_size < 4000:
+        pass
+
+    def no_room(*_: object) -> int:
+        raise OSError("no file descriptor is free")
+
+    monkeypatch.setattr(os, "open", no_room)
+    with pytest.raises(OSError, match="descriptor"):
+        log.write(event(500))
+    monkeypatch.undo()
+    log.write(event(501))
+    assert checked(tmp_path) is None
+
+
 def test_newest_lines_come_first_from_all_files(tmp_path: Path) -> None:
     log = a_log(tmp_path, 30, max_bytes=3000, max_files=9)
     newest = [line.target for line in log.newest(20) if line.action == "cache.purge"]
