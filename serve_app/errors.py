@@ -21,8 +21,11 @@
     ├── UpgradeRequired        426  the path is a WebSocket, and the request was none
     ├── Quarantined            422  a request that broke several members a moment ago
     ├── OverCapacity           429  with ``Retry-After``
+    ├── RateLimited            429  a limit of the sender or the model is reached
+    ├── BudgetSpent            429  the tokens or the money of a day or month are used up
     ├── UpstreamRefused        4xx  the engine's own refusal, passed on with its status
     ├── UpstreamFailed         502  the engine broke
+    ├── BudgetEnded            429  the same, while the answer was generated
     ├── EngineError            502  the engine's own error, passed on
     ├── NoReplica              503  no engine replica can take the request now
     ├── GuardUnavailable       503  a guardrail could not judge the request or its answer
@@ -30,6 +33,7 @@
     ├── AccountsUnavailable    503  a key cannot be changed (or looked up after a start) now
     ├── SignInUnavailable      503  the sign-in provider's keys or answers are needed, and it gives none
     ├── SignInUnavailable      503  the keys or the answer of the sign-in provider are needed, and missing
+    ├── LimitsUnavailable      503  a limit's owner is away, and what was granted is used up
     ├── ResponsesUnavailable   503  an earlier response is needed, and its store does not answer
     ├── UpstreamTimeout        504  the engine did not begin in time
     └── DeadlineExceeded       504
@@ -251,6 +255,31 @@ class OverCapacity(PromptlyError):
         return {"retry-after": str(self.retry_after_s)}
 
 
+class RateLimited(PromptlyError):
+    """``retry_after_s`` ``None``: it asks for more than ever fits, so no time is told."""
+
+    status = 429
+    type = "rate_limit_error"
+
+    def __init__(self, message: str, retry_after_s: int | None) -> None:
+        super().__init__(message, code="rate_limit_exceeded")
+        self.retry_after_s = retry_after_s
+        self.should_retry = retry_after_s is not None and retry_after_s <= PATIENCE_S
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {} if self.retry_after_s is None else {"retry-after": str(self.retry_after_s)}
+
+
+class BudgetSpent(RateLimited):
+    """Its code is OpenAI's, by which clients tell it from a rate. ``retry_after_s`` ends with the day or
+    month."""
+
+    def __init__(self, message: str, retry_after_s: int | None) -> None:
+        super().__init__(message, retry_after_s)
+        self.code = "insufficient_quota"
+
+
 class Quarantined(PromptlyError):
     """Not a 5xx, because clients retry those, and this request would break the next member."""
 
@@ -327,6 +356,18 @@ class UpstreamFailed(PromptlyError):
     type = "upstream_error"
 
 
+class BudgetEnded(UpstreamFailed):
+    """Ends a stream. A client must not take what it has for a whole answer, as with a `finish_reason` it
+    would."""
+
+    status = 429
+    type = "rate_limit_error"
+    should_retry = False
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"{message} The answer ends here.", code="insufficient_quota")
+
+
 class EngineError(UpstreamFailed):
     """An engine's own 5xx, ``engine_status``. The client gets ``said``, the engine's message; ``str()``, for
     logs, leaves it out."""
@@ -400,6 +441,23 @@ class SignInUnavailable(PromptlyError):
     @property
     def headers(self) -> dict[str, str]:
         return {"retry-after": "10"}
+
+
+class LimitsUnavailable(PromptlyError):
+    """Only where there is a limit: what has none goes on."""
+
+    status = 503
+    type = "unavailable_error"
+    should_retry = True
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"What the limits still allow cannot be looked up now: {reason}.", code="limits_unavailable"
+        )
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"retry-after": "1"}
 
 
 class ResponsesUnavailable(PromptlyError):

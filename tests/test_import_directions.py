@@ -47,7 +47,7 @@ ENGINE = (
 SERVE_APP = (
     {"errors", "smoothing", "embedding", "redaction", "model_store", "console", "clients"}
     | {"breaker", "quarantine", "traffic", "app"},
-    {"settings", "realtime", "stored_responses", "autoscaling", "speculation"},
+    {"settings", "quotas", "realtime", "stored_responses", "autoscaling", "speculation"},
     {"openai", "media", "planning", "front_door", "usage", "audit"},
     {"cache", "dialects", "engines", "items", "guardrails"},
     {"api", "wire"},

@@ -10,7 +10,10 @@ import asyncio
 import logging
 import time
 
+import msgspec
+
 from deployments.accounts.auditing import Auditing
+from deployments.accounts.quota_owner import QuotaOwner
 from deployments.accounts.store.base import AccountStore
 from deployments.accounts.store.registry import folder_of, open_store
 from deployments.platform.serve import node_address
@@ -20,6 +23,8 @@ from serve_app.accounts.calls import ACCOUNTS
 from serve_app.accounts.exchange import Changes, Report
 from serve_app.accounts.keys import AccountsError, Kept, KeyPage, KeyQuery, ManagedKey
 from serve_app.audit import AuditEvent, AuditPage, Head
+from serve_app.quotas.limits import Limit
+from serve_app.quotas.messages import LeaseCall, LeaseReply, LimitPage
 from serve_app.settings import AccountSettings
 from serve_app.usage import UsagePage, UsageQuery
 from serve_app.wire.private_address import PrivateAddress
@@ -37,6 +42,7 @@ class Accounts:
     async def __init__(self, settings: AccountSettings) -> None:  # type: ignore[misc]  # Serve awaits it
         self._settings = settings
         self._opened: AccountStore | None = None
+        self._quotas: QuotaOwner | None = None
         self._error = ""
         self._direct: DirectCalls | None = None
         self._auditing = Auditing(folder_of(settings), settings)
@@ -51,7 +57,22 @@ class Accounts:
         return self._direct.address
 
     async def exchange(self, report: Report) -> Changes:
-        return await self.store.exchange(report, time.time())
+        changes = await self.store.exchange(report, time.time())
+        knows = report.store == changes.store
+        limits, more = await self.quotas.changes(report.limits_version if knows else 0)
+        return msgspec.structs.replace(changes, limits=limits, more=changes.more or more)
+
+    async def lease(self, call: LeaseCall) -> LeaseReply:
+        return self.quotas.lease(call)
+
+    async def set_limit(self, limit: Limit) -> None:
+        await self.quotas.put(limit)
+
+    async def remove_limit(self, scope: str) -> bool:
+        return await self.quotas.remove(scope)
+
+    async def limits(self, begins: str, after: str, most: int) -> LimitPage:
+        return self.quotas.page(begins, after, most)
 
     async def make_key(self, key: ManagedKey) -> Kept:
         return await self.store.make_key(key)
@@ -75,6 +96,13 @@ class Accounts:
         return await self._auditing.newest(count)
 
     @property
+    def quotas(self) -> QuotaOwner:
+        """Raises: AccountsError: the file could not be opened."""
+        if self._quotas is None:
+            raise AccountsError(self._error)
+        return self._quotas
+
+    @property
     def store(self) -> AccountStore:
         """Raises: AccountsError: the file could not be opened."""
         if self._opened is None:
@@ -84,7 +112,10 @@ class Accounts:
     async def _open(self) -> None:
         """A failure is logged once for each reason."""
         try:
-            self._opened = await asyncio.to_thread(open_store, self._settings)
+            store = await asyncio.to_thread(open_store, self._settings)
+            quotas = QuotaOwner(store, self._settings)
+            await quotas.begin()
+            self._opened, self._quotas = store, quotas
         except AccountsError as error:
             if str(error) != self._error:
                 logger.error("accounts are not kept: %s", error)
@@ -112,6 +143,9 @@ class Accounts:
         if self._direct is not None:
             await self._direct.stop()
             self._direct = None
+        if self._quotas is not None:
+            quotas, self._quotas = self._quotas, None
+            await quotas.close()
         if self._opened is not None:
             store, self._opened = self._opened, None
             self._error = "closed"

@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _done(options: argparse.Namespace) -> dict[str, Any]:
     base = options.endpoint.rstrip("/").removesuffix("/v1") + PATH
-    headers = {"authorization": f"Bearer {_secret()}"}
+    headers = {"authorization": f"Bearer {secret()}"}
     one = f"{base}/{quote(getattr(options, 'id', ''), safe='')}"
     match options.action:
         case "create":
@@ -145,7 +145,7 @@ def _seconds(text: str | None) -> float | None:
     return float(int(found[1]) * UNITS[found[2]])
 
 
-def _secret() -> str:
+def secret() -> str:
     """Raises: CannotConnect: no variable holds one."""
     secret = os.environ.get(ADMIN_KEY) or os.environ.get(TOKEN_VARIABLE)
     if not secret:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from deployments.cli import audit, check, connect, keys, plan, usage
+from deployments.cli import audit, check, connect, keys, limits, plan, usage
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,6 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "audit",
             help="check the chain of the audit log, and show its lines",
             description=audit.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
+    limits.add_arguments(
+        commands.add_parser(
+            "limits",
+            help="set, list and remove limits and budgets of a running endpoint",
+            description=limits.__doc__,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     )

@@ -15,6 +15,7 @@ from deployments.gateway.endpoints.admin import Admin
 from deployments.gateway.endpoints.admin_cache import AdminCache
 from deployments.gateway.endpoints.admin_entries import AdminEntries
 from deployments.gateway.endpoints.admin_keys import AdminKeys
+from deployments.gateway.endpoints.admin_limits import AdminLimits
 from deployments.gateway.endpoints.admin_plan import AdminPlan, Planner
 from deployments.gateway.endpoints.admin_requests import AdminRequests, FindEverywhere, found_in
 from deployments.gateway.endpoints.admin_usage import AdminUsage
@@ -139,12 +140,12 @@ class GatewayRuntime:
             keys=keys,
             signed_in=self._sign_in,
             managed=None if self._accounts is None else self._accounts.keys,
+            quotas=None if self._accounts is None else self._accounts.quotas,
             admin_token=admin_token,
             is_public=is_public,
         )
         self._statuses = EngineStatuses(engines, settings)
-        self._embedder = embedder
-        self._response_store = responses
+        self._embedder, self._response_store = embedder, responses
         self._cache = _cache_client(settings, embedder, cache, self._marks)
         self._priming = Priming(self._cache)
         self._refreshes = Refreshes()
@@ -328,8 +329,7 @@ class GatewayRuntime:
             watching=self._observers.watching,
             traffic=self._traffic,
         )
-        usage = AdminUsage(self._accounts)
-        cache = AdminCache(bodies, self._cache)
+        usage, cache = AdminUsage(self._accounts), AdminCache(bodies, self._cache)
         keys = AdminKeys(bodies, self._accounts, frozenset(self._names))
         entries = AdminEntries(
             bodies, self._cache, settings=settings, names=self._names, offers=self._intake.offers
@@ -345,6 +345,7 @@ class GatewayRuntime:
             "admin_key": keys.one,
             "admin_key_rotate": keys.rotate,
             "admin_keys": keys.all,
+            "admin_limits": AdminLimits(bodies, self._accounts),
             "admin_latency": admin.latency,
             "admin_plan": AdminPlan(settings, self._planner),
             "admin_requests": AdminRequests(self._observers.recent, self._find_everywhere),

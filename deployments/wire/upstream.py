@@ -138,7 +138,9 @@ class UpstreamResponse:
             self.waiting_since = now
         if self.member is not None:
             self.member.last_byte_at = now
-        return data if self._body_redactor is None else self._body_redactor.feed(data)
+        passed = data if self._body_redactor is None else self._body_redactor.feed(data)
+        self.end.feed(passed)
+        return passed
 
     def listen(self, arrived: Callable[[], None]) -> bool:
         """As :meth:`Connection.listen`. Until :meth:`unlisten`, a reader waits for bytes."""

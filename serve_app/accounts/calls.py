@@ -5,11 +5,17 @@ from __future__ import annotations
 from serve_app.accounts.exchange import Changes, Report
 from serve_app.accounts.keys import Kept, KeyPage, KeyQuery, ManagedKey
 from serve_app.audit import AuditEvent, AuditPage, Head
+from serve_app.quotas.limits import Limit
+from serve_app.quotas.messages import LeaseCall, LeaseReply, LimitPage
 from serve_app.usage import UsagePage, UsageQuery
 from serve_app.wire.calls import Interface, Method
 
 ACCOUNTS: Interface = {
     "exchange": Method(tuple[Report], Changes),
+    "lease": Method(tuple[LeaseCall], LeaseReply),
+    "set_limit": Method(tuple[Limit], None),
+    "remove_limit": Method(tuple[str], bool),
+    "limits": Method(tuple[str, str, int], LimitPage),
     "make_key": Method(tuple[ManagedKey], Kept),
     "change_key": Method(tuple[ManagedKey], Kept),
     "key": Method(tuple[str], ManagedKey | None),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from serve_app.quotas.messages import LimitChanges
 from serve_app.request.auth import KeyRecord
 from serve_app.usage import UsageRow
 
@@ -23,6 +24,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     store: str = ""
     keys_version: int = 0
     usage: tuple[UsageRow, ...] = ()
+    limits_version: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -40,3 +42,4 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     revoked: tuple[str, ...] = ()
     fresh: bool = False
     more: bool = False
+    limits: LimitChanges | None = None

@@ -368,6 +368,32 @@ KEYS: tuple[Route, ...] = (
         {"POST": _key_change("Give a key a new secret; the old one works for a while.", "keys.rotate")},
         roles=KEEPERS,
     ),
+    Route(
+        "/admin/limits",
+        "admin_limits",
+        Access.ADMIN,
+        {
+            "GET": Operation(
+                "Limits of scopes, and what is used of them.",
+                {JSON: schemas.OBJECT},
+                query=(
+                    Parameter("scope", "How the scopes begin, such as `tenant:`."),
+                    Parameter("after", "`next` of the page before."),
+                ),
+                errors=KEY_ERRORS,
+            ),
+            "PUT": _key_change(
+                "Give a scope limits; those left out have the default of the settings.", "limits.set"
+            ),
+            "DELETE": Operation(
+                "Leave a scope the defaults.",
+                {JSON: schemas.OBJECT},
+                query=(Parameter("scope", "The scope."),),
+                errors=KEY_ERRORS,
+                audit="limits.remove",
+            ),
+        },
+    ),
 )
 
 READ_HERE = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", *SHAPES, *AUDIO, REALTIME})

@@ -9,6 +9,7 @@ from typing import Any
 
 from serve_app.errors import BadRequest
 from serve_app.openai.depth import refuse_deep, refuse_deep_arguments
+from serve_app.openai.overflow import ANSWER_LIMITS
 from serve_app.openai.schemas import refuse_large_schemas
 from serve_app.settings import LimitSettings
 
@@ -37,6 +38,11 @@ BATCHED = TEXTS[1:]
 
 COUNTED = frozenset({"n", "best_of", "prompt", "prompt_embeds"})
 """The fields that may ask for more than one sequence."""
+
+
+COMPLETIONS = "/v1/completions"
+COMPLETION_TOKENS = 16
+"""The default there, in OpenAI's API as in vLLM."""
 
 
 def refuse_excess(fields: Mapping[str, Any], limits: LimitSettings) -> int:
@@ -166,3 +172,13 @@ def refuse_many_texts(fields: Mapping[str, Any], limits: LimitSettings) -> None:
 def count_texts(fields: Mapping[str, Any], names: Iterable[str]) -> int:
     """How many texts an engine embeds or scores for the request: at least one."""
     return max(count_prompts(fields.get(name)) for name in names)
+
+
+def asked_output(path: str, fields: Mapping[str, Any]) -> int | None:
+    """The most tokens that one answer may have, as the request says; ``None`` if it does not. ``path`` is the
+    member's."""
+    asked = [fields.get(name) for name in ANSWER_LIMITS]
+    given = [most for most in asked if isinstance(most, int) and not isinstance(most, bool) and most > 0]
+    if given:
+        return max(given)
+    return COMPLETION_TOKENS if path == COMPLETIONS else None

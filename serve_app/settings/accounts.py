@@ -2,9 +2,45 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import Field, field_validator
 
 from serve_app.settings.base import Frozen
+
+MOST = 10**15
+MOST_MONEY = 10**9
+
+
+class ScopeLimitSettings(Frozen):
+    """What each scope of one kind may use, where it has no limits of its own. 0 lets nothing through."""
+
+    requests_per_minute: int | None = Field(default=None, ge=0, le=MOST, description="In any 60 seconds.")
+    tokens_per_minute: int | None = Field(
+        default=None, ge=0, le=MOST, description="Of prompts and answers, in any 60 seconds."
+    )
+    parallel_requests: int | None = Field(default=None, ge=0, le=MOST)
+    tokens_per_day: int | None = Field(default=None, ge=0, le=MOST)
+    tokens_per_month: int | None = Field(default=None, ge=0, le=MOST)
+    money_per_day: float | None = Field(
+        default=None,
+        ge=0,
+        le=MOST_MONEY,
+        description="In the currency of `models[].cost_per_million_tokens`.",
+    )
+    money_per_month: float | None = Field(default=None, ge=0, le=MOST_MONEY)
+
+
+class DefaultLimitSettings(Frozen):
+    """Limits by kind of scope; `promptly limits set` gives one scope its own."""
+
+    key: ScopeLimitSettings = ScopeLimitSettings()
+    user: ScopeLimitSettings = ScopeLimitSettings()
+    tenant: ScopeLimitSettings = ScopeLimitSettings()
+    model: ScopeLimitSettings = ScopeLimitSettings()
+    use: ScopeLimitSettings = Field(
+        default=ScopeLimitSettings(), description="Of one tenant's use of one model."
+    )
 
 
 class AccountSettings(Frozen):
@@ -63,4 +99,24 @@ class AccountSettings(Frozen):
     audit_files: int = Field(
         default=32, ge=2, description="Files of the audit log that are kept; the log says which it removed."
     )
+    limits: DefaultLimitSettings = DefaultLimitSettings()
+    time_zone: str = Field(
+        default="UTC",
+        description="In which days and months begin, of tenants without a zone of their own: an IANA name.",
+    )
+    cached_rate: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="The part of its tokens and of its price that an answer from the cache costs.",
+    )
     num_cpus: float = Field(default=0.1, ge=0)
+
+    @field_validator("time_zone")
+    @classmethod
+    def _is_zone(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError(f"{name!r} is no IANA name such as `Europe/Berlin`") from None
+        return name

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from serve_app.accounts.exchange import Changes, Report
 from serve_app.accounts.keys import Kept, KeyPage, KeyQuery, ManagedKey
+from serve_app.quotas.ledger import Total
+from serve_app.quotas.limits import Limit
+from serve_app.quotas.messages import LimitChanges
 from serve_app.usage import UsagePage, UsageQuery
 
 
 class AccountStore(Protocol):
     """``now`` is in Unix seconds. What a call has written is durable when it returns, also if the process is
-    killed then. Every method may raise AccountsError.
+    killed then. Every method may raise AccountsError. It has many methods because one file keeps it all.
     """
 
     async def exchange(self, report: Report, now: float) -> Changes:
@@ -36,6 +40,30 @@ class AccountStore(Protocol):
 
     async def sweep(self, now: float) -> None:
         """Remove the usage of days that are no longer kept."""
+        ...
+
+    async def limits(self) -> tuple[list[Limit], int]:
+        """All, and the number of the last change."""
+        ...
+
+    async def put_limit(self, limit: Limit) -> int:
+        """Returns the number of the change."""
+        ...
+
+    async def remove_limit(self, scope: str) -> int | None:
+        """``None``: there was none."""
+        ...
+
+    async def limit_changes(self, since: int) -> tuple[LimitChanges, bool]:
+        """And whether there are more."""
+        ...
+
+    async def write_used(self, totals: Sequence[Total], applied: Mapping[str, int], now: float) -> None:
+        """What was used of budgets, and the last report of each gateway that is in it."""
+        ...
+
+    async def used(self, now: float, recent_s: float) -> tuple[list[Total], dict[str, int]]:
+        """The same, of what may still count; of gateways that were heard of in the last ``recent_s``."""
         ...
 
     async def close(self) -> None: ...

@@ -28,6 +28,13 @@ CREATE TABLE IF NOT EXISTS keys(
     changed INTEGER NOT NULL, key BLOB NOT NULL) WITHOUT ROWID;
 CREATE UNIQUE INDEX IF NOT EXISTS keys_by_change ON keys(changed);
 CREATE INDEX IF NOT EXISTS keys_of_tenant ON keys(tenant, id);
+
+CREATE TABLE IF NOT EXISTS limits(scope TEXT PRIMARY KEY, changed INTEGER NOT NULL, body BLOB) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS limits_by_change ON limits(changed);
+CREATE TABLE IF NOT EXISTS used(
+    scope TEXT, bound TEXT, label TEXT, amount INTEGER NOT NULL,
+    PRIMARY KEY(scope, bound, label)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS leases(gateway TEXT PRIMARY KEY, seq INTEGER NOT NULL, seen REAL NOT NULL);
 """
 """``gateways``: the last report that was applied. ``keys.changed`` counts all changes of keys: what a gateway
 has seen of them is one number."""

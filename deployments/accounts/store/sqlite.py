@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from deployments.accounts.store import keys, reports
+from deployments.accounts.store import keys, limits, reports
 from deployments.accounts.store.schema import FILE, open_file
 from deployments.accounts.store.usage import find_usage, sweep_usage
 from serve_app.accounts.exchange import Changes, Report
 from serve_app.accounts.keys import AccountsError, Kept, KeyPage, KeyQuery, ManagedKey
+from serve_app.quotas.ledger import Total
+from serve_app.quotas.limits import Limit
+from serve_app.quotas.messages import LimitChanges
 from serve_app.settings import AccountSettings
 from serve_app.usage import UsagePage, UsageQuery
 
@@ -59,6 +62,24 @@ class SqliteAccounts:
         rows = self._settings.usage_max_rows
         while await self._write(lambda db: sweep_usage(db, kept.isoformat(), rows)):
             pass
+
+    async def limits(self) -> tuple[list[Limit], int]:
+        return await self._read(lambda db: (limits.everything(db), limits.newest(db)))
+
+    async def put_limit(self, limit: Limit) -> int:
+        return await self._write(lambda db: limits.put(db, limit))
+
+    async def remove_limit(self, scope: str) -> int | None:
+        return await self._write(lambda db: limits.remove(db, scope))
+
+    async def limit_changes(self, since: int) -> tuple[LimitChanges, bool]:
+        return await self._read(lambda db: limits.changes(db, since))
+
+    async def write_used(self, totals: Sequence[Total], applied: Mapping[str, int], now: float) -> None:
+        await self._write(lambda db: limits.write_used(db, totals, applied, now))
+
+    async def used(self, now: float, recent_s: float) -> tuple[list[Total], dict[str, int]]:
+        return await self._read(lambda db: limits.used(db, now, recent_s))
 
     async def close(self) -> None:
         """Ends after the calls that run now."""

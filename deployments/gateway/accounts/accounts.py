@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from deployments.gateway.accounts.audit import Auditor
 from deployments.gateway.accounts.client import AccountsClient
+from deployments.gateway.accounts.gateway_quotas import GatewayQuotas
 from deployments.gateway.accounts.sync import AccountSync
 from deployments.gateway.accounts.usage import UsageReports, running_in
+from serve_app.accounts.default_limits import prices_of, table_of
 from serve_app.fleet import FleetTable
 from serve_app.metering import Metering
 from serve_app.model_choice.names import ModelNames
 from serve_app.monitoring.metrics import Meter, NoMeter
+from serve_app.quotas.messages import LeaseCall, LeaseReply
 from serve_app.request.auth import ManagedKeys
 from serve_app.settings import AccountSettings, Settings
 from serve_app.usage.prices import Prices
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 
 BEGIN_S = 10.0
 """How long a gateway that starts waits for the keys: Serve starts it and their owner at once."""
+
+LEASE_S = 1.0
+"""How long a call for a part of a limit may take, many times what it does."""
 
 
 class GatewayAccounts:
@@ -43,16 +49,24 @@ class GatewayAccounts:
             tuple(names), Prices.of(settings), running_in(fleet, names), own.usage_waiting_rows
         )
         self.usage = UsageReports(metering, meter, own.usage_metrics_tenants)
-        self.sync = AccountSync(self.client, self.keys, self.usage)
+        limits = table_of(own)
+        self.sync = AccountSync(self.client, self.keys, self.usage, limits)
         self.audit = Auditor(self.client, self.sync.gateway, settings.logs.refused_per_s)
+        self.quotas = GatewayQuotas(self._lease, limits, prices_of(settings), own.cached_rate)
 
     async def begun(self) -> None:
         await self.sync.begun(BEGIN_S)
 
     async def close(self) -> None:
         await self.audit.stop()
+        await self.quotas.stop()
         await self.sync.stop()
         await self.client.close()
+
+    async def _lease(self, call: LeaseCall) -> LeaseReply:
+        """Raises: AccountsUnavailable."""
+        reply: LeaseReply = await self.client.call_once("lease", call, timeout_s=LEASE_S)
+        return reply
 
 
 def accounts_of(

@@ -15,6 +15,8 @@ from deployments.gateway.accounts.client import AccountsClient
 from deployments.gateway.accounts.usage import UsageReports
 from serve_app.accounts.exchange import PERIOD_S, Changes, Report
 from serve_app.errors import AccountsUnavailable
+from serve_app.quotas.limits import LimitTable
+from serve_app.quotas.messages import LimitChanges
 from serve_app.request.auth import KeyRecord, ManagedKeys
 
 LAST_REPORT_S = 1.0
@@ -24,15 +26,22 @@ logger = logging.getLogger("ray.serve")
 
 
 class AccountSync:
-    """Made inside a running event loop; ``stop`` ends it. ``keys`` is what it keeps up to date. What a report
-    holds besides is gathered in ``_report``, and given to its owner in ``_take``."""
+    """Made inside a running event loop; ``stop`` ends it. ``keys`` and ``limits`` are what it keeps up to
+    date. What a report holds besides is gathered in ``_report``, and given to its owner in ``_take``. It is
+    one class because all of it is one exchange."""
 
     def __init__(
-        self, client: AccountsClient, keys: ManagedKeys, usage: UsageReports, period_s: float = PERIOD_S
+        self,
+        client: AccountsClient,
+        keys: ManagedKeys,
+        usage: UsageReports,
+        limits: LimitTable,
+        period_s: float = PERIOD_S,
     ) -> None:
         self._client = client
         self._keys = keys
         self._usage = usage
+        self.limits, self._limits_version = limits, 0
         self._period_s = period_s
         self.gateway = uuid4().hex
         self._seq = 0
@@ -101,10 +110,21 @@ class AccountSync:
             store=self._store,
             keys_version=self._keys_version,
             usage=tuple(self._usage.rows()),
+            limits_version=self._limits_version,
         )
 
     def _take(self, changes: Changes) -> None:
         self._take_keys(changes)
+        if changes.limits is not None:
+            self._take_limits(changes.limits)
+
+    def _take_limits(self, changes: LimitChanges) -> None:
+        self._limits_version = changes.version
+        if changes.fresh:
+            self.limits.replace(())
+        self.limits.put(changes.limits)
+        for scope in changes.removed:
+            self.limits.remove(scope)
 
     def _take_keys(self, changes: Changes) -> None:
         """Keys that come anew, page by page, replace the known ones together: none is missing in between."""

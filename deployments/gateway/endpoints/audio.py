@@ -229,6 +229,7 @@ def _call(recording: Recording, tracer: RequestTracer | None) -> Call:
         form=form,
     )
     slot = SlotRequest(
+        account=exchange.account,
         tenant=identity.tenant,
         path=exchange.path,
         priority=request_priority(exchange.headers, identity.best_priority),

@@ -13,6 +13,7 @@ import numpy as np
 
 from deployments.gateway.endpoints.items import ItemsEndpoint
 from deployments.gateway.endpoints.verbatim import Verbatim
+from deployments.gateway.request.account import Order
 from deployments.gateway.request.exchange import JSON, Exchange
 from deployments.gateway.request.gate import uses_model
 from deployments.gateway.request.tenant_room import Places, TenantRoom
@@ -24,6 +25,7 @@ from serve_app.openai.usage import Measured, TokenCounts
 from serve_app.request.auth import Identity
 from serve_app.request.tenant_marks import TenantMarks
 from serve_app.request.timing import EMBEDDER
+from serve_app.routing.prompt import BYTES_PER_TOKEN
 from serve_app.settings import EmbedderSettings, LimitSettings
 
 if TYPE_CHECKING:
@@ -68,6 +70,9 @@ class EmbeddingsEndpoint:
         await self._items.answer(asked)
 
     async def _embed(self, exchange: Exchange, request: EmbeddingRequest, identity: Identity) -> None:
+        if exchange.account is not None:
+            estimated = sum(map(len, request.texts)) / BYTES_PER_TOKEN
+            await exchange.account.place(Order(request.model, request.model, estimated, 0, generates=False))
         info, embeddings = await self._call(exchange, request.texts, identity)
         _require_possible_cut(request, info)
         if request.dimensions not in {None, info.dimension}:

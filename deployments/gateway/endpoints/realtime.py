@@ -134,6 +134,7 @@ class RealtimeEndpoint:
         session = None if named is None else f"{identity.tenant}\0{named}"
         exchange.facts.session = None if session is None else self._marks.session(session)
         slot = SlotRequest(
+            account=exchange.account,
             tenant=identity.tenant,
             path=REALTIME,
             priority=request_priority(exchange.headers, identity.best_priority),

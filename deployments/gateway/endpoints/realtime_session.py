@@ -288,7 +288,7 @@ class RealtimeSession:
             text = redactor.text(message) if isinstance(message, str) else ""
             event = read_engine_event(text)
             step = self._translator.engine(event, text)
-            self._count(event.usage)
+            await self._count(event.usage)
             self._note(step.mark)
             for each in step.to_client:
                 await self._tell(each)
@@ -320,11 +320,15 @@ class RealtimeSession:
             case Mark.DONE:
                 self._finished(now)
 
-    def _count(self, usage: Usage | None) -> None:
+    async def _count(self, usage: Usage | None) -> None:
+        """Raises: RateLimited, BudgetSpent, LimitsUnavailable: there is nothing left for its next turn."""
         if usage is not None:
             before = self._tokens
             prompt, output = before.prompt or 0, before.output or 0
             self._tokens = TokenCounts(prompt + usage.prompt_tokens, output + (usage.completion_tokens or 0))
+            account = self._exchange.account
+            if account is not None:
+                await account.turn(usage.prompt_tokens, usage.completion_tokens or 0)
 
     def _finished(self, now: float) -> None:
         if self._committed_at:

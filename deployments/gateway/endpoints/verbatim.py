@@ -140,6 +140,7 @@ class Verbatim:
             translated=translated,
         )
         slot = SlotRequest(
+            account=exchange.account,
             tenant=identity.tenant,
             path=asked.path,
             priority=request_priority(exchange.headers, identity.best_priority),

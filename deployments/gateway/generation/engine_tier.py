@@ -91,6 +91,7 @@ class EngineTier:
         )
         router = self._routers[self._names.model_of(request.model)]
         slot = SlotRequest(
+            account=exchange.account,
             tenant=identity.tenant,
             path=request.endpoint.value,
             priority=asked.priority,

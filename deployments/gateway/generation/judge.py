@@ -48,12 +48,12 @@ class ModelJudge:
 
 
 def _judging(call: Call, first: str, second: str) -> Call:
-    """A call with the judging question instead of the client's."""
+    """A call with the judging question instead of the client's, who does not pay for it."""
     fields = judging_request(call.model, first, second)
     body = msgspec.json.encode(fields)
     return msgspec.structs.replace(
         call,
-        slot=msgspec.structs.replace(call.slot, weight=1),
+        slot=msgspec.structs.replace(call.slot, weight=1, account=None),
         message=call.message.to(Endpoint.CHAT.value, fields, body, streams=False),
         body=body,
         resumes=None,

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from deployments.gateway.request.account import Account
 from deployments.gateway.request.exchange import JSON, Exchange
 from deployments.platform.telemetry import RequestTracer
 from serve_app.admission import FIRST_PRIORITY, PRIORITY_FIELD, body_priority
@@ -46,9 +47,10 @@ class SlotRequest(msgspec.Struct, frozen=True, kw_only=True):
     ``path`` is the member's, without the query. ``deadline`` is in monotonic seconds. ``weight`` is the
     number of sequences to generate, ``weight_field`` the body's field that asks for them; ``in_parts``: an
     engine without room for all of them may run them one after the other. ``needs_token_ids``: only members
-    that give token ids can serve it.
+    that give token ids can serve it. ``account``: of who asks; ``None`` where nothing is limited.
     """
 
+    account: Account | None
     tenant: str = ""
     path: str
     priority: int

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from deployments.gateway.request.account import Account
 from deployments.gateway.request.connected import ClientGone, while_connected
 from deployments.gateway.request.waiting import Waiting
 from deployments.platform.http_protocol import chunk_writer
@@ -97,8 +98,7 @@ class Exchange(Body):
         )
         self.facts = Facts()
         self.trace_id: str | None = None
-        self.started = False
-        self.status = 0
+        self.started, self.status = False, 0
         self._dialect = dialect_of(self.path)
         self.response_headers: dict[str, str] = dict(self._dialect.headers(self.request_id))
         if self._account is not None:
@@ -130,6 +130,8 @@ class Exchange(Body):
         self.audit_target: str | None = None
         """What an administrator's request changes, where neither path nor query says it."""
         self.cookies: list[str] = []
+        self.account: Account | None = None
+        """Of who sends it, where there are limits."""
         self._receive = receive
 
     @property

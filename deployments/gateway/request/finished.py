@@ -40,6 +40,8 @@ class Finished:
 
     def __call__(self, exchange: Exchange) -> RequestRecord:
         record = _record(exchange)
+        if exchange.account is not None:
+            exchange.account.settle(record)
         self._hand_to(self._sinks, record)
         self._waiting.append(record)
         if self._timer is None:

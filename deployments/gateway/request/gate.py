@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from deployments.gateway.request.account import Account, Quotas
 from deployments.gateway.request.authentication import ANYONE, Authenticator
 from deployments.gateway.request.exchange import Exchange
 from serve_app.api.routes import Access, Route
@@ -22,6 +23,11 @@ class SignedIn(Protocol):
         Unauthorized, Forbidden, SignInUnavailable."""
 
 
+class GateQuotas(Quotas, Protocol):
+    @property
+    def has_limits(self) -> bool: ...
+
+
 class Gate:
     """Lets a request in whose sender may use its route. What it names in its body, the handler learns first:
     see :func:`uses_model`."""
@@ -32,12 +38,15 @@ class Gate:
         signed_in: SignedIn,
         now: Callable[[], float],
         door_secret: str | None = None,
+        quotas: GateQuotas | None = None,
     ) -> None:
-        """``now``: Unix seconds, which never go back. ``door_secret``: see ``client_address``."""
+        """``now``: Unix seconds, which never go back. ``door_secret``: see ``client_address``. ``quotas``: of
+        all limits, where there may be some."""
         self._auth = auth
         self._signed_in = signed_in
         self._now = now
         self._door_secret = door_secret
+        self._quotas = quotas
 
     async def enter(self, exchange: Exchange, route: Route) -> None:
         """Sets the exchange's identity, and which timings it may show to it. An open route has no identity.
@@ -48,6 +57,7 @@ class Gate:
             AccountsUnavailable: keys that are made at run time are not known yet.
             Forbidden: the key may not use this route.
             OverCapacity: the tenant's share of the requests is used up.
+            RateLimited, LimitsUnavailable: as ``Account.enter``.
         """
         door_says = exchange.headers.pop(CLIENT_ADDRESS, None)  # it holds a secret
         if route.access is Access.OPEN:
@@ -70,6 +80,12 @@ class Gate:
             require_network(identity, client_address(door_says, self._door_secret, _peer(exchange)))
         require_role(identity, route.may_use)
         require_endpoint(identity, exchange.path)
+        quotas = self._quotas
+        if quotas is not None and quotas.has_limits:
+            exchange.account = Account(
+                quotas, identity, exchange.path, exchange.timeline, exchange.response_headers
+            )
+            await exchange.account.enter()
 
     def _recognised(self, exchange: Exchange, identity: Identity, several: bool) -> None:
         """``several``: it is one of several tenants, as whoever signs in may be."""

@@ -6,7 +6,7 @@ import os
 
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies
-from deployments.gateway.request.gate import Gate, SignedIn
+from deployments.gateway.request.gate import Gate, GateQuotas, SignedIn
 from deployments.gateway.request.images import Images, IsPublic
 from deployments.gateway.request.key_watch import KeyWatch
 from deployments.platform.door_secret import load_door_secret
@@ -23,7 +23,7 @@ from serve_app.settings import Settings
 
 class Intake:
     """Made inside a running event loop; ``close`` ends it. ``keys`` is ``None`` without API keys; ``managed``
-    are those that are made at run time."""
+    are those that are made at run time, ``quotas`` what this gateway has of their limits."""
 
     def __init__(
         self,
@@ -35,13 +35,14 @@ class Intake:
         keys: KeySources | None,
         signed_in: SignedIn,
         managed: ManagedKeys | None,
+        quotas: GateQuotas | None,
         admin_token: AdminToken | None,
         is_public: IsPublic,
     ) -> None:
         self.has_keys = keys is not None
         shared = settings.gateway.share_prefixes
         auth = Authenticator(None if keys is None else keys.ring(managed), admin_token)
-        self.gate = Gate(auth, signed_in, SteadyClock(), load_door_secret(os.environ))
+        self.gate = Gate(auth, signed_in, SteadyClock(), load_door_secret(os.environ), quotas)
         self.bodies = Bodies(settings.limits)
         self.images = Images(settings.media, is_public)
         self.offers = Offers(settings, names, fleet, separates=self.has_keys and not shared)

@@ -108,6 +108,8 @@ class Background:
             work.reading,
             lambda data: self._passed(job, data),
         )
+        if exchange.account is not None:
+            detached.account = exchange.account.handed_over(detached.timeline)
         job.task = asyncio.get_running_loop().create_task(self._run(job, detached))
         if self._beating is None or self._beating.done():
             self._beating = asyncio.get_running_loop().create_task(self._beat(), context=Context())

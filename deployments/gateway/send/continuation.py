@@ -12,7 +12,7 @@ from deployments.gateway.request.call import Call, Purpose
 from deployments.gateway.send.attempt import Attempt
 from deployments.gateway.send.attempts import Attempts
 from deployments.wire.upstream import ConnectionBroken, UpstreamResponse
-from serve_app.errors import PromptlyError, UpstreamFailed
+from serve_app.errors import BudgetEnded, PromptlyError, UpstreamFailed
 from serve_app.openai.continuation import Ending, EngineRequest, ResumableStream
 from serve_app.traffic import Traffic
 
@@ -48,6 +48,7 @@ class ContinuedAnswer(Live):
         """The next events; ``b""`` at the end. May be cancelled without losing any.
 
         Raises:
+            BudgetEnded: who asks may not have more of it.
             UpstreamFailed: the stream was cut and cannot be continued; the error of the member that cut it.
         """
         while not self._over:
@@ -57,6 +58,8 @@ class ContinuedAnswer(Live):
             else:
                 try:
                     chunk = await attempt.response.read_some()
+                except BudgetEnded:
+                    raise
                 except UpstreamFailed as error:
                     self._ended(attempt, error, is_break=isinstance(error, ConnectionBroken))
                     continue

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Mapping
 
+from deployments.gateway.request.account import Order
 from deployments.gateway.request.answer import OpenAnswer
 from deployments.gateway.request.call import Call, Purpose
 from deployments.gateway.send.attempt import Attempt
@@ -17,6 +18,7 @@ from deployments.gateway.send.sender import Destination, Sender
 from serve_app.autoscaling import Demand
 from serve_app.errors import Quarantined
 from serve_app.fleet import Dispatch
+from serve_app.openai.bounds import asked_output
 from serve_app.quarantine import Quarantine
 from serve_app.traffic import Traffic
 
@@ -52,6 +54,7 @@ class Dispatcher:
         """The answer of the first member that gives one.
 
         Raises:
+            RateLimited, BudgetSpent, LimitsUnavailable: as ``Account.place``.
             Quarantined: members broke on this request a moment ago.
             UpstreamRefused, OverCapacity, NoReplica, UpstreamFailed, UpstreamTimeout: as ``Attempts.begin``.
         """
@@ -59,6 +62,8 @@ class Dispatcher:
         if not self._quarantine.is_empty:
             self._refuse_what_breaks_members(call)
         to = self._destinations[call.model]
+        if call.slot.account is not None:
+            await call.slot.account.place(_order(call, to))
         attempts = Attempts(to, self._sender, self._quarantine, self._traffic, self._max_attempts)
         demand = to.admission.demand
         if demand is None:
@@ -74,6 +79,18 @@ class Dispatcher:
         if left_s > 0:
             self._traffic.quarantined += 1
             raise Quarantined(math.ceil(left_s))
+
+
+def _order(call: Call, to: Destination) -> Order:
+    output = asked_output(call.slot.path, call.message.fields)
+    return Order(
+        to.own,
+        to.admission.room.model,
+        call.slot.routing.prompt_tokens,
+        output,
+        call.slot.weight,
+        generates=call.purpose is Purpose.ANSWER or output is not None,
+    )
 
 
 async def _counted(call: Call, attempts: Attempts, demand: Demand, *, is_cold: bool) -> Attempt:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 
 from deployments.gateway.placement.queue import Admission
+from deployments.gateway.request.account import Order
 from deployments.gateway.request.call import SlotRequest
 from deployments.gateway.send.sender import Destination
 from deployments.wire.upstream import ConnectionRefused
@@ -14,6 +15,9 @@ from deployments.wire.websocket import MemberSocket, open_socket
 from serve_app.fleet import Dispatch
 from serve_app.request.failover import Tried
 from serve_app.traffic import Traffic
+
+TURN_TOKENS = 256
+"""Reserved for what a session does first; then as much as it used the last time."""
 
 
 class Pinned:
@@ -55,10 +59,12 @@ class Pins:
     async def open(self, model: str, asked: SlotRequest, headers: Mapping[str, str]) -> Pinned:
         """At the member that routing prefers; at another one only if it refuses the connection.
 
-        Raises: OverCapacity, NoReplica, UpstreamFailed, UpstreamTimeout.
+        Raises: OverCapacity, NoReplica, UpstreamFailed, UpstreamTimeout, and as ``Account.place``.
         """
         self._traffic.requests += 1
         to = self._destinations[model]
+        if asked.account is not None:
+            await asked.account.place(Order(to.own, to.admission.room.model, 0, TURN_TOKENS))
         demand = to.admission.demand
         if demand is None:
             return await self._open(to, asked, headers)

@@ -382,6 +382,7 @@ class Place:
 
     def call(self, timeout_s: float = 60.0, priority: int = 5) -> SlotRequest:
         return SlotRequest(
+            account=None,
             path="/v1/chat/completions",
             routing=RoutingRequest(1.0),
             priority=priority,

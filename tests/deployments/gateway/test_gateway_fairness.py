@@ -195,6 +195,7 @@ class Places:
 
     def call(self, tenant: str, weight: int = 1, priority: int = 5) -> SlotRequest:
         return SlotRequest(
+            account=None,
             path="/v1/chat/completions",
             routing=RoutingRequest(1.0),
             priority=priority,

@@ -1,0 +1,88 @@
+"""Limits in the SQLite file, and what was used of budgets."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from serve_app.quotas.ledger import Total
+from serve_app.quotas.limits import Bound, Limit
+from serve_app.quotas.messages import LimitChanges
+
+PAGE = 2000
+KEPT_DAYS = 2
+"""A day's use is needed until that day has ended in every zone, and the clock may step."""
+
+_decoder = msgspec.json.Decoder(Limit)
+
+
+def newest(db: sqlite3.Connection) -> int:
+    """The number of the last change."""
+    (version,) = db.execute("SELECT COALESCE(MAX(changed), 0) FROM limits").fetchone()
+    return int(version)
+
+
+def everything(db: sqlite3.Connection) -> list[Limit]:
+    return [_decoder.decode(body) for (body,) in db.execute("SELECT body FROM limits WHERE body IS NOT NULL")]
+
+
+def put(db: sqlite3.Connection, limit: Limit) -> int:
+    """Inside a transaction. Returns the number of the change."""
+    version = newest(db) + 1
+    db.execute(
+        "INSERT OR REPLACE INTO limits VALUES(?, ?, ?)", (limit.scope, version, msgspec.json.encode(limit))
+    )
+    return version
+
+
+def remove(db: sqlite3.Connection, scope: str) -> int | None:
+    """``None``: there was none. The row stays, so that gateways learn of it."""
+    version = newest(db) + 1
+    done = db.execute(
+        "UPDATE limits SET changed=?, body=NULL WHERE scope=? AND body IS NOT NULL", (version, scope)
+    )
+    return version if done.rowcount else None
+
+
+def changes(db: sqlite3.Connection, since: int) -> tuple[LimitChanges, bool]:
+    """And whether there are more."""
+    rows = db.execute(
+        "SELECT scope, changed, body FROM limits WHERE changed > ? ORDER BY changed LIMIT ?", (since, PAGE)
+    ).fetchall()
+    found = LimitChanges(
+        version=rows[-1][1] if rows else since,
+        limits=tuple([_decoder.decode(body) for _, _, body in rows if body is not None]),
+        removed=tuple([scope for scope, _, body in rows if body is None]),
+        fresh=since == 0,
+    )
+    return found, len(rows) == PAGE
+
+
+def write_used(
+    db: sqlite3.Connection, totals: Iterable[Total], applied: Mapping[str, int], now: float
+) -> None:
+    """Inside a transaction: what was used, and the reports in which it was told."""
+    db.executemany(
+        "INSERT OR REPLACE INTO used VALUES(?, ?, ?, ?)",
+        [(total.scope, total.bound.value, total.label, total.amount) for total in totals],
+    )
+    db.executemany(
+        "INSERT OR REPLACE INTO leases VALUES(?, ?, ?)", [(name, seq, now) for name, seq in applied.items()]
+    )
+
+
+def used(db: sqlite3.Connection, now: float, recent_s: float) -> tuple[list[Total], dict[str, int]]:
+    """Of the days and months that may still be going on; and the last report of each gateway that was heard
+    of in the last ``recent_s``."""
+    since = datetime.fromtimestamp(now, UTC) - timedelta(days=KEPT_DAYS)
+    rows = db.execute(
+        "SELECT scope, bound, label, amount FROM used "
+        "WHERE (length(label)=10 AND label>=?) OR (length(label)=7 AND label>=?)",
+        (f"{since:%Y-%m-%d}", f"{since:%Y-%m}"),
+    )
+    totals = [Total(scope, Bound(bound), label, amount) for scope, bound, label, amount in rows]
+    applied = db.execute("SELECT gateway, seq FROM leases WHERE seen > ?", (now - recent_s,))
+    return totals, dict(applied.fetchall())

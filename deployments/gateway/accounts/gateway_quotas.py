@@ -1,0 +1,193 @@
+"""This gateway's part of all limits: requests reserve from its book; what is short is asked of the owner.
+
+One call at a time goes to the owner: at once where a request waits or where others wait for what is free
+here, else four times a second with what has changed, else once a second while anything is held."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import Context
+from uuid import uuid4
+
+from serve_app.errors import AccountsUnavailable, BudgetSpent, LimitsUnavailable, PromptlyError, RateLimited
+from serve_app.quotas.book import Book
+from serve_app.quotas.cost import FREE, Price
+from serve_app.quotas.lengths import Lengths
+from serve_app.quotas.limits import BUDGETS, MONEY, NANO, LimitTable
+from serve_app.quotas.messages import LeaseCall, LeaseReply
+from serve_app.quotas.purse import Part, Purse, Taken
+
+PERIOD_S = 0.25
+BEAT_S = 1.0
+PATIENCE_S = 1.5
+"""How long a request waits while other gateways are asked for what they do not use; else it is refused at
+once."""
+
+AGAIN_S = 0.04
+"""Between two questions for it."""
+
+logger = logging.getLogger("ray.serve")
+
+Lease = Callable[[LeaseCall], Awaitable[LeaseReply]]
+"""The owner's call. Raises: AccountsUnavailable."""
+
+
+class GatewayQuotas:
+    """Made inside a running event loop; ``stop`` ends it. ``prices`` by a model's id; ``cached_rate``: the
+    part of its price that an answer from the cache costs. It is one class because whether a request waits,
+    and what the owner is told and when, depend on one another."""
+
+    def __init__(
+        self, lease: Lease, table: LimitTable, prices: Mapping[str, Price], cached_rate: float
+    ) -> None:
+        self.book = Book(uuid4().hex, table)
+        self.lengths = Lengths()
+        self.cached_rate = cached_rate
+        self._prices = prices
+        self._lease = lease
+        self._away = ""
+        self._wake = asyncio.Event()
+        self._next: asyncio.Future[None] | None = None
+        self._running = asyncio.get_running_loop().create_task(self._forever(), context=Context())
+
+    @property
+    def has_limits(self) -> bool:
+        return not self.book.table.is_empty
+
+    def price(self, model: str) -> Price:
+        return self._prices.get(model, FREE)
+
+    def unix(self) -> float:
+        return time.time()
+
+    async def reserve(self, parts: Sequence[Part]) -> list[Taken]:
+        """Raises: RateLimited, BudgetSpent, LimitsUnavailable: nothing is reserved."""
+        taken = self.book.take(parts, time.monotonic())
+        return await self._waited_for(parts) if taken is None else taken
+
+    def settle(self, taken: Taken, used: int) -> None:
+        self.book.settle(taken, used, time.monotonic())
+        if taken.purse.tight_until:
+            self._wake.set()  # others wait for it
+
+    def spend(self, parts: Iterable[Part]) -> None:
+        self.book.spend(parts, time.monotonic())
+
+    async def stop(self) -> None:
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
+        if self._next is not None and not self._next.done():
+            self._next.set_result(None)
+
+    # ---- a request that waits ----
+
+    async def _waited_for(self, parts: Sequence[Part]) -> list[Taken]:
+        book, until = self.book, time.monotonic() + PATIENCE_S
+        while True:
+            now = time.monotonic()
+            refused = book.refused(parts, now)
+            if refused is not None:
+                raise self._refusal(*refused)
+            with book.waiting(parts):
+                await self._asked()
+            now = time.monotonic()
+            taken = book.take(parts, now)
+            if taken is not None:
+                return taken
+            short = next((purse, amount) for purse, amount in parts if purse.free < amount)
+            if self._away:
+                raise LimitsUnavailable(self._away)
+            if now >= until:
+                raise self._refusal(*short)
+            if short[0].others:
+                await asyncio.sleep(AGAIN_S)
+
+    async def _asked(self) -> None:
+        """A call that begins from now on has been answered, or has failed."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+        self._wake.set()
+        await asyncio.shield(self._next)
+
+    def _refusal(self, purse: Purse, amount: int) -> PromptlyError:
+        limit = self.book.table.of(purse.scope).get(purse.bound, 0)
+        unit = NANO if purse.bound in MONEY else 1
+        message = (
+            f"{_whose(purse.scope)}: {purse.bound.value} is limited to {limit / unit:g}; "
+            f"this request may use {amount / unit:g}"
+        )
+        kind = BudgetSpent if purse.bound in BUDGETS else RateLimited
+        if amount > limit:
+            return kind(f"{message}, more than ever fits.", None)
+        return kind(f"{message}, and less is left.", max(1, math.ceil(purse.retry_s)))
+
+    # ---- the owner ----
+
+    async def _forever(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._pause_s()):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            await asyncio.sleep(0)  # all requests of this moment ask together
+            self._wake.clear()
+            waiting, self._next = self._next, None
+            try:
+                await self._tell()
+            except Exception:
+                logger.exception("the limits' owner was not told")
+                await asyncio.sleep(PERIOD_S)
+            finally:
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(None)
+
+    def _pause_s(self) -> float | None:
+        """Until the owner is told without being asked; ``None``: there is nothing to tell."""
+        if self.book.is_idle:
+            return None
+        return PERIOD_S if self.book.has_news else BEAT_S
+
+    async def _tell(self) -> None:
+        """A new owner is told all, at once."""
+        reply = await self._told()
+        if reply is not None and reply.whole:
+            await self._told()
+
+    async def _told(self) -> LeaseReply | None:
+        """``None``: the owner did not answer."""
+        call = self.book.call(time.monotonic())
+        try:
+            reply = await self._lease(call)
+        except AccountsUnavailable as error:
+            self.book.failed(call)
+            if not self._away:
+                logger.error("limits go on with what was granted: %s", error.reason)
+            self._away = error.reason
+            return None
+        except BaseException:
+            self.book.failed(call)
+            raise
+        if self._away:
+            logger.info("the limits' owner answers again")
+        self._away = ""
+        self.book.apply(call, reply, time.monotonic())
+        return reply
+
+
+def _whose(scope: str) -> str:
+    """A scope in a client's words. Of other senders it learns nothing."""
+    kind, _, name = scope.partition(":")
+    last = name.rpartition("/")[2]
+    words = {
+        "key": "This API key",
+        "user": f"User {last!r}",
+        "tenant": "This tenant",
+        "model": f"Model {name!r}",
+        "use": f"This tenant's use of model {name.partition('/')[2]!r}",
+    }
+    return words[kind]

@@ -1,0 +1,64 @@
+"""``/admin/limits``: what keys, users, tenants and models may use."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs
+
+import msgspec
+
+from deployments.gateway.accounts.accounts import GatewayAccounts
+from deployments.gateway.request.bodies import ADMINISTRATORS, Bodies
+from deployments.gateway.request.exchange import Exchange
+from serve_app.errors import BadRequest, NotFound
+from serve_app.quotas.limits import Limit, problem_of
+from serve_app.quotas.messages import LimitPage
+
+MOST = 1000
+_decoder = msgspec.json.Decoder(Limit)
+
+
+class AdminLimits:
+    """``accounts`` is ``None`` where there are no limits."""
+
+    def __init__(self, bodies: Bodies, accounts: GatewayAccounts | None) -> None:
+        self._bodies = bodies
+        self._accounts = accounts
+
+    async def __call__(self, exchange: Exchange) -> None:
+        """``GET``: a page of limits, with what is used of them. ``PUT``: a scope's limits, all of them.
+        ``DELETE``: those of a scope."""
+        if self._accounts is None:
+            raise NotFound("No limits are kept here (accounts).", code="no_accounts")
+        client = self._accounts.client
+        if exchange.method == "PUT":
+            limit = limit_of(await self._bodies.read(exchange, ADMINISTRATORS))
+            exchange.audit_target = f"scope={limit.scope}"
+            await client.call("set_limit", limit)
+            self._accounts.sync.limits.put([limit])  # here at once; the others learn it a moment later
+            await exchange.respond_json(limit)
+            return
+        query = {name: values[-1] for name, values in parse_qs(exchange.query.decode("latin-1")).items()}
+        scope = query.get("scope", "")
+        if exchange.method == "DELETE":
+            exchange.audit_target = f"scope={scope[:300]}"
+            if not await client.call("remove_limit", scope):
+                raise NotFound(f"There are no limits of {scope[:100]!r}.", param="scope", code="no_limits")
+            self._accounts.sync.limits.remove(scope)
+            await exchange.respond_json({"scope": scope, "removed": True})
+            return
+        page: LimitPage = await client.call("limits", scope, query.get("after", ""), MOST)
+        following = page.limits[-1].limit.scope if page.has_more else None
+        await exchange.respond_json({"limits": page.limits, "next": following})
+
+
+def limit_of(body: bytes) -> Limit:
+    """Raises: BadRequest: it names the wrong field."""
+    try:
+        limit = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"The limits are wrong: {error}.", code="invalid_value") from error
+    problem = problem_of(limit)
+    if problem is not None:
+        field, why = problem
+        raise BadRequest(f"`{field}`: {why}.", param=field, code="invalid_value")
+    return limit

@@ -1,0 +1,294 @@
+"""One request's account: what it has reserved of the limits that it is in, and what it used in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from serve_app.errors import BudgetEnded, PromptlyError
+from serve_app.openai.usage import NO_TOKENS, AnswerEnd, TokenCounts
+from serve_app.quotas.book import Book
+from serve_app.quotas.cost import FREE, Price, Use
+from serve_app.quotas.lengths import Lengths
+from serve_app.quotas.limits import AT_GATE, BUDGETS, TOKENS, Bound, model_scopes, sender_scopes
+from serve_app.quotas.purse import Part, Taken
+from serve_app.quotas.rates import Left, narrowest, rate_headers
+from serve_app.request.auth import Identity
+from serve_app.request.record import RequestRecord
+from serve_app.request.timing import Timeline
+
+HITS = frozenset({"exact", "semantic", "joined"})
+"""Of ``x-cache``: no member was asked for this client."""
+
+LOOK_S = 0.5
+"""How often a generation without a limit of its own is compared with its reservation."""
+
+NEARLY = 0.7
+"""From this part of it on, more is reserved."""
+
+EVERY_COST = frozenset(Bound) - AT_GATE
+
+Cut = Callable[[BudgetEnded], None]
+
+
+class Quotas(Protocol):
+    """What a gateway has of all limits."""
+
+    book: Book
+    lengths: Lengths
+    cached_rate: float
+
+    def price(self, model: str) -> Price: ...
+
+    async def reserve(self, parts: Sequence[Part]) -> list[Taken]:
+        """Raises: RateLimited, BudgetSpent, LimitsUnavailable."""
+        ...
+
+    def settle(self, taken: Taken, used: int) -> None: ...
+
+    def spend(self, parts: Iterable[Part]) -> None: ...
+
+    def unix(self) -> float: ...
+
+
+@dataclass(slots=True)
+class Order:
+    """What is asked of a member. ``model`` is the model's own name, ``priced`` the one that has its price;
+    ``prompt`` and ``output`` are tokens, estimated or as the request says; ``output`` ``None``: as many as
+    the model will. ``weight``: so many answers."""
+
+    model: str
+    priced: str
+    prompt: float
+    output: int | None
+    weight: int = 1
+    generates: bool = True
+
+
+class Account:
+    """The gate makes it. It is one class because each step of a request changes what the next may do."""
+
+    def __init__(
+        self, quotas: Quotas, identity: Identity, path: str, timeline: Timeline, headers: dict[str, str]
+    ) -> None:
+        """``headers``: those of the response, in which the client is told of its limits."""
+        self._quotas = quotas
+        self._tenant = identity.tenant
+        self._sender = identity.key_id or identity.tenant
+        self._scopes = sender_scopes(identity.tenant, identity.key_id, identity.user)
+        self._path = path
+        self._timeline = timeline
+        self._headers = headers
+        self._taken: list[Taken] = []
+        self._permits: list[Taken] = []
+        self._order: Order | None = None
+        self._price = FREE
+        self._reserved = Use(0, 0)
+        self._told: TokenCounts | None = None
+        self._cut: Cut | None = None
+        self._answers: list[tuple[AnswerEnd, bool]] = []
+        self._look: asyncio.TimerHandle | None = None
+        self._more: asyncio.Task[None] | None = None
+        self._is_over = False
+
+    async def enter(self) -> None:
+        """Count the request for who sends it. Raises: RateLimited, LimitsUnavailable."""
+        try:
+            await self._count(self._scopes)
+        finally:
+            self._tell_client()
+
+    async def place(self, order: Order) -> None:
+        """Count it for the model, and reserve what it may cost. Once; a later call finds it done.
+
+        Raises: RateLimited, BudgetSpent, LimitsUnavailable: nothing is reserved.
+        """
+        if self._order is not None or self._is_over:
+            return
+        quotas = self._quotas
+        self._price = quotas.price(order.priced)
+        output = order.output
+        if output is None:
+            output = quotas.lengths.answer(self._sender, order.model) if order.generates else 0
+        use = Use(quotas.lengths.prompt(order.model, order.prompt), output * order.weight)
+        self._order, scopes = order, self._scopes
+        self._scopes = (*scopes, *model_scopes(self._tenant, order.model))
+        try:
+            await self._count(self._scopes[len(scopes) :])
+            parts = self._parts(self._scopes, EVERY_COST, use)
+            self._keep(await quotas.reserve(parts))
+        except BaseException:
+            self._order = None
+            raise
+        finally:
+            self._tell_client()
+        self._reserved = use
+        if order.output is None and order.generates and any(part[0].bound in BUDGETS for part in parts):
+            self._watch()
+
+    def began(self, cut: Cut, end: AnswerEnd, *, is_stream: bool) -> None:
+        """A member answers: ``cut`` ends its answer, ``end`` knows how far it is."""
+        self._cut = cut
+        self._answers.append((end, is_stream))
+
+    async def turn(self, prompt: int, output: int) -> None:
+        """A session has used so much; reserve the same for its next turn.
+
+        Raises: RateLimited, BudgetSpent, LimitsUnavailable.
+        """
+        if self._order is None:
+            return
+        self._pay(Use(prompt, output))
+        self._told = TokenCounts(0, 0)  # what its record says then is paid
+        self._keep(await self._quotas.reserve(self._parts(self._scopes, EVERY_COST, Use(prompt, output))))
+
+    def handed_over(self, timeline: Timeline) -> Account:
+        """For the same request without its client: it goes on to count as one that runs."""
+        other = Account.__new__(Account)
+        other.__dict__.update(self.__dict__)
+        other._timeline, other._taken, other._permits = timeline, [], self._permits
+        self._permits = []
+        return other
+
+    def settle(self, record: RequestRecord) -> None:
+        """The request has ended."""
+        if self._is_over:
+            return
+        self._is_over = True
+        if self._look is not None:
+            self._look.cancel()
+        if self._more is not None:
+            self._more.cancel()
+        told = _known(record.tokens, self._generated()) if self._told is None else self._told
+        used = _used(record, self._order, self._reserved, told, self._quotas.cached_rate)
+        if self._order is None and (used.prompt or used.output):
+            self._price = self._quotas.price(record.model or "")
+            self._quotas.spend(self._parts(self._scopes, EVERY_COST, used))
+        self._pay(used)
+        for permit in self._permits:
+            self._quotas.settle(permit, 0)
+        _learn(record, self._order, self._sender, self._quotas.lengths)
+
+    # ---- reserving ----
+
+    async def _count(self, scopes: Sequence[str]) -> None:
+        parts = self._parts(scopes, AT_GATE, Use(0, 0))
+        if not parts:
+            return
+        for taken in await self._quotas.reserve(parts):
+            if taken.purse.bound is Bound.PARALLEL and not self._is_over:
+                self._permits.append(taken)
+            else:
+                self._quotas.settle(taken, taken.amount)
+
+    def _keep(self, taken: Sequence[Taken]) -> None:
+        """Until the end, which may have come meanwhile."""
+        if not self._is_over:
+            self._taken += taken
+            return
+        for each in taken:
+            self._quotas.settle(each, 0)
+
+    def _parts(self, scopes: Sequence[str], bounds: frozenset[Bound], use: Use) -> list[Part]:
+        book, tenant, price = self._quotas.book, self._tenant, self._price
+        return [
+            (book.purse(scope, bound, tenant), use.of(bound, price))
+            for scope in scopes
+            for bound in book.table.of(scope)
+            if bound in bounds
+        ]
+
+    def _tell_client(self) -> None:
+        requests = narrowest(self._left({Bound.REQUESTS}))
+        tokens = narrowest(self._left(TOKENS))
+        if requests is not None or tokens is not None:
+            self._headers |= rate_headers(self._path, requests, tokens, self._quotas.unix())
+
+    def _left(self, bounds: Iterable[Bound]) -> list[Left]:
+        book = self._quotas.book
+        return [
+            Left(limit, max(0, min(limit, purse.left + purse.free)), purse.resets_s)
+            for scope in self._scopes
+            for bound, limit in book.table.of(scope).items()
+            if bound in bounds
+            for purse in [book.purse(scope, bound, self._tenant)]
+        ]
+
+    # ---- an answer of unknown length ----
+
+    def _watch(self) -> None:
+        self._look = asyncio.get_running_loop().call_later(LOOK_S, self._compare)
+
+    def _compare(self) -> None:
+        """Reserve more for an answer that is longer than was expected."""
+        if self._is_over:
+            return
+        if (self._generated().output or 0) >= NEARLY * self._reserved.output:
+            self._more = asyncio.get_running_loop().create_task(self._reserve_more())
+        else:
+            self._watch()
+
+    def _generated(self) -> TokenCounts:
+        """By all members that have answered, so far; nothing is known without one."""
+        counts = [end.tokens(is_stream) for end, is_stream in self._answers]
+        if not counts:
+            return NO_TOKENS
+        prompt = next((each.prompt for each in counts if each.prompt is not None), None)
+        return TokenCounts(prompt, sum(each.output or 0 for each in counts))
+
+    async def _reserve_more(self) -> None:
+        """Or end the generation, where a budget has truly ended."""
+        again = Use(0, self._reserved.output)
+        try:
+            self._keep(await self._quotas.reserve(self._parts(self._scopes, BUDGETS, again)))
+        except PromptlyError as error:
+            if error.status == BudgetEnded.status and self._cut is not None:
+                self._cut(BudgetEnded(error.message))
+                return
+        else:
+            self._reserved = Use(self._reserved.prompt, 2 * self._reserved.output)
+        self._watch()
+
+    # ---- the end ----
+
+    def _pay(self, used: Use) -> None:
+        """What was reserved in several steps counts as one."""
+        open_of: dict[int, int] = {}
+        for taken in self._taken:
+            left = open_of.setdefault(id(taken.purse), used.of(taken.purse.bound, self._price))
+            part = min(left, taken.amount)
+            is_last = not any(other is not taken and other.purse is taken.purse for other in self._taken)
+            self._quotas.settle(taken, left if is_last else part)
+            open_of[id(taken.purse)] = left - part
+        self._taken = []
+
+
+def _used(
+    record: RequestRecord, order: Order | None, reserved: Use, told: TokenCounts, cached_rate: float
+) -> Use:
+    """What a finished request counts for. A prompt of which nobody has said how long it is counts as it was
+    estimated, if a member has begun an answer."""
+    if record.cache in HITS and (order is None or record.member is None):
+        tokens = record.tokens
+        return Use(tokens.prompt or 0, tokens.output or 0).at_rate(cached_rate)
+    if order is None or (told.prompt is None and told.output is None):
+        return Use(0, 0)
+    return Use(reserved.prompt if told.prompt is None else told.prompt, told.output or 0)
+
+
+def _known(first: TokenCounts, second: TokenCounts) -> TokenCounts:
+    """By the first that says it."""
+    prompt = second.prompt if first.prompt is None else first.prompt
+    return TokenCounts(prompt, second.output if first.output is None else first.output)
+
+
+def _learn(record: RequestRecord, order: Order | None, sender: str, lengths: Lengths) -> None:
+    if order is None or record.member is None or record.cache in HITS:
+        return
+    tokens = record.tokens
+    if tokens.prompt is not None:
+        lengths.saw_prompt(order.model, round(order.prompt), tokens.prompt)
+    if tokens.output is not None and order.generates:
+        lengths.saw_answer(sender, order.model, tokens.output // max(1, order.weight))

@@ -1,0 +1,225 @@
+"""A gateway's book: what it was granted of each limit, and what its requests have reserved of that.
+
+Nothing here waits. A request takes what it may use at most from every meter that it counts for, or from none
+(``take``); at its end it says what it used (``settle``). What is short is asked of the owner (``call``,
+``apply``).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from serve_app.quotas.limits import MINUTES, Bound, LimitTable
+from serve_app.quotas.messages import Ask, Grant, Held, LeaseCall, LeaseReply
+from serve_app.quotas.purse import Outbox, Part, Purse, Taken, spend, spent_at
+from serve_app.quotas.windows import MINUTE_S, SLOT_S
+
+IDLE_S = 5.0
+"""What was not touched for so long is given back."""
+
+TIGHT_S = 1.0
+"""So long after the owner said that a meter is short, free parts of it are given back at once."""
+
+REFUSED_S = 0.1
+"""So long a refusal holds for later requests that need as much, so that a storm does not become one of
+calls."""
+
+AHEAD = 2
+"""A slice lasts for so many periods of the newest use."""
+
+
+class Book:
+    """``now`` is in seconds of a clock that never steps. It is one class because a purse is changed by what
+    is taken, settled, told and granted alike."""
+
+    def __init__(self, gateway: str, table: LimitTable) -> None:
+        self.gateway = gateway
+        self.table = table
+        self.epoch = ""
+        self._whole = True
+        self._calls = 0
+        self._outbox = Outbox()
+        self._purses: OrderedDict[tuple[str, Bound], Purse] = OrderedDict()
+        self._dirty: dict[Purse, None] = {}
+        self._flights: deque[Taken] = deque()
+        self._looked_at = 0.0
+
+    # ---- a request ----
+
+    def purse(self, scope: str, bound: Bound, tenant: str) -> Purse:
+        key = scope, bound
+        purse = self._purses.get(key)
+        if purse is None:
+            purse = self._purses[key] = Purse(scope, bound, tenant)
+        return purse
+
+    def take(self, parts: Sequence[Part], now: float) -> list[Taken] | None:
+        """Reserve all of them, or ``None`` if one purse has too little."""
+        for purse, amount in parts:
+            if purse.free < amount:
+                return None
+        taken = []
+        for purse, amount in parts:
+            purse.free -= amount
+            purse.taken += amount
+            purse.touched = now
+            self._purses.move_to_end((purse.scope, purse.bound))
+            self._dirty[purse] = None
+            purse.busy += amount
+            each = Taken(purse, amount, now)
+            taken.append(each)
+            if purse.bound is Bound.TOKENS:
+                self._flights.append(each)
+        return taken
+
+    def settle(self, taken: Taken, used: int, now: float) -> None:
+        """The request has used so much of what it took, or is sure to; it may be more. Once."""
+        if taken.is_over:
+            return
+        taken.is_over = True
+        purse = taken.purse
+        purse.busy -= taken.amount
+        if purse.bound is Bound.PARALLEL:
+            purse.free += taken.amount
+        else:
+            purse.free += max(0, taken.amount - used)
+            spend(purse, used, taken.at if purse.bound in MINUTES else now, now)
+        self._dirty[purse] = None
+
+    def spend(self, parts: Iterable[Part], now: float) -> None:
+        """Count what was used without being reserved."""
+        for purse, used in parts:
+            purse.touched = now
+            spend(purse, used, now, now)
+            self._dirty[purse] = None
+
+    @contextmanager
+    def waiting(self, parts: Sequence[Part]) -> Iterator[None]:
+        """A request waits for all of them: the owner is asked for what is short, and none is given back."""
+        for purse, amount in parts:
+            purse.waiting.append(amount)
+            self._dirty[purse] = None
+        try:
+            yield
+        finally:
+            for purse, amount in parts:
+                purse.waiting.remove(amount)
+
+    def refused(self, parts: Sequence[Part], now: float) -> Part | None:
+        """The part that the owner refused a moment ago."""
+        for purse, amount in parts:
+            if purse.free < amount and purse.refused_until > now and amount >= purse.refused_need:
+                return purse, amount
+        return None
+
+    # ---- the owner ----
+
+    def call(self, now: float) -> LeaseCall:
+        """What to tell and to ask now. One call at a time."""
+        self._calls += 1
+        self._leave_minute(now)
+        self._give_up_idle(now)
+        whole = self._whole
+        purses = list(self._purses.values()) if whole else list(self._dirty)
+        self._dirty.clear()
+        asks = [ask for purse in purses if (ask := self._ask(purse, now)) is not None]
+        self._outbox.close_batch(purses)
+        held = [Held(each.scope, each.bound, each.tenant, each.free, each.busy) for each in purses]
+        batches = self._outbox.batches(now, whole=whole)
+        recent = []
+        if whole:
+            recent = [
+                spent_at(each, slot, used, now)
+                for each in purses
+                for slot, used in each.recent
+                if slot * SLOT_S > now - MINUTE_S
+            ]
+        return LeaseCall(self.gateway, self._calls, self.epoch, whole, held, batches, recent, asks)
+
+    def failed(self, call: LeaseCall) -> None:
+        """The owner did not answer: the next call tells the same again."""
+        for held in call.held:
+            purse = self._purses.get((held.scope, held.bound))
+            if purse is not None:
+                self._dirty[purse] = None
+
+    def apply(self, call: LeaseCall, reply: LeaseReply, now: float) -> None:
+        """What the owner answered to ``call``."""
+        if reply.whole:
+            self.failed(call)
+            self._whole = True
+            return
+        self.epoch, self._whole = reply.epoch, False
+        self._outbox.took(reply.applied, reply.durable)
+        for ask, grant in zip(call.asks, reply.grants, strict=True):
+            self._granted(ask, grant, now)
+        for scope, bound in reply.recalls:
+            purse = self._purses.get((scope, bound))
+            if purse is not None:
+                purse.tight_until = now + TIGHT_S
+                self._dirty[purse] = None
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._dirty) or self._whole
+
+    @property
+    def is_idle(self) -> bool:
+        """There is nothing that the owner would have to know of."""
+        return not self._purses and self._outbox.is_empty
+
+    def _granted(self, ask: Ask, grant: Grant, now: float) -> None:
+        purse = self._purses.get((grant.scope, grant.bound))
+        if purse is None:
+            return  # what is not told as held returns to the owner
+        purse.limit, purse.left, purse.resets_s = grant.limit, grant.left, grant.resets_s
+        if grant.short:
+            purse.tight_until = now + TIGHT_S
+        if ask.need > grant.amount:
+            purse.others, purse.retry_s = grant.others, grant.retry_s
+            if not grant.others:
+                purse.refused_until = now + min(REFUSED_S, grant.retry_s)
+                purse.refused_need = ask.need + purse.free
+        if grant.amount:
+            purse.free += grant.amount
+            self._dirty[purse] = None
+
+    def _ask(self, purse: Purse, now: float) -> Ask | None:
+        """What is free and not needed is given back first."""
+        waiting, want = sum(purse.waiting), AHEAD * purse.taken
+        purse.taken = 0
+        if now < purse.tight_until:
+            is_enough = purse.waiting and purse.free >= min(purse.waiting)
+            purse.free, want = min(purse.free, waiting) if is_enough else 0, 0
+        elif purse.touched <= now - IDLE_S:
+            purse.free = min(purse.free, waiting)
+        if waiting > purse.free:
+            need, lacking = max(1, min(purse.waiting) - purse.free), waiting - purse.free
+            return Ask(purse.scope, purse.bound, purse.tenant, need, lacking, lacking + want)
+        if AHEAD * purse.free < want:
+            return Ask(purse.scope, purse.bound, purse.tenant, 0, 0, want - purse.free)
+        return None
+
+    def _leave_minute(self, now: float) -> None:
+        """What began more than a minute ago counts no longer by the minute."""
+        while self._flights and self._flights[0].at <= now - MINUTE_S:
+            taken = self._flights.popleft()
+            if not taken.is_over:
+                taken.is_over = True
+                taken.purse.busy -= taken.amount
+                self._dirty[taken.purse] = None
+
+    def _give_up_idle(self, now: float) -> None:
+        """What nobody has touched lately is told, so that it is given back; empty purses are forgotten."""
+        if now < self._looked_at + IDLE_S:
+            return
+        self._looked_at = now
+        for key, purse in list(self._purses.items()):
+            if purse.touched > now - IDLE_S:
+                break  # the others are younger
+            if purse.free:
+                self._dirty[purse] = None
+            elif purse.touched < now - MINUTE_S and not (purse.busy or purse.waiting or purse in self._dirty):
+                del self._purses[key]

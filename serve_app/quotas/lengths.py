@@ -1,0 +1,102 @@
+"""What a request is likely to use, where it does not say: learned from finished ones."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from serve_app.smoothing import mean
+
+FIRST_GUESS = 1024
+"""Tokens of an answer, until enough were seen."""
+
+ENOUGH = 20
+QUANTILE = 0.95
+STEPS = 4
+"""Sizes are told apart by a quarter of an octave."""
+
+FADES_AT = 1000
+"""Answers after which each counts half."""
+
+MOST_KNOWN = 4096
+MOST_RATIO = 8.0
+
+
+@dataclass(slots=True)
+class Sizes:
+    """How long answers were, by quarter octaves of tokens."""
+
+    seen: dict[int, float] = field(default_factory=dict)
+    total: float = 0.0
+
+    def add(self, tokens: int) -> None:
+        size = _size(tokens)
+        self.seen[size] = self.seen.get(size, 0.0) + 1
+        self.total += 1
+        if self.total >= FADES_AT:
+            self.seen = {each: count / 2 for each, count in self.seen.items()}
+            self.total /= 2
+
+    def quantile(self) -> int:
+        """The upper end of the size below which 95 of 100 answers are."""
+        left = QUANTILE * self.total
+        for size in sorted(self.seen):
+            left -= self.seen[size]
+            if left <= 0:
+                return round(2 ** ((size + 1) / STEPS))
+        return FIRST_GUESS
+
+
+def _size(tokens: int) -> int:
+    size, bound = 0, 2 ** (1 / STEPS)
+    while bound < tokens:
+        size += 1
+        bound = 2 ** ((size + 1) / STEPS)
+    return size
+
+
+@dataclass(slots=True)
+class Recent:
+    """The mean of recent samples."""
+
+    mean: float = 0.0
+    samples: int = 0
+
+    def add(self, sample: float) -> None:
+        self.mean = mean(self.mean, sample, self.samples)
+        self.samples += 1
+
+
+class Lengths:
+    """Of the answers of each sender by each model; and, for each model, how many tokens a prompt has for one
+    that was estimated."""
+
+    def __init__(self) -> None:
+        self._sizes: OrderedDict[tuple[str, str], Sizes] = OrderedDict()
+        self._ratios: dict[str, Recent] = {}
+
+    def saw_answer(self, sender: str, model: str, tokens: int) -> None:
+        """One answer of so many tokens."""
+        for who in (sender, ""):
+            sizes = self._sizes.setdefault((who, model), Sizes())
+            self._sizes.move_to_end((who, model))
+            sizes.add(tokens)
+        while len(self._sizes) > MOST_KNOWN:
+            self._sizes.popitem(last=False)
+
+    def saw_prompt(self, model: str, estimated: int, tokens: int) -> None:
+        if estimated > 0:
+            self._ratios.setdefault(model, Recent()).add(min(MOST_RATIO, tokens / estimated))
+
+    def answer(self, sender: str, model: str) -> int:
+        """The tokens that 95 of 100 answers do not exceed."""
+        for who in (sender, ""):
+            sizes = self._sizes.get((who, model))
+            if sizes is not None and sizes.total >= ENOUGH:
+                return sizes.quantile()
+        return FIRST_GUESS
+
+    def prompt(self, model: str, estimated: float) -> int:
+        ratio = self._ratios.get(model)
+        return math.ceil(estimated if ratio is None else estimated * ratio.mean)

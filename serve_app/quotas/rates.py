@@ -1,0 +1,50 @@
+"""What clients are told of their limits, in the headers of OpenAI's and Anthropic's APIs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+ANTHROPIC_PATHS = "/v1/messages"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Of the narrowest limit on requests or on tokens: how much of it is left, and when it is whole again."""
+
+    limit: int
+    left: int
+    resets_s: float
+
+
+def narrowest(found: Sequence[Left]) -> Left | None:
+    """The one that has least left."""
+    return min(found, key=lambda each: (each.left, each.limit), default=None)
+
+
+def rate_headers(path: str, requests: Left | None, tokens: Left | None, unix: float) -> dict[str, str]:
+    """``x-ratelimit-*``; on Anthropic's paths ``anthropic-ratelimit-*``."""
+    headers: dict[str, str] = {}
+    for name, left in (("requests", requests), ("tokens", tokens)):
+        if left is None:
+            continue
+        if path.startswith(ANTHROPIC_PATHS):
+            resets = datetime.fromtimestamp(unix + left.resets_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            begin = f"anthropic-ratelimit-{name}"
+            values = (("limit", str(left.limit)), ("remaining", str(left.left)), ("reset", resets))
+            headers |= {f"{begin}-{what}": value for what, value in values}
+        else:
+            headers[f"x-ratelimit-limit-{name}"] = str(left.limit)
+            headers[f"x-ratelimit-remaining-{name}"] = str(left.left)
+            headers[f"x-ratelimit-reset-{name}"] = duration(left.resets_s)
+    return headers
+
+
+def duration(seconds: float) -> str:
+    """As OpenAI writes it: ``6m0s``, ``1s``, ``20ms``."""
+    if seconds < 1:
+        return f"{max(0, round(seconds * 1000))}ms"
+    whole = round(seconds)
+    hours, minutes, rest = whole // 3600, whole % 3600 // 60, whole % 60
+    return (f"{hours}h" if hours else "") + (f"{minutes}m" if whole >= 60 else "") + f"{rest}s"

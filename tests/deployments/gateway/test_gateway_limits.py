@@ -1,0 +1,215 @@
+"""Limits over real HTTP: what is counted, refused and told."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.accounts import accounts_handle, bearer, managed, with_accounts
+from support.gateway import MODEL, Running, SimSettings
+from support.graph import eventually
+from support.handles import LocalHandle
+
+from deployments.gateway.endpoints.admin_limits import limit_of
+from serve_app.api.roles import Role
+from serve_app.errors import BadRequest
+from serve_app.quotas.limits import Limit
+
+
+@asynccontextmanager
+async def limited(
+    folder: Path, *limits: Limit, engine: SimSettings | None = None, **args: Any
+) -> AsyncIterator[tuple[Running, LocalHandle, dict[str, str]]]:
+    """A gateway whose owner has these limits, and the headers of a key of tenant `acme`, user `ann`."""
+    async with accounts_handle(folder) as handle:
+        key, kept = managed("acme", user="ann")
+        await handle.target.make_key(kept)
+        for limit in limits:
+            scope = limit.scope.replace("KEY", kept.record.id)
+            await handle.target.set_limit(Limit(scope, **{f: getattr(limit, f) for f in FIELDS}))
+        async with with_accounts(handle, *([engine] if engine else []), **args) as running:
+            yield running, handle, bearer(key)
+
+
+FIELDS = [name for name in Limit.__struct_fields__ if name != "scope"]
+
+
+async def test_requests_beyond_the_minute_s_are_refused(tmp_path: Path) -> None:
+    async with limited(tmp_path, Limit("key:KEY", requests_per_minute=3)) as (running, _, key):
+        answers = [await running.post(f"{n}", key) for n in range(5)]
+        assert [each.status for each in answers] == [200, 200, 200, 429, 429]
+        assert answers[0].headers["x-ratelimit-limit-requests"] == "3"
+        assert answers[0].headers["x-ratelimit-remaining-requests"] == "2"
+        refused = answers[-1]
+        assert refused.error["code"] == "rate_limit_exceeded"
+        assert 50 <= int(refused.headers["retry-after"]) <= 61
+        assert refused.headers["x-ratelimit-remaining-requests"] == "0"
+
+
+async def test_tokens_are_reserved_and_settled_by_what_was_used(tmp_path: Path) -> None:
+    tokens = SimSettings(itl_ms=0, tokens=10)
+    async with limited(tmp_path, Limit("tenant:acme", tokens_per_day=200), engine=tokens) as (
+        running,
+        _,
+        key,
+    ):
+        used = 0
+        statuses = []
+        for n in range(20):
+            answer = await running.post(f"{n}", key, max_tokens=60)
+            statuses.append(answer.status)
+            if answer.status != 200:
+                assert answer.error["code"] == "insufficient_quota"
+                assert int(answer.headers["retry-after"]) > 0
+                assert answer.headers["x-should-retry"] in {"true", "false"}
+                break
+            used += answer.json["usage"]["total_tokens"]
+        assert 200 - 80 < used <= 200
+        assert len(statuses) > 5
+
+
+async def test_a_limit_is_set_shown_and_removed_while_it_runs(tmp_path: Path) -> None:
+    async with limited(tmp_path) as (running, handle, key):
+        admin, kept = managed("ops", role=Role.ADMIN)
+        await handle.target.make_key(kept)
+        headers = bearer(admin)
+        assert await eventually(lambda: known(running, headers), within_s=10)
+        assert (await running.post("free", key)).status == 200
+        body = {"scope": "tenant:acme", "requests_per_minute": 1, "time_zone": "Europe/Berlin"}
+        async with running.http.put("/admin/limits", json=body, headers=headers) as response:
+            assert response.status == 200, await response.read()
+        assert [(await running.post(f"{n}", key)).status for n in range(2)] == [200, 429]
+
+        async def shown() -> bool:
+            async with running.http.get("/admin/limits?scope=tenant:", headers=headers) as response:
+                (found,) = (await response.json())["limits"]
+            uses: dict[str, Any] = found["uses"]["requests_per_minute"]
+            return bool(found["limit"] == body and uses["limit"] == 1 and uses["used"] == 1)
+
+        assert await eventually(shown, within_s=10)
+        url = "/admin/limits?scope=tenant:acme"
+        async with running.http.delete(url, headers=headers) as response:
+            assert response.status == 200
+        async with running.http.delete(url, headers=headers) as response:
+            assert response.status == 404
+        assert (await running.post("free again", key)).status == 200
+
+
+async def known(running: Running, headers: dict[str, str]) -> bool:
+    async with running.http.get("/admin/limits", headers=headers) as response:
+        return response.status == 200
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"tokens_per_day": -1}, "tokens_per_day"),
+        ({"tokens_per_day": 10**16}, "tokens_per_day"),
+        ({"money_per_month": 1e300}, "money_per_month"),
+        ({"requests_per_minute": 1.5}, "requests_per_minute"),
+        ({"requests": 1}, "requests"),
+        ({"scope": "everyone"}, "scope"),
+        ({"scope": "user:acme"}, "scope"),
+        ({"time_zone": "Mars/Base"}, "time_zone"),
+        ({"scope": "key:1", "time_zone": "UTC"}, "time_zone"),
+    ],
+)
+async def test_absurd_limits_are_refused_by_name(fields: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        limit_of(json.dumps({"scope": "tenant:acme", **fields}).encode())
+    assert wrong in refused.value.message
+
+
+async def test_parallel_requests_end_and_others_begin(tmp_path: Path) -> None:
+    slow = SimSettings(itl_ms=20, tokens=40)
+    async with limited(tmp_path, Limit("user:acme/ann", parallel_requests=1), engine=slow) as (
+        running,
+        _,
+        key,
+    ):
+        async with running.stream("first", key) as stream:
+            await stream.event()
+            assert (await running.post("second", key)).status == 429
+            stream.leave()
+
+        async def free() -> bool:
+            return (await running.post("third", key, max_tokens=1)).status == 200
+
+        assert await eventually(free, within_s=10)
+
+
+async def test_messages_have_anthropics_headers_and_errors(tmp_path: Path) -> None:
+    limits = Limit("tenant:acme", requests_per_minute=1, tokens_per_minute=10_000)
+    async with limited(tmp_path, limits) as (running, _, key):
+        body = {"model": MODEL, "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}
+        answer = await running.send(body, "/v1/messages", key)
+        assert answer.status == 200, answer.body
+        assert answer.headers["anthropic-ratelimit-requests-limit"] == "1"
+        assert answer.headers["anthropic-ratelimit-tokens-limit"] == "10000"
+        assert answer.headers["anthropic-ratelimit-requests-reset"].endswith("Z")
+        refused = await running.send(body, "/v1/messages", key)
+        assert refused.status == 429
+        assert refused.json["error"]["type"] == "rate_limit_error"
+        assert "retry-after" in refused.headers
+
+
+async def test_a_generation_ends_with_an_error_where_a_budget_ends(tmp_path: Path) -> None:
+    endless = SimSettings(itl_ms=2, tokens=2500)
+    limit = Limit("tenant:acme", tokens_per_day=1500)
+    async with limited(tmp_path, limit, engine=endless) as (running, _, key):
+        async with running.stream("tell me all", key) as stream:
+            answer = await stream.rest()
+        assert answer.cut["code"] == "insufficient_quota"
+        assert len(answer.events) > 100
+
+
+async def test_an_owner_that_is_away_stops_only_what_has_limits(tmp_path: Path) -> None:
+    async with limited(tmp_path, Limit("tenant:acme", requests_per_minute=100)) as (running, handle, key):
+        free, kept = managed("other")
+        await handle.target.make_key(kept)
+        assert (await running.post("1", key)).status == 200
+
+        async def has_key() -> bool:
+            return (await running.post("hello", bearer(free))).status == 200
+
+        assert await eventually(has_key, within_s=10)
+        with handle.failing("lease"):
+            statuses = [(await running.post(f"{n}", key)).status for n in range(20)]
+            assert set(statuses) <= {200, 503}
+            assert sorted(statuses) == statuses  # what was granted is used up first
+            assert statuses[-1] == 503
+            assert (await running.post("no limits", bearer(free))).status == 200
+        assert await eventually(lambda: answers(running, key), within_s=10)
+
+
+async def answers(running: Running, key: dict[str, str]) -> bool:
+    return (await running.post("again", key)).status == 200
+
+
+async def test_a_file_that_cannot_be_written_stops_no_request_and_loses_no_use(tmp_path: Path) -> None:
+    tokens = SimSettings(itl_ms=0, tokens=10)
+    async with limited(tmp_path, Limit("tenant:acme", tokens_per_day=5000), engine=tokens) as (
+        running,
+        _,
+        key,
+    ):
+        locker = sqlite3.connect(tmp_path / "accounts.sqlite3", isolation_level=None)
+        locker.execute("BEGIN IMMEDIATE")
+        try:
+            assert [(await running.post(f"{n}", key, max_tokens=20)).status for n in range(3)] == [200] * 3
+        finally:
+            locker.execute("ROLLBACK")
+            locker.close()
+
+        async def written() -> bool:
+            db = sqlite3.connect(tmp_path / "accounts.sqlite3")
+            rows = db.execute("SELECT amount FROM used").fetchall()
+            db.close()
+            return bool(rows) and rows[0][0] >= 30
+
+        assert await eventually(written, within_s=15)
