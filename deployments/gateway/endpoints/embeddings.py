@@ -6,6 +6,7 @@ import asyncio
 import base64
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 FLOATS_AT_ONCE = 8192
 """Encoding so many takes about 2 ms."""
+
+LEFT_S = 30.0
+"""Texts of a client that left count for so long at most; a pass takes less."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -108,7 +112,7 @@ class EmbeddingsEndpoint:
             raise NoReplica("The embedder cannot answer now.", code="no_replica") from error
         finally:
             if not call.done():
-                response.cancel()  # nobody waits for it: texts that are in no pass yet are dropped
+                _end(response, call)
 
     def _begin(self, texts: list[str], tenant: str) -> tuple[Any, asyncio.Task[list[Embedding]]]:
         """Serve's response, which ``cancel`` ends at the embedder, and the task that waits for it.
@@ -133,6 +137,13 @@ class EmbeddingsEndpoint:
         self._calls.discard(call)
         if not call.cancelled():
             call.exception()  # seen, also where the client has left
+
+
+def _end(response: Any, call: asyncio.Task[list[Embedding]]) -> None:
+    """Nobody waits for it: the embedder drops the texts that are in no pass yet. Serve promises no end."""
+    with suppress(Exception):
+        response.cancel()
+    asyncio.get_running_loop().call_later(LEFT_S, call.cancel)
 
 
 async def _in_places(response: Any, places: Places) -> list[Embedding]:
