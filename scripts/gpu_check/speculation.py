@@ -19,8 +19,12 @@ from gpu_check.engines import EXACT, settings, started
 
 NGRAM: Mapping[str, Any] = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}
 SUFFIX: Mapping[str, Any] = {"method": "suffix", "num_speculative_tokens": 8}
-CPU_PROMPTS, CPU_TOKENS = PROMPTS[:2], 32
-"""Enough to draft something; a token in float32 takes a tenth of a second on two cores."""
+REPEATS = "red, green, blue, white, red, green, blue, white, red, green, blue, white, red, green,"
+"""What comes next has been said before: methods that draft from the text have something to draft."""
+
+ASKED = (REPEATS, *PROMPTS)
+CPU_ASKED, CPU_TOKENS = ASKED[:2], 32
+"""A token in float32 takes a tenth of a second on two cores, and more beside other work."""
 
 HEAD = "eagle3-head"
 MADE_HEAD = "a head with made-up weights: its drafts are refused, and all else is real"
@@ -86,7 +90,7 @@ def _answers(bench: Bench, method: Mapping[str, Any] | None) -> tuple[list[Answe
     with started(bench, model) as endpoint:
         ask(endpoint, PROMPTS[:1], WARM_TOKENS)
         before = counters(get(endpoint.url, "/metrics"))
-        answers = ask(endpoint, PROMPTS, TOKENS) if bench.on_gpu else ask(endpoint, CPU_PROMPTS, CPU_TOKENS)
+        answers = ask(endpoint, ASKED, TOKENS) if bench.on_gpu else ask(endpoint, CPU_ASKED, CPU_TOKENS)
         after = counters(get(endpoint.url, "/metrics"))
         return answers, (after[0] - before[0], after[1] - before[1])
 
