@@ -18,7 +18,11 @@ MOST_HELD = 64
 """Characters. The local part of an address has at most as many (RFC 5321), and no number is longer."""
 MOST_DOMAIN = 320
 TAIL_HELD = 59
+WORD_WINDOW = 512
+"""Characters of a word that are looked at together: a text without spaces takes no more time than others."""
 
+MOST_TRIES = 4
+"""Groups of digits in a window that the library tries to read as a phone number."""
 LEAST_PHONE_DIGITS = 7
 LEAST_CARD_DIGITS = 13
 
@@ -135,9 +139,10 @@ class LibraryNumbers:
 
     def _phone(self, text: str) -> list[Found]:
         library = self._library
-        matchers = [library.PhoneNumberMatcher(text, region) for region in self._regions]
+        valid = library.Leniency.VALID
+        matchers = [library.PhoneNumberMatcher(text, each, valid, MOST_TRIES) for each in self._regions]
         if "+" in text or "\uff0b" in text:  # with its country's code a number is known by its length
-            matchers.append(library.PhoneNumberMatcher(text, None, library.Leniency.POSSIBLE))
+            matchers.append(library.PhoneNumberMatcher(text, None, library.Leniency.POSSIBLE, MOST_TRIES))
         found = []
         for matcher in matchers:
             match = next(iter(matcher), None)
@@ -184,7 +189,7 @@ class MaskStream:
         other = self._other.match(text, at)
         if other is not None:
             return self._pass(text, at, other.end())
-        number = NUMBER.match(text, at)
+        number = NUMBER.match(text, at, at + MOST_HELD + 1)  # further than that decides nothing
         if number is not None:
             return self._number(text, at, number.end(), final)
         if not final and (NUMBER_BEGINS.match(text, at) or (self._in_json and ESCAPE_BEGINS.match(text, at))):
@@ -208,12 +213,13 @@ class MaskStream:
         return end
 
     def _word(self, text: str, at: int, final: bool) -> int | None:
-        run = WORD.match(text, at)
+        most = at + WORD_WINDOW
+        run = WORD.match(text, at, most)
         end = at if run is None else run.end()
         sign = text.find("@", at, end) if self._emails else -1
         if sign >= 0:
             return self._address(text, at, sign, final)
-        if end == len(text) and not final:
+        if end == most or (end == len(text) and not final):
             if end - MOST_HELD <= at:
                 return None
             self._in_word = True
@@ -231,7 +237,7 @@ class MaskStream:
         end = sign + 1 if domain is None else domain.end()
         if end == len(text) and end < most and not final:
             return None if begin == at else self._pass(text, at, begin)
-        found = ADDRESS.search(text, begin, end)
+        found = ADDRESS.search(text, begin, end) if "." in text[sign + 1 : end] else None
         if found is None:
             return self._pass(text, at, sign + 1)
         self._pass(text, at, found.start())
