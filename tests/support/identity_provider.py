@@ -7,15 +7,16 @@ import asyncio
 import json
 import os
 import socket
+import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import aiohttp
+import httpx
 from joserfc import jwt
 from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
@@ -24,6 +25,7 @@ from support.gateway import serving
 
 ISSUER = "https://login.example.com"
 AUDIENCE = "promptly"
+START_S = 60.0
 KEYS: Mapping[str, Key] = {
     "r": RSAKey.generate_key(2048, {"kid": "r"}),
     "e": ECKey.generate_key("P-256", {"kid": "e"}),
@@ -119,35 +121,36 @@ def free_port() -> int:
         return port
 
 
-@asynccontextmanager
-async def real_provider(**users: Mapping[str, Any]) -> AsyncIterator[str]:
+@contextmanager
+def real_provider(**users: Mapping[str, Any]) -> Iterator[str]:
     """The URL of a provider that knows these users, by their `sub`, with more claims of each."""
     port = free_port()
     known = [argument for sub, more in users.items() for argument in ("--user-claims", _user(sub, more))]
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "ignore", "-m", "oidc_provider_mock", "-p", str(port), *known),
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", "oidc_provider_mock", "-p", str(port), *known],
         env=os.environ | {"AUTHLIB_INSECURE_TRANSPORT": "1"},
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     try:
-        await _until_there(f"http://127.0.0.1:{port}/.well-known/openid-configuration")
+        _until_there(f"http://127.0.0.1:{port}/.well-known/openid-configuration", process)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.kill()
-        await process.wait()
+        process.wait()
 
 
 def _user(sub: str, more: Mapping[str, Any]) -> str:
     return json.dumps({"sub": sub, **more})
 
 
-async def _until_there(url: str) -> None:
-    async with asyncio.timeout(60), aiohttp.ClientSession() as http:
-        while True:
-            try:
-                async with http.get(url) as response:
-                    if response.status == 200:
-                        return
-            except aiohttp.ClientError:
-                await asyncio.sleep(0.05)
+def _until_there(url: str, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + START_S
+    while time.monotonic() < until:
+        assert process.poll() is None, "the provider has ended"
+        try:
+            if httpx.get(url).status_code == 200:
+                return
+        except httpx.HTTPError:
+            time.sleep(0.05)
+    raise TimeoutError(url)

@@ -116,7 +116,7 @@ async def test_each_dialect_says_in_its_own_shape_that_a_token_has_expired() -> 
 
 async def test_a_token_is_checked_once_and_its_expiry_each_time() -> None:
     async with scripted_provider() as provider, signing_in(provider, leeway_s=0.0) as running:
-        given = token(provider.url, exp=time.time() + 2)
+        given = token(provider.url, exp=time.time() + 4)
         assert (await ask(running, given))[0] == 200
 
         async def expired() -> bool:

@@ -6,7 +6,7 @@ Where `chromium` is not installed (`apt-get install chromium`) these are skipped
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,14 @@ WHO = "document.querySelector('#who')?.innerText"
 ASKS_FOR_SIGN_IN = "document.querySelector('#sign-in') !== null"
 
 
-async def test_a_person_signs_in_at_the_provider_and_out_again(tmp_path: Path) -> None:
+@pytest.fixture
+def issuer() -> Iterator[str]:
+    with real_provider(**USERS) as url:
+        yield url
+
+
+async def test_a_person_signs_in_at_the_provider_and_out_again(tmp_path: Path, issuer: str) -> None:
     async with (
-        real_provider(**USERS) as issuer,
         console(issuer) as (url, _),
         chromium(tmp_path / "profile") as browser,
         browser.page(f"{url}/console#/fleet") as page,

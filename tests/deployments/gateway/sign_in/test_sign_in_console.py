@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -45,6 +45,12 @@ async def console(issuer: str, secret: bytes = SHARED) -> AsyncIterator[Running]
         auth=oidc(issuer, "http://localhost:1"),
     ) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[str]:
+    with real_provider(**USERS) as url:
+        yield url
 
 
 class Person:
@@ -99,8 +105,8 @@ class Person:
         return await self.ask(await self.consent(await self.begin(), sub))
 
 
-async def test_a_person_signs_in_works_and_signs_out() -> None:
-    async with real_provider(**USERS) as issuer, console(issuer) as running, Person(running) as ada:
+async def test_a_person_signs_in_works_and_signs_out(issuer: str) -> None:
+    async with console(issuer) as running, Person(running) as ada:
         assert (await ada.own("/v1/me"))[0] == 401
         status, headers, body = await ada.sign_in()
         assert (status, headers["location"]) == (302, "http://localhost:1/console#/fleet"), body
@@ -113,8 +119,10 @@ async def test_a_person_signs_in_works_and_signs_out() -> None:
         assert (ada.cookies, (await ada.own("/v1/me"))[0]) == ({}, 401)
 
 
-async def test_every_gateway_of_an_application_takes_the_session_and_no_other_application() -> None:
-    async with real_provider(**USERS) as issuer, console(issuer) as running, Person(running) as ada:
+async def test_every_gateway_of_an_application_takes_the_session_and_no_other_does(
+    issuer: str,
+) -> None:
+    async with console(issuer) as running, Person(running) as ada:
         await ada.sign_in()
         async with console(issuer) as second:
             ada.running = second
@@ -124,8 +132,8 @@ async def test_every_gateway_of_an_application_takes_the_session_and_no_other_ap
             assert (await ada.own("/v1/me"))[0] == 401
 
 
-async def test_the_session_counts_for_no_other_page() -> None:
-    async with real_provider(**USERS) as issuer, console(issuer) as running, Person(running) as ada:
+async def test_the_session_counts_for_no_other_page(issuer: str) -> None:
+    async with console(issuer) as running, Person(running) as ada:
         await ada.sign_in()
         foreign: list[dict[str, str]] = [
             {},
@@ -143,8 +151,8 @@ async def test_the_session_counts_for_no_other_page() -> None:
         assert (await ada.own("/v1/me"))[0] == 200
 
 
-async def test_a_web_socket_takes_the_session_from_own_pages_only() -> None:
-    async with real_provider(**USERS) as issuer, console(issuer) as running, Person(running) as ada:
+async def test_a_web_socket_takes_the_session_from_own_pages_only(issuer: str) -> None:
+    async with console(issuer) as running, Person(running) as ada:
         await ada.sign_in()
         sent = {"cookie": f"promptly-session={ada.cookies['promptly-session']}"}
         url = running.url.replace("http", "ws", 1) + f"/v1/realtime?model={MODEL}"
@@ -172,9 +180,8 @@ async def test_logins_do_not_storm_a_provider_that_is_away() -> None:
             assert provider.asked["/.well-known/openid-configuration"] == 1
 
 
-async def test_a_callback_counts_once_and_for_the_browser_that_began() -> None:
+async def test_a_callback_counts_once_and_for_the_browser_that_began(issuer: str) -> None:
     async with (
-        real_provider(**USERS) as issuer,
         console(issuer) as running,
         Person(running) as ada,
         Person(running) as eve,
@@ -194,8 +201,8 @@ async def test_a_callback_counts_once_and_for_the_browser_that_began() -> None:
         assert code not in body
 
 
-async def test_who_is_nobody_here_is_told_so_and_gets_no_session() -> None:
-    async with real_provider(**USERS) as issuer, console(issuer) as running, Person(running) as eve:
+async def test_who_is_nobody_here_is_told_so_and_gets_no_session(issuer: str) -> None:
+    async with console(issuer) as running, Person(running) as eve:
         status, _, body = await eve.sign_in("eve")
         assert (status, json.loads(body)["error"]["code"]) == (403, "claims_not_mapped")
         assert eve.cookies == {}
