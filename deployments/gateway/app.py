@@ -213,7 +213,7 @@ class GatewayApp:
             if self._auditor is not None:
                 self._auditor.refused(exchange, route, error)
             raise
-        if self._auditor is None or route.access is not Access.ADMIN:
+        if self._auditor is None or route.access is Access.KEY:
             await handler(exchange)
         else:
             await self._auditor.answer(exchange, route, handler)

@@ -459,6 +459,7 @@ SIGN_IN: tuple[Route, ...] = (
                 ),
                 errors=(*SIGN_IN_ERRORS, Unauthorized),
                 statuses=(302,),
+                audit="sign_in",
             )
         },
     ),

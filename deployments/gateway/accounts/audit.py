@@ -10,8 +10,8 @@ from contextvars import Context
 from urllib.parse import parse_qsl
 
 from deployments.gateway.accounts.client import AccountsClient
+from deployments.gateway.request.authentication import OWNER
 from deployments.gateway.request.exchange import Exchange, Handler
-from serve_app.api.roles import Role
 from serve_app.api.routes import Access, Operation, Route
 from serve_app.audit import AuditEvent
 from serve_app.audit.values import BEGUN
@@ -25,6 +25,9 @@ PAUSE_S = 1.0
 EXPORT = ".export"
 """The end of the actions that have a line also without a query: other pages are looked at by a timer."""
 
+SIGN_IN = "sign_in"
+"""The action of a route that is open, whose handler finds out who it is."""
+
 DONE = "done"
 GIVEN_UP = "given_up"
 """The client left, or the gateway stopped, before the change was answered. It may have been made."""
@@ -33,7 +36,8 @@ logger = logging.getLogger("ray.serve")
 
 
 class Auditor:
-    """Made inside a running event loop; ``stop`` ends it. ``refused_per_s``: lines about refused calls."""
+    """Made inside a running event loop; ``stop`` ends it. ``refused_per_s``: lines about refused calls. It is
+    long because every kind of call ends in the same queue or the same two lines."""
 
     def __init__(self, client: AccountsClient, gateway: str, refused_per_s: float) -> None:
         self._client = client
@@ -55,6 +59,8 @@ class Auditor:
         operation = route.operations.get(exchange.method)
         if operation is None or operation.audit is None:
             await handler(exchange)
+        elif operation.audit == SIGN_IN:
+            await self._sign_in(exchange, route, handler)
         elif exchange.method == "GET":
             if exchange.query or operation.audit.endswith(EXPORT):
                 self.note(self.event(exchange, operation, DONE))
@@ -62,10 +68,21 @@ class Auditor:
         else:
             await self._change(exchange, operation, handler)
 
+    async def _sign_in(self, exchange: Exchange, route: Route, handler: Handler) -> None:
+        exchange.audit_target = "console"  # the query holds a code
+        try:
+            await handler(exchange)
+        except PromptlyError as error:
+            self._refuse(exchange, route, error)
+            raise
+        self.note(self.event(exchange, route.operations.get(exchange.method), DONE))
+
     def refused(self, exchange: Exchange, route: Route, error: PromptlyError) -> None:
         """The gate has refused a request to an administrator's route."""
-        if route.access is not Access.ADMIN:
-            return
+        if route.access is Access.ADMIN:
+            self._refuse(exchange, route, error)
+
+    def _refuse(self, exchange: Exchange, route: Route, error: PromptlyError) -> None:
         bound = self._refused if exchange.known is not None else self._strangers
         if not bound.allows(time.monotonic()):
             return
@@ -172,9 +189,11 @@ def _actor(exchange: Exchange) -> str:
     identity = exchange.known
     if identity is None:
         return "unknown"
-    if identity.key_id is None:
-        return "admin-token" if identity.role is Role.ADMIN else "anyone"
-    return f"key:{identity.key_id}"
+    if identity.key_id is not None:
+        return f"key:{identity.key_id}"
+    if identity is OWNER:
+        return "admin-token"
+    return f"subject:{identity.user}" if identity.user else "anyone"
 
 
 def _target(exchange: Exchange, operation: Operation | None) -> str:

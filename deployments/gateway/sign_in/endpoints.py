@@ -80,7 +80,7 @@ class ConsoleSignIn:
         exchange.response_headers |= NO_STORE  # of errors too
         login, code = self._logins.returned(sealed, exchange.query, self._now())
         exchange.cookies.append(cookies.set(cookies.login, "", 0, same_site="Lax"))  # it counts once
-        identity = await self._redeem(login, code)
+        exchange.identity = identity = await self._redeem(login, code)
         try:
             exchange.cookies.append(self._sessions.begin(identity, self._now()))
         except ValueError:

@@ -14,8 +14,12 @@ from support.graph import eventually
 
 from deployments.accounts.audit_log import FILE
 from deployments.cli.main import main
+from deployments.gateway.accounts.audit import event_of
+from deployments.gateway.request.authentication import ANYONE, OWNER
+from deployments.gateway.request.exchange import Exchange
 from serve_app.api.roles import Role
 from serve_app.api.routes import ROUTES, Access, Operation, Route
+from serve_app.request.auth import Identity
 
 CHANGES = [
     (route, method, operation)
@@ -193,3 +197,40 @@ async def test_no_secret_and_no_unknown_parameter_reaches_the_log(
         assert "marked" not in written
     assert main(["audit", "verify", str(tmp_path / FILE)]) == 0
     assert "the chain is whole" in capsys.readouterr().out
+
+
+def test_each_kind_of_sender_has_a_name_of_its_own() -> None:
+    exchange = Exchange({"type": "http", "method": "GET", "path": "/", "headers": []}, *([nobody_calls] * 2))
+    names = {}
+    for name, identity in (
+        ("admin-token", OWNER),
+        ("subject:ada", Identity("maths", Role.ADMIN, user="ada")),
+        ("key:0123456789ab", Identity("maths", Role.ADMIN, key_id="0123456789ab", user="ada")),
+        ("anyone", ANYONE),
+    ):
+        exchange.identity = identity
+        names[name] = event_of(exchange, None, "done", "g").actor
+    assert all(name == actor for name, actor in names.items()), names
+
+
+async def nobody_calls(*_: Any) -> Any:
+    raise AssertionError
+
+
+async def test_sign_ins_have_lines_without_their_codes(tmp_path: Path) -> None:
+    client = {"client_id": "console", "client_secret_env": "SECRET", "url": "http://localhost:1"}
+    oidc = {"issuer": "http://127.0.0.1:9", "audiences": ["promptly"], "console": client}
+    auth = {"accounts": True, "oidc": {**oidc, "tenant_claim": "team"}}
+    async with (
+        accounts_handle(tmp_path) as handle,
+        with_accounts(handle, auth=auth, client_secret="s" * 20) as running,
+        running.http.get("/sign-in/callback?code=marked-code&state=marked-state") as response,
+    ):
+        assert response.status >= 400
+        await until_said(tmp_path, ("unknown", "sign_in", lines_code(await response.text())))
+        assert "marked" not in (tmp_path / FILE).read_text()
+
+
+def lines_code(body: str) -> str:
+    error = json.loads(body)["error"]
+    return str(error["code"] or error["type"])
