@@ -75,7 +75,7 @@ CHECKS = (
     Check("passing", "It passes.", 60, passing),
     Check("missing", "A figure misses its target.", 60, missing),
     Check("raising", "It raises.", 60, raising),
-    Check("hanging", "It hangs.", 3, hanging),
+    Check("hanging", "It hangs.", 6, hanging),
     Check("dying", "It dies.", 60, dying),
     Check("silent", "It finds nothing.", 60, silent),
     Check("gpu", "It needs a GPU.", 60, passing, needs_gpu=True),

@@ -18,7 +18,7 @@ from benchmarks.peers.endpoint import ROOT
 from gpu_check.registry import CHECKS as SHIPPED
 
 COMMAND = ROOT / "scripts" / "check_gpu.py"
-WAIT_S = 60.0
+WAIT_S = 300.0
 
 
 def start(out: Path, *checks: str, **env: str) -> subprocess.Popen[str]:
