@@ -31,7 +31,7 @@ def haproxy_alone(url: str, model: str) -> Iterator[Endpoint]:
 def config(port: int, url: str) -> str:
     """The config of a proxy on ``port`` for the server at ``url``."""
     return f"""global
-    maxconn 20000
+    maxconn 2000
     nbthread {RAY_SERVE_HAPROXY_NBTHREAD}
 defaults
     mode http
