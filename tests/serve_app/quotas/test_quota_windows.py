@@ -1,0 +1,68 @@
+"""Days and months of a tenant's zone, and the parts that tell and price."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from serve_app.quotas.cost import Price, Use
+from serve_app.quotas.lengths import FIRST_GUESS, Lengths
+from serve_app.quotas.limits import Bound
+from serve_app.quotas.rates import Left, rate_headers
+from serve_app.quotas.windows import Calendar, SlidingMinute
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(("day", "hours"), [(24, 24), (25, 25), (29, 24)])
+def test_a_day_with_a_clock_change_is_as_long_as_its_clocks_say(day: int, hours: int) -> None:
+    noon = datetime(2026, 10, day, 12, tzinfo=BERLIN).timestamp()
+    span = Calendar().span(Bound.TOKENS_DAY, "Europe/Berlin", noon)
+    assert span.label == f"2026-10-{day}"
+    assert span.ends - span.begins == hours * 3600
+
+
+def test_a_day_ends_at_midnight_of_the_tenants_zone() -> None:
+    calendar = Calendar()
+    midnight = datetime(2027, 1, 1, tzinfo=BERLIN).timestamp()
+    before = calendar.span(Bound.TOKENS_DAY, "Europe/Berlin", midnight - 0.001)
+    after = calendar.span(Bound.TOKENS_DAY, "Europe/Berlin", midnight)
+    assert (before.label, before.ends, after.label) == ("2026-12-31", midnight, "2027-01-01")
+    assert calendar.span(Bound.MONEY_MONTH, "Europe/Berlin", midnight - 1).ends == midnight
+    assert calendar.span(Bound.TOKENS_DAY, "UTC", midnight).label == "2026-12-31"
+
+
+def test_what_was_used_leaves_the_minute_never_early() -> None:
+    minute = SlidingMinute()
+    minute.add(100.1, 5)
+    minute.add(99.9, 3)  # told late
+    assert minute.used(159.9) == 8
+    assert minute.used(160.1) == 5
+    assert minute.used(160.4) == 0
+
+
+def test_answers_are_reserved_by_what_was_seen_of_their_sender() -> None:
+    lengths = Lengths()
+    assert lengths.answer("key", "model") == FIRST_GUESS
+    for n in range(100):
+        lengths.saw_answer("key", "model", 100 if n % 20 else 1000)
+    assert 100 <= lengths.answer("key", "model") <= 1200
+    assert lengths.answer("another", "model") == lengths.answer("key", "model")
+
+
+def test_money_is_counted_exactly() -> None:
+    assert Use(1000, 500).of(Bound.MONEY_DAY, Price(0.15, 0.6)) == 450_000
+    assert Use(1000, 500).at_rate(0.5).of(Bound.TOKENS, Price()) == 750
+
+
+def test_headers_tell_when_a_limit_is_whole_again() -> None:
+    headers = rate_headers("/v1/chat/completions", Left(60, 0, 61.0), Left(1000, 10, 0.02), 0.0)
+    assert headers["x-ratelimit-reset-requests"] == "1m1s"
+    assert headers["x-ratelimit-reset-tokens"] == "20ms"
+    assert rate_headers("/v1/messages", Left(60, 0, 61.0), None, 0.0) == {
+        "anthropic-ratelimit-requests-limit": "60",
+        "anthropic-ratelimit-requests-remaining": "0",
+        "anthropic-ratelimit-requests-reset": "1970-01-01T00:01:01Z",
+    }
