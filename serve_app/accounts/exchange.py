@@ -17,12 +17,14 @@ PAGE = 2000
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """From a gateway. ``seq`` counts its reports: one that is not answered is sent again as it is, and the
-    owner applies each once. ``store``: the file that ``keys_version`` is of, empty at first."""
+    owner applies each once. ``store``: the file that ``keys_version`` is of, empty at first.
+    ``keys_forgotten``: as in ``Changes``, of the last answer."""
 
     gateway: str
     seq: int
     store: str = ""
     keys_version: int = 0
+    keys_forgotten: int = 0
     usage: tuple[UsageRow, ...] = ()
     limits_version: int = 0
 
@@ -34,7 +36,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """To that gateway. ``keys``: those that are new or changed since its version; ``revoked``: the ids that
-    are no keys any more. ``fresh``: forget all earlier ones. ``more``: ask again at once."""
+    are no keys any more. ``fresh``: forget all earlier ones. ``more``: ask again at once. ``keys_forgotten``:
+    revocations up to this version may have left the file, so that a gateway which has not seen them starts
+    anew."""
 
     store: str
     keys_version: int
@@ -42,4 +46,5 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     revoked: tuple[str, ...] = ()
     fresh: bool = False
     more: bool = False
+    keys_forgotten: int = 0
     limits: LimitChanges | None = None

@@ -21,7 +21,7 @@ class ManagedKey(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: float
     revoked_at: float | None = None
     made_by: str = ""
-    """The id of the key that made it; empty: the admin token."""
+    """The id of the key that made it; ``subject:NAME``: who was signed in; empty: the admin token."""
     changed_by: str = ""
     """Of the one that changed it last."""
 

@@ -115,6 +115,17 @@ def require_within(record: KeyRecord, maker: Identity) -> None:
         raise _forbidden("expires_at", "your own key ends before")
 
 
+def rights_of(record: KeyRecord) -> str:
+    """What a key may do, for the audit log."""
+    role = record.role or (Role.ADMIN if record.admin else Role.USER)
+    said = [f"role={role.value}", f"priority={record.best_priority}"]
+    for name in ("user", "expires_at", "networks", "models", "endpoints"):
+        value = getattr(record, name)
+        if value is not None:
+            said.append(f"{name}={','.join(value) if isinstance(value, tuple) else value}")
+    return " ".join(said)
+
+
 def require_keeper(record: KeyRecord, maker: Identity) -> None:
     """A tenant's administrator keeps its users' keys. Raises: Forbidden."""
     if maker.role is Role.ADMIN:

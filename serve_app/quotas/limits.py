@@ -6,7 +6,6 @@ A *scope* is written ``KIND:NAME``: ``key:ID``, ``user:TENANT/NAME``, ``tenant:N
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -78,7 +77,7 @@ def problem_of(limit: Limit) -> tuple[str, str] | None:
     for bound in Bound:
         value = getattr(limit, bound.value)
         most = MOST_MONEY if bound in MONEY else MOST
-        if value is not None and not (math.isfinite(value) and 0 <= value <= most):
+        if value is not None and not 0 <= value <= most:
             return bound.value, f"expected a number from 0 to {most}"
     if limit.time_zone is not None:
         if kind != "tenant":

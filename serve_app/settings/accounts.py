@@ -53,7 +53,11 @@ class AccountSettings(Frozen):
     max_keys: int = Field(
         default=200_000,
         ge=1,
-        description="Keys that are kept, revoked ones included. Every gateway has those in use in memory.",
+        description="Keys that are kept, revoked ones included: the one that was revoked first makes room "
+        "for a new one. Every gateway has those in use in memory.",
+    )
+    max_keys_per_tenant: int = Field(
+        default=50_000, ge=1, description="The same of one tenant, so that none can use up the room of all."
     )
     rotation_overlap_s: float = Field(
         default=86_400.0,

@@ -15,13 +15,21 @@ DECODER = msgspec.json.Decoder(ManagedKey)
 """JSON, so that a person can read the file with the tools that there are."""
 
 
-def make(db: sqlite3.Connection, key: ManagedKey, most: int) -> Kept:
-    """Inside a transaction. ``most``: keys that are kept."""
+FORGOTTEN = "keys_forgotten"
+"""The newest change of a revoked key that is no longer in the file."""
+
+
+def make(db: sqlite3.Connection, key: ManagedKey, most: int, most_of_tenant: int) -> Kept:
+    """Inside a transaction. ``most``: keys that are kept. The oldest revoked one makes room for a new one."""
     known = one(db, key.record.id)
     if known is not None:
         return Kept(Outcome.KEPT if known == key else Outcome.CONFLICT, known)
+    tenant = key.record.tenant
+    (of_tenant,) = db.execute("SELECT count(*) FROM keys WHERE tenant=?", (tenant,)).fetchone()
+    if of_tenant >= most_of_tenant and not _forget_one(db, "AND tenant=?", tenant):
+        return Kept(Outcome.FULL)
     (count,) = db.execute("SELECT count(*) FROM keys").fetchone()
-    if count >= most:
+    if count >= most and not _forget_one(db):
         return Kept(Outcome.FULL)
     _write(db, key)
     return Kept(Outcome.KEPT, key)
@@ -61,11 +69,12 @@ def page(db: sqlite3.Connection, query: KeyQuery) -> KeyPage:
 
 def changes(db: sqlite3.Connection, report: Report, store: str) -> Changes:
     """A gateway that knows another file, or a later state of this one (it was restored), starts anew."""
-    newest = last_change(db)
-    fresh = report.store != store or report.keys_version > newest
+    newest, forgotten = last_change(db), _forgotten(db)
+    missed = report.keys_version < forgotten and report.keys_forgotten != forgotten
+    fresh = report.store != store or report.keys_version > newest or missed
     since = 0 if fresh else report.keys_version
     if not fresh and since == newest:
-        return Changes(store=store, keys_version=newest)
+        return Changes(store=store, keys_version=newest, keys_forgotten=forgotten)
     rows: list[Any] = db.execute(
         "SELECT changed, revoked, key FROM keys WHERE changed > ? ORDER BY changed LIMIT ?", (since, PAGE)
     ).fetchall()
@@ -86,12 +95,32 @@ def changes(db: sqlite3.Connection, report: Report, store: str) -> Changes:
         revoked=tuple(revoked),
         fresh=fresh,
         more=more,
+        keys_forgotten=forgotten,
     )
 
 
 def last_change(db: sqlite3.Connection) -> int:
     (newest,) = db.execute("SELECT max(changed) FROM keys").fetchone()
-    return int(newest or 0)
+    return max(int(newest or 0), _forgotten(db))
+
+
+def _forgotten(db: sqlite3.Connection) -> int:
+    row = db.execute("SELECT value FROM meta WHERE name=?", (FORGOTTEN,)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _forget_one(db: sqlite3.Connection, where: str = "", *values: str) -> bool:
+    """Whether there was a revoked key to forget: the one that was revoked first."""
+    row = db.execute(
+        f"SELECT id, changed FROM keys WHERE revoked=1 {where} ORDER BY changed LIMIT 1", values
+    ).fetchone()
+    if row is None:
+        return False
+    key_id, changed = row
+    db.execute("DELETE FROM keys WHERE id=?", (key_id,))
+    forgotten = str(max(_forgotten(db), changed))
+    db.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (FORGOTTEN, forgotten))
+    return True
 
 
 def _write(db: sqlite3.Connection, key: ManagedKey) -> None:

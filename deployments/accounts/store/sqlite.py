@@ -43,7 +43,8 @@ class SqliteAccounts:
         return await self._read(lambda db: keys.changes(db, report, self._name))
 
     async def make_key(self, key: ManagedKey) -> Kept:
-        return await self._write(lambda db: keys.make(db, key, self._settings.max_keys))
+        most, of_tenant = self._settings.max_keys, self._settings.max_keys_per_tenant
+        return await self._write(lambda db: keys.make(db, key, most, of_tenant))
 
     async def change_key(self, key: ManagedKey) -> Kept:
         return await self._write(lambda db: keys.change(db, key))

@@ -62,11 +62,21 @@ class Auditor:
         elif operation.audit == SIGN_IN:
             await self._sign_in(exchange, route, handler)
         elif exchange.method == "GET":
-            if exchange.query or operation.audit.endswith(EXPORT):
-                self.note(self.event(exchange, operation, DONE))
-            await handler(exchange)
+            await self._look(exchange, operation, handler)
         else:
             await self._change(exchange, operation, handler)
+
+    async def _look(self, exchange: Exchange, operation: Operation, handler: Handler) -> None:
+        outcome = GIVEN_UP
+        try:
+            await handler(exchange)
+            outcome = DONE
+        except PromptlyError as error:
+            outcome = error.details.code or error.details.type
+            raise
+        finally:
+            if exchange.query or (operation.audit or "").endswith(EXPORT):
+                self.note(self.event(exchange, operation, outcome))
 
     async def _sign_in(self, exchange: Exchange, route: Route, handler: Handler) -> None:
         exchange.audit_target = "console"  # the query holds a code

@@ -46,7 +46,7 @@ class AccountSync:
         self.gateway = uuid4().hex
         self._seq = 0
         self._pending: Report | None = None
-        self._store, self._keys_version = "", 0
+        self._store, self._keys_version, self._keys_forgotten = "", 0, 0
         self._fresh: dict[str, KeyRecord] | None = None
         self._problem = ""
         self._begun = asyncio.Event()
@@ -109,6 +109,7 @@ class AccountSync:
             seq=self._seq,
             store=self._store,
             keys_version=self._keys_version,
+            keys_forgotten=self._keys_forgotten,
             usage=tuple(self._usage.rows()),
             limits_version=self._limits_version,
         )
@@ -129,6 +130,7 @@ class AccountSync:
     def _take_keys(self, changes: Changes) -> None:
         """Keys that come anew, page by page, replace the known ones together: none is missing in between."""
         self._store, self._keys_version = changes.store, changes.keys_version
+        self._keys_forgotten = changes.keys_forgotten
         if changes.fresh:
             self._fresh = {}
         if self._fresh is None:

@@ -23,6 +23,7 @@ from serve_app.accounts.requests import (
     require_keeper,
     require_version,
     require_within,
+    rights_of,
     rotation_of,
     shown,
 )
@@ -31,6 +32,7 @@ from serve_app.errors import AccountsUnavailable, BadRequest, Conflict, NotFound
 from serve_app.request.auth import Identity, make_key, new_secret_of
 
 PREFIX = "/admin/keys/"
+NO_ROOM = "There is no room for another key (accounts.max_keys, accounts.max_keys_per_tenant)."
 
 
 class AdminKeys:
@@ -88,14 +90,14 @@ class AdminKeys:
         secret, record = make_key(tenant, role=Role.USER)
         record = record_with(record, fields, now, self._models)
         require_within(record, maker)
-        exchange.audit_target = f"key={record.id} tenant={tenant}"
+        exchange.audit_target = f"key={record.id} tenant={tenant} {rights_of(record)}"
         label, by = fields.label if isinstance(fields.label, str) else "", _by(maker)
         key = ManagedKey(
             record=record, label=label, created_at=now, changed_at=now, made_by=by, changed_by=by
         )
         kept: Kept = await accounts.client.call("make_key", key)
         if kept.outcome is Outcome.FULL:
-            raise Conflict("There is no room for another key (accounts.max_keys).", code="too_many_keys")
+            raise Conflict(NO_ROOM, code="too_many_keys")
         if kept.outcome is not Outcome.KEPT:  # two keys drew one id
             raise AccountsUnavailable("try again")
         self._in_force(accounts, key)
@@ -107,8 +109,10 @@ class AdminKeys:
             raise BadRequest("`tenant`: a key stays with its tenant.", param="tenant", code="invalid_value")
         require_version(key, fields.version)
         _refuse_revoked(key)
+        require_within(key.record, exchange.identity)  # nobody takes away what they could not give
         record = record_with(key.record, fields, now, self._models)
         require_within(record, exchange.identity)
+        exchange.audit_target = f"{exchange.path} {rights_of(record)}"
         changed = changed_to(key, record, by=_by(exchange.identity), now=now)
         if isinstance(fields.label, str):
             changed = msgspec.structs.replace(changed, label=fields.label)
@@ -164,6 +168,8 @@ class AdminKeys:
 
 
 def _by(identity: Identity) -> str:
+    if identity.key_id is None and identity.user:
+        return f"subject:{identity.user}"
     return identity.key_id or ""
 
 

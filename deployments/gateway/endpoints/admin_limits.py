@@ -32,7 +32,7 @@ class AdminLimits:
         client = self._accounts.client
         if exchange.method == "PUT":
             limit = limit_of(await self._bodies.read(exchange, ADMINISTRATORS))
-            exchange.audit_target = f"scope={limit.scope}"
+            exchange.audit_target = said_of(limit)
             await client.call("set_limit", limit)
             self._accounts.sync.limits.put([limit])  # here at once; the others learn it a moment later
             await exchange.respond_json(limit)
@@ -49,6 +49,12 @@ class AdminLimits:
         page: LimitPage = await client.call("limits", scope, query.get("after", ""), MOST)
         following = page.limits[-1].limit.scope if page.has_more else None
         await exchange.respond_json({"limits": page.limits, "next": following})
+
+
+def said_of(limit: Limit) -> str:
+    """For the audit log: the scope and its bounds."""
+    given = msgspec.structs.asdict(limit)
+    return " ".join(f"{name}={value}" for name, value in given.items() if value is not None)
 
 
 def limit_of(body: bytes) -> Limit:

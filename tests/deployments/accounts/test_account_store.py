@@ -44,7 +44,13 @@ async def opened(folder: Path, **settings: Any) -> AsyncIterator[SqliteAccounts]
 def report(known: Changes | None = None, seq: int = 1) -> Report:
     if known is None:
         return Report(gateway="g", seq=seq)
-    return Report(gateway="g", seq=seq, store=known.store, keys_version=known.keys_version)
+    return Report(
+        gateway="g",
+        seq=seq,
+        store=known.store,
+        keys_version=known.keys_version,
+        keys_forgotten=known.keys_forgotten,
+    )
 
 
 def ids(changes: Changes) -> list[str]:
@@ -140,6 +146,67 @@ async def test_keys_are_bounded(tmp_path: Path) -> None:
     async with opened(tmp_path, max_keys=1) as store:
         await made(store)
         assert (await store.make_key(managed("acme")[1])).outcome is Outcome.FULL
+
+
+async def test_the_first_revoked_key_makes_room_for_a_new_one(tmp_path: Path) -> None:
+    async with opened(tmp_path, max_keys=3, max_keys_per_tenant=2) as store:
+        first, second = await made(store), await made(store)
+        assert (await store.make_key(managed("acme")[1])).outcome is Outcome.FULL
+        other = await made(store, "beta")
+        assert (await store.make_key(managed("beta")[1])).outcome is Outcome.FULL
+        await store.change_key(revoked(second, by="", now=NOW))
+        await store.change_key(revoked(first, by="", now=NOW))
+        third = await made(store)
+        assert await store.key(second.record.id) is None
+        assert await store.key(first.record.id) is not None
+        await made(store, "beta")  # all are full: the first tenant's revoked key makes room
+        assert await store.key(first.record.id) is None
+        assert {key.record.id for key in (await store.keys(KeyQuery())).keys} >= {
+            third.record.id,
+            other.record.id,
+        }
+
+
+async def test_a_gateway_learns_a_revocation_that_has_left_the_file(tmp_path: Path) -> None:
+    async with opened(tmp_path, max_keys=1) as store:
+        ended = await made(store)
+        away = await store.exchange(report(), NOW)
+        assert ids(away) == [ended.record.id]
+        await store.change_key(revoked(ended, by="", now=NOW))
+        seen = await store.exchange(report(away, 2), NOW)
+        assert seen.revoked == (ended.record.id,)
+        key = await made(store)
+        for known, is_fresh in ((away, True), (seen, False)):
+            changes = await store.exchange(report(known, 3), NOW)
+            assert (changes.fresh, ids(changes)) == (is_fresh, [key.record.id])
+            again = await store.exchange(report(changes, 4), NOW)
+            assert (again.fresh, ids(again), again.revoked) == (False, [], ())
+
+
+async def test_pages_that_are_on_their_way_begin_anew_when_a_revocation_leaves_the_file(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, max_keys=PAGE + 5) as store:
+        _, key = managed("acme", NOW)
+        keys = [
+            msgspec.structs.replace(key, record=msgspec.structs.replace(key.record, id=f"{number:012x}"))
+            for number in range(PAGE + 5)
+        ]
+
+        def fill(db: sqlite3.Connection) -> None:
+            for number, each in enumerate(keys):
+                row = (each.record.id, "acme", None, 0, number + 1, msgspec.json.encode(each))
+                db.execute("INSERT INTO keys VALUES(?, ?, ?, ?, ?, ?)", row)
+
+        await store._write(fill)
+        await store.change_key(revoked(keys[-1], by="", now=NOW))
+        await made(store)  # from now on the file has forgotten a key
+        first = await store.exchange(report(), NOW)
+        assert (first.fresh, first.more) == (True, True)
+        assert not (await store.exchange(report(first, 2), NOW)).fresh
+        await store.change_key(revoked(keys[0], by="", now=NOW))
+        await made(store)
+        assert (await store.exchange(report(first, 3), NOW)).fresh
 
 
 async def test_keys_are_listed_in_pages_by_tenant_user_and_state(tmp_path: Path) -> None:

@@ -189,6 +189,8 @@ async def test_a_tenants_administrator_keeps_its_keys_and_gives_no_more_than_it_
         for method, path in (("PATCH", ""), ("DELETE", ""), ("POST", "/rotate")):
             refused = await ask(running, method, f"/{own['id']}{path}", {}, keeper)
             assert refused.status == 403, (method, refused.body)
+        for fields in ({"role": "user", "models": [MODEL]}, {"expires_in_s": 1}):
+            assert (await ask(running, "PATCH", f"/{own['id']}", fields, keeper)).status == 403
         assert (await ask(running, "POST", f"/{urgent['id']}/rotate", {}, keeper)).status == 403
         assert (await ask(running, "DELETE", f"/{urgent['id']}", None, keeper)).status == 200
         listed = (await ask(running, "GET", "?state=any", None, keeper)).json["keys"]

@@ -169,6 +169,30 @@ async def test_usage_that_is_exported_has_a_line(tmp_path: Path) -> None:
         assert line["target"] == "format=csv tenant=a"
 
 
+async def test_a_look_that_was_refused_is_not_said_to_be_done(tmp_path: Path) -> None:
+    async with accounts_handle(tmp_path) as handle, with_accounts(handle) as running:
+        key, kept = managed("a", role=Role.TENANT_ADMIN)
+        await handle.target.make_key(kept)
+        await until_known(running, key)
+        assert (await sent(running, "GET", "/admin/usage?tenant=b", headers=bearer(key)))[0] == 403
+        await until_said(tmp_path, (f"key:{kept.record.id}", "usage.read", "other_tenant"))
+        assert len(lines(tmp_path)) == 1
+
+
+async def test_the_log_says_what_a_key_and_a_limit_became(tmp_path: Path) -> None:
+    async with accounts_handle(tmp_path) as handle, with_accounts(handle) as running:
+        _, made = await sent(running, "POST", "/admin/keys", json={"tenant": "a", "models": ["sim"]})
+        await sent(running, "PATCH", f"/admin/keys/{made['id']}", json={"role": "admin", "models": None})
+        bound = {"scope": "tenant:a", "tokens_per_day": 1000}
+        assert (await sent(running, "PUT", "/admin/limits", json=bound))[0] == 200
+        done = [line["target"] for line in lines(tmp_path) if line["outcome"] == "done"]
+        assert done == [
+            f"key={made['id']} tenant=a role=user priority=5 models=sim",
+            f"/admin/keys/{made['id']} role=admin priority=5",
+            "scope=tenant:a tokens_per_day=1000",
+        ]
+
+
 async def test_the_newest_lines_are_shown_to_administrators_only(tmp_path: Path) -> None:
     async with accounts_handle(tmp_path) as handle, with_accounts(handle) as running:
         viewer, kept = managed("ops", role=Role.VIEWER)

@@ -1,0 +1,21 @@
+"""A limit that nobody can mean is refused, and the field is named."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from serve_app.quotas.limits import MOST, Limit, problem_of
+
+
+@pytest.mark.parametrize("amount", [-1, MOST + 1, 10**400, math.inf, math.nan])
+def test_an_amount_outside_the_bounds_is_refused(amount: float) -> None:
+    problem = problem_of(Limit("tenant:acme", tokens_per_minute=amount))
+    assert problem is not None
+    assert problem[0] == "tokens_per_minute"
+
+
+@pytest.mark.parametrize("amount", [0, 1, MOST])
+def test_an_amount_inside_the_bounds_is_taken(amount: int) -> None:
+    assert problem_of(Limit("tenant:acme", tokens_per_minute=amount)) is None
