@@ -75,18 +75,24 @@ class Book:
         return taken
 
     def settle(self, taken: Taken, used: int, now: float) -> None:
-        """The request has used so much of what it took, or is sure to; it may be more. Once."""
+        """The request has used so much of what it took, or is sure to; it may be more. Once. Of one that
+        lasted for more than a minute the last minute's part counts by the minute."""
         if taken.is_over:
             return
         taken.is_over = True
         purse = taken.purse
+        self._dirty[purse] = None
+        if purse.bound is Bound.TOKENS and taken.at <= now - MINUTE_S:
+            if not taken.is_late:
+                purse.busy -= taken.amount
+            spend(purse, round(used * MINUTE_S / (now - taken.at)), now, now)
+            return
         purse.busy -= taken.amount
         if purse.bound is Bound.PARALLEL:
             purse.free += taken.amount
         else:
             purse.free += max(0, taken.amount - used)
             spend(purse, used, taken.at if purse.bound in MINUTES else now, now)
-        self._dirty[purse] = None
 
     def spend(self, parts: Iterable[Part], now: float) -> None:
         """Count what was used without being reserved."""
@@ -207,7 +213,7 @@ class Book:
         while self._flights and self._flights[0].at <= now - MINUTE_S:
             taken = self._flights.popleft()
             if not taken.is_over:
-                taken.is_over = True
+                taken.is_late = True
                 taken.purse.busy -= taken.amount
                 self._dirty[taken.purse] = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from serve_app.quotas.limits import AT_GATE, MONEY, NANO, Bound
@@ -38,3 +39,13 @@ class Use:
         if bound in MONEY:
             return round((self.prompt * price.input + self.output * price.output) * NANO / MILLION)
         return self.prompt + self.output
+
+
+def shares(reserved: Sequence[int], used: int) -> list[int]:
+    """What each of several reservations of one limit is settled with: as much as it holds, and the last one
+    with all the rest. Together they are ``used``."""
+    parts = []
+    for amount in reserved[:-1]:
+        parts.append(min(used, amount))
+        used -= parts[-1]
+    return [*parts, used] if reserved else []

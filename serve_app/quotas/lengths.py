@@ -11,6 +11,10 @@ from serve_app.smoothing import mean
 FIRST_GUESS = 1024
 """Tokens of an answer, until enough were seen."""
 
+FLOOR = 256
+"""No less is reserved for a stream, however short earlier answers were: it lasts for seconds, in which more
+is reserved."""
+
 ENOUGH = 20
 QUANTILE = 0.95
 STEPS = 4
@@ -96,6 +100,11 @@ class Lengths:
             if sizes is not None and sizes.total >= ENOUGH:
                 return sizes.quantile()
         return FIRST_GUESS
+
+    def reserved(self, sender: str, model: str, streams: bool) -> int:
+        """The tokens to reserve for one answer without a limit. How long one becomes that is not streamed is
+        seen only at its end, so short answers before it do not make that less than ``FIRST_GUESS``."""
+        return max(FLOOR if streams else FIRST_GUESS, self.answer(sender, model))
 
     def prompt(self, model: str, estimated: float) -> int:
         ratio = self._ratios.get(model)

@@ -45,12 +45,14 @@ Part = tuple[Purse, int]
 
 @dataclass(slots=True, eq=False)
 class Taken:
-    """What one request has reserved of a purse."""
+    """What one request has reserved of a purse. ``is_late``: more than a minute ago, of a limit by the
+    minute; nothing is held for it any more."""
 
     purse: Purse
     amount: int
     at: float
     is_over: bool = False
+    is_late: bool = False
 
 
 def spend(purse: Purse, used: int, at: float, now: float) -> None:

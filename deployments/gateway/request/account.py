@@ -10,10 +10,10 @@ from typing import Protocol
 from serve_app.errors import BudgetEnded, PromptlyError
 from serve_app.openai.usage import NO_TOKENS, AnswerEnd, TokenCounts
 from serve_app.quotas.book import Book
-from serve_app.quotas.cost import FREE, Price, Use
+from serve_app.quotas.cost import FREE, Price, Use, shares
 from serve_app.quotas.lengths import Lengths
 from serve_app.quotas.limits import AT_GATE, BUDGETS, TOKENS, Bound, model_scopes, sender_scopes
-from serve_app.quotas.purse import Part, Taken
+from serve_app.quotas.purse import Part, Purse, Taken
 from serve_app.quotas.rates import Left, narrowest, rate_headers
 from serve_app.request.auth import Identity
 from serve_app.request.record import RequestRecord
@@ -57,7 +57,7 @@ class Quotas(Protocol):
 class Order:
     """What is asked of a member. ``model`` is the model's own name, ``priced`` the one that has its price;
     ``prompt`` and ``output`` are tokens, estimated or as the request says; ``output`` ``None``: as many as
-    the model will. ``weight``: so many answers."""
+    the model will. ``weight``: so many answers. ``streams``: it is seen how long they become."""
 
     model: str
     priced: str
@@ -65,6 +65,7 @@ class Order:
     output: int | None
     weight: int = 1
     generates: bool = True
+    streams: bool = True
 
 
 class Account:
@@ -111,7 +112,9 @@ class Account:
         self._price = quotas.price(order.priced)
         output = order.output
         if output is None:
-            output = quotas.lengths.answer(self._sender, order.model) if order.generates else 0
+            output = (
+                quotas.lengths.reserved(self._sender, order.model, order.streams) if order.generates else 0
+            )
         use = Use(quotas.lengths.prompt(order.model, order.prompt), output * order.weight)
         self._order, scopes = order, self._scopes
         self._scopes = (*scopes, *model_scopes(self._tenant, order.model))
@@ -240,7 +243,7 @@ class Account:
 
     async def _reserve_more(self) -> None:
         """Or end the generation, where a budget has truly ended."""
-        again = Use(0, self._reserved.output)
+        again = Use(0, max(self._reserved.output, self._generated().output or 0))
         try:
             self._keep(await self._quotas.reserve(self._parts(self._scopes, BUDGETS, again)))
         except PromptlyError as error:
@@ -248,20 +251,20 @@ class Account:
                 self._cut(BudgetEnded(error.message))
                 return
         else:
-            self._reserved = Use(self._reserved.prompt, 2 * self._reserved.output)
+            self._reserved = Use(self._reserved.prompt, self._reserved.output + again.output)
         self._watch()
 
     # ---- the end ----
 
     def _pay(self, used: Use) -> None:
         """What was reserved in several steps counts as one."""
-        open_of: dict[int, int] = {}
+        steps: dict[Purse, list[Taken]] = {}
         for taken in self._taken:
-            left = open_of.setdefault(id(taken.purse), used.of(taken.purse.bound, self._price))
-            part = min(left, taken.amount)
-            is_last = not any(other is not taken and other.purse is taken.purse for other in self._taken)
-            self._quotas.settle(taken, left if is_last else part)
-            open_of[id(taken.purse)] = left - part
+            steps.setdefault(taken.purse, []).append(taken)
+        for purse, of_purse in steps.items():
+            total = used.of(purse.bound, self._price)
+            for taken, part in zip(of_purse, shares([each.amount for each in of_purse], total), strict=True):
+                self._quotas.settle(taken, part)
         self._taken = []
 
 
@@ -285,10 +288,13 @@ def _known(first: TokenCounts, second: TokenCounts) -> TokenCounts:
 
 
 def _learn(record: RequestRecord, order: Order | None, sender: str, lengths: Lengths) -> None:
+    """An answer that its client has limited or left says nothing of how long others become: a client could
+    have less reserved than its answers take."""
     if order is None or record.member is None or record.cache in HITS:
         return
     tokens = record.tokens
     if tokens.prompt is not None:
         lengths.saw_prompt(order.model, round(order.prompt), tokens.prompt)
-    if tokens.output is not None and order.generates:
+    ended_itself = order.output is None and record.error is None and not record.client_gone
+    if tokens.output is not None and order.generates and ended_itself:
         lengths.saw_answer(sender, order.model, tokens.output // max(1, order.weight))

@@ -90,6 +90,7 @@ def _order(call: Call, to: Destination) -> Order:
         output,
         call.slot.weight,
         generates=call.purpose is Purpose.ANSWER or output is not None,
+        streams=call.message.streams,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncIterator
@@ -29,11 +30,19 @@ async def limited(
     async with accounts_handle(folder) as handle:
         key, kept = managed("acme", user="ann")
         await handle.target.make_key(kept)
+        other, kept_too = managed("known-by-then")
+        await handle.target.make_key(kept_too)
         for limit in limits:
             scope = limit.scope.replace("KEY", kept.record.id)
             await handle.target.set_limit(Limit(scope, **{f: getattr(limit, f) for f in FIELDS}))
         async with with_accounts(handle, *([engine] if engine else []), **args) as running:
+            assert await eventually(lambda: knows(running, bearer(other)), within_s=10)
             yield running, handle, bearer(key)
+
+
+async def knows(running: Running, headers: dict[str, str]) -> bool:
+    async with running.http.get("/v1/models", headers=headers) as response:
+        return response.status == 200
 
 
 FIELDS = [name for name in Limit.__struct_fields__ if name != "scope"]
@@ -213,3 +222,35 @@ async def test_a_file_that_cannot_be_written_stops_no_request_and_loses_no_use(t
             return bool(rows) and rows[0][0] >= 30
 
         assert await eventually(written, within_s=15)
+
+
+async def used_of(handle: LocalHandle, bound: str = "tokens_per_day") -> int:
+    page = await handle.target.limits("tenant:acme", "", 10)
+    uses = {str(key): value for key, value in page.limits[0].uses.items()}
+    return int(uses[bound].used)
+
+
+async def test_a_client_cannot_teach_that_its_answers_are_short(tmp_path: Path) -> None:
+    long = SimSettings(itl_ms=0, tokens=1500)
+    async with limited(tmp_path, Limit("tenant:acme", tokens_per_day=3000), engine=long) as (running, _, key):
+        for n in range(22):
+            assert (await running.post(f"short {n}", key, max_tokens=1)).status == 200
+        answers = await asyncio.gather(*[running.post(f"long {n}", key) for n in range(12)])
+        statuses = [each.status for each in answers]
+        assert set(statuses) == {200, 429}
+        assert statuses.count(200) <= 3  # those that fit, each by what an answer of unknown length reserves
+
+
+async def test_all_that_a_stream_used_counts_however_often_it_reserved_more(tmp_path: Path) -> None:
+    fast = SimSettings(itl_ms=0.1, tokens=8000)
+    limit = Limit("tenant:acme", tokens_per_day=100_000)
+    async with limited(tmp_path, limit, engine=fast) as (running, handle, key):
+        async with running.stream("tell me all", key, stream_options={"include_usage": True}) as stream:
+            answer = await stream.rest()
+        total = answer.chunks[-1]["usage"]["total_tokens"]
+        assert total > 8000
+
+        async def counted() -> bool:
+            return await used_of(handle) == total
+
+        assert await eventually(counted, within_s=10)

@@ -7,9 +7,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from serve_app.quotas.cost import Price, Use
-from serve_app.quotas.lengths import FIRST_GUESS, Lengths
-from serve_app.quotas.limits import Bound
+from serve_app.quotas.book import Book
+from serve_app.quotas.cost import Price, Use, shares
+from serve_app.quotas.lengths import FIRST_GUESS, FLOOR, Lengths
+from serve_app.quotas.limits import Bound, LimitTable
 from serve_app.quotas.rates import Left, rate_headers
 from serve_app.quotas.windows import Calendar, SlidingMinute
 
@@ -66,3 +67,34 @@ def test_headers_tell_when_a_limit_is_whole_again() -> None:
         "anthropic-ratelimit-requests-remaining": "0",
         "anthropic-ratelimit-requests-reset": "1970-01-01T00:01:01Z",
     }
+
+
+@pytest.mark.parametrize("used", [0, 5, 12, 30, 1000])
+def test_what_was_reserved_in_steps_is_settled_with_all_that_was_used(used: int) -> None:
+    parts = shares([10, 10, 20], used)
+    assert sum(parts) == used
+    assert all(part <= amount for part, amount in zip(parts[:-1], [10, 10], strict=True))
+    assert shares([], used) == []
+
+
+def test_short_answers_do_not_make_reservations_smaller_than_their_floor() -> None:
+    lengths = Lengths()
+    for _ in range(50):
+        lengths.saw_answer("key", "model", 1)
+    assert lengths.reserved("key", "model", True) == FLOOR
+    assert lengths.reserved("key", "model", False) == FIRST_GUESS
+
+
+@pytest.mark.parametrize("is_told_before", [False, True])
+def test_the_last_minute_of_a_longer_request_counts_by_the_minute(is_told_before: bool) -> None:
+    book = Book("gateway", LimitTable({}))
+    purse = book.purse("tenant:acme", Bound.TOKENS, "acme")
+    purse.free = 1000
+    taken = (book.take([(purse, 900)], 100.0) or [])[0]
+    if is_told_before:
+        book.call(161.0)
+    assert purse.busy == (0 if is_told_before else 900)
+    book.settle(taken, 50_000, 220.0)
+    book.settle(taken, 50_000, 220.0)
+    assert sum(purse.unsent.values()) == 25_000
+    assert purse.busy == 0
