@@ -345,7 +345,7 @@ class GatewayRuntime:
             "admin_key": keys.one,
             "admin_key_rotate": keys.rotate,
             "admin_keys": keys.all,
-            "admin_limits": AdminLimits(bodies, self._accounts),
+            "admin_limits": AdminLimits(bodies, self._accounts, self._names),
             "admin_latency": admin.latency,
             "admin_plan": AdminPlan(settings, self._planner),
             "admin_requests": AdminRequests(self._observers.recent, self._find_everywhere),

@@ -19,6 +19,9 @@ USER_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}\Z"
 """Users' names appear where tenants' do; most are addresses of e-mail."""
 
 MAX_LIST = 1000
+MAX_NETWORKS = 64
+"""So few that comparing those of two keys with one another takes a millisecond."""
+
 MAX_NAME_CHARS = 200
 MAX_LABEL_CHARS = 200
 MAX_PAGE = 1000
@@ -29,6 +32,7 @@ T = TypeVar("T")
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_LIST)]
+Networks = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_NETWORKS)]
 Label = Annotated[str, msgspec.Meta(max_length=MAX_LABEL_CHARS, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 User = Annotated[str, msgspec.Meta(pattern=USER_PATTERN)]
 Priority = Annotated[int, msgspec.Meta(ge=FIRST_PRIORITY, le=LAST_PRIORITY)]
@@ -45,7 +49,7 @@ class KeyFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     role: Role | msgspec.UnsetType = msgspec.UNSET
     models: Names | msgspec.UnsetType | None = msgspec.UNSET
     endpoints: Names | msgspec.UnsetType | None = msgspec.UNSET
-    networks: Names | msgspec.UnsetType | None = msgspec.UNSET
+    networks: Networks | msgspec.UnsetType | None = msgspec.UNSET
     priority: Priority | msgspec.UnsetType = msgspec.UNSET
     debug_timing: bool | msgspec.UnsetType = msgspec.UNSET
     expires_at: float | msgspec.UnsetType | None = msgspec.UNSET

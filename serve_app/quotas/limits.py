@@ -65,6 +65,14 @@ def kind_of(scope: str) -> str:
     return scope.partition(":")[0]
 
 
+def model_in(scope: str) -> str | None:
+    """The model whose scope it is, or whose use by a tenant."""
+    kind, _, name = scope.partition(":")
+    if kind == "use":
+        return name.partition("/")[2]
+    return name if kind == "model" else None
+
+
 def problem_of(limit: Limit) -> tuple[str, str] | None:
     """The field that is wrong, and why; ``None`` if all is well."""
     kind, _, name = limit.scope.partition(":")

@@ -10,7 +10,8 @@ from deployments.gateway.accounts.accounts import GatewayAccounts
 from deployments.gateway.request.bodies import ADMINISTRATORS, Bodies
 from deployments.gateway.request.exchange import Exchange
 from serve_app.errors import BadRequest, NotFound
-from serve_app.quotas.limits import Limit, problem_of
+from serve_app.model_choice.names import ModelNames
+from serve_app.quotas.limits import Limit, model_in, problem_of
 from serve_app.quotas.messages import LimitPage
 
 MOST = 1000
@@ -20,8 +21,9 @@ _decoder = msgspec.json.Decoder(Limit)
 class AdminLimits:
     """``accounts`` is ``None`` where there are no limits."""
 
-    def __init__(self, bodies: Bodies, accounts: GatewayAccounts | None) -> None:
+    def __init__(self, bodies: Bodies, accounts: GatewayAccounts | None, names: ModelNames) -> None:
         self._bodies = bodies
+        self._names = names
         self._accounts = accounts
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -32,6 +34,7 @@ class AdminLimits:
         client = self._accounts.client
         if exchange.method == "PUT":
             limit = limit_of(await self._bodies.read(exchange, ADMINISTRATORS))
+            require_own_name(limit.scope, self._names)
             exchange.audit_target = said_of(limit)
             await client.call("set_limit", limit)
             self._accounts.sync.limits.put([limit])  # here at once; the others learn it a moment later
@@ -49,6 +52,26 @@ class AdminLimits:
         page: LimitPage = await client.call("limits", scope, query.get("after", ""), MOST)
         following = page.limits[-1].limit.scope if page.has_more else None
         await exchange.respond_json({"limits": page.limits, "next": following})
+
+
+def require_own_name(scope: str, names: ModelNames) -> None:
+    """A limit of a model holds under the name that the model has itself, whatever clients call it.
+
+    Raises:
+        BadRequest: there is no such model, or it is another name of one.
+    """
+    model = model_in(scope)
+    if model is None or model in names.others:
+        return
+    if model in names.served and names.own(model) == model:
+        return
+    if model in names.served:
+        why = f"{model!r} is another name of {names.own(model)!r}: limit that one."
+    elif model in names.autos:
+        why = f"{model!r} chooses among models: limit those."
+    else:
+        why = f"there is no model {model!r}; known: {', '.join(names)}."
+    raise BadRequest(f"`scope`: {why}", param="scope", code="invalid_value")
 
 
 def said_of(limit: Limit) -> str:

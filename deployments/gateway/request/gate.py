@@ -41,7 +41,7 @@ class Gate:
         quotas: GateQuotas | None = None,
     ) -> None:
         """``now``: Unix seconds, which never go back. ``door_secret``: see ``client_address``. ``quotas``: of
-        all limits, where there may be some."""
+        all limits, where there may be some; they hold for all routes of keys."""
         self._auth = auth
         self._signed_in = signed_in
         self._now = now
@@ -81,7 +81,8 @@ class Gate:
         require_role(identity, route.may_use)
         require_endpoint(identity, exchange.path)
         quotas = self._quotas
-        if quotas is not None and quotas.has_limits:
+        # Who has used up a limit may still revoke the key that did, or lift the limit.
+        if quotas is not None and quotas.has_limits and route.access is not Access.ADMIN:
             exchange.account = Account(
                 quotas, identity, exchange.path, exchange.timeline, exchange.response_headers
             )
