@@ -96,14 +96,17 @@ class Held:
 
     async def judged(self, value: Any) -> Any:
         """JSON after all guards; the same object if they left it. Raises: GuardRefused, GuardUnavailable."""
-        seen = Texts(value)
+        keys = self.check.stage is Stage.BEFORE
+        seen = Texts(value, keys=keys)
         self.refuse_unseen(seen.unseen)
         texts: tuple[Text, ...] = tuple(seen.found)
         if not texts:
             return value
         for guard in self.guards:
             texts = await self.judge(guard, texts)
-        return value if texts == tuple(seen.found) else with_texts(value, [each.text for each in texts])
+        if texts == tuple(seen.found):
+            return value
+        return with_texts(value, [each.text for each in texts], keys=keys)
 
 
 class Guards:

@@ -158,6 +158,40 @@ async def test_a_text_completion_is_masked(stream: bool) -> None:
         assert json.loads(to.member.seen[0].body)["prompt"] == [MASKED, "and " + MASKED]
 
 
+async def test_a_text_in_a_schema_is_masked_under_any_name_in_each_dialect() -> None:
+    secret = "joe@example.com"
+    schema = {"type": "object", "properties": {"user": {"type": "string", "description": secret}}}
+    left = {"type": "object", "properties": {"user": {"type": "string", "description": "[email]"}}}
+    async with guarded(MASK) as to:
+        tools = [{"type": "function", "function": {"name": "f", "parameters": schema}}]
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": [secret]}}}
+        more = {"tools": tools, "response_format": form, "chat_template_kwargs": {"user": secret}}
+        assert (await to.running.post("hi", **more)).status == 200
+        turns: list[dict[str, Any]] = [
+            {"role": "user", "content": "hi"},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {"id": secret}}],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "x"}]},
+        ]
+        body = {"model": MODEL, "max_tokens": 9, "messages": turns}
+        body["tools"] = [{"name": "f", "input_schema": schema}]
+        assert (await to.running.send(body, MESSAGES)).status == 200
+        asked = {"model": MODEL, "input": "hi", "tools": [{**tools[0]["function"], "type": "function"}]}  # type: ignore[dict-item]
+        assert (await to.running.send(asked, "/v1/responses")).status == 200
+        for sent in to.member.seen:
+            assert json.loads(sent.body)["tools"][0]["function"]["parameters"] == left
+        assert len(to.member.seen) == 3
+        assert "joe" not in to.seen
+    guard = function("refuses_haste", when="before")
+    async with guarded(guard) as to:
+        soon = {"type": "object", "properties": {"soon": {"type": "string"}}}
+        tools = [{"type": "function", "function": {"name": "f", "parameters": soon}}]
+        assert (await to.running.post("hi", tools=tools)).error["code"] == "haste"
+        assert not to.member.seen
+
+
 async def test_a_whole_answer_is_masked_with_thoughts_and_tool_calls() -> None:
     said = Said(reasoning=SECRETS, arguments=ARGUMENTS)
     async with guarded(MASK, said=said) as to:

@@ -80,6 +80,113 @@ def test_what_has_no_text_is_named(fields: dict[str, Any], what: str) -> None:
     assert what in (Texts(fields).unseen or "")
 
 
+JOE = "joe@example.com"
+
+
+def tool(parameters: Any) -> dict[str, Any]:
+    return {"tools": [{"type": "function", "function": {"name": "f", "parameters": parameters}}]}
+
+
+PLACES_OF_TEXTS: tuple[dict[str, Any], ...] = (
+    tool({"properties": {"user": {"description": JOE}}}),
+    tool({"properties": {"type": {"type": "string", "format": JOE}}}),
+    tool({"properties": {"a": {"type": JOE}}}),
+    tool({"properties": {"file": {"enum": ["x", JOE]}}}),
+    tool({"properties": {JOE: {"type": "string"}}}),
+    {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": [JOE]}}}},
+    {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "description": JOE}}},
+    {"structured_outputs": {"choice": [JOE]}},
+    {"chat_template_kwargs": {"user": JOE, "image": "x"}},
+    {"chat_template_kwargs": {"status": {"id": JOE}}},
+    {"chat_template_kwargs": {JOE: True}},
+    {"documents": [{"id": JOE, "title": "x"}]},
+    {"documents": [{JOE: "x"}]},
+    {"metadata": {"id": JOE}},
+    {"logit_bias": {JOE: 1}},
+    {"messages": [{"role": JOE, "content": "x"}]},
+    {"messages": [{"role": "tool", "tool_call_id": JOE, "content": "x"}]},
+    {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "input": {"id": JOE}}]}]},
+    {"tool_choice": {"type": "function", "function": {"name": JOE}}},
+    {"stream_options": {"format": JOE}},
+    {"usage": [JOE]},
+    {"user": JOE},
+    {"a_new_field": {"user": JOE}},
+    {"a_new_field": {JOE: 1}},
+)
+
+
+@pytest.mark.parametrize("fields", PLACES_OF_TEXTS, ids=str)
+def test_a_text_is_seen_and_replaced_under_any_name(fields: dict[str, Any]) -> None:
+    seen = Texts(fields)
+    assert JOE in [each.text for each in seen.found]
+    assert seen.unseen is None
+    left = with_texts(fields, [each.text.replace(JOE, "[email]") for each in seen.found])
+    assert json.dumps(left) == json.dumps(fields).replace(JOE, "[email]")
+
+
+@pytest.mark.parametrize(
+    "value", ["4111111111111111", "+44 20 7946 0958", "+442079460958", "call.4111-1111-1111-1111"]
+)
+def test_an_option_that_may_be_a_number_of_somebody_is_a_text(value: str) -> None:
+    assert texts({"messages": [{"tool_call_id": value}]}) == [value]
+
+
+def test_names_and_options_are_no_texts() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"type": {"type": ["string", "null"]}, "format": {"type": "integer"}},
+        "required": ["type"],
+    }
+    fields = {
+        "model": "@cf/meta/llama-3.1-8b",
+        "user": "user_" + "a1b2c3d4e5f60718" * 4 + "_account__session_7c9e6679-7425-40de-944b-e07fc1f90ae7",
+        "reasoning_effort": "low",
+        "tool_choice": "auto",
+        "stream_options": {"include_usage": True},
+        "logit_bias": {"50256": -100},
+        "response_format": {"type": "json_object"},
+        "cache_salt": "c2FsdA==",
+        "messages": [
+            {
+                "role": "assistant",
+                "tool_calls": [{"id": "call_a1b2c3d4e5f60718293a4b5c", "type": "function"}],
+            },
+            {"role": "tool", "tool_call_id": "call_a1b2c3d4e5f60718293a4b5c", "content": "x"},
+        ],
+    }
+    assert texts(fields) == ["x"]
+    assert texts(tool(schema)) == ["f", "format", "type"]
+    answer = {"id": "chatcmpl-1", "object": "chat.completion", "usage": {"prompt_tokens_details": {"a": 1}}}
+    assert texts(answer) == []
+    note = {"choices": [{"message": {"annotations": [{"start_index": 1, JOE: "x"}]}}]}
+    assert [each.text for each in Texts(note, keys=False).found] == ["x"]
+
+
+def test_a_key_is_renamed_at_its_place_and_loses_no_other() -> None:
+    fields = tool({"properties": {"a@b.com": {"type": "string"}, "c": {}, "d@e.com": {}, "[email]": {}}})
+    seen = Texts(fields)
+    left = with_texts(fields, ["[email]" if "@" in each.text else each.text for each in seen.found])
+    properties = left["tools"][0]["function"]["parameters"]["properties"]
+    assert list(properties) == ["[email] 2", "c", "[email] 3", "[email]"]
+    assert properties["[email] 2"] == {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"messages": [{"type": "file", "content": JOE}]},
+        {"messages": [{"content": [{"type": "text", "text": JOE, "source": {"type": "url"}}]}]},
+        {"prompt": [1, JOE]},
+        {"input": [True, JOE]},
+        {"documents": [{"image": "data:x", "text": JOE}]},
+    ],
+    ids=str,
+)
+def test_texts_beside_what_has_none_are_seen_all_the_same(fields: dict[str, Any]) -> None:
+    assert Texts(fields).unseen is not None
+    assert JOE in texts(fields)
+
+
 def test_other_texts_are_written_into_a_copy() -> None:
     fields = {"prompt": ["a", "b"], "model": "m"}
     assert with_texts(fields, ["x", "y"]) == {"prompt": ["x", "y"], "model": "m"}
