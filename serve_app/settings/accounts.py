@@ -97,6 +97,12 @@ class AccountSettings(Frozen):
         description="Tenants with metrics of their own, in each gateway those that came first; the others "
         "share the name `other`.",
     )
+    tenant_changes_per_minute: int = Field(
+        default=120,
+        ge=1,
+        description="Changes that a tenant's own administrators may try, at each gateway. Each has two lines "
+        "in the audit log.",
+    )
     audit_file_bytes: int = Field(
         default=67_108_864, ge=10_000, description="Size at which the audit log goes on in a new file."
     )

@@ -10,6 +10,7 @@ from deployments.gateway.accounts.gateway_quotas import GatewayQuotas
 from deployments.gateway.accounts.sync import AccountSync
 from deployments.gateway.accounts.usage import UsageReports, running_in
 from serve_app.accounts.default_limits import prices_of, table_of
+from serve_app.accounts.pace import ChangePace
 from serve_app.fleet import FleetTable
 from serve_app.metering import Metering
 from serve_app.model_choice.names import ModelNames
@@ -51,7 +52,12 @@ class GatewayAccounts:
         self.usage = UsageReports(metering, meter, own.usage_metrics_tenants)
         limits = table_of(own)
         self.sync = AccountSync(self.client, self.keys, self.usage, limits)
-        self.audit = Auditor(self.client, self.sync.gateway, settings.logs.refused_per_s)
+        self.audit = Auditor(
+            self.client,
+            self.sync.gateway,
+            settings.logs.refused_per_s,
+            ChangePace(own.tenant_changes_per_minute),
+        )
         self.quotas = GatewayQuotas(self._lease, limits, prices_of(settings), own.cached_rate)
 
     async def begun(self) -> None:

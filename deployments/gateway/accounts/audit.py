@@ -12,6 +12,8 @@ from urllib.parse import parse_qsl
 from deployments.gateway.accounts.client import AccountsClient
 from deployments.gateway.request.authentication import OWNER
 from deployments.gateway.request.exchange import Exchange, Handler
+from serve_app.accounts.pace import ChangePace
+from serve_app.api.roles import Role
 from serve_app.api.routes import Access, Operation, Route
 from serve_app.audit import AuditEvent
 from serve_app.audit.values import BEGUN
@@ -39,8 +41,9 @@ class Auditor:
     """Made inside a running event loop; ``stop`` ends it. ``refused_per_s``: lines about refused calls. It is
     long because every kind of call ends in the same queue or the same two lines."""
 
-    def __init__(self, client: AccountsClient, gateway: str, refused_per_s: float) -> None:
+    def __init__(self, client: AccountsClient, gateway: str, refused_per_s: float, pace: ChangePace) -> None:
         self._client = client
+        self._pace = pace
         self._gateway = gateway
         self._refused = RefusalBound(refused_per_s, time.monotonic())
         self._strangers = RefusalBound(refused_per_s, time.monotonic())  # who hides nobody else's line
@@ -55,6 +58,7 @@ class Auditor:
 
         Raises:
             AccountsUnavailable: there cannot be a line, so nothing was done.
+            RateLimited: a tenant's administrators try too much.
         """
         operation = route.operations.get(exchange.method)
         if operation is None or operation.audit is None:
@@ -125,6 +129,9 @@ class Auditor:
             logger.error("%d audit lines were not written: %s", len(self._waiting), error.reason)
 
     async def _change(self, exchange: Exchange, operation: Operation, handler: Handler) -> None:
+        identity = exchange.identity
+        if identity.role is not Role.ADMIN:
+            self._pace.take(identity.tenant, time.monotonic())
         await self._client.call("audit", self.event(exchange, operation, BEGUN))
         outcomes: list[str] = []
 

@@ -193,6 +193,21 @@ async def test_the_log_says_what_a_key_and_a_limit_became(tmp_path: Path) -> Non
         ]
 
 
+async def test_a_tenants_administrator_cannot_push_out_the_lines_of_others(tmp_path: Path) -> None:
+    bound = {"accounts": {"tenant_changes_per_minute": 3}}
+    async with accounts_handle(tmp_path) as handle, with_accounts(handle, **bound) as running:
+        key, kept = managed("a", role=Role.TENANT_ADMIN)
+        await handle.target.make_key(kept)
+        await until_known(running, key)
+        nonsense = [
+            (await sent(running, "POST", "/admin/keys", json={"tenant": 1}, headers=bearer(key)))[0]
+            for _ in range(20)
+        ]
+        assert nonsense.count(429) >= 15
+        assert len(lines(tmp_path)) <= 10
+        assert (await sent(running, "POST", "/admin/keys", json={"tenant": "b"}))[0] == 201
+
+
 async def test_the_newest_lines_are_shown_to_administrators_only(tmp_path: Path) -> None:
     async with accounts_handle(tmp_path) as handle, with_accounts(handle) as running:
         viewer, kept = managed("ops", role=Role.VIEWER)
