@@ -155,7 +155,7 @@ def test_names_and_options_are_no_texts() -> None:
         ],
     }
     assert texts(fields) == ["x"]
-    assert texts(tool(schema)) == ["f", "format", "type"]
+    assert texts(tool(schema)) == ["f", "type"]
     answer = {"id": "chatcmpl-1", "object": "chat.completion", "usage": {"prompt_tokens_details": {"a": 1}}}
     assert texts(answer) == []
     note = {"choices": [{"message": {"annotations": [{"start_index": 1, JOE: "x"}]}}]}
