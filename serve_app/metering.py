@@ -56,7 +56,7 @@ class Metering:
         self._add_work(counts, record)
 
     def _add_work(self, counts: Counts, record: RequestRecord) -> None:
-        price, tokens = self._prices.price(record.model), record.tokens
+        price, tokens = self._prices.price(record.model), record.estimated or record.tokens
         tokens_in, tokens_out = tokens.prompt or 0, tokens.output or 0
         if record.cache in HITS:
             counts.cache_hits += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,6 +40,18 @@ class Use:
         if bound in MONEY:
             return round((self.prompt * price.input + self.output * price.output) * NANO / MILLION)
         return self.prompt + self.output
+
+
+def left_early(reserved: Use, seconds: float, pace: float | None, *, streams: bool) -> Use:
+    """An estimate of what a member did for a client that left before anything was counted: all of the prompt,
+    and of the answer what ``pace``, in tokens per second, makes in the ``seconds`` since it was asked, and
+    at most what was reserved. Without a known pace it is all of that. A stream of which no event had come had
+    generated nothing."""
+    if streams:
+        return Use(reserved.prompt, 0)
+    if pace is None:
+        return reserved
+    return Use(reserved.prompt, min(reserved.output, math.ceil(pace * seconds)))
 
 
 def shares(reserved: Sequence[int], used: int) -> list[int]:

@@ -23,6 +23,12 @@ STEPS = 4
 FADES_AT = 1000
 """Answers after which each counts half."""
 
+TELLING = 32
+"""Shorter answers say little of a model's pace: most of their time is the prompt's."""
+
+FADES = 0.98
+"""Of the fastest answer's pace, with each later answer."""
+
 MOST_KNOWN = 4096
 MOST_RATIO = 8.0
 
@@ -79,6 +85,7 @@ class Lengths:
     def __init__(self) -> None:
         self._sizes: OrderedDict[tuple[str, str], Sizes] = OrderedDict()
         self._ratios: dict[str, Recent] = {}
+        self._paces: dict[str, float] = {}
 
     def saw_answer(self, sender: str, model: str, tokens: int) -> None:
         """One answer of so many tokens."""
@@ -92,6 +99,16 @@ class Lengths:
     def saw_prompt(self, model: str, estimated: int, tokens: int) -> None:
         if estimated > 0:
             self._ratios.setdefault(model, Recent()).add(min(MOST_RATIO, tokens / estimated))
+
+    def saw_pace(self, model: str, tokens: int, seconds: float) -> None:
+        """One answer took so long."""
+        if tokens >= TELLING:
+            self._paces[model] = max(tokens / seconds, FADES * self._paces.get(model, 0.0))
+
+    def pace(self, model: str) -> float | None:
+        """Tokens per second of one answer: of the fastest recent one, since slow ones may have waited, or
+        have been read slowly. ``None``: none is known."""
+        return self._paces.get(model)
 
     def answer(self, sender: str, model: str) -> int:
         """The tokens that 95 of 100 answers do not exceed."""

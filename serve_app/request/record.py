@@ -96,6 +96,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Whom that key names."""
     audio_s: float = 0.0
     """Seconds of the recordings that it brought."""
+    estimated: TokenCounts | None = None
+    """What it is taken to have used, where its client left before anything was counted."""
 
 
 class Facts(msgspec.Struct):

@@ -144,3 +144,10 @@ def test_beyond_the_bound_keys_share_a_row_and_then_requests_are_dropped() -> No
         usage.take(record(tenant=f"t{number}"))
     assert usage.dropped == 5
     assert sum(row.counts.requests for row in usage.drain(9)) == 4
+
+
+def test_what_was_estimated_for_a_client_that_left_is_counted() -> None:
+    left = TokenCounts(prompt=1000, output=100)
+    counts = counted(tokens=TokenCounts(), estimated=left, client_gone=True)
+    assert (counts.tokens_in, counts.tokens_out, counts.failed) == (1000, 100, 0)
+    assert counts.cost == pytest.approx(0.002)

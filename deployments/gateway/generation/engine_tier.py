@@ -65,7 +65,7 @@ class EngineTier:
         key = asked.in_flight_key if self._joins else None
         if key is None and not races and not asked.may_store:
             return OwnAnswer(opening)
-        return self._in_flight.start(
+        reader = self._in_flight.start(
             key,
             opening,
             self._keep_bytes if asked.may_store else 0,
@@ -73,6 +73,9 @@ class EngineTier:
             opens_alone=not races,
             priority=asked.priority,
         )
+        if asked.exchange.account is not None:
+            asked.exchange.account.members.goes_on = reader.goes_on
+        return reader
 
     def call_for(self, asked: Asked) -> Call:
         exchange, request, identity = asked.exchange, asked.request, asked.identity

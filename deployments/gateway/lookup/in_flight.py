@@ -97,6 +97,7 @@ class InFlightRequest:
         self._is_over = False
         self._error: PromptlyError | None = None
         self._has_read = Signal()
+        self._at_end: list[Callable[[], object]] = []
 
     @property
     def is_whole(self) -> bool:
@@ -106,6 +107,19 @@ class InFlightRequest:
     def suits(self, priority: int) -> bool:
         """A more urgent client does not wait in the queue behind a less urgent request."""
         return self.is_whole and (priority >= self._priority or self._opening.answer is not None)
+
+    def goes_on(self, at_end: Callable[[], object]) -> bool:
+        """It has readers: ``at_end`` is called when it has ended. False, and nothing is called: it has none,
+        or has ended."""
+        if self._is_over or not self._readers:
+            return False
+        self._at_end.append(at_end)
+        return True
+
+    def _tell_end(self) -> None:
+        waiting, self._at_end = self._at_end, []
+        for at_end in waiting:
+            at_end()
 
     def add_reader(self) -> Reader:
         reader = Reader(self)
@@ -117,6 +131,7 @@ class InFlightRequest:
         if not self._readers:
             self._ended(self)
             self._opening.close()
+            self._tell_end()
 
     async def begun(self) -> OpenAnswer:
         """The answer once its first bytes are there. Raises what opening it raised."""
@@ -146,6 +161,7 @@ class InFlightRequest:
                 chunk = await answer.read()
             except PromptlyError as error:
                 self._error, self._is_over = error, True
+                self._tell_end()
             else:
                 if chunk:
                     self._keep(chunk)
@@ -204,6 +220,7 @@ class InFlightRequest:
     def _finish(self, answer: OpenAnswer) -> None:
         self._is_over = True
         answer.close()  # the engine is done, however slowly the readers read
+        self._tell_end()
         if self._completed is not None and self._dropped == 0:
             self._completed(answer.head, self._chunks)
 
@@ -247,6 +264,10 @@ class Reader(Live):
         if self._listens:
             self._listens = False
             self._request.unlisten()
+
+    def goes_on(self, at_end: Callable[[], object]) -> bool:
+        """As :meth:`InFlightRequest.goes_on`."""
+        return self._request.goes_on(at_end)
 
     def close(self) -> None:
         """May be called again."""

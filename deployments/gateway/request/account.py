@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from serve_app.errors import BudgetEnded, PromptlyError
 from serve_app.openai.usage import NO_TOKENS, AnswerEnd, TokenCounts
 from serve_app.quotas.book import Book
-from serve_app.quotas.cost import FREE, Price, Use, shares
+from serve_app.quotas.cost import FREE, Price, Use, left_early, shares
 from serve_app.quotas.lengths import Lengths
 from serve_app.quotas.limits import AT_GATE, BUDGETS, TOKENS, Bound, model_scopes, sender_scopes
 from serve_app.quotas.purse import Part, Purse, Taken
@@ -30,7 +31,12 @@ NEARLY = 0.7
 
 EVERY_COST = frozenset(Bound) - AT_GATE
 
+GATEWAY_TIMEOUT = 504
+
 Cut = Callable[[BudgetEnded], None]
+
+GoesOn = Callable[[Callable[[], object]], bool]
+"""Whether others still wait for the same generation; what it is given is called when that ends."""
 
 
 class Quotas(Protocol):
@@ -68,6 +74,50 @@ class Order:
     streams: bool = True
 
 
+class AtMembers:
+    """What members do for one request: ``cut`` ends their answer, ``goes_on`` is that of a generation which
+    others may join, and which may then outlast this client."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self._asked_ns = 0
+        self._answers: list[tuple[AnswerEnd, bool]] = []
+        self.cut: Cut | None = None
+        self.goes_on: GoesOn | None = None
+
+    def asked(self) -> None:
+        """One is asked now: from here on it works."""
+        self._asked_ns = self._asked_ns or self._timeline.clock()
+
+    def unanswered(self) -> None:
+        """It did not answer, through no fault of the client's."""
+        self._asked_ns = 0
+
+    def began(self, cut: Cut, end: AnswerEnd, *, is_stream: bool) -> None:
+        """One answers: ``cut`` ends its answer, ``end`` knows how far it is."""
+        self.cut = cut
+        self._answers.append((end, is_stream))
+
+    def generated(self) -> TokenCounts:
+        """By all that have answered, so far; nothing is known without one."""
+        counts = [end.tokens(is_stream) for end, is_stream in self._answers]
+        if not counts:
+            return NO_TOKENS
+        prompt = next((each.prompt for each in counts if each.prompt is not None), None)
+        outputs = [each.output for each in counts if each.output is not None]
+        return TokenCounts(prompt, sum(outputs) if outputs else None)
+
+    def guess(self, order: Order, reserved: Use, told: TokenCounts, lengths: Lengths) -> TokenCounts | None:
+        """For a client that left; ``None``: the answer was counted, or no member was asked."""
+        if not self._asked_ns or told.output is not None:
+            return None
+        pace = lengths.pace(order.model)
+        seconds = (self._timeline.clock() - self._asked_ns) / 1e9
+        of_all = None if pace is None else pace * order.weight
+        use = left_early(reserved, seconds, of_all, streams=order.streams)
+        return TokenCounts(use.prompt if told.prompt is None else told.prompt, use.output)
+
+
 class Account:
     """The gate makes it. It is one class because each step of a request changes what the next may do."""
 
@@ -88,8 +138,7 @@ class Account:
         self._price = FREE
         self._reserved = Use(0, 0)
         self._told: TokenCounts | None = None
-        self._cut: Cut | None = None
-        self._answers: list[tuple[AnswerEnd, bool]] = []
+        self.members = AtMembers(timeline)
         self._look: asyncio.TimerHandle | None = None
         self._more: asyncio.Task[None] | None = None
         self._is_over = False
@@ -131,11 +180,6 @@ class Account:
         if order.output is None and order.generates and any(part[0].bound in BUDGETS for part in parts):
             self._watch()
 
-    def began(self, cut: Cut, end: AnswerEnd, *, is_stream: bool) -> None:
-        """A member answers: ``cut`` ends its answer, ``end`` knows how far it is."""
-        self._cut = cut
-        self._answers.append((end, is_stream))
-
     async def turn(self, prompt: int, output: int) -> None:
         """A session has used so much; reserve the same for its next turn.
 
@@ -155,16 +199,31 @@ class Account:
         self._permits = []
         return other
 
-    def settle(self, record: RequestRecord) -> None:
-        """The request has ended."""
+    def settle(self, record: RequestRecord) -> TokenCounts | None:
+        """The request has ended. A generation that goes on for others counts, for this one, when that ends.
+
+        Returns what it is taken to have used, where nobody has counted that; else ``None``.
+        """
         if self._is_over:
-            return
+            return None
+        goes_on = self.members.goes_on if _has_left(record) and self._order is not None else None
+        if goes_on is not None and goes_on(partial(self._end, record)):
+            return None
+        return self._end(record)
+
+    def _end(self, record: RequestRecord) -> TokenCounts | None:
+        if self._is_over:
+            return None
         self._is_over = True
         if self._look is not None:
             self._look.cancel()
         if self._more is not None:
             self._more.cancel()
-        told = _known(record.tokens, self._generated()) if self._told is None else self._told
+        told = _known(record.tokens, self.members.generated()) if self._told is None else self._told
+        guess = None
+        if _has_left(record) and self._told is None and self._order is not None and record.cache not in HITS:
+            guess = self.members.guess(self._order, self._reserved, told, self._quotas.lengths)
+            told = guess or told
         used = _used(record, self._order, self._reserved, told, self._quotas.cached_rate)
         if self._order is None and (used.prompt or used.output):
             self._price = self._quotas.price(record.model or "")
@@ -173,6 +232,7 @@ class Account:
         for permit in self._permits:
             self._quotas.settle(permit, 0)
         _learn(record, self._order, self._sender, self._quotas.lengths)
+        return guess
 
     # ---- reserving ----
 
@@ -228,27 +288,19 @@ class Account:
         """Reserve more for an answer that is longer than was expected."""
         if self._is_over:
             return
-        if (self._generated().output or 0) >= NEARLY * self._reserved.output:
+        if (self.members.generated().output or 0) >= NEARLY * self._reserved.output:
             self._more = asyncio.get_running_loop().create_task(self._reserve_more())
         else:
             self._watch()
 
-    def _generated(self) -> TokenCounts:
-        """By all members that have answered, so far; nothing is known without one."""
-        counts = [end.tokens(is_stream) for end, is_stream in self._answers]
-        if not counts:
-            return NO_TOKENS
-        prompt = next((each.prompt for each in counts if each.prompt is not None), None)
-        return TokenCounts(prompt, sum(each.output or 0 for each in counts))
-
     async def _reserve_more(self) -> None:
         """Or end the generation, where a budget has truly ended."""
-        again = Use(0, max(self._reserved.output, self._generated().output or 0))
+        again = Use(0, max(self._reserved.output, self.members.generated().output or 0))
         try:
             self._keep(await self._quotas.reserve(self._parts(self._scopes, BUDGETS, again)))
         except PromptlyError as error:
-            if error.status == BudgetEnded.status and self._cut is not None:
-                self._cut(BudgetEnded(error.message))
+            if error.status == BudgetEnded.status and self.members.cut is not None:
+                self.members.cut(BudgetEnded(error.message))
                 return
         else:
             self._reserved = Use(self._reserved.prompt, self._reserved.output + again.output)
@@ -281,6 +333,12 @@ def _used(
     return Use(reserved.prompt if told.prompt is None else told.prompt, told.output or 0)
 
 
+def _has_left(record: RequestRecord) -> bool:
+    """The client, by itself or by the time-out that it named."""
+    status = record.status if record.error_status is None else record.error_status
+    return record.client_gone or (record.chose_deadline and status == GATEWAY_TIMEOUT)
+
+
 def _known(first: TokenCounts, second: TokenCounts) -> TokenCounts:
     """By the first that says it."""
     prompt = second.prompt if first.prompt is None else first.prompt
@@ -295,6 +353,15 @@ def _learn(record: RequestRecord, order: Order | None, sender: str, lengths: Len
     tokens = record.tokens
     if tokens.prompt is not None:
         lengths.saw_prompt(order.model, round(order.prompt), tokens.prompt)
+    _learn_pace(record, order, lengths)
     ended_itself = order.output is None and record.error is None and not record.client_gone
     if tokens.output is not None and order.generates and ended_itself:
         lengths.saw_answer(sender, order.model, tokens.output // max(1, order.weight))
+
+
+def _learn_pace(record: RequestRecord, order: Order, lengths: Lengths) -> None:
+    output, seconds = record.tokens.output, record.upstream_ms / 1000
+    if record.itl_ms is not None and output is not None:
+        seconds = record.itl_ms * output / 1000
+    if output is not None and seconds > 0 and not _has_left(record):
+        lengths.saw_pace(order.model, output // max(1, order.weight), seconds)

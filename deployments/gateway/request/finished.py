@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import Context
 
+import msgspec
+
 from deployments.gateway.request.exchange import Exchange
 from serve_app.request.record import RequestRecord, record_of
 
@@ -41,7 +43,9 @@ class Finished:
     def __call__(self, exchange: Exchange) -> RequestRecord:
         record = _record(exchange)
         if exchange.account is not None:
-            exchange.account.settle(record)
+            estimated = exchange.account.settle(record)
+            if estimated is not None:
+                record = msgspec.structs.replace(record, estimated=estimated)
         self._hand_to(self._sinks, record)
         self._waiting.append(record)
         if self._timer is None:

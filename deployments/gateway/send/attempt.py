@@ -45,7 +45,7 @@ class Attempt:
         self._open = True
         response.member = dispatch.member
         if call.slot.account is not None:
-            call.slot.account.began(response.abort, response.end, is_stream=response.is_stream)
+            call.slot.account.members.began(response.abort, response.end, is_stream=response.is_stream)
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(stall_s, self._check)
 

@@ -109,6 +109,8 @@ class Attempts:
 
     async def _send(self, call: Call, dispatch: Dispatch, hedge: Hedge | None) -> Attempt:
         admission, started_ns = self._to.admission, call.slot.timeline.clock()
+        if call.slot.account is not None:
+            call.slot.account.members.asked()
         try:
             # After a break, a kept connection would be a second chance to break this member.
             fresh = bool(self.tried.names) and self.tried.broken > 0
@@ -140,6 +142,8 @@ class Attempts:
         """A member that refuses connections gets none for a moment. An attempt that was only abandoned is no
         failure of its member."""
         name, now = dispatch.member.name, time.monotonic()
+        if isinstance(error, PromptlyError) and call.slot.account is not None:
+            call.slot.account.members.unanswered()
         if isinstance(error, ConnectionRefused):
             self.tried.refused(name)
             self._to.admission.unreachable(dispatch.member)

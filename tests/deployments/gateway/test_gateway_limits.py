@@ -6,13 +6,14 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from local_cache import local_cache
 from support.accounts import accounts_handle, bearer, managed, with_accounts
-from support.gateway import MODEL, Running, SimSettings
+from support.gateway import MODEL, Running, SimSettings, gateway, meanwhile
 from support.graph import eventually
 from support.handles import LocalHandle
 
@@ -254,3 +255,64 @@ async def test_all_that_a_stream_used_counts_however_often_it_reserved_more(tmp_
             return await used_of(handle) == total
 
         assert await eventually(counted, within_s=10)
+
+
+async def arrived(running: Running, requests: int) -> None:
+    async def so_many() -> bool:
+        return running.requests() == [requests]
+
+    assert await eventually(so_many, within_s=10)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_leaves_early_pays_for_what_a_member_did(tmp_path: Path, stream: bool) -> None:
+    slow = SimSettings(itl_ms=50, tokens=2000, prefill_ms_per_1k=20_000)
+    limit = Limit("tenant:acme", tokens_per_day=100_000)
+    async with limited(tmp_path, limit, engine=slow) as (running, handle, key):
+        asking = running.post("word " * 1000, key, stream=stream, max_tokens=500)
+        async with meanwhile(asking):
+            await arrived(running, 1)
+
+        async def counted() -> bool:
+            return await used_of(handle) > 500
+
+        assert await eventually(counted, within_s=10)
+        used = await used_of(handle)
+        # The prompt as estimated; no pace is known, so a whole answer counts as it was reserved.
+        assert used < 2500 if stream else used > 1000
+
+        async def in_usage() -> bool:
+            db = sqlite3.connect(tmp_path / "accounts.sqlite3")
+            rows = db.execute("SELECT tokens_in, tokens_out FROM usage").fetchall()
+            db.close()
+            return (used, 0) in rows if stream else (used - 500, 500) in rows
+
+        assert await eventually(in_usage, within_s=10)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_generation_that_others_joined_is_paid_by_who_began_it(tmp_path: Path, stream: bool) -> None:
+    async with local_cache(tmp_path / "cache", race=False) as cache, accounts_handle(tmp_path) as handle:
+        key, kept = managed("acme")
+        await handle.target.make_key(kept)
+        await handle.target.set_limit(Limit("tenant:acme", tokens_per_day=100_000))
+        shared = {**cache.args, "auth": {"accounts": True}, "accounts": {"call_timeout_s": 0.5}}
+        handles = {"accounts": handle, **cache.handles}
+        slow = SimSettings(itl_ms=20, tokens=100)
+        async with gateway(slow, handles=handles, **shared) as running:
+            assert await eventually(lambda: knows(running, bearer(key)), within_s=10)
+            asked = {"stream": stream, "temperature": 0, "max_tokens": 300}
+            async with AsyncExitStack() as leader:
+                await leader.enter_async_context(meanwhile(running.post("tell", bearer(key), **asked)))
+                await arrived(running, 1)
+                async with meanwhile(running.post("tell", bearer(key), **asked)) as follower:
+                    await running.until_traffic(lambda traffic: traffic["joined"] == 1)
+                    await leader.aclose()
+                    answer = await follower
+            assert answer.headers["x-cache"] == "joined"
+            assert running.requests() == [1]
+
+            async def counted() -> bool:
+                return 100 < await used_of(handle) < 120
+
+            assert await eventually(counted, within_s=10)

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from serve_app.quotas.book import Book
-from serve_app.quotas.cost import Price, Use, shares
+from serve_app.quotas.cost import Price, Use, left_early, shares
 from serve_app.quotas.lengths import FIRST_GUESS, FLOOR, Lengths
 from serve_app.quotas.limits import Bound, LimitTable
 from serve_app.quotas.rates import Left, rate_headers
@@ -98,3 +98,21 @@ def test_the_last_minute_of_a_longer_request_counts_by_the_minute(is_told_before
     book.settle(taken, 50_000, 220.0)
     assert sum(purse.unsent.values()) == 25_000
     assert purse.busy == 0
+
+
+def test_a_whole_answer_that_was_left_counts_by_its_time_and_the_model_s_pace() -> None:
+    reserved = Use(1000, 500)
+    assert left_early(reserved, 2.0, 100.0, streams=False) == Use(1000, 200)
+    assert left_early(reserved, 60.0, 100.0, streams=False) == reserved
+    assert left_early(reserved, 0.1, None, streams=False) == reserved
+    assert left_early(reserved, 60.0, 100.0, streams=True) == Use(1000, 0)
+
+
+def test_slow_answers_do_not_hide_how_fast_a_model_is() -> None:
+    lengths = Lengths()
+    assert lengths.pace("model") is None
+    lengths.saw_pace("model", 1, 1.0)
+    assert lengths.pace("model") is None
+    lengths.saw_pace("model", 100, 1.0)
+    lengths.saw_pace("model", 100, 50.0)
+    assert lengths.pace("model") == pytest.approx(98.0)
