@@ -24,7 +24,7 @@ from serve_app.latency import LatencyWindows
 from serve_app.model_choice.offers import Offers
 from serve_app.realtime.opening import chosen_subprotocol, model_of, query_of
 from serve_app.redaction import Redactor
-from serve_app.request.auth import Identity
+from serve_app.request.auth import Identity, require_model
 from serve_app.request.deadline import request_timeout_s
 from serve_app.request.tenant_marks import TenantMarks
 from serve_app.routing import RoutingRequest, named_session
@@ -121,6 +121,7 @@ class RealtimeEndpoint:
             socket,
             model=model,
             check=partial(self._check, exchange),
+            still_allowed=partial(self._still_allowed, socket),
             pin=pin,
             new_id=new_id,
         )
@@ -152,6 +153,10 @@ class RealtimeEndpoint:
         uses_model(exchange, model, self._offers.own(model))
         if self._guards is not None:
             self._guards.refuse_unseen_session(model, exchange.facts.tenant or "", REALTIME)
+
+    def _still_allowed(self, socket: ClientSocket, model: str) -> None:
+        """Raises: Unauthorized, Forbidden."""
+        require_model(socket.still_allowed(), model, self._offers.own(model))
 
     def _require(self, model: str) -> None:
         self._offers.fingerprint(model)

@@ -77,7 +77,8 @@ class SessionParts:
 
 class RealtimeSession:
     """``model``: checked already, if the client has named one; ``check`` another, which may raise any error;
-    ``pin`` finds the member of one. It is one class because both directions read and change the same
+    ``still_allowed``: the same for a key that may have changed, before a member gets anything; ``pin`` finds
+    the member of one. It is one class because both directions read and change the same
     utterance.
     """
 
@@ -88,6 +89,7 @@ class RealtimeSession:
         *,
         model: str | None,
         check: Check,
+        still_allowed: Check,
         pin: Pin,
         new_id: NewId,
     ) -> None:
@@ -98,6 +100,7 @@ class RealtimeSession:
         self._pinned: Pinned | None = None
         self._checked = model
         self._check = check
+        self._still_allowed = still_allowed
         self._pin = pin
         self._new_id = new_id
         self._opening = TranscriptionSession(model, new_id)
@@ -212,6 +215,8 @@ class RealtimeSession:
         if model is not None and model != self._checked:
             self._check(model)
             self._checked = model
+        if step.to_engine and model is not None:
+            self._still_allowed(model)
         self._note(step.mark)
         for each in step.to_client:
             await self._tell(each)

@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Callable
 
 from starlette.types import Message, Receive, Scope, Send
 
 from deployments.gateway.request.connected import ClientGone
 from deployments.gateway.request.exchange import Exchange
 from serve_app.realtime.closing import INTERNAL
+from serve_app.request.auth import Identity
 
 RESPONSE = "websocket.http.response"
 """The ASGI extension for refusals."""
@@ -33,6 +35,8 @@ class ClientSocket:
         """Messages that were read before they were asked for."""
         self.exchange = Exchange({**scope, "type": "http", "method": "GET"}, self._as_body, self._as_response)
         self.exchange.socket = self
+        self.still_allowed: Callable[[], Identity] = lambda: self.exchange.identity
+        """Who it is by what is known of the key now; raises Unauthorized or Forbidden. The gate sets it."""
 
     async def _as_body(self) -> Message:
         """What the GET reads: there is no body; what comes first says that the client waits."""
