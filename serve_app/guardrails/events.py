@@ -41,6 +41,14 @@ def kind_of(channel: Channel) -> str:
 
 
 CALLS = ("tool_calls", "function_call")
+CUSTOM = "custom"
+CUSTOM_INPUT = "tool_calls.custom"
+"""The field of a custom tool's input, in its channel."""
+
+
+def part_of(channel: Channel) -> str:
+    """What of an answer it belongs to: one part has ended where the next one begins. Tool calls are one."""
+    return "calls" if channel[1] in (*CALLS, CUSTOM_INPUT) else kind_of(channel)
 
 
 def pieces(choice: Mapping[str, Any]) -> Iterator[Piece]:
@@ -68,11 +76,15 @@ def _delta(choice: Mapping[str, Any]) -> dict[str, Any]:
 
 def _arguments(index: int, name: str, value: Any) -> Iterator[Piece]:
     for place, call in enumerate(value if isinstance(value, list) else [value]):
-        function = call.get("function", call) if isinstance(call, dict) else None
+        if not isinstance(call, dict):
+            continue
+        given = call.get("index")
+        number = given if isinstance(given, int) else place
+        function, custom = call.get("function", call), call.get(CUSTOM)
         if isinstance(function, dict) and isinstance(function.get("arguments"), str):
-            number = call.get("index")
-            channel = (index, name, number if isinstance(number, int) else place)
-            yield Piece(channel, function, "arguments")
+            yield Piece((index, name, number), function, "arguments")
+        if isinstance(custom, dict) and isinstance(custom.get("input"), str):
+            yield Piece((index, CUSTOM_INPUT, number), custom, "input")
 
 
 def index_of(choice: Mapping[str, Any]) -> int:
@@ -81,11 +93,36 @@ def index_of(choice: Mapping[str, Any]) -> int:
 
 
 def other_values(choice: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """What else a choice says that holds texts, such as a list of content parts: where it stands."""
+    """What else a choice says that holds texts, such as a list of content parts or the name of a tool: where
+    it stands."""
     said = _delta(choice)
     for name, value in said.items():
-        if isinstance(value, list | dict) and name not in CALLS and name not in NO_TEXT:
+        if name in CALLS:
+            for call in value if isinstance(value, list) else [value]:
+                yield from _beside_arguments(call)
+        elif isinstance(value, list | dict) and name not in NO_TEXT:
             yield said, name
+
+
+def _beside_arguments(call: Any, in_pieces: str = "arguments") -> Iterator[tuple[dict[str, Any], str]]:
+    """What a call says beside what is told in pieces."""
+    if not isinstance(call, dict):
+        return
+    if "function" in call:  # the arguments are there
+        in_pieces = ""
+    for name, value in call.items():
+        if name == "function" and isinstance(value, dict):
+            yield from _beside_arguments(value)
+        elif name == CUSTOM and isinstance(value, dict):
+            yield from _beside_arguments(value, "input")
+        elif name not in NO_TEXT and (
+            isinstance(value, list | dict) or (name != in_pieces and _is_said(value))
+        ):
+            yield call, name
+
+
+def _is_said(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
 
 
 def hide_copies(holder: dict[str, Any]) -> None:
@@ -110,12 +147,14 @@ def _is_idle_choice(choice: Mapping[str, Any]) -> bool:
 def _is_idle_field(name: str, value: Any) -> bool:
     if name != "tool_calls" or not isinstance(value, list):
         return not value
-    return all(
-        isinstance(call, dict)
-        and not call.get("id")
-        and not (call.get("function") or {}).get("name")
-        and not (call.get("function") or {}).get("arguments")
-        for call in value
+    return all(map(_is_idle_call, value))
+
+
+def _is_idle_call(call: Any) -> bool:
+    return isinstance(call, dict) and not any(
+        value and not (name in ("function", CUSTOM) and _is_idle_call(value))
+        for name, value in call.items()
+        if name not in ("index", "type")
     )
 
 
@@ -127,6 +166,8 @@ def event_with(like: Mapping[str, Any], channel: Channel, text: str) -> dict[str
         choice["text"] = text
     elif field == "tool_calls":
         choice["delta"] = {field: [{"index": number, "function": {"arguments": text}}]}
+    elif field == CUSTOM_INPUT:
+        choice["delta"] = {"tool_calls": [{"index": number, CUSTOM: {"input": text}}]}
     elif field == "function_call":
         choice["delta"] = {field: {"arguments": text}}
     else:

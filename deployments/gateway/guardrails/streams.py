@@ -23,9 +23,11 @@ from serve_app.guardrails.events import (
     is_idle,
     kind_of,
     other_values,
+    part_of,
     pieces,
 )
 from serve_app.guardrails.mask import MaskStream
+from serve_app.guardrails.texts import MEDIA
 from serve_app.openai import sse
 from serve_app.openai.chunks import StreamData
 
@@ -109,10 +111,10 @@ class Texts:
             del self._streams[channel]
         return piece
 
-    def of_other_kinds(self, channel: Channel) -> list[Channel]:
-        """The open texts of the same choice that are of another kind: they end where this one begins."""
-        kind = kind_of(channel)
-        return [each for each in self._streams if each[0] == channel[0] and kind_of(each) != kind]
+    def of_other_parts(self, channel: Channel) -> list[Channel]:
+        """The open texts of the same choice that are of another part: they end where this one begins."""
+        part = part_of(channel)
+        return [each for each in self._streams if each[0] == channel[0] and part_of(each) != part]
 
     def of_choice(self, index: int) -> list[Channel]:
         return [each for each in self._streams if each[0] == index]
@@ -182,15 +184,22 @@ class EventGuard:
             await self._end_others(piece.channel, written)
             piece.holder[piece.key] = await self._texts.feed(piece.channel, piece.text)
         for holder, key in other_values(choice):
-            holder[key] = await self._held.judged(holder[key])
+            await self._judge_value(holder, key)
         if ends:
             for channel in self._texts.of_choice(index_of(choice)):
                 await self._end(channel, written)
         return bool(said)
 
+    async def _judge_value(self, holder: dict[str, Any], key: str) -> None:
+        """What is told at once. Of media, only what is written beside them is looked at."""
+        if key in MEDIA and not isinstance(holder[key], str):
+            holder[key] = await self._held.judged(holder[key])
+        else:
+            holder[key] = (await self._held.judged({key: holder[key]}))[key]
+
     async def _end_others(self, channel: Channel, written: list[bytes]) -> None:
-        """What was said before has ended where a text of another kind begins."""
-        for other in self._texts.of_other_kinds(channel):
+        """What was said before has ended where another part of the answer begins."""
+        for other in self._texts.of_other_parts(channel):
             await self._end(other, written)
 
     async def _end(self, channel: Channel, written: list[bytes]) -> None:

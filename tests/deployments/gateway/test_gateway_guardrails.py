@@ -13,9 +13,9 @@ import anthropic
 import openai
 import pytest
 from aiohttp import web
-from guarded import BLOCKED, MASK, MASKED, SECRETS, Said, guard_server, guarded
+from guarded import BLOCKED, HEAD, MASK, MASKED, SECRETS, Said, guard_server, guarded
 from local_cache import local_cache
-from scripted_member import answers
+from scripted_member import answers, begin
 from support.gateway import COMPLETIONS, MODEL, Running, chat
 from support.graph import CHAT
 from support.responses import responses_handle
@@ -200,6 +200,69 @@ async def test_a_whole_answer_is_masked_with_thoughts_and_tool_calls() -> None:
         (call,) = message["tool_calls"]
         assert json.loads(call["function"]["arguments"])["card"] == 0
         assert call["function"]["name"] == "send"
+
+
+def calling(*calls: dict[str, Any]) -> Any:
+    """A member that streams a text and then calls of tools, each in an event of its own."""
+
+    async def said(request: web.Request) -> web.StreamResponse:
+        response = await begin(request)
+        deltas = [{"role": "assistant", "content": "I call"}, *({"tool_calls": [call]} for call in calls)]
+        choices: list[dict[str, Any]] = [{"delta": delta, "finish_reason": None} for delta in deltas]
+        for choice in [*choices, {"delta": {}, "finish_reason": "tool_calls"}]:
+            event = {**HEAD, "choices": [{"index": 0, **choice}]}
+            await response.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+    return said
+
+
+def custom(text: str, **more: Any) -> dict[str, Any]:
+    return {"index": 0, **more, "custom": {"input": text}}
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+async def test_the_input_of_a_custom_tool_is_masked_in_a_stream(size: int) -> None:
+    first = {"index": 0, "id": "call_1", "type": "custom", "custom": {"name": "send", "input": ""}}
+    parts = [custom(SECRETS[place : place + size]) for place in range(0, len(SECRETS), size)]
+    async with guarded(MASK, said=calling(first, *parts)) as to:
+        answered = await to.running.post("hi", stream=True)
+        events = [json.loads(line[6:]) for line in answered.body.decode().split("\n\n") if "{" in line]
+        deltas = [event["choices"][0]["delta"] for event in events]
+        calls = [call for delta in deltas for call in delta.get("tool_calls") or ()]
+        assert "".join(call["custom"].get("input") or "" for call in calls) == MASKED
+        assert calls[0]["id"] == "call_1"
+        assert [call["custom"]["name"] for call in calls if call["custom"].get("name")] == ["send"]
+        assert answered.text == "I call"
+        ends = [event["choices"][0]["finish_reason"] for event in events]
+        assert ends[-1] == "tool_calls"
+    guard = function("refuses_haste", when="after")
+    async with guarded(guard, said=calling(first, *parts)) as to:
+        cut = await to.running.post("hi", stream=True)
+        assert cut.cut["code"] == "haste"
+        assert b"joe" not in cut.body
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"type": "function", "function": {"name": "joe@example.com", "arguments": "{}"}},
+        {"type": "custom", "custom": {"name": "joe@example.com", "input": ""}},
+        {"type": "function", "function": {"name": "f", "arguments": {"id": "joe@example.com"}}},
+        {"type": "function", "function": {"name": "f", "input": "joe@example.com"}},
+        {"type": "new", "server": {"input": "joe@example.com"}},
+        {"type": "new", "arguments": "joe@example.com", "function": {"name": "f"}},
+    ],
+    ids=str,
+)
+async def test_all_that_a_streamed_call_says_is_masked(call: dict[str, Any]) -> None:
+    async with guarded(MASK, said=calling({"index": 0, "id": "call_1", **call})) as to:
+        answered = await to.running.post("hi", stream=True)
+        assert (answered.status, answered.text) == (200, "I call")
+        assert b"[email]" in answered.body
+        assert b"joe" not in answered.body
+        assert b"call_1" in answered.body
 
 
 async def test_log_probabilities_do_not_tell_a_masked_text_again() -> None:
