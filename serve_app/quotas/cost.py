@@ -54,6 +54,19 @@ def left_early(reserved: Use, seconds: float, pace: float | None, *, streams: bo
     return Use(reserved.prompt, min(reserved.output, math.ceil(pace * seconds)))
 
 
+SPARE = 131_072
+"""Tokens of a prompt beyond the bytes of its body: of images and files that it names, of templates; and of an
+answer without a limit."""
+
+
+def most_used(size: int, output: int | None, answers: int) -> Use:
+    """What a request can have used at most: a token has a byte of the body (``size``) or more. An ``output``
+    that the request names is taken four times: some members count thoughts apart from it. A count beyond is a
+    member's mistake; it must not use up a budget."""
+    each = SPARE if output is None else 4 * output + 1024
+    return Use(size + SPARE, each * max(1, answers))
+
+
 def shares(reserved: Sequence[int], used: int) -> list[int]:
     """What each of several reservations of one limit is settled with: as much as it holds, and the last one
     with all the rest. Together they are ``used``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from serve_app.smoothing import mean
@@ -79,26 +80,29 @@ class Recent:
 
 
 class Lengths:
-    """Of the answers of each sender by each model; and, for each model, how many tokens a prompt has for one
-    that was estimated."""
+    """Of the answers of each key and tenant by each model; for each of both, how many tokens a prompt has for
+    one that was estimated; and how fast each model is."""
 
     def __init__(self) -> None:
         self._sizes: OrderedDict[tuple[str, str], Sizes] = OrderedDict()
-        self._ratios: dict[str, Recent] = {}
+        self._ratios: OrderedDict[tuple[str, str], Recent] = OrderedDict()
         self._paces: dict[str, float] = {}
 
-    def saw_answer(self, sender: str, model: str, tokens: int) -> None:
-        """One answer of so many tokens."""
-        for who in (sender, ""):
+    def saw_answer(self, senders: Sequence[str], model: str, tokens: int) -> None:
+        """One answer of so many tokens. ``senders``: the key, and its tenant."""
+        for who in senders:
             sizes = self._sizes.setdefault((who, model), Sizes())
             self._sizes.move_to_end((who, model))
             sizes.add(tokens)
         while len(self._sizes) > MOST_KNOWN:
             self._sizes.popitem(last=False)
 
-    def saw_prompt(self, model: str, estimated: int, tokens: int) -> None:
+    def saw_prompt(self, tenant: str, model: str, estimated: int, tokens: int) -> None:
         if estimated > 0:
-            self._ratios.setdefault(model, Recent()).add(min(MOST_RATIO, tokens / estimated))
+            self._ratios.setdefault((tenant, model), Recent()).add(min(MOST_RATIO, tokens / estimated))
+            self._ratios.move_to_end((tenant, model))
+        while len(self._ratios) > MOST_KNOWN:
+            self._ratios.popitem(last=False)
 
     def saw_pace(self, model: str, tokens: int, seconds: float) -> None:
         """One answer took so long."""
@@ -110,19 +114,20 @@ class Lengths:
         have been read slowly. ``None``: none is known."""
         return self._paces.get(model)
 
-    def answer(self, sender: str, model: str) -> int:
-        """The tokens that 95 of 100 answers do not exceed."""
-        for who in (sender, ""):
+    def answer(self, senders: Sequence[str], model: str) -> int:
+        """The tokens that 95 of 100 answers do not exceed: to the first of ``senders`` that had enough. What
+        others were answered does not count: who asks could tell, or be refused, by it."""
+        for who in senders:
             sizes = self._sizes.get((who, model))
             if sizes is not None and sizes.total >= ENOUGH:
                 return sizes.quantile()
         return FIRST_GUESS
 
-    def reserved(self, sender: str, model: str, streams: bool) -> int:
+    def reserved(self, senders: Sequence[str], model: str, streams: bool) -> int:
         """The tokens to reserve for one answer without a limit. How long one becomes that is not streamed is
         seen only at its end, so short answers before it do not make that less than ``FIRST_GUESS``."""
-        return max(FLOOR if streams else FIRST_GUESS, self.answer(sender, model))
+        return max(FLOOR if streams else FIRST_GUESS, self.answer(senders, model))
 
-    def prompt(self, model: str, estimated: float) -> int:
-        ratio = self._ratios.get(model)
+    def prompt(self, tenant: str, model: str, estimated: float) -> int:
+        ratio = self._ratios.get((tenant, model))
         return math.ceil(estimated if ratio is None else estimated * ratio.mean)

@@ -97,7 +97,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     audio_s: float = 0.0
     """Seconds of the recordings that it brought."""
     estimated: TokenCounts | None = None
-    """What it is taken to have used, where its client left before anything was counted."""
+    """What it is taken to have used, where its client left before anything was counted, or a member's count
+    cannot be true."""
 
 
 class Facts(msgspec.Struct):

@@ -30,6 +30,8 @@ once."""
 AGAIN_S = 0.04
 """Between two questions for it."""
 
+MOST_DISBELIEVED = 256
+
 logger = logging.getLogger("ray.serve")
 
 Lease = Callable[[LeaseCall], Awaitable[LeaseReply]]
@@ -50,6 +52,7 @@ class GatewayQuotas:
         self._prices = prices
         self._lease = lease
         self._away = ""
+        self._disbelieved: set[tuple[str, str]] = set()
         self._wake = asyncio.Event()
         self._next: asyncio.Future[None] | None = None
         self._running = asyncio.get_running_loop().create_task(self._forever(), context=Context())
@@ -76,6 +79,17 @@ class GatewayQuotas:
 
     def spend(self, parts: Iterable[Part]) -> None:
         self.book.spend(parts, time.monotonic())
+
+    def disbelieve(self, model: str, member: str) -> None:
+        """Said once of each."""
+        if (model, member) not in self._disbelieved and len(self._disbelieved) < MOST_DISBELIEVED:
+            self._disbelieved.add((model, member))
+            logger.warning(
+                "member %s of model %s told more tokens than its request can have used; it counts the "
+                "most that it can be",
+                member,
+                model,
+            )
 
     async def stop(self) -> None:
         self._running.cancel()

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+import msgspec
+
 from serve_app.errors import BudgetEnded, PromptlyError
 from serve_app.openai.usage import NO_TOKENS, AnswerEnd, TokenCounts
 from serve_app.quotas.book import Book
-from serve_app.quotas.cost import FREE, Price, Use, left_early, shares
+from serve_app.quotas.cost import FREE, Price, Use, left_early, most_used, shares
 from serve_app.quotas.lengths import Lengths
 from serve_app.quotas.limits import AT_GATE, BUDGETS, TOKENS, Bound, model_scopes, sender_scopes
 from serve_app.quotas.purse import Part, Purse, Taken
@@ -58,12 +60,17 @@ class Quotas(Protocol):
 
     def unix(self) -> float: ...
 
+    def disbelieve(self, model: str, member: str) -> None:
+        """A member has told more tokens than its request can have used."""
+        ...
+
 
 @dataclass(slots=True)
 class Order:
     """What is asked of a member. ``model`` is the model's own name, ``priced`` the one that has its price;
     ``prompt`` and ``output`` are tokens, estimated or as the request says; ``output`` ``None``: as many as
-    the model will. ``weight``: so many answers. ``streams``: it is seen how long they become."""
+    the model will. ``weight``: so many answers. ``streams``: it is seen how long they become. ``size``:
+    bytes of the body."""
 
     model: str
     priced: str
@@ -72,6 +79,14 @@ class Order:
     weight: int = 1
     generates: bool = True
     streams: bool = True
+    size: int = 0
+
+    def credible(self, told: TokenCounts) -> TokenCounts:
+        """What a member says, as far as the request can have used it."""
+        most = most_used(self.size, self.output, self.weight)
+        prompt = None if told.prompt is None else min(told.prompt, most.prompt)
+        output = None if told.output is None else min(told.output, most.output)
+        return told if (prompt, output) == (told.prompt, told.output) else TokenCounts(prompt, output)
 
 
 class AtMembers:
@@ -127,7 +142,7 @@ class Account:
         """``headers``: those of the response, in which the client is told of its limits."""
         self._quotas = quotas
         self._tenant = identity.tenant
-        self._sender = identity.key_id or identity.tenant
+        self._senders = (f"key:{identity.key_id or ''}", identity.tenant)
         self._scopes = sender_scopes(identity.tenant, identity.key_id, identity.user)
         self._path = path
         self._timeline = timeline
@@ -162,9 +177,9 @@ class Account:
         output = order.output
         if output is None:
             output = (
-                quotas.lengths.reserved(self._sender, order.model, order.streams) if order.generates else 0
+                quotas.lengths.reserved(self._senders, order.model, order.streams) if order.generates else 0
             )
-        use = Use(quotas.lengths.prompt(order.model, order.prompt), output * order.weight)
+        use = Use(quotas.lengths.prompt(self._tenant, order.model, order.prompt), output * order.weight)
         self._order, scopes = order, self._scopes
         self._scopes = (*scopes, *model_scopes(self._tenant, order.model))
         try:
@@ -187,7 +202,8 @@ class Account:
         """
         if self._order is None:
             return
-        self._pay(Use(prompt, output))
+        most = most_used(0, None, 1)
+        self._pay(Use(min(prompt, most.prompt), min(output, most.output)))
         self._told = TokenCounts(0, 0)  # what its record says then is paid
         self._keep(await self._quotas.reserve(self._parts(self._scopes, EVERY_COST, Use(prompt, output))))
 
@@ -202,7 +218,7 @@ class Account:
     def settle(self, record: RequestRecord) -> TokenCounts | None:
         """The request has ended. A generation that goes on for others counts, for this one, when that ends.
 
-        Returns what it is taken to have used, where nobody has counted that; else ``None``.
+        Returns what it is taken to have used, where nobody has counted that, or not credibly; else ``None``.
         """
         if self._is_over:
             return None
@@ -219,10 +235,14 @@ class Account:
             self._look.cancel()
         if self._more is not None:
             self._more.cancel()
-        told = _known(record.tokens, self.members.generated()) if self._told is None else self._told
-        guess = None
+        said = _known(record.tokens, self.members.generated()) if self._told is None else self._told
+        told = said if self._order is None else self._order.credible(said)
+        guess = None if told is said else told
+        if told is not said:
+            self._quotas.disbelieve(record.model or "", record.member or "")
+            record = msgspec.structs.replace(record, tokens=told)
         if _has_left(record) and self._told is None and self._order is not None and record.cache not in HITS:
-            guess = self.members.guess(self._order, self._reserved, told, self._quotas.lengths)
+            guess = self.members.guess(self._order, self._reserved, told, self._quotas.lengths) or guess
             told = guess or told
         used = _used(record, self._order, self._reserved, told, self._quotas.cached_rate)
         if self._order is None and (used.prompt or used.output):
@@ -231,7 +251,7 @@ class Account:
         self._pay(used)
         for permit in self._permits:
             self._quotas.settle(permit, 0)
-        _learn(record, self._order, self._sender, self._quotas.lengths)
+        _learn(record, self._order, self._senders, self._quotas.lengths)
         return guess
 
     # ---- reserving ----
@@ -345,18 +365,18 @@ def _known(first: TokenCounts, second: TokenCounts) -> TokenCounts:
     return TokenCounts(prompt, second.output if first.output is None else first.output)
 
 
-def _learn(record: RequestRecord, order: Order | None, sender: str, lengths: Lengths) -> None:
+def _learn(record: RequestRecord, order: Order | None, senders: tuple[str, str], lengths: Lengths) -> None:
     """An answer that its client has limited or left says nothing of how long others become: a client could
     have less reserved than its answers take."""
     if order is None or record.member is None or record.cache in HITS:
         return
     tokens = record.tokens
     if tokens.prompt is not None:
-        lengths.saw_prompt(order.model, round(order.prompt), tokens.prompt)
+        lengths.saw_prompt(senders[1], order.model, round(order.prompt), tokens.prompt)
     _learn_pace(record, order, lengths)
     ended_itself = order.output is None and record.error is None and not record.client_gone
     if tokens.output is not None and order.generates and ended_itself:
-        lengths.saw_answer(sender, order.model, tokens.output // max(1, order.weight))
+        lengths.saw_answer(senders, order.model, tokens.output // max(1, order.weight))
 
 
 def _learn_pace(record: RequestRecord, order: Order, lengths: Lengths) -> None:

@@ -91,6 +91,7 @@ def _order(call: Call, to: Destination) -> Order:
         call.slot.weight,
         generates=call.purpose is Purpose.ANSWER or output is not None,
         streams=call.message.streams,
+        size=len(call.message.body),
     )
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from local_cache import local_cache
+from scripted_member import Member, listening
 from support.accounts import accounts_handle, bearer, managed, with_accounts
 from support.gateway import MODEL, Running, SimSettings, gateway, meanwhile
 from support.graph import eventually
@@ -316,3 +318,30 @@ async def test_a_generation_that_others_joined_is_paid_by_who_began_it(tmp_path:
                 return 100 < await used_of(handle) < 120
 
             assert await eventually(counted, within_s=10)
+
+
+async def test_an_absurd_count_of_a_member_does_not_use_up_a_budget(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def boast(request: web.Request) -> web.Response:
+        usage = {"prompt_tokens": 10**11, "completion_tokens": 10**11, "total_tokens": 2 * 10**11}
+        choice = {"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}
+        return web.json_response({"object": "chat.completion", "choices": [choice], "usage": usage})
+
+    member = Member(boast)
+    async with listening(member), accounts_handle(tmp_path) as handle:
+        key, kept = managed("acme")
+        await handle.target.make_key(kept)
+        await handle.target.set_limit(Limit("tenant:acme", tokens_per_day=1_000_000))
+        upstream = member.upstream(kind="vllm", health_period_s=60.0)
+        args: dict[str, Any] = {"auth": {"accounts": True}, "accounts": {"call_timeout_s": 0.5}}
+        async with gateway(others=[upstream], handles={"accounts": handle}, **args) as running:
+            assert await eventually(lambda: knows(running, bearer(key)), within_s=10)
+            assert (await running.post("1", bearer(key), max_tokens=5)).status == 200
+            assert (await running.post("2", bearer(key), max_tokens=5)).status == 200
+
+            async def counted() -> bool:
+                return 2 * 131_072 < await used_of(handle) < 300_000
+
+            assert await eventually(counted, within_s=10)
+    assert caplog.text.count("than its request can have used") == 1

@@ -46,11 +46,21 @@ def test_what_was_used_leaves_the_minute_never_early() -> None:
 
 def test_answers_are_reserved_by_what_was_seen_of_their_sender() -> None:
     lengths = Lengths()
-    assert lengths.answer("key", "model") == FIRST_GUESS
+    assert lengths.answer(("key", "tenant"), "model") == FIRST_GUESS
     for n in range(100):
-        lengths.saw_answer("key", "model", 100 if n % 20 else 1000)
-    assert 100 <= lengths.answer("key", "model") <= 1200
-    assert lengths.answer("another", "model") == lengths.answer("key", "model")
+        lengths.saw_answer(("key", "tenant"), "model", 100 if n % 20 else 1000)
+    learned = lengths.answer(("key", "tenant"), "model")
+    assert 100 <= learned <= 1200
+    assert lengths.answer(("another", "tenant"), "model") == learned
+    assert lengths.answer(("another", "another"), "model") == FIRST_GUESS
+
+
+def test_a_tenant_s_prompts_do_not_change_what_others_reserve() -> None:
+    lengths = Lengths()
+    for _ in range(20):
+        lengths.saw_prompt("tenant", "model", 10, 1000)
+    assert lengths.prompt("tenant", "model", 100) == 800
+    assert lengths.prompt("another", "model", 100) == 100
 
 
 def test_money_is_counted_exactly() -> None:
@@ -80,9 +90,9 @@ def test_what_was_reserved_in_steps_is_settled_with_all_that_was_used(used: int)
 def test_short_answers_do_not_make_reservations_smaller_than_their_floor() -> None:
     lengths = Lengths()
     for _ in range(50):
-        lengths.saw_answer("key", "model", 1)
-    assert lengths.reserved("key", "model", True) == FLOOR
-    assert lengths.reserved("key", "model", False) == FIRST_GUESS
+        lengths.saw_answer(("key", "tenant"), "model", 1)
+    assert lengths.reserved(("key", "tenant"), "model", True) == FLOOR
+    assert lengths.reserved(("key", "tenant"), "model", False) == FIRST_GUESS
 
 
 @pytest.mark.parametrize("is_told_before", [False, True])
