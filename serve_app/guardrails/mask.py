@@ -154,7 +154,8 @@ class LibraryNumbers:
 
 
 class MaskStream:
-    """One text. ``in_json``: it is JSON, such as the arguments of a tool call, and stays JSON."""
+    """One text. ``in_json``: it is JSON, such as the arguments of a tool call, and stays JSON.
+    What it escapes is not looked at: :mod:`serve_app.guardrails.escapes` comes before."""
 
     def __init__(self, numbers: Numbers | None, *, emails: bool, in_json: bool = False) -> None:
         self._numbers = numbers

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any
 
 from serve_app.guardrails.contract import Text
+from serve_app.guardrails.escapes import unescaped
 
 NO_TEXT = frozenset(
     {
@@ -175,7 +176,8 @@ class Texts:
             self._walk(value, role, _within(place, key, value))
 
     def _add(self, text: str, kind: str, role: str | None, place: tuple[Any, Any, bool]) -> None:
-        self.found.append(Text(text, kind, role))
+        shown = unescaped(text) if kind == "arguments" else text
+        self.found.append(Text(shown, kind, role))
         self._places.append(place)
 
 

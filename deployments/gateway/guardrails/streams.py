@@ -13,6 +13,7 @@ from deployments.gateway.guardrails.judges import MaskJudge
 from deployments.gateway.request.answer import Answer, Head, OpenAnswer
 from serve_app.errors import PromptlyError, UpstreamFailed
 from serve_app.guardrails.contract import Text
+from serve_app.guardrails.escapes import Unescaped
 from serve_app.guardrails.events import (
     CALLS,
     Channel,
@@ -100,15 +101,23 @@ class Texts:
     def __init__(self, held: Held) -> None:
         self._held = held
         self._streams: dict[Channel, list[TextStream]] = {}
+        self._escapes: dict[Channel, Unescaped] = {}
+        """Of the texts that are JSON."""
 
     async def feed(self, channel: Channel, piece: str, *, final: bool = False) -> str:
         streams = self._streams.get(channel)
         if streams is None:
             streams = self._streams[channel] = [self._stream(each, channel) for each in self._held.guards]
+            if kind_of(channel) == "arguments":
+                self._escapes[channel] = Unescaped()
+        escapes = self._escapes.get(channel)
+        if escapes is not None:
+            piece = escapes.feed(piece, final=final)
         for stream in streams:
             piece = await stream.feed(piece, final=final)
         if final:
             del self._streams[channel]
+            self._escapes.pop(channel, None)
         return piece
 
     def of_other_parts(self, channel: Channel) -> list[Channel]:

@@ -265,6 +265,30 @@ async def test_all_that_a_streamed_call_says_is_masked(call: dict[str, Any]) -> 
         assert b"call_1" in answered.body
 
 
+async def test_escapes_in_the_arguments_of_a_call_hide_nothing() -> None:
+    hidden = r'{"to": "joe\u0040example.com", "card": "\u0034111 1111\u00201111 1111", "n": "a\/b\n\u00e9"}'
+    for size in (1, 2, 5, 1000):
+        async with guarded(MASK, said=Said(text="x", arguments=hidden, size=size)) as to:
+            for stream in (False, True):
+                turn = {"role": "user", "content": "hi"}
+                body = {"model": MODEL, "max_tokens": 99, "messages": [turn], "stream": stream}
+                if not stream:
+                    (_, call) = (await to.running.send(body, MESSAGES)).json["content"]
+                    assert call["input"] == {"to": "[email]", "card": "[card]", "n": "a/b\né"}
+                    continue
+                answered = await to.running.post("hi", stream=True, tools=TOOLS)
+                events = [
+                    json.loads(part[6:]) for part in answered.body.decode().split("\n\n") if "{" in part
+                ]
+                deltas = [each["choices"][0]["delta"] for each in events if each["choices"]]
+                calls = [call for delta in deltas for call in delta.get("tool_calls") or ()]
+                said = "".join(call["function"].get("arguments") or "" for call in calls)
+                assert json.loads(said) == {"to": "[email]", "card": "[card]", "n": "a/b\né"}
+    async with guarded(function("refuses_haste"), said=Said(text="x", arguments=r'{"a": "s\u006fon"}')) as to:
+        assert (await to.running.post("hi", stream=True)).cut["code"] == "haste"
+        assert (await to.running.post("hi")).error["code"] == "haste"
+
+
 async def test_log_probabilities_do_not_tell_a_masked_text_again() -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
         whole = Said()._whole(True)
