@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from serve_app.quotas.limits import AT_GATE, MONEY, NANO, Bound
+from serve_app.quotas.limits import AT_GATE, MONEY, MOST, NANO, Bound
 
 MILLION = 1_000_000
 
@@ -52,6 +52,16 @@ def left_early(reserved: Use, seconds: float, pace: float | None, *, streams: bo
     if pace is None:
         return reserved
     return Use(reserved.prompt, min(reserved.output, math.ceil(pace * seconds)))
+
+
+def room_for_answer(prompt: int, bound: Bound, price: Price, room: int) -> int:
+    """Tokens of an answer that, with a prompt, cost no more than ``room``, in units of the bound."""
+    if bound not in MONEY:
+        return room - prompt
+    left = room * MILLION / NANO - prompt * price.input
+    if price.output <= 0:
+        return MOST if left >= 0 else 0
+    return math.floor(left / price.output)
 
 
 SPARE = 131_072

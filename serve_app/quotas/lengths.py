@@ -67,6 +67,11 @@ def _size(tokens: int) -> int:
     return size
 
 
+def least_reserved(streams: bool) -> int:
+    """Tokens for one answer without a limit, whatever was learned."""
+    return FLOOR if streams else FIRST_GUESS
+
+
 @dataclass(slots=True)
 class Recent:
     """The mean of recent samples."""
@@ -89,7 +94,8 @@ class Lengths:
         self._paces: dict[str, float] = {}
 
     def saw_answer(self, senders: Sequence[str], model: str, tokens: int) -> None:
-        """One answer of so many tokens. ``senders``: the key, and its tenant."""
+        """One answer of so many tokens. ``senders``: the scopes of who was answered, the tenant's last.
+        No two tenants share one."""
         for who in senders:
             sizes = self._sizes.setdefault((who, model), Sizes())
             self._sizes.move_to_end((who, model))
@@ -126,7 +132,7 @@ class Lengths:
     def reserved(self, senders: Sequence[str], model: str, streams: bool) -> int:
         """The tokens to reserve for one answer without a limit. How long one becomes that is not streamed is
         seen only at its end, so short answers before it do not make that less than ``FIRST_GUESS``."""
-        return max(FLOOR if streams else FIRST_GUESS, self.answer(senders, model))
+        return max(least_reserved(streams), self.answer(senders, model))
 
     def prompt(self, tenant: str, model: str, estimated: float) -> int:
         ratio = self._ratios.get((tenant, model))

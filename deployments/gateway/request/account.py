@@ -10,11 +10,11 @@ from typing import Protocol
 
 import msgspec
 
-from serve_app.errors import BudgetEnded, PromptlyError
+from serve_app.errors import BudgetEnded, BudgetSpent, PromptlyError, RateLimited
 from serve_app.openai.usage import NO_TOKENS, AnswerEnd, TokenCounts
 from serve_app.quotas.book import Book
-from serve_app.quotas.cost import FREE, Price, Use, left_early, most_used, shares
-from serve_app.quotas.lengths import Lengths
+from serve_app.quotas.cost import FREE, Price, Use, left_early, most_used, room_for_answer, shares
+from serve_app.quotas.lengths import Lengths, least_reserved
 from serve_app.quotas.limits import AT_GATE, BUDGETS, TOKENS, Bound, model_scopes, sender_scopes
 from serve_app.quotas.purse import Part, Purse, Taken
 from serve_app.quotas.rates import Left, narrowest, rate_headers
@@ -142,8 +142,8 @@ class Account:
         """``headers``: those of the response, in which the client is told of its limits."""
         self._quotas = quotas
         self._tenant = identity.tenant
-        self._senders = (f"key:{identity.key_id or ''}", identity.tenant)
-        self._scopes = sender_scopes(identity.tenant, identity.key_id, identity.user)
+        self._senders = sender_scopes(identity.tenant, identity.key_id, identity.user)
+        self._scopes = self._senders
         self._path = path
         self._timeline = timeline
         self._headers = headers
@@ -179,20 +179,21 @@ class Account:
             output = (
                 quotas.lengths.reserved(self._senders, order.model, order.streams) if order.generates else 0
             )
-        use = Use(quotas.lengths.prompt(self._tenant, order.model, order.prompt), output * order.weight)
+        use = Use(quotas.lengths.prompt(self._senders[-1], order.model, order.prompt), output * order.weight)
         self._order, scopes = order, self._scopes
         self._scopes = (*scopes, *model_scopes(self._tenant, order.model))
         try:
             await self._count(self._scopes[len(scopes) :])
-            parts = self._parts(self._scopes, EVERY_COST, use)
-            self._keep(await quotas.reserve(parts))
+            parts_of = partial(self._parts, self._scopes, EVERY_COST)
+            taken, use = await _reserve(quotas, order, use, self._price, parts_of)
+            self._keep(taken)
         except BaseException:
             self._order = None
             raise
         finally:
             self._tell_client()
         self._reserved = use
-        if order.output is None and order.generates and any(part[0].bound in BUDGETS for part in parts):
+        if order.output is None and order.generates and any(each.purse.bound in BUDGETS for each in taken):
             self._watch()
 
     async def turn(self, prompt: int, output: int) -> None:
@@ -340,6 +341,31 @@ class Account:
         self._taken = []
 
 
+async def _reserve(
+    quotas: Quotas, order: Order, use: Use, price: Price, parts_of: Callable[[Use], list[Part]]
+) -> tuple[list[Taken], Use]:
+    """As much, or less where that was only expected. Raises: as ``Quotas.reserve``."""
+    parts = parts_of(use)
+    try:
+        return await quotas.reserve(parts), use
+    except (RateLimited, BudgetSpent):
+        smaller = _fitting(order, use, price, parts)
+        if smaller is None:
+            raise
+    return await quotas.reserve(parts_of(smaller)), smaller
+
+
+def _fitting(order: Order, use: Use, price: Price, parts: Sequence[Part]) -> Use | None:
+    """What else to reserve for an answer without a limit, where what is expected of it was refused: all that
+    is left. ``None``: that is less than any such answer reserves, or its length is no expectation."""
+    if order.output is not None or not order.generates:
+        return None
+    rooms = [(purse.bound, purse.left + purse.free) for purse, _ in parts if purse.limit >= 0]
+    output = min(room_for_answer(use.prompt, bound, price, room) for bound, room in rooms) if rooms else 0
+    least = least_reserved(order.streams) * order.weight
+    return Use(use.prompt, output) if least <= output < use.output else None
+
+
 def _used(
     record: RequestRecord, order: Order | None, reserved: Use, told: TokenCounts, cached_rate: float
 ) -> Use:
@@ -365,14 +391,14 @@ def _known(first: TokenCounts, second: TokenCounts) -> TokenCounts:
     return TokenCounts(prompt, second.output if first.output is None else first.output)
 
 
-def _learn(record: RequestRecord, order: Order | None, senders: tuple[str, str], lengths: Lengths) -> None:
+def _learn(record: RequestRecord, order: Order | None, senders: Sequence[str], lengths: Lengths) -> None:
     """An answer that its client has limited or left says nothing of how long others become: a client could
     have less reserved than its answers take."""
     if order is None or record.member is None or record.cache in HITS:
         return
     tokens = record.tokens
     if tokens.prompt is not None:
-        lengths.saw_prompt(senders[1], order.model, round(order.prompt), tokens.prompt)
+        lengths.saw_prompt(senders[-1], order.model, round(order.prompt), tokens.prompt)
     _learn_pace(record, order, lengths)
     ended_itself = order.output is None and record.error is None and not record.client_gone
     if tokens.output is not None and order.generates and ended_itself:

@@ -345,3 +345,21 @@ async def test_an_absurd_count_of_a_member_does_not_use_up_a_budget(
 
             assert await eventually(counted, within_s=10)
     assert caplog.text.count("than its request can have used") == 1
+
+
+async def test_an_expected_length_alone_refuses_no_request_that_the_limit_holds(tmp_path: Path) -> None:
+    engine = SimSettings(itl_ms=0, tokens=1200)
+    some = Limit("tenant:acme", parallel_requests=100)
+    async with limited(tmp_path, some, engine=engine) as (running, handle, key):
+        for n in range(21):  # from here on so long an answer is expected
+            assert (await running.post(f"{n}", key)).status == 200
+        await handle.target.set_limit(
+            Limit("tenant:acme", tokens_per_day=1150, tokens_per_minute=1150, parallel_requests=100)
+        )
+
+        async def limits() -> bool:
+            return (await running.post("too much", key, max_tokens=1151)).status == 429
+
+        assert await eventually(limits, within_s=10)
+        assert (await running.post("as much as there is", key)).status == 200
+        assert (await running.post("nothing is left", key)).status == 429

@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from serve_app.quotas.book import Book
-from serve_app.quotas.cost import Price, Use, left_early, shares
+from serve_app.quotas.cost import Price, Use, left_early, room_for_answer, shares
 from serve_app.quotas.lengths import FIRST_GUESS, FLOOR, Lengths
-from serve_app.quotas.limits import Bound, LimitTable
+from serve_app.quotas.limits import Bound, LimitTable, sender_scopes
 from serve_app.quotas.rates import Left, rate_headers
 from serve_app.quotas.windows import Calendar, SlidingMinute
 
@@ -55,12 +55,33 @@ def test_answers_are_reserved_by_what_was_seen_of_their_sender() -> None:
     assert lengths.answer(("another", "another"), "model") == FIRST_GUESS
 
 
+def test_no_two_tenants_share_what_was_learned_of_who_signed_in() -> None:
+    senders = [sender_scopes(tenant, None, user) for tenant in ("acme", "other") for user in ("ann", None)]
+    lengths = Lengths()
+    for _ in range(50):
+        lengths.saw_answer(senders[0], "model", 6000)
+    assert [lengths.answer(each, "model") > 6000 for each in senders] == [True, True, False, False]
+
+
 def test_a_tenant_s_prompts_do_not_change_what_others_reserve() -> None:
     lengths = Lengths()
     for _ in range(20):
         lengths.saw_prompt("tenant", "model", 10, 1000)
     assert lengths.prompt("tenant", "model", 100) == 800
     assert lengths.prompt("another", "model", 100) == 100
+
+
+@pytest.mark.parametrize("room", [0, 999, 150_000, 150_600, 450_000, 10**12 + 7])
+def test_as_much_of_an_answer_fits_as_its_money(room: int) -> None:
+    price = Price(0.15, 0.6)
+    tokens = room_for_answer(1000, Bound.MONEY_DAY, price, room)
+    assert (
+        Use(1000, tokens).of(Bound.MONEY_DAY, price)
+        <= room
+        < Use(1000, tokens + 2).of(Bound.MONEY_DAY, price)
+    )
+    assert room_for_answer(1000, Bound.TOKENS, price, room) == room - 1000
+    assert (room_for_answer(1000, Bound.MONEY_DAY, Price(0.15, 0.0), room) > 0) == (room >= 150_000)
 
 
 def test_money_is_counted_exactly() -> None:
