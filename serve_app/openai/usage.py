@@ -65,20 +65,20 @@ class AnswerEnd:
     """Keeps where the counts of tokens stand. Feed it all bytes of an answer: every token passes here."""
 
     def __init__(self) -> None:
-        self._pieces = 0
+        self.pieces = 0
         self._newest = self._before = b""
 
     def feed(self, piece: bytes) -> None:
         if piece:
-            self._pieces += 1
+            self.pieces += 1
             self._before, self._newest = self._newest, piece
 
-    def tokens(self, is_stream: bool) -> TokenCounts:
+    def tokens(self, is_stream: bool, per_piece: float = 1.0) -> TokenCounts:
         """As far as the answer came. A stream that does not say, such as one that was left early, has about
-        one for each piece."""
+        ``per_piece`` for each piece."""
         counts = counts_at_end(self._before + self._newest)
         if counts.output is None and is_stream:
-            return TokenCounts(counts.prompt, self._pieces)
+            return TokenCounts(counts.prompt, round(self.pieces * per_piece))
         return counts
 
 

@@ -27,6 +27,9 @@ FADES_AT = 1000
 TELLING = 32
 """Shorter answers say little of a model's pace: most of their time is the prompt's."""
 
+TELLING_PIECES = 4
+MOST_PER_PIECE = 64.0
+
 FADES = 0.98
 """Of the fastest answer's pace, with each later answer."""
 
@@ -92,6 +95,7 @@ class Lengths:
         self._sizes: OrderedDict[tuple[str, str], Sizes] = OrderedDict()
         self._ratios: OrderedDict[tuple[str, str], Recent] = OrderedDict()
         self._paces: dict[str, float] = {}
+        self._pieces: dict[str, Recent] = {}
 
     def saw_answer(self, senders: Sequence[str], model: str, tokens: int) -> None:
         """One answer of so many tokens. ``senders``: the scopes of who was answered, the tenant's last.
@@ -119,6 +123,18 @@ class Lengths:
         """Tokens per second of one answer: of the fastest recent one, since slow ones may have waited, or
         have been read slowly. ``None``: none is known."""
         return self._paces.get(model)
+
+    def saw_pieces(self, model: str, pieces: int, tokens: int) -> None:
+        """One stream came in so many pieces."""
+        if pieces >= TELLING_PIECES:
+            sample = min(MOST_PER_PIECE, max(1.0, tokens / pieces))
+            self._pieces.setdefault(model, Recent()).add(sample)
+
+    def per_piece(self, model: str) -> float:
+        """Tokens in a piece of a stream: more than one where an engine writes several at once, drafts some,
+        or gives several answers."""
+        seen = self._pieces.get(model)
+        return 1.0 if seen is None else seen.mean
 
     def answer(self, senders: Sequence[str], model: str) -> int:
         """The tokens that 95 of 100 answers do not exceed: to the first of ``senders`` that had enough. What

@@ -113,9 +113,14 @@ class AtMembers:
         self.cut = cut
         self._answers.append((end, is_stream))
 
-    def generated(self) -> TokenCounts:
-        """By all that have answered, so far; nothing is known without one."""
-        counts = [end.tokens(is_stream) for end, is_stream in self._answers]
+    def pieces(self) -> int:
+        """Of all streams, so far."""
+        return sum(end.pieces for end, is_stream in self._answers if is_stream)
+
+    def generated(self, per_piece: float) -> TokenCounts:
+        """By all that have answered, so far; nothing is known without one. ``per_piece``: tokens in a
+        piece of a stream."""
+        counts = [end.tokens(is_stream, per_piece) for end, is_stream in self._answers]
         if not counts:
             return NO_TOKENS
         prompt = next((each.prompt for each in counts if each.prompt is not None), None)
@@ -221,8 +226,6 @@ class Account:
 
         Returns what it is taken to have used, where nobody has counted that, or not credibly; else ``None``.
         """
-        if self._is_over:
-            return None
         goes_on = self.members.goes_on if _has_left(record) and self._order is not None else None
         if goes_on is not None and goes_on(partial(self._end, record)):
             return None
@@ -232,11 +235,10 @@ class Account:
         if self._is_over:
             return None
         self._is_over = True
-        if self._look is not None:
-            self._look.cancel()
-        if self._more is not None:
-            self._more.cancel()
-        said = _known(record.tokens, self.members.generated()) if self._told is None else self._told
+        for waiting in (self._look, self._more):
+            if waiting is not None:
+                waiting.cancel()
+        said = _known(record.tokens, self._generated()) if self._told is None else self._told
         told = said if self._order is None else self._order.credible(said)
         guess = None if told is said else told
         if told is not said:
@@ -246,6 +248,8 @@ class Account:
             guess = self.members.guess(self._order, self._reserved, told, self._quotas.lengths) or guess
             told = guess or told
         used = _used(record, self._order, self._reserved, told, self._quotas.cached_rate)
+        if guess is None and record.client_gone and record.tokens.output is None and told.output is not None:
+            guess = TokenCounts(used.prompt, used.output)
         if self._order is None and (used.prompt or used.output):
             self._price = self._quotas.price(record.model or "")
             self._quotas.spend(self._parts(self._scopes, EVERY_COST, used))
@@ -253,7 +257,12 @@ class Account:
         for permit in self._permits:
             self._quotas.settle(permit, 0)
         _learn(record, self._order, self._senders, self._quotas.lengths)
+        _learn_pieces(record, self._order, self.members.pieces(), self._quotas.lengths)
         return guess
+
+    def _generated(self) -> TokenCounts:
+        order = self._order
+        return self.members.generated(1.0 if order is None else self._quotas.lengths.per_piece(order.model))
 
     # ---- reserving ----
 
@@ -309,14 +318,14 @@ class Account:
         """Reserve more for an answer that is longer than was expected."""
         if self._is_over:
             return
-        if (self.members.generated().output or 0) >= NEARLY * self._reserved.output:
+        if (self._generated().output or 0) >= NEARLY * self._reserved.output:
             self._more = asyncio.get_running_loop().create_task(self._reserve_more())
         else:
             self._watch()
 
     async def _reserve_more(self) -> None:
         """Or end the generation, where a budget has truly ended."""
-        again = Use(0, max(self._reserved.output, self.members.generated().output or 0))
+        again = Use(0, max(self._reserved.output, self._generated().output or 0))
         try:
             self._keep(await self._quotas.reserve(self._parts(self._scopes, BUDGETS, again)))
         except PromptlyError as error:
@@ -411,3 +420,8 @@ def _learn_pace(record: RequestRecord, order: Order, lengths: Lengths) -> None:
         seconds = record.itl_ms * output / 1000
     if output is not None and seconds > 0 and not _has_left(record):
         lengths.saw_pace(order.model, output // max(1, order.weight), seconds)
+
+
+def _learn_pieces(record: RequestRecord, order: Order | None, pieces: int, lengths: Lengths) -> None:
+    if order is not None and record.tokens.output is not None and record.cache not in HITS:
+        lengths.saw_pieces(order.model, pieces, record.tokens.output)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from local_cache import local_cache
-from scripted_member import Member, listening
+from scripted_member import Member, begin, chunk, listening
 from support.accounts import accounts_handle, bearer, managed, with_accounts
 from support.gateway import MODEL, Running, SimSettings, gateway, meanwhile
 from support.graph import eventually
@@ -363,3 +363,53 @@ async def test_an_expected_length_alone_refuses_no_request_that_the_limit_holds(
         assert await eventually(limits, within_s=10)
         assert (await running.post("as much as there is", key)).status == 200
         assert (await running.post("nothing is left", key)).status == 429
+
+
+async def test_a_stream_that_is_left_counts_all_tokens_of_its_events(tmp_path: Path) -> None:
+    """Ten tokens with each event, as engines write with a stream interval."""
+    was_read: asyncio.Queue[None] = asyncio.Queue()
+    is_left, over = asyncio.Event(), asyncio.Event()
+
+    async def in_tens(request: web.Request) -> web.StreamResponse:
+        answer = await begin(request)
+        for n in range(50):
+            await answer.write(b"data: " + chunk(f"ten tokens {n}") + b"\n\n")
+            await was_read.get()  # so that each event comes by itself
+        if is_left.is_set():
+            await over.wait()
+        usage = {"prompt_tokens": 1, "completion_tokens": 500, "total_tokens": 501}
+        await answer.write(b"data: " + json.dumps({"choices": [], "usage": usage}).encode() + b"\n\n")
+        await answer.write(b"data: [DONE]\n\n")
+        return answer
+
+    member = Member(in_tens)
+    async with listening(member), accounts_handle(tmp_path) as handle:
+        key, kept = managed("acme")
+        await handle.target.make_key(kept)
+        await handle.target.set_limit(Limit("tenant:acme", tokens_per_day=1_000_000))
+        upstream = member.upstream(kind="vllm", health_period_s=60.0)
+        args: dict[str, Any] = {"auth": {"accounts": True}, "accounts": {"call_timeout_s": 0.5}}
+        async with gateway(others=[upstream], handles={"accounts": handle}, **args) as running:
+            assert await eventually(lambda: knows(running, bearer(key)), within_s=10)
+            async with running.stream("whole", bearer(key), max_tokens=900) as stream:
+                for _ in range(50):
+                    await stream.event()
+                    was_read.put_nowait(None)
+                await stream.rest()
+
+            async def first_counted() -> bool:
+                return await used_of(handle) == 501
+
+            assert await eventually(first_counted, within_s=10)
+            is_left.set()
+            async with running.stream("left", bearer(key), max_tokens=900) as stream:
+                for _ in range(50):
+                    await stream.event()
+                    was_read.put_nowait(None)
+                stream.leave()
+
+            async def counted() -> bool:
+                return 501 + 400 < await used_of(handle) < 501 + 600
+
+            assert await eventually(counted, within_s=10)
+            over.set()
