@@ -50,7 +50,8 @@ def main(given: Sequence[str] | None = None) -> int:
     options = arguments(given)
     checks = chosen(options.registry, options.only)
     become_subreaper()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for ending in (signal.SIGTERM, signal.SIGINT):  # a shell starts what it does not wait for without SIGINT
+        signal.signal(ending, signal.default_int_handler)
     machine = read_machine()
     patience = 1.0 if machine.has_gpu else CPU_PATIENCE
     limits = Limits((options.minutes or MINUTES * patience) * 60, patience, options.stop_s)
