@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +21,7 @@ class Options:
     check: bool
 
 
-def parse_options(description: str | None, arguments: list[str] | None) -> Options:
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, help="Serve config file")
     parser.add_argument("--port", type=int, help="HTTP port; overrides the config's")
     parser.add_argument(
@@ -34,7 +34,9 @@ def parse_options(description: str | None, arguments: list[str] | None) -> Optio
         "--ready-file", type=Path, help="JSON file that is written when ready and removed at the stop"
     )
     parser.add_argument("--no-check", action="store_true", help="skip Promptly's check of the settings")
-    given = parser.parse_args(arguments)
+
+
+def options_of(given: argparse.Namespace) -> Options:
     return Options(
         config=given.config,
         port=given.port,
@@ -43,3 +45,9 @@ def parse_options(description: str | None, arguments: list[str] | None) -> Optio
         ready_file=given.ready_file,
         check=not given.no_check,
     )
+
+
+def parse_options(description: str | None, arguments: Sequence[str] | None) -> Options:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
+    add_arguments(parser)
+    return options_of(parser.parse_args(arguments))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from launcher.engine_logs import LOOK_EVERY_S, SAY_EVERY_S, EngineLogs
+
+from deployments.launcher.engine_logs import LOOK_EVERY_S, SAY_EVERY_S, EngineLogs
 
 SHARDS = "Loading safetensors checkpoint shards: {0:3d}% Completed | {1}/4 [00:10<00:30, 10.0s/it]"
 

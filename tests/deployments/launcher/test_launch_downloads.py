@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launcher.downloads import Downloads, HubSizes, hub_cache
-from launcher.errors import StartError
-from launcher.run import Run
+
+from deployments.launcher.downloads import Downloads, HubSizes, hub_cache
+from deployments.launcher.errors import StartError
+from deployments.launcher.run import Run
 
 
 class Download:

@@ -6,15 +6,15 @@ import os
 import time
 from urllib.parse import urlsplit
 
-from launcher import haproxy, plan, processes, status
-from launcher.announcement import announce
-from launcher.config import ServeConfig, config_to_run
-from launcher.deployment_watch import DeploymentWatch
-from launcher.downloads import Downloads, HubSizes, hub_cache
-from launcher.engine_logs import EngineLogs
-from launcher.errors import StartError
-from launcher.run import Run
-from launcher.terminal import say, say_step
+from deployments.launcher import haproxy, plan, processes, status
+from deployments.launcher.announcement import announce
+from deployments.launcher.config import ServeConfig, config_to_run
+from deployments.launcher.deployment_watch import DeploymentWatch
+from deployments.launcher.downloads import Downloads, HubSizes, hub_cache
+from deployments.launcher.engine_logs import EngineLogs
+from deployments.launcher.errors import StartError
+from deployments.launcher.run import Run
+from deployments.launcher.terminal import say, say_step
 from serve_app.errors import SettingsError
 
 RAY_START_TIMEOUT_S = 120.0

@@ -7,12 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from launcher import processes
-from launcher.config import ConfigError, ServeConfig, read_config
-from launcher.errors import StartError
-from launcher.options import Options
-from launcher.ports import port_is_free
-from launcher.terminal import say, say_step
+from deployments.launcher import processes
+from deployments.launcher.config import ConfigError, ServeConfig, read_config
+from deployments.launcher.errors import StartError
+from deployments.launcher.options import Options
+from deployments.launcher.ports import port_is_free
+from deployments.launcher.terminal import say, say_step
 
 CHECK_TIMEOUT_S = 60.0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from dataclasses import astuple
 
-from launcher.plan import metrics_url
-from launcher.ports import FREE_PORT_RANGE, METRICS_PORT, pick_ports, port_is_free
+from deployments.launcher.plan import metrics_url
+from deployments.launcher.ports import FREE_PORT_RANGE, METRICS_PORT, pick_ports, port_is_free
 
 UNIX_SOCKET_PATH_BYTES = 107
 

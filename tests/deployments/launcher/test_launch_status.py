@@ -10,9 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from launcher import status
-from launcher.deployment_watch import DeploymentWatch
-from launcher.errors import StartError
+
+from deployments.launcher import status
+from deployments.launcher.deployment_watch import DeploymentWatch
+from deployments.launcher.errors import StartError
 
 TOKEN = "secret"
 

@@ -7,11 +7,12 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from launcher import haproxy
-from launcher.config import ServeConfig
-from launcher.folder import StartFolder
-from launcher.plan import ray_environment
-from launcher.ports import pick_ports
+
+from deployments.launcher import haproxy
+from deployments.launcher.config import ServeConfig
+from deployments.launcher.folder import StartFolder
+from deployments.launcher.plan import ray_environment
+from deployments.launcher.ports import pick_ports
 
 ROOT = Path(__file__).parents[3]
 THIS_START_ALONE = {"RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S", "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT"}

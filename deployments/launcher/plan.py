@@ -9,12 +9,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from deployments.launcher.config import ServeConfig, models_are_local
+from deployments.launcher.folder import StartFolder
+from deployments.launcher.ports import LOOPBACK, Ports
 from deployments.platform.door_secret import DOOR_SECRET_FILE
 from deployments.platform.secret_environment import FILE as SECRETS_FILE
 from deployments.platform.secret_environment import with_secrets
-from launcher.config import ServeConfig, models_are_local
-from launcher.folder import StartFolder
-from launcher.ports import LOOPBACK, Ports
 from serve_app.request.admin_token import FILE_VARIABLE, TOKEN_VARIABLE, write_secret
 
 # Ray places replicas by *logical* CPUs: an engine takes one for its replica and one for each worker, besides

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from launcher.config import ConfigError, config_to_run, model_sources, read_config
-from launcher.folder import StartFolder
+
+from deployments.launcher.config import ConfigError, config_to_run, model_sources, read_config
+from deployments.launcher.folder import StartFolder
 
 UNIX_SOCKET_PATH_BYTES = 107
 

@@ -7,10 +7,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from launcher import haproxy
-from launcher.config import ServeConfig
-from launcher.folder import StartFolder
-from launcher.ports import pick_ports
+
+from deployments.launcher import haproxy
+from deployments.launcher.config import ServeConfig
+from deployments.launcher.folder import StartFolder
+from deployments.launcher.ports import pick_ports
 
 STATS = """\
 # pxname,svname,qcur,qmax,scur,smax,

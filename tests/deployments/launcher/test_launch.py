@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launcher.announcement import write_atomically
-from launcher.options import DRAIN_S, READY_TIMEOUT_S, parse_options
-from launcher.signals import StopSignals
+
+from deployments.launcher.announcement import write_atomically
+from deployments.launcher.options import DRAIN_S, READY_TIMEOUT_S, parse_options
+from deployments.launcher.signals import StopSignals
 
 ROOT = Path(__file__).parents[3]
 CONFIG = """\
@@ -41,7 +42,7 @@ def signal_handlers() -> Iterator[None]:
 
 
 def run_launch(config: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts" / "launch.py"), str(config), *options]
+    command = [sys.executable, "-m", "deployments.cli", "serve", str(config), *options]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 

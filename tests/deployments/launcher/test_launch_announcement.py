@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import yaml
-from launcher.announcement import demo_commands
-from launcher.config import read_config
+
+from deployments.launcher.announcement import demo_commands
+from deployments.launcher.config import read_config
 
 UNIX_SOCKET_PATH_BYTES = 107
 

@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from launcher import processes
-from launcher.checks import read_checked_config
-from launcher.config import ServeConfig
-from launcher.errors import StartError, StopRequestedError
-from launcher.folder import StartFolder
-from launcher.options import Options
-from launcher.ports import LOOPBACK, Ports, pick_ports
-from launcher.processes import Child
-from launcher.signals import StopSignals
-from launcher.status import Dashboard
+from deployments.launcher import processes
+from deployments.launcher.checks import read_checked_config
+from deployments.launcher.config import ServeConfig
+from deployments.launcher.errors import StartError, StopRequestedError
+from deployments.launcher.folder import StartFolder
+from deployments.launcher.options import Options
+from deployments.launcher.ports import LOOPBACK, Ports, pick_ports
+from deployments.launcher.processes import Child
+from deployments.launcher.signals import StopSignals
+from deployments.launcher.status import Dashboard
 
 POLL_S = 0.25
 POLLS_BETWEEN_REAPS = 20

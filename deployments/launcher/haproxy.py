@@ -8,9 +8,9 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.config import ServeConfig
-from launcher.folder import StartFolder
-from launcher.ports import Ports
+from deployments.launcher.config import ServeConfig
+from deployments.launcher.folder import StartFolder
+from deployments.launcher.ports import Ports
 
 FRONTEND = "http_frontend"  # the name in Serve's template
 ADMIN_SOCKET = "a.sock"

@@ -9,9 +9,10 @@ from typing import Any
 
 import yaml
 
-from launcher.folder import StartFolder
-from launcher.ports import ANY_INTERFACE, LOOPBACK
+from deployments.launcher.folder import StartFolder
+from deployments.launcher.ports import ANY_INTERFACE, LOOPBACK
 from serve_app.model_store import ModelStore, default_cache_dir
+from serve_app.settings.renamed import modern
 
 DEFAULT_HTTP_HOST = ANY_INTERFACE  # Serve's own default
 DEFAULT_HTTP_PORT = 8000  # Serve's own default
@@ -65,7 +66,7 @@ def read_config(path: Path, port: int | None = None) -> ServeConfig:
     applications = document.get("applications")
     if not applications:
         raise ConfigError(f"{path}: applications = {applications!r}: expected a list of applications")
-    args = applications[0].get("args") or {}
+    args, _ = modern(applications[0].get("args") or {}, source=str(path))
     return ServeConfig(
         path=path,
         host=http.get("host") or DEFAULT_HTTP_HOST,

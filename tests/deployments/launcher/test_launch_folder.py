@@ -6,7 +6,8 @@ import shutil
 import stat
 
 import pytest
-from launcher.folder import StartFolder
+
+from deployments.launcher.folder import StartFolder
 
 UNIX_SOCKET_PATH_BYTES = 107
 

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from launcher import haproxy, processes
-from launcher.checks import port_taken
-from launcher.ports import port_is_free
-from launcher.processes import Child
-from launcher.run import Run
-from launcher.terminal import say, say_step
+from deployments.launcher import haproxy, processes
+from deployments.launcher.checks import port_taken
+from deployments.launcher.ports import port_is_free
+from deployments.launcher.processes import Child
+from deployments.launcher.run import Run
+from deployments.launcher.terminal import say, say_step
 
 # Limits of the steps; a step that takes longer is cut short, and a line says so.
 SERVE_SHUTDOWN_S = 20.0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from launcher.errors import StartError, StopRequestedError
-from launcher.options import Options
-from launcher.run import Run
-from launcher.signals import StopSignals
-from launcher.start import Start
-from launcher.stop import Stop
-from launcher.terminal import say
+from deployments.launcher.errors import StartError, StopRequestedError
+from deployments.launcher.options import Options
+from deployments.launcher.run import Run
+from deployments.launcher.signals import StopSignals
+from deployments.launcher.start import Start
+from deployments.launcher.stop import Stop
+from deployments.launcher.terminal import say
 
 
 def supervise(options: Options, start_of: Callable[[Run], Start]) -> int:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from launcher.progress import Rate, download_line, weight_blobs
-from launcher.terminal import say
+from deployments.launcher.progress import Rate, download_line, weight_blobs
+from deployments.launcher.terminal import say
 
 LOOK_EVERY_S = 5.0
 SAY_EVERY_S = 30.0

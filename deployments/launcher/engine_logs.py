@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from launcher.progress import EngineStartLines
-from launcher.terminal import say
+from deployments.launcher.progress import EngineStartLines
+from deployments.launcher.terminal import say
 
 LOOK_EVERY_S = 2.0
 SAY_EVERY_S = 15.0

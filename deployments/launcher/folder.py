@@ -9,9 +9,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from deployments.platform.shipped import shipped_folder
 from serve_app.request.admin_token import TOKEN_VARIABLE, make_token, write_secret
-
-DASHBOARDS = Path(__file__).parents[2] / "config" / "observability" / "dashboards"
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class StartFolder:
         folder = cls(Path(tempfile.mkdtemp(prefix="promptly-", dir="/tmp")))
         for child in (folder.ray, folder.haproxy, folder.temp, folder.logs):
             child.mkdir()
-        shutil.copytree(DASHBOARDS, folder.dashboards)
+        shutil.copytree(shipped_folder() / "observability" / "dashboards", folder.dashboards)
         write_secret(folder.token, secrets.token_hex(32))
         write_secret(folder.door_secret, secrets.token_hex(32))
         write_secret(folder.admin_token, os.environ.get(TOKEN_VARIABLE) or make_token())

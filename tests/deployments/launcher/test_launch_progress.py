@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from launcher.progress import EngineStartLines, Rate, download_line, duration, weight_blobs
+
+from deployments.launcher.progress import EngineStartLines, Rate, download_line, duration, weight_blobs
 
 GIGABYTE = 10**9
 

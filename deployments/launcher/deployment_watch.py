@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from launcher.errors import StartError
-from launcher.status import Dashboard, Deployment
-from launcher.terminal import say, say_step
+from deployments.launcher.errors import StartError
+from deployments.launcher.status import Dashboard, Deployment
+from deployments.launcher.terminal import say, say_step
 
 STATUS_EVERY_S = 1.0
 

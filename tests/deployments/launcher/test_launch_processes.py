@@ -18,7 +18,8 @@ from typing import Any
 
 import psutil
 import pytest
-from launcher import processes
+
+from deployments.launcher import processes
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 LIMIT_S = 10.0
@@ -27,7 +28,7 @@ SUPERVISOR = f"""
 import json, os, sys
 from pathlib import Path
 sys.path.insert(0, {str(SCRIPTS)!r})
-from launcher import processes
+from deployments.launcher import processes
 log = Path(sys.argv[1])
 def tell(value):
     print(json.dumps(value), flush=True)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from launcher.folder import StartFolder
+
+from deployments.launcher.folder import StartFolder
 
 UNIX_SOCKET_PATH_BYTES = 107
 

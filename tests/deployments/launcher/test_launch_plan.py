@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from launcher.config import model_sources, read_config
-from launcher.folder import StartFolder
-from launcher.plan import ray_command, ray_environment, write_client_settings, write_secrets
-from launcher.ports import pick_ports
 
+from deployments.launcher.config import model_sources, read_config
+from deployments.launcher.folder import StartFolder
+from deployments.launcher.plan import ray_command, ray_environment, write_client_settings, write_secrets
+from deployments.launcher.ports import pick_ports
 from deployments.platform.secret_environment import with_secrets
 
 UNIX_SOCKET_PATH_BYTES = 107

@@ -8,12 +8,12 @@ import shlex
 import time
 from pathlib import Path
 
-from launcher import plan, status
-from launcher.config import ServeConfig
-from launcher.folder import StartFolder
-from launcher.ports import LOOPBACK
-from launcher.run import Run
-from launcher.terminal import say
+from deployments.launcher import plan, status
+from deployments.launcher.config import ServeConfig
+from deployments.launcher.folder import StartFolder
+from deployments.launcher.ports import LOOPBACK
+from deployments.launcher.run import Run
+from deployments.launcher.terminal import say
 
 
 def announce(run: Run) -> None:
