@@ -1,0 +1,1 @@
+"""Runs suites against targets over HTTP, and writes what came of it."""

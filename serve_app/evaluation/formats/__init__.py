@@ -1,0 +1,1 @@
+"""Files of cases in other tools' formats, turned into the shape that ``suite.py`` reads."""

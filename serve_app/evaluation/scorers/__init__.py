@@ -1,0 +1,1 @@
+"""How an answer is scored: ``base.py`` is the contract, ``registry.py`` knows all scorers by name."""

@@ -1,0 +1,225 @@
+"""How much worse a candidate is than a baseline, from pairs of measurements of the same cases.
+
+A *loss* is positive where the candidate is worse: of scores it is baseline minus candidate, of times the
+logarithm of candidate over baseline, so that every quantity is judged in one way.
+
+Two means, because each covers what the other cannot:
+
+- The **paired bootstrap** (Efron 1979) gives intervals. With scores of 0 and 1 and few cases that differ it
+  is far too sure: of thirty equal pairs every resample is the same. So the upper end is taken with one more
+  case that the candidate lost in full; without any difference it is then 3 / n, near the exact bound.
+- The **randomization test** (Fisher 1935) gives the chance of a loss as large if both were the same. Which of
+  the two is asked first is drawn for each pair, so it is exact whatever the noise is: drift, bursts, noise
+  that lasts longer than a pair, answers that come out of the same cache the second time.
+
+Times are compared by the midmean (the mean of the middle half) of the logarithms of their ratios: a burst of
+noise on a shared machine is not in it, and it needs fewer pairs than the median.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEVEL = 0.025
+"""Of a one-sided test. Intervals have a confidence of 1 − 2 × ``LEVEL`` = 95 %."""
+
+RESAMPLES = 4000
+CHUNK = 2_000_000
+"""Values of resamples in memory at once: 16 MB."""
+
+OUTER_SHARE = 0.25
+"""Of the values at either end that the midmean leaves out."""
+
+POWER_SIGMAS = 2.8
+"""Standard errors that lie between an effect and a bound if four of five comparisons are to find it: 1.96 for
+``LEVEL``, 0.84 for 80 %."""
+
+Values = NDArray[np.float64]
+Statistic = Callable[[Values], Values]
+"""One value of each row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate and its interval of 95 %."""
+
+    estimate: float
+    low: float
+    high: float
+
+    def mapped(self, change: Callable[[float], float]) -> Interval:
+        """``change`` rises or falls throughout."""
+        ends = change(self.low), change(self.high)
+        return Interval(change(self.estimate), min(ends), max(ends))
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """``chance``: of a loss at least as large if candidate and baseline were the same, one-sided.
+    ``error``: the standard error of the estimate. ``count``: pairs."""
+
+    interval: Interval
+    chance: float
+    error: float
+    count: int
+
+    def needed(self, margin: float) -> int:
+        """Pairs after which four of five comparisons decide, if the loss stays as it is: that it is above 0,
+        or that it is below ``margin``, whichever takes fewer."""
+        gap = max(self.interval.estimate, margin - self.interval.estimate)
+        return max(math.ceil(self.count * (POWER_SIGMAS * self.error / gap) ** 2), self.count + 1)
+
+
+def loss_of_scores(baseline: Sequence[float], candidate: Sequence[float], seed: int = 0) -> Loss:
+    """The loss of the mean score. One score of 0 to 1 for each case, the same cases on both sides; of several
+    answers to one case their mean, because they are not independent.
+
+    Raises:
+        ValueError: there are no cases, or not equally many.
+    """
+    losses = _array(baseline) - _array(candidate)
+    rng = np.random.default_rng(seed)
+    means = resampled(losses, mean, rng)
+    cautious = resampled(np.append(losses, 1.0), mean, rng)
+    interval = Interval(
+        float(losses.mean()), float(np.quantile(means, LEVEL)), float(np.quantile(cautious, 1 - LEVEL))
+    )
+    return Loss(interval, _flipped_chance(losses, mean, rng), float(cautious.std()), len(losses))
+
+
+def loss_of_times(
+    baseline: Sequence[float], candidate: Sequence[float], is_second: Sequence[bool], seed: int = 0
+) -> Loss:
+    """The logarithm of how many times longer the candidate takes. Seconds, above 0; ``is_second``: whether
+    the candidate was asked second in that pair. What the place in the pair does (the second finds warm
+    caches) is in both groups of pairs and cancels.
+
+    Raises:
+        ValueError: there are no pairs, or not equally many values.
+    """
+    ratios = np.log(_array(candidate)) - np.log(_array(baseline))
+    second = np.asarray(is_second, dtype=bool)
+    rng = np.random.default_rng(seed)
+    if min(second.sum(), (~second).sum()) < 2:
+        draws = resampled(ratios, midmean, rng)
+        return _loss(float(midmean(ratios)), draws, _flipped_chance(ratios, midmean, rng), len(ratios))
+    later, sooner = ratios[second], -ratios[~second]  # both: the second of a pair over its first
+    estimate = float(midmean(later) - midmean(sooner)) / 2
+    draws = (resampled(later, midmean, rng) - resampled(sooner, midmean, rng)) / 2
+    return _loss(estimate, draws, _shuffled_chance(later, sooner, rng), len(ratios))
+
+
+def ratio_of_means(baseline: Sequence[float], candidate: Sequence[float], seed: int = 0) -> Interval:
+    """Mean of the candidate over mean of the baseline, of pairs. NaN where the baseline has none.
+
+    Raises:
+        ValueError: there are no pairs, or not equally many values.
+    """
+    one, two = _array(baseline), _array(candidate)
+    if not one.sum():
+        return Interval(math.nan, math.nan, math.nan)
+    rng = np.random.default_rng(seed)
+    draws = np.concatenate([two[rows].sum(-1) / one[rows].sum(-1) for rows in _rows(len(one), rng)])
+    return _interval(float(two.sum() / one.sum()), draws[np.isfinite(draws)])
+
+
+def interval_of(values: Sequence[float], statistic: Statistic, seed: int = 0) -> Interval:
+    """A statistic of one sample, with its interval by the bootstrap; NaN of no values."""
+    if not len(values):
+        return Interval(math.nan, math.nan, math.nan)
+    array = _array(values)
+    return _interval(float(statistic(array)), resampled(array, statistic, np.random.default_rng(seed)))
+
+
+def mean(values: Values) -> Values:
+    means: Values = values.mean(axis=-1)
+    return means
+
+
+def median(values: Values) -> Values:
+    medians: Values = np.median(values, axis=-1)
+    return medians
+
+
+def midmean(values: Values) -> Values:
+    """The mean of the middle half of each row."""
+    count = values.shape[-1]
+    outer = int(count * OUTER_SHARE)
+    ordered = np.sort(values, axis=-1)
+    middle: Values = ordered[..., outer : count - outer].mean(axis=-1)
+    return middle
+
+
+def holm(chances: Mapping[str, float]) -> dict[str, float]:
+    """Each chance corrected for the number of tests: the chance that any of them would be as small without a
+    cause (Holm 1979)."""
+    adjusted: dict[str, float] = {}
+    least = 0.0
+    for position, (name, chance) in enumerate(sorted(chances.items(), key=lambda item: item[1])):
+        least = max(least, min(1.0, (len(chances) - position) * chance))
+        adjusted[name] = least
+    return adjusted
+
+
+def resampled(values: Values, statistic: Statistic, rng: np.random.Generator) -> Values:
+    """``statistic`` of ``RESAMPLES`` samples of ``values``, each drawn with replacement."""
+    return np.concatenate([statistic(values[rows]) for rows in _rows(len(values), rng)])
+
+
+def _rows(count: int, rng: np.random.Generator) -> Iterator[Any]:
+    for height in _heights(count):
+        yield rng.integers(0, count, (height, count))
+
+
+def _heights(count: int) -> Iterator[int]:
+    """How many resamples of ``count`` values are made at once."""
+    left = RESAMPLES
+    while left:
+        height = min(left, max(1, CHUNK // count))
+        yield height
+        left -= height
+
+
+def _flipped_chance(losses: Values, statistic: Statistic, rng: np.random.Generator) -> float:
+    """By random signs: without a difference each pair could as well be the other way round."""
+    observed = float(statistic(losses)) - 1e-12
+    as_large = 0
+    for height in _heights(len(losses)):
+        signs = rng.integers(0, 2, (height, len(losses)), dtype=np.int8) * 2.0 - 1.0
+        as_large += int(np.sum(statistic(signs * losses) >= observed))
+    # The observed order is one of the possible ones: the chance is never 0.
+    return (1 + as_large) / (1 + RESAMPLES)
+
+
+def _shuffled_chance(later: Values, sooner: Values, rng: np.random.Generator) -> float:
+    """By drawing anew in which pairs the candidate was second."""
+    observed = float(midmean(later) - midmean(sooner)) - 1e-12
+    together = np.concatenate([later, sooner])
+    as_large = 0
+    for height in _heights(len(together)):
+        drawn = rng.permuted(np.broadcast_to(together, (height, len(together))), axis=1)
+        as_large += int(np.sum(midmean(drawn[:, : len(later)]) - midmean(drawn[:, len(later) :]) >= observed))
+    return (1 + as_large) / (1 + RESAMPLES)
+
+
+def _loss(estimate: float, draws: Values, chance: float, count: int) -> Loss:
+    return Loss(_interval(estimate, draws), chance, float(draws.std()), count)
+
+
+def _interval(estimate: float, draws: Values) -> Interval:
+    low, high = np.quantile(draws, [LEVEL, 1 - LEVEL])
+    return Interval(estimate, float(low), float(high))
+
+
+def _array(values: Sequence[float]) -> Values:
+    """Raises: ValueError: there are none."""
+    array = np.asarray(values, dtype=float)
+    if not array.size:
+        raise ValueError("a comparison needs at least one pair")
+    return array
