@@ -1,0 +1,1 @@
+"""Experiments as one gateway runs them."""

@@ -1,0 +1,1 @@
+"""Prompts that are files, as one gateway has them."""

@@ -1,0 +1,105 @@
+"""The folder of prompts on disk: reads its files, and replaces the file of labels atomically."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from serve_app.errors import SettingsError
+from serve_app.prompts.labels import FILE, Labels
+from serve_app.prompts.library import Files
+from serve_app.settings import Settings
+from serve_app.settings.prompts import PromptSettings
+
+LOCK = ".labels.lock"
+Signature = Mapping[str, tuple[int, int, int]]
+"""Of each file its time of change, size and inode."""
+
+
+def located(settings: Settings) -> Settings:
+    """With the folder of prompts as this process finds it: a gateway's may have another working directory."""
+    if settings.prompts is None:
+        return settings
+    folder = str(PromptFolder(settings.prompts).path)
+    prompts = settings.prompts.model_copy(update={"folder": folder})
+    return settings.model_copy(update={"prompts": prompts})
+
+
+class PromptFolder:
+    """Its methods do blocking I/O."""
+
+    def __init__(self, settings: PromptSettings) -> None:
+        self._settings = settings
+        self.path = Path(settings.folder).expanduser().absolute()
+
+    def signature(self) -> Signature:
+        """Raises: OSError: there is no such folder."""
+        found = {}
+        for name, path in self._files():
+            status = path.stat()
+            found[name] = (status.st_mtime_ns, status.st_size, status.st_ino)
+        return found
+
+    def read(self) -> Files:
+        """The content of all files. Raises: OSError: there is no such folder."""
+        return {name: self._content(name, path) for name, path in self._files()}
+
+    def labels(self) -> Labels:
+        """Raises: OSError, SettingsError."""
+        path = self.path / FILE
+        return Labels.read(path.read_text("utf-8") if path.exists() else "", FILE)
+
+    def write_labels(self, labels: Labels) -> None:
+        """At once or not at all, also if the machine fails meanwhile. Raises: OSError."""
+        with NamedTemporaryFile("w", encoding="utf-8", dir=self.path, prefix=".labels-", delete=False) as new:
+            try:
+                new.write(labels.written())
+                new.flush()
+                os.fsync(new.fileno())
+                Path(new.name).chmod(0o644)
+                Path(new.name).replace(self.path / FILE)
+            except BaseException:
+                Path(new.name).unlink(missing_ok=True)
+                raise
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """One process at a time may change labels. Raises: OSError."""
+        with (self.path / LOCK).open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _files(self) -> Iterator[tuple[str, Path]]:
+        """The file of labels and those of all prompts; names that begin with a dot are no prompts."""
+        found = 0
+        for entry in sorted(self.path.iterdir()):
+            if entry.name.startswith("."):
+                continue
+            inside = sorted(entry.iterdir()) if entry.is_dir() else [entry] if entry.name == FILE else []
+            for path in inside:
+                if path.name.startswith(".") or not path.is_file():
+                    continue
+                found += 1
+                if found > self._settings.max_files:
+                    return
+                yield path.relative_to(self.path).as_posix(), path
+
+    def _content(self, name: str, path: Path) -> bytes | SettingsError:
+        most = self._settings.max_file_bytes
+        try:
+            with path.open("rb") as file:
+                content = file.read(most + 1)
+        except OSError as error:
+            return SettingsError(f"{name}: {error.strerror}")
+        if len(content) > most:
+            return SettingsError(f"{name}: is longer than {most} bytes (prompts.max_file_bytes)")
+        return content
