@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from serve_app.alerts.contract import Rule
+from serve_app.alerts.drift import drift_rules
 from serve_app.alerts.incidents import incident_rules
 from serve_app.alerts.latency import percentile_rules, rise_rules
 from serve_app.alerts.shares import error_rules, hit_rate_rules, token_rules
@@ -17,6 +18,7 @@ KINDS: tuple[Callable[[AlertSettings], Iterable[Rule]], ...] = (
     error_rules,
     token_rules,
     incident_rules,
+    drift_rules,
 )
 
 

@@ -1,0 +1,1 @@
+"""The owner of what people say of answers."""

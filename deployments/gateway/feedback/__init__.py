@@ -1,0 +1,1 @@
+"""Feedback on answers, as one gateway takes it."""

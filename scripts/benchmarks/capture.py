@@ -1,0 +1,74 @@
+"""What it costs to capture every request: feedback kept, all answers copied, redacted, sealed and stored.
+
+Promptly with all of it against itself with none. Both are compared with the bare engine that is measured
+beside them, and take turns in being first.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchmarks.layer import ABOUT, CROWD
+from benchmarks.observability import Pair, pairs_with
+from benchmarks.options import Options
+from benchmarks.table import Figure, at_least, write_report
+
+CAPTURED, PLAIN = "captured", "plain"
+KEY = "BENCH_CAPTURE_KEY"
+
+
+def settings_of(name: str, folder: Path) -> dict[str, Any]:
+    if name == PLAIN:
+        return {}
+    capture = {"tenants": {"default": 1.0}}
+    return {"feedback": {"path": str(folder), "encryption_key_env": KEY, "capture": capture}}
+
+
+def figures_of(found: Sequence[dict[str, list[Pair]]]) -> list[Figure]:
+    """``found`` has one element per repeat."""
+
+    def mean(pairs: Sequence[Pair], of: str) -> float:
+        return fmean(float(getattr(behind, of)) for _, behind in pairs)
+
+    def share(pairs: Sequence[Pair]) -> float:
+        return mean(pairs, "tokens_per_s") / fmean(bare.tokens_per_s for bare, _ in pairs)
+
+    both = [(repeat[CAPTURED], repeat[PLAIN]) for repeat in found]
+    return [
+        Figure(
+            f"throughput with capture over without, {CROWD} streams",
+            "×",
+            tuple(share(on) / share(off) for on, off in both),
+            at_least(0.99),
+        ),
+        Figure(
+            f"TTFT p50 with capture, less that without, {CROWD} streams",
+            "ms",
+            tuple(mean(on, "ttft_p50_ms") - mean(off, "ttft_p50_ms") for on, off in both),
+        ),
+        Figure(
+            f"CPU per 1,000 tokens with capture over without, {CROWD} streams",
+            "×",
+            tuple(mean(on, "cpu_s_per_1k_tokens") / mean(off, "cpu_s_per_1k_tokens") for on, off in both),
+        ),
+    ]
+
+
+def run(options: Options) -> list[Figure]:
+    found = []
+    for repeat in range(options.repeats):
+        pairs = {}
+        for name in (CAPTURED, PLAIN)[:: options.order(repeat)]:
+            with tempfile.TemporaryDirectory() as folder:
+                env = {KEY: base64.b64encode(os.urandom(32)).decode()}
+                pairs[name] = pairs_with(settings_of(name, Path(folder)), options, repeat, env)
+        found.append(pairs)
+    figures = figures_of(found)
+    write_report(options.out, "capture", figures, about=ABOUT)
+    return figures

@@ -1,0 +1,1 @@
+"""What the numbers say to change, each with its evidence and the expected effect."""
