@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from launcher import ports
-
+from deployments.launcher import ports
 from serve_app.request.admin_token import TOKEN_VARIABLE, make_token
 
 ROOT = Path(__file__).parents[3]

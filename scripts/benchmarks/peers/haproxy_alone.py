@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from launcher.ports import LOOPBACK, free_port
 from ray.serve._private.constants import RAY_SERVE_HAPROXY_NBTHREAD
 from ray.serve._private.haproxy import get_haproxy_binary
 
 from benchmarks.peers.endpoint import Endpoint, local_url
 from benchmarks.peers.processes import scratch_folder, server
+from deployments.launcher.ports import LOOPBACK, free_port
 
 
 @contextmanager

@@ -1,18 +1,18 @@
-"""``scripts/launch.py`` for an application that is not Promptly: ready when Serve says that it runs.
+"""``promptly serve`` for an application that is not Promptly: ready when Serve says that it runs.
 
     python -m benchmarks.peers.launch_peer CONFIG --no-check --ready-file PATH
 
-The settings check of ``launch.py`` is only for Promptly, so it is skipped.
+The settings check of ``promptly serve`` is only for Promptly, so it is skipped.
 """
 
 from __future__ import annotations
 
 import sys
 
-from launcher.deployment_watch import DeploymentWatch
-from launcher.options import parse_options
-from launcher.start import Start
-from launcher.supervise import supervise
+from deployments.launcher.deployment_watch import DeploymentWatch
+from deployments.launcher.options import parse_options
+from deployments.launcher.start import Start
+from deployments.launcher.supervise import supervise
 
 RUNNING = "RUNNING"
 

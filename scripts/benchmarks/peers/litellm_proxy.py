@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from launcher import ports
 
 from benchmarks.peers.endpoint import ROOT, Endpoint, PeerError, local_url
 from benchmarks.peers.processes import scratch_folder, server
+from deployments.launcher import ports
 
 REQUIREMENT = "litellm[proxy]==1.103.0"
 FOLDER = ROOT / ".bench-venvs" / "litellm"

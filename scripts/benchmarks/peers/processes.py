@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from launcher import processes
-
 from benchmarks.peers.endpoint import Endpoint, PeerError, answers_chat, environment, wait_for
+from deployments.launcher import processes
 
 READY_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 90.0

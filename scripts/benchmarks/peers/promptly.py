@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from launcher.ports import free_port
-
 from benchmarks.peers.endpoint import Endpoint, environment, local_url
 from benchmarks.peers.processes import scratch_folder
 from benchmarks.peers.supervised import PROMPTLY_LAUNCHER, serve_config, supervised
+from deployments.launcher.ports import free_port
 
 IMPORT_PATH = "serve_app.app:build"
 

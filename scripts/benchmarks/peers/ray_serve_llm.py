@@ -12,11 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.ports import free_port
-
 from benchmarks.peers.endpoint import Endpoint, answers_chat, environment, local_url, wait_for
 from benchmarks.peers.supervised import PEER_LAUNCHER, serve_config, supervised
 from benchmarks.peers.vllm_server import ENGINE_ARGUMENTS, ENGINE_ENVIRONMENT
+from deployments.launcher.ports import free_port
 
 IMPORT_PATH = "ray.serve.llm:build_openai_app"
 SCRIPTED_ENGINE = "benchmarks.peers.scripted_engine.ScriptedEngine"

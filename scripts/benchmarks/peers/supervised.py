@@ -12,13 +12,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import yaml
-from launcher import ports
 
-from benchmarks.peers.endpoint import SCRIPTS
 from benchmarks.peers.processes import running, scratch_folder
+from deployments.launcher import ports
 
 READY_TIMEOUT_S = 300.0
-PROMPTLY_LAUNCHER = [str(SCRIPTS / "launch.py")]
+PROMPTLY_LAUNCHER = ["-m", "deployments.cli", "serve"]
 PEER_LAUNCHER = ["-m", "benchmarks.peers.launch_peer", "--no-check"]
 
 

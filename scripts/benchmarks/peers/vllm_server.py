@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from launcher import ports
-
 from benchmarks.peers.endpoint import Endpoint, local_url
 from benchmarks.peers.processes import server
+from deployments.launcher import ports
 
 # The engine of config/local.yaml, without speculation.
 ENGINE_ARGUMENTS: Mapping[str, Any] = {

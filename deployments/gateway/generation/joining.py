@@ -1,0 +1,91 @@
+"""A request that another gateway is answering is joined there; if that gateway dies, an engine is asked."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from deployments.gateway.generation.asked import Asked
+from deployments.gateway.generation.engine_tier import EngineTier
+from deployments.gateway.generation.record import Recorder
+from deployments.gateway.generation.tiers import JOINED, Found, found_at_engine
+from deployments.gateway.lookup.elsewhere import Elsewhere
+from deployments.gateway.lookup.in_flight import InFlightKey, Reader
+from deployments.gateway.lookup.shared_stream import SharedAnswer
+from deployments.gateway.request.answer import Head, OpenAnswer
+from deployments.gateway.send.dispatch import Dispatcher
+from serve_app.gateways.flights import Flight
+
+
+class JoinsElsewhere:
+    """``elsewhere``: the other gateways' requests; ``engine`` says what is asked where one of these is lost.
+    ``keep_bytes`` of an answer are kept for others who join it, and for that case."""
+
+    def __init__(
+        self,
+        elsewhere: Elsewhere,
+        engine: EngineTier,
+        recorder: Recorder,
+        *,
+        dispatcher: Dispatcher,
+        keep_bytes: int,
+    ) -> None:
+        self._elsewhere = elsewhere
+        self._engine = engine
+        self._in_flight = elsewhere.in_flight
+        self._recorder = recorder
+        self._traffic = dispatcher.traffic
+        self._dispatcher = dispatcher
+        self._keep_bytes = keep_bytes
+
+    def announce(self, asked: Asked) -> Flight | None:
+        """What the look-up tells of the request."""
+        return self._elsewhere.announce(asked.in_flight_key)
+
+    def withdraw(self, asked: Asked) -> None:
+        """The look-up has found an answer."""
+        self._elsewhere.withdraw(asked.in_flight_key)
+
+    async def find(self, asked: Asked, gateway: str) -> Found | None:
+        """The answer that ``gateway`` has; ``None``: it has none any more."""
+        key = asked.in_flight_key
+        if key is None:
+            return None
+        stream = await self._elsewhere.join(key, gateway, asked.priority)
+        if stream is None:
+            return None
+        begun: list[Reader] = []
+        answer = SharedAnswer(stream, partial(self._again, asked, begun), self._keep_bytes)
+        reader = self._reader(asked, key, answer)
+        if reader is None:
+            stream.close()
+            return None
+        begun.append(reader)
+        self._elsewhere.joined(key)
+        if asked.exchange.account is not None:
+            asked.exchange.account.members.joined()
+        self._traffic.joined += 1
+        return found_at_engine(asked, reader, JOINED)
+
+    def _reader(self, asked: Asked, key: InFlightKey, answer: SharedAnswer) -> Reader | None:
+        """In place of an own request that raced the look-up, for all who wait for that; ``None``: that one
+        has begun."""
+        completed, opening = partial(self._completed, asked, answer), answer.open()
+        if key not in self._in_flight:
+            return self._in_flight.start(
+                key, opening, self._keep_bytes, completed, opens_alone=False, priority=asked.priority
+            )
+        reader = self._in_flight.replace(key, opening, completed)
+        if reader is None:
+            opening.close()
+        return reader
+
+    async def _again(self, asked: Asked, begun: list[Reader]) -> OpenAnswer:
+        """The answer's gateway is lost. Who joined first here pays, as who begins a request does."""
+        self._traffic.failovers += 1
+        if asked.exchange.account is not None:
+            asked.exchange.account.members.own(begun[0].goes_on)
+        return await self._dispatcher.open(self._engine.call_for(asked))
+
+    def _completed(self, asked: Asked, answer: SharedAnswer, head: Head, recorded: list[bytes]) -> None:
+        """The gateway that asked an engine stores the answer; all others remember it."""
+        self._recorder.store(asked, head, recorded, writes=answer.is_own)

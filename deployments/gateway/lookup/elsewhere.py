@@ -1,0 +1,261 @@
+"""This gateway's part in requests that several gateways share: it announces its own with its look-ups, lets
+others join them, and joins theirs.
+
+A request's key is that of the cache and so contains its tenant: nobody joins another tenant's request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from uuid import UUID
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from deployments.gateway.lookup.in_flight import InFlightKey, InFlightRequests, Reader
+from deployments.gateway.lookup.shared_stream import SharedStream, StreamLost
+from deployments.wire.http1 import BrokenConnection, NoConnection, Origin, request_bytes
+from deployments.wire.listener import PrivateListener, read_body
+from deployments.wire.pool import ConnectionPool
+from serve_app.errors import PromptlyError
+from serve_app.gateways.flights import MOST_ENDED, Ended, Flight
+from serve_app.gateways.frames import Kind, begun, failed, frame
+from serve_app.wire.private_address import PrivateAddress
+
+JOIN = "/join"
+CONNECT_TIMEOUT_S = 1.0
+ACCEPT_TIMEOUT_S = 2.0
+IDLE_CONNECTION_S = 60.0
+READ_AHEAD = 1 << 18
+
+WAITING_S = 1.0
+"""Between two signs of life of an answer that says nothing."""
+
+PENDING_S = 1.0
+"""How long who joins waits for a request that was announced and has not begun: its own look-up is still
+under way there."""
+
+MOST_PENDING = 10_000
+NAME_BYTES = 18
+OK, NOT_HERE = 200, 404
+
+logger = logging.getLogger("ray.serve")
+
+AddressOf = Callable[[str], PrivateAddress | None]
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    key: bytes
+    priority: int
+
+
+class Elsewhere:
+    """Made inside a running event loop; ``close`` ends it. ``host``: the node's address.
+
+    It is one class because announcing, joining and being joined go by the same tables of requests.
+    """
+
+    def __init__(self, in_flight: InFlightRequests, host: str, ports: range) -> None:
+        self.in_flight = in_flight
+        self._joined: set[bytes] = set()
+        self._pending: dict[bytes, float] = {}
+        self._ended: deque[Ended] = deque(maxlen=MOST_ENDED)
+        self._begun: dict[bytes, asyncio.Event] = {}
+        self._listener = PrivateListener(self._answer, host, ports=ports)
+        self._listener.start()
+        self._connections = ConnectionPool(
+            connect_timeout_s=CONNECT_TIMEOUT_S, idle_s=IDLE_CONNECTION_S, read_ahead=READ_AHEAD
+        )
+        self._gateway = ""
+        self._address_of: AddressOf = _nowhere
+        in_flight.watched(self._has_begun, self._has_ended)
+
+    @property
+    def address(self) -> PrivateAddress:
+        return self._listener.address
+
+    def introduce(self, gateway: str, address_of: AddressOf) -> None:
+        """This gateway's name, and where the others are."""
+        self._gateway, self._address_of = gateway, address_of
+
+    async def close(self) -> None:
+        self._connections.close()
+        await self._listener.close(0)  # who reads here goes on alone
+
+    # ---- announcing ----
+
+    def announce(self, key: InFlightKey | None) -> Flight | None:
+        """What a look-up tells the cache; ``None``: nobody may join the request."""
+        if key is None:
+            return None
+        name = name_of(key)
+        ended = tuple(self._ended)
+        self._ended.clear()
+        if key not in self.in_flight:
+            now = time.monotonic()
+            if len(self._pending) >= MOST_PENDING:
+                self._pending = {each: until for each, until in self._pending.items() if until > now}
+            self._pending[name] = now + PENDING_S
+        return Flight(name, self._gateway, ended)
+
+    def withdraw(self, key: InFlightKey | None) -> None:
+        """The look-up has found an answer: this request does not begin here."""
+        if key is not None:
+            self._pending.pop(name_of(key), None)
+
+    def _has_begun(self, key: InFlightKey) -> None:
+        name = name_of(key)
+        self._pending.pop(name, None)
+        waiting = self._begun.pop(name, None)
+        if waiting is not None:
+            waiting.set()
+
+    def _has_ended(self, key: InFlightKey) -> None:
+        name = name_of(key)
+        if name in self._joined:
+            self._joined.discard(name)
+        else:
+            self._ended.append(Ended(name, self._gateway))
+
+    # ---- joining ----
+
+    async def join(self, key: InFlightKey, gateway: str, priority: int) -> SharedStream | None:
+        """The stream of an identical request at ``gateway``; ``None``: it has ended, or cannot be had."""
+        name = name_of(key)
+        self._pending.pop(name, None)
+        address = self._address_of(gateway)
+        if address is None:
+            return None
+        try:
+            async with asyncio.timeout(ACCEPT_TIMEOUT_S):
+                stream = await self._ask(address, _Asked(name, priority))
+        except (NoConnection, BrokenConnection, StreamLost, TimeoutError) as error:
+            logger.info("a request cannot be joined at another gateway: %r", error)
+            stream = None
+        if stream is None:
+            self._ended.append(Ended(name, gateway))
+            return None
+        return stream
+
+    def joined(self, key: InFlightKey) -> None:
+        """The request that begins here under ``key`` is another gateway's: nobody else joins it here."""
+        self._joined.add(name_of(key))
+
+    async def _ask(self, address: PrivateAddress, asked: _Asked) -> SharedStream | None:
+        origin = Origin.behind(address)
+        request = request_bytes(origin, "POST", JOIN, {}, msgspec.msgpack.encode(asked))
+        connection, first = await self._connections.begin(origin, request)
+        give_back = partial(self._connections.give_back, origin, connection)
+        if connection.status != OK:
+            give_back()
+            return None
+        return SharedStream(connection, first, give_back)
+
+    # ---- being joined ----
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_body(receive)
+        if body is None:
+            return
+        reader = await self._reader(body) if scope["path"] == JOIN else None
+        status = NOT_HERE if reader is None else OK
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        if reader is None:
+            await send({"type": "http.response.body", "body": b"-"})
+            return
+        try:
+            await _Sending(reader, send).run(receive)
+        finally:
+            reader.close()
+
+    async def _reader(self, body: bytes) -> Reader | None:
+        try:
+            asked = msgspec.msgpack.decode(body, type=_Asked)
+            key = key_of(asked.key)
+        except (msgspec.DecodeError, ValueError):
+            return None
+        if asked.key in self._joined:
+            return None
+        reader = self.in_flight.join(key, asked.priority)
+        until = self._pending.get(asked.key, 0.0)
+        if reader is not None or until <= time.monotonic():
+            return reader
+        begun_here = self._begun.setdefault(asked.key, asyncio.Event())
+        try:
+            async with asyncio.timeout(until - time.monotonic()):
+                await begun_here.wait()
+        except TimeoutError:
+            return None
+        finally:
+            if self._begun.get(asked.key) is begun_here:
+                del self._begun[asked.key]
+        return None if asked.key in self._joined else self.in_flight.join(key, asked.priority)
+
+
+class _Sending:
+    """One reader's bytes, as frames, to another gateway."""
+
+    def __init__(self, reader: Reader, send: Send) -> None:
+        self._reader = reader
+        self._send = send
+        self._sent_at = 0.0
+
+    async def run(self, receive: Receive) -> None:
+        """Until the answer's end, or until the other gateway has left."""
+        await self._frame(frame(Kind.ACCEPTED))
+        loop = asyncio.get_running_loop()
+        sending = loop.create_task(self._pass_on())
+        beside = [loop.create_task(_until_left(receive, sending)), loop.create_task(self._live())]
+        try:
+            await asyncio.wait([sending])
+        finally:
+            for task in (sending, *beside):
+                task.cancel()
+            await asyncio.gather(sending, *beside, return_exceptions=True)
+
+    async def _pass_on(self) -> None:
+        try:
+            opened = await self._reader.begin()
+            await self._frame(begun(opened.head))
+            while chunk := await opened.read():
+                await self._frame(frame(Kind.DATA, chunk))
+            last = frame(Kind.END)
+        except PromptlyError as error:
+            last = failed(error)
+        await self._frame(last, more=False)
+
+    async def _live(self) -> None:
+        while True:
+            await asyncio.sleep(WAITING_S)
+            if time.monotonic() - self._sent_at >= WAITING_S:
+                await self._frame(frame(Kind.WAITING))
+
+    async def _frame(self, data: bytes, *, more: bool = True) -> None:
+        self._sent_at = time.monotonic()
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+
+async def _until_left(receive: Receive, sending: asyncio.Task[None]) -> None:
+    await receive()  # the request is whole: the next message is that the caller has left
+    sending.cancel()
+
+
+def _nowhere(_: str) -> None:
+    """Before this gateway has been introduced to others."""
+
+
+def name_of(key: InFlightKey) -> bytes:
+    entry_id, streams, fails_over = key
+    return entry_id.bytes + bytes((streams, fails_over))
+
+
+def key_of(name: bytes) -> InFlightKey:
+    """Raises: ValueError."""
+    if len(name) != NAME_BYTES:
+        raise ValueError(f"a request's key has {NAME_BYTES} bytes")
+    return UUID(bytes=name[:16]), bool(name[16]), bool(name[17])

@@ -1,0 +1,60 @@
+"""What this gateway shares with the other gateways of its application: requests in flight, and limits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from secrets import token_hex
+
+from deployments.gateway.lookup.elsewhere import Elsewhere
+from deployments.gateway.lookup.in_flight import InFlightRequests
+from deployments.gateway.others.others import AskGateways, GatewayReport, Others
+from serve_app.errors import SettingsError
+from serve_app.gateways.shares import Share
+
+logger = logging.getLogger("ray.serve")
+
+
+class Together:
+    """``ask`` asks all gateways for their reports; ``None``: there is only this one, and nothing is shared.
+    ``expected``: how many there are at the start. ``host``: where the others reach this one."""
+
+    def __init__(self, ask: AskGateways | None, expected: int, host: str) -> None:
+        self.share = Share(token_hex(8), 1 if ask is None else expected)
+        self.elsewhere: Elsewhere | None = None
+        self._ask = ask
+        self._host = host
+        self._others: Others | None = None
+
+    def share_requests(self, in_flight: InFlightRequests, ports: range) -> None:
+        """Others may join these, at one of ``ports``."""
+        if self._ask is None:
+            return
+        try:
+            self.elsewhere = Elsewhere(in_flight, self._host, ports)
+        except SettingsError as error:
+            logger.warning("requests are not shared with other gateways: %s", error)
+
+    def begin(self, demand: Callable[[], int], learned: Callable[[], None]) -> None:
+        """See ``Others``."""
+        if self._ask is None:
+            return
+        address = None if self.elsewhere is None else self.elsewhere.address
+        self._others = Others(self._ask, address, self.share, demand=demand, learned=learned)
+        if self.elsewhere is not None:
+            self.elsewhere.introduce(self.share.gateway, self._others.address_of)
+
+    def report(self) -> GatewayReport | None:
+        """For another gateway; ``None`` where this one is alone."""
+        return None if self._others is None else self._others.report()
+
+    async def look(self) -> None:
+        """A round now."""
+        if self._others is not None:
+            await self._others.look()
+
+    async def close(self) -> None:
+        if self._others is not None:
+            await self._others.close()
+        if self.elsewhere is not None:
+            await self.elsewhere.close()

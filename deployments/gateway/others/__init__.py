@@ -1,0 +1,1 @@
+"""The other gateways of this application."""

@@ -1,0 +1,93 @@
+"""Which other gateways there are, where they can be reached, and how much of each limit is this one's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from serve_app.gateways.shares import Share
+from serve_app.wire.private_address import PrivateAddress
+
+ROUND_S = 1.0
+"""How often all gateways are asked: a share of a limit follows the demand within two rounds."""
+
+FORGET_AFTER_S = 5.0
+"""A gateway that does not answer counts, with its last report, for this long."""
+
+logger = logging.getLogger("ray.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayReport:
+    """What a gateway tells the others. ``address``: where its requests can be joined; ``demand``: the
+    requests that it answers, and those that it has refused since its last round."""
+
+    gateway: str
+    address: PrivateAddress | None
+    demand: int
+
+
+AskGateways = Callable[[], Awaitable[Sequence[GatewayReport]]]
+"""Asks all gateways, this one or not; those that do not answer in time are left out."""
+
+
+class Others:
+    """Made inside a running event loop; ``close`` ends it. ``share`` learns what each round brings, and then
+    ``learned`` is called."""
+
+    def __init__(
+        self,
+        ask: AskGateways,
+        address: PrivateAddress | None,
+        share: Share,
+        *,
+        demand: Callable[[], int],
+        learned: Callable[[], None],
+        round_s: float = ROUND_S,
+    ) -> None:
+        self.gateway = share.gateway
+        self._share = share
+        self._ask = ask
+        self._address = address
+        self._demand = demand
+        self._learned = learned
+        self._round_s = round_s
+        self._report = GatewayReport(self.gateway, address, 0)
+        self._known: dict[str, tuple[GatewayReport, float]] = {}
+        self._rounds = asyncio.get_running_loop().create_task(self._follow())
+
+    def report(self) -> GatewayReport:
+        """For another gateway. It stays the same for a round, so that all compute with the same numbers."""
+        return self._report
+
+    def address_of(self, gateway: str) -> PrivateAddress | None:
+        """``None``: no such gateway is known (any more)."""
+        known = self._known.get(gateway)
+        return None if known is None else known[0].address
+
+    async def look(self) -> None:
+        """One round."""
+        now = time.monotonic()
+        self._report = GatewayReport(self.gateway, self._address, self._demand())
+        for report in await self._ask():
+            if report.gateway != self.gateway:
+                self._known[report.gateway] = report, now
+        self._known = {name: each for name, each in self._known.items() if each[1] > now - FORGET_AFTER_S}
+        reports = [self._report, *(report for report, _ in self._known.values())]
+        self._share.learn({report.gateway: report.demand for report in reports})
+        self._learned()
+
+    async def close(self) -> None:
+        self._rounds.cancel()
+        await asyncio.gather(self._rounds, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except Exception as error:  # the loop must survive any failure of a round
+                logger.warning("other gateways are not known: %s", type(error).__name__)
+            await asyncio.sleep(self._round_s)

@@ -1,0 +1,158 @@
+"""Are two gateways one application? The same load, through HAProxy, with one gateway and with two.
+
+Clients ask a few questions many times, so that identical requests meet in flight: how many joined another
+request, how many the cache answered, and how many reached the engine. Which of the first two a request does
+depends on how soon an answer ends before it, so their sum is compared, too. Then more clients ask at once
+than ``limits.max_concurrent_requests`` lets in: how many are at the engine then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import aiohttp
+from cache_lab.cosines import EMBEDDER, SHIPPED_DTYPE
+
+from benchmarks.engines import scripted_engine
+from benchmarks.layer import MODEL, settings_for
+from benchmarks.load import Request, Sample, chat_request, closed_loop
+from benchmarks.options import Options
+from benchmarks.peers import Endpoint, promptly
+from benchmarks.table import Figure, at_most, write_report
+
+TOKENS, ITL_MS = 30, 50.0
+"""An answer takes a second and a half, and begins after 50 ms: later than a look-up ends."""
+
+QUESTIONS, STREAMS, REQUESTS = 60, 32, 960
+"""Sixteen of each question, in a random order of small steps, so that the same ones are asked together."""
+
+SPREAD = 48
+"""How far from its place in order a request is asked."""
+
+LIMIT, CROWD = 24, 96
+SETTLE_S = 3.0
+"""Until each gateway knows the other's demand: three rounds."""
+
+MOST_DIFFERENCE = 2.0
+"""Percent."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """``shared``: joined or answered by the cache; ``at_engine``: of a crowd, how many
+    ``max_concurrent_requests`` let through."""
+
+    shared: float
+    joined: float
+    hits: float
+    asked: float
+    at_engine: float
+
+
+def run(options: Options) -> list[Figure]:
+    share = 4 if options.quick else 1
+    pairs = [
+        [measured(gateways, REQUESTS // share, seed) for gateways in (1, 2)[:: options.order(seed)]][
+            :: options.order(seed)
+        ]
+        for seed in range(options.repeats)
+    ]
+    figures = []
+    for name, unit in (("shared", "%"), ("joined", "%"), ("hits", "%"), ("asked", ""), ("at_engine", "")):
+        for place, gateways in enumerate(("one gateway", "two gateways")):
+            values = tuple(getattr(pair[place], name) for pair in pairs)
+            figures.append(Figure(TITLES[name], unit, values, series=gateways))
+        differences = tuple(abs(difference(getattr(one, name), getattr(two, name))) for one, two in pairs)
+        figures.append(Figure(f"{TITLES[name]}: difference", "%", differences, at_most(MOST_DIFFERENCE)))
+    about = {"load": f"{REQUESTS // share} requests, {STREAMS} at once; {CROWD} at a limit of {LIMIT}"}
+    write_report(options.out, "two_gateways", figures, about=about)
+    return figures
+
+
+TITLES = {
+    "shared": "joined or answered by the cache",
+    "joined": "joined",
+    "hits": "answered by the cache",
+    "asked": "requests at the engine",
+    "at_engine": "at the engine at once",
+}
+
+
+def difference(one: float, two: float) -> float:
+    """In percent of the larger one."""
+    return 100 * (two - one) / max(one, two, 1e-9)
+
+
+def measured(gateways: int, count: int, seed: int) -> Run:
+    with scripted_engine(MODEL, TOKENS, ITL_MS, slots=4 * CROWD) as engine:
+        counts = asyncio.run(_shared(engine.url, gateways, count, seed))
+    with scripted_engine(MODEL, 400, ITL_MS, slots=4 * CROWD) as engine:
+        at_engine = asyncio.run(_limited(engine.url, gateways))
+    each = {name: 100 * number / sum(counts.values()) for name, number in counts.items()}
+    joined, hits = each.get("joined", 0.0), each.get("exact", 0.0) + each.get("semantic", 0.0)
+    return Run(joined + hits, joined, hits, float(counts["miss"]), float(at_engine))
+
+
+async def _shared(url: str, gateways: int, count: int, seed: int) -> Counter[str]:
+    embedder = {"id": "embedder", "source": EMBEDDER, "dtype": SHIPPED_DTYPE}
+    cache = {"lookup_budget_ms": 5000.0, "race": False}
+    settings = settings_for(url, embedder=embedder, cache=cache, gateway={"replicas": gateways})
+    with promptly(settings) as endpoint:
+        await asyncio.sleep(SETTLE_S)
+        return outcomes(await closed_loop(endpoint.url, requests(count, seed), STREAMS))
+
+
+def requests(count: int, seed: int) -> list[Request]:
+    """As many of each question, near one another."""
+    rng = random.Random(seed)
+    each = max(1, count // QUESTIONS)
+    order = sorted(range(QUESTIONS * each), key=lambda place: place + rng.uniform(0, SPREAD))
+    texts = [f"What is known of the {place // each}th city of the list {seed}?" for place in order]
+    return [chat_request(MODEL, text, 2 * TOKENS) for text in texts]
+
+
+def outcomes(samples: Sequence[Sample]) -> Counter[str]:
+    """Raises: RuntimeError: a request failed."""
+    failed = [sample for sample in samples if not sample.ok]
+    if failed:
+        raise RuntimeError(f"{len(failed)} of {len(samples)} requests failed: {failed[0].error}")
+    return Counter(sample.headers.get("x-cache", "miss") for sample in samples)
+
+
+async def _limited(url: str, gateways: int) -> int:
+    """How many of a crowd are at the engine once shares have followed the demand."""
+    limits = {"max_concurrent_requests": LIMIT}
+    settings = settings_for(url, limits=limits, gateway={"replicas": gateways})
+    with promptly(settings) as endpoint:
+        await asyncio.sleep(SETTLE_S)
+        return await _crowd(endpoint, url)
+
+
+async def _crowd(endpoint: Endpoint, engine: str) -> int:
+    """Each client asks again until it is let in."""
+    no_limit = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(endpoint.url, connector=no_limit) as http:
+        clients = [asyncio.ensure_future(_let_in(http, number)) for number in range(CROWD)]
+        await asyncio.sleep(2 * SETTLE_S)
+        async with aiohttp.ClientSession(engine) as asking, asking.get("/sim/stats") as response:
+            running = int((await response.json())["running"])
+        for client in clients:
+            client.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
+    return running
+
+
+async def _let_in(http: aiohttp.ClientSession, number: int) -> None:
+    request = chat_request(MODEL, f"Stream {number}.", 400)
+    while True:
+        async with http.post(request.path, data=request.body, headers=JSON) as response:
+            if response.status == 200:
+                await response.read()
+        await asyncio.sleep(0.2)
+
+
+JSON = {"content-type": "application/json"}

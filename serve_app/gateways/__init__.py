@@ -1,0 +1,1 @@
+"""What the gateways of one application tell one another, and what each makes of it."""

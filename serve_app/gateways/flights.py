@@ -1,0 +1,66 @@
+"""Which gateway is answering which request, so that identical requests at other gateways can join it.
+
+The cache keeps this table, because a look-up goes there anyway: the same call asks and announces.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+JOIN_WINDOW_S = 600.0
+"""How long a request can be joined at another gateway: the usual deadline (``limits.request_timeout_s``).
+What ended sooner is taken out sooner."""
+
+MOST_FLIGHTS = 20_000
+"""Requests in the table, some 200 bytes each; the oldest leave first. More are hardly in flight at once."""
+
+MOST_ENDED = 64
+"""Ends that one look-up tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """``gateway`` no longer answers the request ``key``."""
+
+    key: bytes
+    gateway: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A look-up's request, which ``gateway`` answers if the cache does not. ``key`` names it and all that are
+    identical, and holds its tenant's; ``ended``: what has ended since the last look-up."""
+
+    key: bytes
+    gateway: str
+    ended: tuple[Ended, ...] = ()
+
+
+class Flights:
+    """Of one cache. No clock: callers pass ``now`` (monotonic seconds)."""
+
+    def __init__(self) -> None:
+        self._flights: OrderedDict[bytes, tuple[str, float]] = OrderedDict()  # the oldest first
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    def end(self, ended: Ended) -> None:
+        known = self._flights.get(ended.key)
+        if known is not None and known[0] == ended.gateway:
+            del self._flights[ended.key]
+
+    def meet(self, flight: Flight, now: float) -> str | None:
+        """The other gateway that is answering an identical request. ``None``: there is none, and from now on
+        it is this one."""
+        for ended in flight.ended:
+            self.end(ended)
+        known = self._flights.pop(flight.key, None)
+        if known is not None and known[0] != flight.gateway and now < known[1]:
+            self._flights[flight.key] = known
+            return known[0]
+        self._flights[flight.key] = (flight.gateway, now + JOIN_WINDOW_S)
+        while len(self._flights) > MOST_FLIGHTS:
+            self._flights.popitem(last=False)
+        return None
