@@ -8,7 +8,7 @@ import time
 
 from deployments.gateway.placement.queue import Admission
 from deployments.gateway.request.answer import Head
-from deployments.gateway.request.call import Call, Purpose
+from deployments.gateway.request.call import Call, Purpose, Resumption
 from deployments.wire.upstream import UpstreamResponse
 from serve_app.errors import UpstreamFailed
 from serve_app.fleet import Dispatch
@@ -54,9 +54,9 @@ class Attempt:
         return self.dispatch.member.name
 
     @property
-    def can_continue(self) -> bool:
-        """It is a stream with token ids: another member could go on."""
-        return self.response.is_stream and self.dispatch.member.report.gives_token_ids
+    def resumption(self) -> Resumption | None:
+        """How another member could go on with it, if it is a stream with token ids."""
+        return self._call.resumption(self.dispatch.member.report) if self.response.is_stream else None
 
     @property
     def head(self) -> Head:

@@ -8,12 +8,20 @@ from typing import Any
 import msgspec
 
 from deployments.gateway.request.answer import Live
-from deployments.gateway.request.call import Call, Purpose
+from deployments.gateway.request.call import Call, Purpose, Resumption
 from deployments.gateway.send.attempt import Attempt
 from deployments.gateway.send.attempts import Attempts
 from deployments.wire.upstream import ConnectionBroken, UpstreamResponse
 from serve_app.errors import BudgetEnded, PromptlyError, UpstreamFailed
-from serve_app.openai.continuation import Ending, EngineRequest, ResumableStream
+from serve_app.openai.continuation import (
+    RESUME_PATH,
+    TOLD_FIELD,
+    Ending,
+    EngineRequest,
+    ResumableChat,
+    ResumableStream,
+    SameChat,
+)
 from serve_app.traffic import Traffic
 
 DETOKENIZE = "/detokenize"
@@ -34,7 +42,8 @@ class ContinuedAnswer(Live):
         assert call.resumes is not None, "only a stream that can be continued is read in this way"
         self._call = call
         with_usage = call.message.include_usage or call.message.measures  # a member that can go on is vLLM
-        self._stream = ResumableStream(call.resumes, include_usage=with_usage)
+        kind = ResumableStream if attempt.resumption is Resumption.TEXT else ResumableChat
+        self._stream: ResumableStream | ResumableChat = kind(call.resumes.request, include_usage=with_usage)
         self._limits = attempt.dispatch.member.report.token_limits
         self._attempt: Attempt | None = attempt
         self._attempts = attempts
@@ -128,6 +137,9 @@ class ContinuedAnswer(Live):
             if isinstance(plan, EngineRequest):
                 call = self._asking(plan.endpoint.value, plan.fields, self._call.purpose)
                 self._attempt = await self._attempts.begin(call)
+            elif isinstance(plan, SameChat):
+                self._attempt = await self._attempts.begin(self._same_chat(plan))
+                self._attempt.response.end.told = plan.tokens
         except PromptlyError:
             raise self._lost from None
         if plan is None:
@@ -154,6 +166,16 @@ class ContinuedAnswer(Live):
                 self._stream.settle(msgspec.json.decode(answer, type=Detokenized).prompt)
             except msgspec.DecodeError:
                 raise UpstreamFailed("The engine cannot detokenize.", code="upstream_failed") from None
+
+    def _same_chat(self, plan: SameChat) -> Call:
+        """The client's own request, for a member that is told what the client has got."""
+        message = self._call.message
+        if plan.told:
+            fields = {**message.fields, TOLD_FIELD: plan.told}
+            body = msgspec.json.encode(fields)
+            message = msgspec.structs.replace(message, target=RESUME_PATH, fields=fields, body=body)
+        slot = msgspec.structs.replace(self._call.slot, needs_resuming=True)
+        return msgspec.structs.replace(self._call, slot=slot, message=message)
 
     def _asking(self, target: str, fields: dict[str, Any], purpose: Purpose) -> Call:
         """A request of the gateway's own, for members that give token ids. The first token's time-out bounds

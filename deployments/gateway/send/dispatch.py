@@ -18,7 +18,7 @@ from deployments.gateway.send.sender import Destination, Sender
 from serve_app.autoscaling import Demand
 from serve_app.errors import Quarantined
 from serve_app.fleet import Dispatch
-from serve_app.openai.bounds import asked_output
+from serve_app.openai.bounds import GENERATE, asked_output
 from serve_app.quarantine import Quarantine
 from serve_app.traffic import Traffic
 
@@ -39,12 +39,17 @@ class Dispatcher:
         self._destinations = destinations
         self._sender = sender
         self._quarantine = quarantine
-        self._traffic = traffic
+        self.traffic = traffic
         self._max_attempts = max_attempts
 
     def has_room(self, model: str, tenant: str, weight: int = 1) -> bool:
         """A request of the tenant would go to a member at once."""
         return self._destinations[model].admission.has_room(tenant, weight)
+
+    def is_idle(self, model: str) -> bool:
+        """A member of it does nothing, and no request waits for it."""
+        admission = self._destinations[model].admission
+        return not admission.waiting and any(member.load == 0 for member in admission.room.candidates())
 
     def start(self, model: str) -> None:
         """A request wants this model: start a replica if it is scaled to zero."""
@@ -58,26 +63,26 @@ class Dispatcher:
             Quarantined: members broke on this request a moment ago.
             UpstreamRefused, OverCapacity, NoReplica, UpstreamFailed, UpstreamTimeout: as ``Attempts.begin``.
         """
-        self._traffic.requests += 1
+        self.traffic.requests += 1
         if not self._quarantine.is_empty:
             self._refuse_what_breaks_members(call)
         to = self._destinations[call.model]
         if call.slot.account is not None:
             await call.slot.account.place(_order(call, to))
-        attempts = Attempts(to, self._sender, self._quarantine, self._traffic, self._max_attempts)
+        attempts = Attempts(to, self._sender, self._quarantine, self.traffic, self._max_attempts)
         demand = to.admission.demand
         if demand is None:
             attempt = await attempts.begin(call)
         else:
             attempt = await _counted(call, attempts, demand, is_cold=to.admission.room.is_cold)
-        if call.resumes is not None and attempt.can_continue:
-            return ContinuedAnswer(call, attempt, attempts, self._traffic)
+        if attempt.resumption is not None:
+            return ContinuedAnswer(call, attempt, attempts, self.traffic)
         return PlainAnswer(attempt, ends_with_done=call.purpose is not Purpose.RELAY)
 
     def _refuse_what_breaks_members(self, call: Call) -> None:
         left_s = self._quarantine.refused_for_s(call.body_key, time.monotonic())
         if left_s > 0:
-            self._traffic.quarantined += 1
+            self.traffic.quarantined += 1
             raise Quarantined(math.ceil(left_s))
 
 
@@ -89,7 +94,7 @@ def _order(call: Call, to: Destination) -> Order:
         call.slot.routing.prompt_tokens,
         output,
         call.slot.weight,
-        generates=call.purpose is Purpose.ANSWER or output is not None,
+        generates=call.purpose is Purpose.ANSWER or output is not None or call.slot.path == GENERATE,
         streams=call.message.streams,
         size=len(call.message.body),
     )

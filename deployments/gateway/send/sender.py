@@ -68,7 +68,7 @@ class Sender:
         self, call: Call, message: Message, to: Destination, report: EngineReport, *, fresh: bool
     ) -> UpstreamResponse:
         by_priority = to.by_priority and not report.is_static
-        token_ids = call.resumes is not None and report.gives_token_ids
+        token_ids = call.resumption(report) is not None
         # A whole answer begins when it is done: only the request's own deadline bounds it.
         limit_s = self._first_token_timeout_s if message.streams else None
         try:

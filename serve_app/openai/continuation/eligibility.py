@@ -7,6 +7,7 @@ text completion cannot express. So only fields that are known to be neither are 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from serve_app.openai.requests import ChatRequest, CompletionRequest, Endpoint, ParsedRequest
@@ -77,22 +78,61 @@ PLAIN_VALUES: Mapping[str, Any] = {
 """Fields that are allowed with this value only."""
 
 
+CHOICE_OF_TOOLS = "tool_choice"
+
 HARMLESS_FIELDS = KEPT_FIELDS | SPENT_FIELDS | COUNTED_FIELDS
 PLAIN_CHAT_VALUES: Mapping[str, Any] = {**PLAIN_VALUES, "logprobs": False}
 """For a text completion ``false`` is the number 0, which asks for the log-probability of each token."""
 
 
+NOT_STREAMED = "not streamed: nothing is sent before the whole answer is there"
+
+
+@dataclass(frozen=True, slots=True)
+class Resumable:
+    """A request whose stream another engine can go on with: ``as_text``, asked for a text completion, which
+    every vLLM can; ``as_chat``, asked for the same chat, which an engine can that may be told the tokens so
+    far."""
+
+    request: ParsedRequest
+    as_text: bool
+    as_chat: bool
+
+
+def resumable(request: ParsedRequest) -> Resumable | None:
+    """``None``: no engine can go on with it."""
+    as_text, as_chat = obstacle(request) is None, chat_obstacle(request) is None
+    return Resumable(request, as_text, as_chat) if as_text or as_chat else None
+
+
 def obstacle(request: ParsedRequest) -> str | None:
-    """Why an interrupted answer to this request could not be continued faithfully; ``None`` if it could."""
-    fields = {name: value for name, value in request.fields.items() if value not in (None, [])}
+    """Why a text completion could not continue an interrupted answer faithfully; ``None`` if it could."""
     if not request.generation.wants_stream:
-        return "not streamed: nothing is sent before the whole answer is there"
+        return NOT_STREAMED
+    fields = _set_fields(request)
     return (
         _unknown_field(request.endpoint, fields)
         or _forgetful_sampling(fields)
         or _lagging_text(request.generation.stop)
         or _more_than_text(request.generation, fields)
     )
+
+
+def chat_obstacle(request: ParsedRequest) -> str | None:
+    """Why an engine that is told the tokens so far could not go on with a chat; ``None`` if it could, unless
+    a grammar guides the answer, which the engine knows. It sees the whole request: tools, images, stop texts
+    and reasoning are no obstacles."""
+    if not request.generation.wants_stream:
+        return NOT_STREAMED
+    if request.endpoint is not Endpoint.CHAT:
+        return "no chat"
+    fields = _set_fields(request)
+    fields.pop(CHOICE_OF_TOOLS, None)
+    return _unknown_field(request.endpoint, fields) or _forgetful_sampling(fields)
+
+
+def _set_fields(request: ParsedRequest) -> dict[str, Any]:
+    return {name: value for name, value in request.fields.items() if value not in (None, [])}
 
 
 def _unknown_field(endpoint: Endpoint, fields: Mapping[str, Any]) -> str | None:

@@ -22,6 +22,8 @@ COMMENT_START = b":"
 DONE_EVENT = sse.event(sse.DONE)
 NO_TEXT = b'""'
 NULL = b"null"
+BROKEN_OFF = frozenset({b'"abort"', b'"error"'})
+"""Finish reasons that mean that the engine ended, not the answer."""
 
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _HEAD = rf'(?P<head>data: \{{"id":{_STRING},"object":{_STRING},"created":\d++,"model":{_STRING},"choices":\[)'
@@ -48,6 +50,15 @@ TOKENS = {
 }
 """A chunk of one plain answer. ``text`` is missing if a parser of the engine held it back, ``finish``
 before the end; ``tail`` is what follows the choice."""
+
+CHOICE = _compiled(
+    rf'{_HEAD}(?P<choice>\{{"index":0,"delta":[^\n]*"logprobs":null,"finish_reason":)'
+    rf"(?P<reason>null|{_FINISH},{_STOP}),{_TOKEN_IDS}\}}\]{_FINGERPRINT}\}}\n\n"
+)
+"""A chunk of any chat, whatever it says: text, reasoning, calls of tools."""
+
+HELD_BACK = b'{"index":0,"delta":{},'
+"""The beginning of a choice that says nothing: a parser of the engine waits for more."""
 
 ROLE = _compiled(
     rf'{_HEAD}(?P<choice>\{{"index":0,"delta":\{{"role":{_STRING},"content":""\}},"logprobs":null,'
@@ -94,8 +105,18 @@ def text_event(head: bytes, chunk: Chunk) -> bytes:
 TOKEN_EVENT = {Endpoint.CHAT: chat_event, Endpoint.COMPLETIONS: text_event}
 
 
+def choice_event(head: bytes, choice: bytes, reason: bytes, tail: bytes) -> bytes:
+    """A chunk of any chat as vLLM writes it when token ids were not requested."""
+    return b'%b%b%b,"token_ids":null}]%b}\n\n' % (head, choice, reason, tail)
+
+
 def role_event(head: bytes, choice: bytes) -> bytes:
     return b'%b%b],"prompt_token_ids":null,"prompt_text":null}\n\n' % (head, choice)
+
+
+def with_head(head: bytes, event: bytes, old: bytes) -> bytes:
+    """``event``, which begins with the head ``old``, with another one."""
+    return head + event[len(old) :]
 
 
 def usage_event(head: bytes, prompt_tokens: int, completion_tokens: int, tail: bytes) -> bytes:

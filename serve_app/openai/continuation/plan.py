@@ -9,6 +9,11 @@ import msgspec
 
 from serve_app.openai.requests import Endpoint, ParsedRequest
 
+RESUME_PATH = "/v1/chat/completions/resume"
+"""Of our engines only: the body is a chat's, and ``TOLD_FIELD`` holds the tokens so far."""
+
+TOLD_FIELD = "told_token_ids"
+
 DEFAULT_MAX_TOKENS = 16
 """The limit of a text completion without one: OpenAI's and vLLM's default."""
 
@@ -55,6 +60,18 @@ class EngineRequest:
     def body(self, **changes: Any) -> bytes:
         """The body as JSON, with ``changes`` (such as the engine's own name for the model)."""
         return msgspec.json.encode(self.fields | changes)
+
+
+@dataclass(frozen=True, slots=True)
+class SameChat:
+    """The same chat for another engine. ``told``: the answer's tokens so far, in the pieces in which they
+    came; empty: nothing is known of it, the chat begins again."""
+
+    told: list[list[int]]
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, self.told))
 
 
 @dataclass(frozen=True, slots=True)

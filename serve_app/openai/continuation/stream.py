@@ -1,25 +1,19 @@
-"""One client's stream, from one or more engines."""
+"""One client's stream, from one or more engines: a broken one goes on as a text completion."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from serve_app.openai import sse
 from serve_app.openai.continuation import layout
 from serve_app.openai.continuation.eligibility import KEPT_FIELDS
+from serve_app.openai.continuation.events import EventStream
 from serve_app.openai.continuation.plan import Ending, EngineRequest, TokenLimits
-from serve_app.openai.continuation.tokens import AnswerTokens, decode_ids
+from serve_app.openai.continuation.tokens import MOST_TOKENS, AnswerTokens, decode_ids
 from serve_app.openai.requests import Endpoint, ParsedRequest
 
-MOST_TOKENS = 1 << 21
-"""Twice the longest contexts. Tokens beyond this are not remembered."""
 
-BROKEN_OFF = frozenset({b'"abort"', b'"error"'})
-"""Finish reasons that mean that the engine ended, not the answer."""
-
-
-class ResumableStream:
+class ResumableStream(EventStream):
     """Passes a stream on, remembers its tokens, and says how to continue when it ends too early.
 
     Send ``opening``, feed the engine's bytes and pass on what ``feed`` returns. If the bytes end or
@@ -30,16 +24,10 @@ class ResumableStream:
 
     def __init__(self, request: ParsedRequest, *, include_usage: bool = False) -> None:
         """``request`` has no ``obstacle``; ``include_usage`` asks for usage even if the client did not."""
-        self.done = False
-        """``[DONE]`` was passed on: the stream is complete."""
-        self.failure: bytes | None = None
-        """The engine's own error event (JSON). Neither it nor anything after it is passed on."""
-
+        super().__init__(layout.TOKENS[request.endpoint].match)
         self._request = request
         self._wants_usage = include_usage or request.generation.wants_usage
-        self._match = layout.TOKENS[request.endpoint].match
         self._write = layout.TOKEN_EVENT[request.endpoint]
-        self._partial = b""
         self._head = b""  # the beginning of every event; empty until one was passed on
         self._prompt_ids = b""  # as in JSON, without the brackets
         self._tokens = AnswerTokens()
@@ -56,29 +44,6 @@ class ResumableStream:
         if self._wants_usage:
             fields["stream_options"] = {**(fields.get("stream_options") or {}), "include_usage": True}
         return EngineRequest(self._request.endpoint, fields)
-
-    def feed(self, chunk: bytes) -> bytes:
-        """Take in the engine's bytes; returns whole events for the client, as if token ids had not been
-        requested and one engine had sent them all."""
-        if self._partial and b"\n" not in chunk:  # do not search a long event again for every piece
-            self._partial += chunk
-            return b""
-        data = self._partial + chunk if self._partial else chunk
-        passed: list[bytes] = []
-        position = 0
-        while position < len(data) and self.failure is None:
-            match = self._match(data, position)
-            if match is not None:
-                passed.append(self._pass_tokens(match))
-                position = match.end()
-                continue
-            end = data.find(sse.END, position)
-            if end < 0:
-                break
-            passed.append(self._pass_other(data[position : end + len(sse.END)]))
-            position = end + len(sse.END)
-        self._partial = data[position:]
-        return b"".join(passed)
 
     @property
     def unsettled(self) -> list[int]:
@@ -116,9 +81,7 @@ class ResumableStream:
         return self._begin(self._continuation(allowed - self._tokens.count))
 
     def _begin(self, request: EngineRequest) -> EngineRequest:
-        """Discard what the lost engine left, so that it does not mix with the next engine's bytes."""
-        self.failure = None
-        self._partial = b""
+        self.forget_the_rest()
         return request
 
     def _continuation(self, max_tokens: int) -> EngineRequest:
@@ -136,7 +99,7 @@ class ResumableStream:
     def _pass_tokens(self, match: re.Match[bytes]) -> bytes:
         """An event with text: every token passes through here."""
         text, finish, stop, tail, ids = match.group("text", "finish", "stop", "tail", "ids")
-        if finish in BROKEN_OFF:
+        if finish in layout.BROKEN_OFF:
             return self._fail(match.group())
         if not self._head:
             self._head, self._prompt_ids = match["head"], match.groupdict().get("prompt") or b""
@@ -178,10 +141,6 @@ class ResumableStream:
             return layout.role_event(self._head, role["choice"])
         self._understood = False
         return self._fail(event) if self._continuing else layout.without_token_ids(event)
-
-    def _fail(self, event: bytes) -> bytes:
-        self.failure = event.removeprefix(b"data:").strip()
-        return b""
 
     def _rest(self) -> bytes:
         """What follows the last token and was not yet passed on."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+MOST_TOKENS = 1 << 21
+"""Twice the longest contexts. Tokens beyond this are not remembered."""
+
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 """What an incomplete character decodes to: vLLM holds such tokens back until the rest arrives."""
 

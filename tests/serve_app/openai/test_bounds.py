@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from serve_app.errors import BadRequest
-from serve_app.openai.bounds import refuse_excess, weigh
+from serve_app.openai.bounds import GENERATE, asked_output, refuse_excess, weigh
 from serve_app.openai.depth import is_deeper
 from serve_app.openai.schemas import multiplied_out
 from serve_app.settings import LimitSettings
@@ -234,3 +234,26 @@ def test_as_many_as_the_limit_pass() -> None:
     refuse_excess({"input": ["x" * 512] * 2048}, LIMITS)
     refuse_excess({"input": list(range(8192))}, LIMITS)
     refuse_excess({"prompt": list(range(30000))}, LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "most"),
+    [
+        ("/v1/chat/completions", {"max_tokens": 3, "max_completion_tokens": 5}, 5),
+        ("/v1/chat/completions", {}, None),
+        ("/v1/completions", {}, 16),
+        (GENERATE, {"token_ids": [1], "sampling_params": {"max_tokens": 700}}, 700),
+        (GENERATE, {"token_ids": [1], "sampling_params": {}}, 16),
+        (GENERATE, {"token_ids": [1], "sampling_params": {"max_tokens": None}}, None),
+        (GENERATE, {"token_ids": [1], "sampling_params": "all"}, 16),
+    ],
+)
+def test_what_an_answer_may_have_at_most_is_read_where_the_path_has_it(
+    path: str, fields: dict[str, Any], most: int | None
+) -> None:
+    assert asked_output(path, fields) == most
+
+
+def test_answers_of_a_request_of_tokens_are_counted() -> None:
+    assert weigh({"token_ids": [1], "sampling_params": {"n": 3}}, LIMITS) == 3
+    assert refused({"token_ids": [1], "sampling_params": {"n": 10_000}}) == ("n", "too_many_answers")

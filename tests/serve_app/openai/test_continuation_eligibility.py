@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from samples import CHAT, chat_request, completion_request, user
 
-from serve_app.openai.continuation import obstacle
+from serve_app.openai.continuation import chat_obstacle, obstacle, resumable
 from serve_app.openai.requests import Endpoint, ParsedRequest
 
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
@@ -172,3 +172,57 @@ def test_the_reason_names_the_field() -> None:
     assert obstacle(make_request(CHAT, {"stream_options": options})) == (
         "`stream_options.continuous_usage_stats` is set"
     )
+
+
+# ---- as the same chat ----
+
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+IMAGE = [
+    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}
+]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"tools": [TOOL]},
+        {"tools": [TOOL], "tool_choice": "auto"},
+        {"tools": [TOOL], "tool_choice": "required"},
+        {"stop": ["a long text"]},
+        {"messages": IMAGE},
+        {"seed": 1, "temperature": 0},
+    ],
+    ids=str,
+)
+def test_an_engine_that_is_told_the_tokens_sees_the_whole_chat(fields: dict[str, Any]) -> None:
+    request = make_request(CHAT, fields)
+    assert chat_obstacle(request) is None
+    found = resumable(request)
+    assert found is not None
+    assert (found.as_chat, found.as_text) == (True, obstacle(request) is None)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"n": 2},
+        {"logprobs": True},
+        {"presence_penalty": 1},
+        {"seed": 1, "temperature": 1},
+        {"response_format": {"type": "json_object"}},
+        {"include_reasoning": False},
+        {"unknown": 1},
+        {"stream_options": {"continuous_usage_stats": True}},
+    ],
+    ids=str,
+)
+def test_state_that_no_token_shows_is_an_obstacle_for_a_chat(fields: dict[str, Any]) -> None:
+    assert chat_obstacle(make_request(CHAT, fields))
+    assert resumable(make_request(CHAT, fields)) is None
+
+
+def test_a_completion_goes_on_as_text_only() -> None:
+    found = resumable(completion_request(stream=True))
+    assert found is not None
+    assert (found.as_text, found.as_chat) == (True, False)

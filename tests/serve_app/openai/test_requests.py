@@ -354,3 +354,15 @@ def test_a_required_string_that_is_missing_is_named(fields: dict[str, Any]) -> N
 
 def test_a_required_string_is_returned() -> None:
     assert required_string({"model": "m"}, "model") == "m"
+
+
+@pytest.mark.parametrize("name", ["MODEL", "Max_Tokens", "meſsages", "max_to\u212aens", "N"])
+def test_a_field_that_is_a_known_one_but_for_case_is_refused(name: str) -> None:
+    body = json.dumps({"model": "m", "messages": [], name: 1}, ensure_ascii=False).encode()
+    with pytest.raises(BadRequest) as caught:
+        parse_json(body)
+    assert (caught.value.param, caught.value.code) == (name, "unknown_field")
+
+
+def test_other_unknown_fields_are_the_members_matter() -> None:
+    assert parse_json(b'{"model":"m","Logit":1,"modelX":2}') == {"model": "m", "Logit": 1, "modelX": 2}

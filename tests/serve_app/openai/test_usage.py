@@ -198,3 +198,12 @@ def test_the_tokens_of_relayed_answers_are_read(answer: bytes, tokens: TokenCoun
     assert b"".join(whole.feed(answer[at : at + 100]) for at in range(0, len(answer), 100)) == answer
     if b"results" not in answer:
         assert whole.measured().tokens == tokens
+
+
+def test_tokens_that_a_member_was_told_are_not_its_own() -> None:
+    end = AnswerEnd()
+    end.feed(b'data: {"choices":[],"usage":{"prompt_tokens":7,"total_tokens":27,"completion_tokens":20}}\n\n')
+    end.told = 15
+    assert end.tokens(True) == TokenCounts(7, 5)
+    end.told = 30
+    assert end.tokens(True) == TokenCounts(7, 0)

@@ -1,0 +1,118 @@
+"""A chat's stream from engines that may be told the beginning of an answer.
+
+Such an engine writes the events of the tokens that it is told again, with the parsers of tool calls and of
+reasoning in the state that they had. These events are dropped; what follows is the rest of the same stream.
+"""
+
+from __future__ import annotations
+
+import re
+
+from serve_app.openai.continuation import layout
+from serve_app.openai.continuation.events import EventStream
+from serve_app.openai.continuation.plan import Ending, SameChat, TokenLimits
+from serve_app.openai.continuation.tokens import MOST_TOKENS, decode_ids
+from serve_app.openai.requests import ParsedRequest
+
+
+class ResumableChat(EventStream):
+    """Passes a chat's stream on and remembers its tokens, in the pieces in which they came. Used as
+    ``ResumableStream``."""
+
+    def __init__(self, request: ParsedRequest, *, include_usage: bool = False) -> None:
+        """``request`` has no ``chat_obstacle``; ``include_usage`` asks for usage even if the client did
+        not."""
+        super().__init__(layout.CHOICE.match)
+        self._wants_usage = include_usage or request.generation.wants_usage
+        self._head = b""  # the beginning of every event; empty until one was passed on
+        self._prompt_tokens = 0
+        self._pieces: list[bytes] = []  # ids as in JSON, without the brackets
+        self._count = 0
+        self._repeated = 0  # tokens whose events the next engine will repeat
+        self._continuing = False
+        self._understood = True
+        self._finished = False
+        self._usage_sent = False
+
+    @property
+    def unsettled(self) -> list[int]:
+        """None: an engine that is told tokens holds back what the other one held back."""
+        return []
+
+    def settle(self, text: str) -> None:
+        """Part of the interface; nothing is unsettled."""
+
+    def resume(self, limits: TokenLimits) -> SameChat | Ending | None:
+        """How to continue after the engine was lost: the same chat for another engine, or the events that are
+        left to send; ``None`` if the stream cannot be continued. The engine applies ``limits`` itself."""
+        if not self._understood:
+            return None
+        if self._finished:
+            return Ending(self._rest())
+        self.forget_the_rest()
+        self._continuing = bool(self._head)
+        self._repeated = self._count
+        return SameChat([decode_ids(piece) for piece in self._pieces])
+
+    def _pass_tokens(self, match: re.Match[bytes]) -> bytes:
+        head, choice, reason, finish, ids, tail = match.group(
+            "head", "choice", "reason", "finish", "ids", "tail"
+        )
+        if finish in layout.BROKEN_OFF:
+            return self._fail(match.group())
+        new = ids.count(b",") + 1 if ids else 0
+        if self._repeated:
+            return self._drop(new, match.group())
+        self._head = self._head or head
+        if (not new and finish is None) or self._count + new > MOST_TOKENS:
+            self._understood = False  # an event whose tokens are not known
+        if new:
+            self._pieces.append(ids)
+            self._count += new
+        if finish is not None:
+            self._finished = True
+        elif choice.startswith(layout.HELD_BACK):
+            return b""  # it would not have been sent
+        return layout.choice_event(self._head, choice, reason, tail)
+
+    def _drop(self, tokens: int, event: bytes) -> bytes:
+        """The event was passed on before."""
+        self._repeated -= tokens
+        if self._repeated < 0:  # a piece that did not come like this
+            self._understood = False
+            return self._fail(event)
+        return b""
+
+    def _pass_other(self, event: bytes) -> bytes:
+        """The first event, the last ones, and engines' additions."""
+        if event.startswith(layout.COMMENT_START):
+            return event
+        if event.startswith(layout.ERROR_START):
+            return self._fail(event)
+        if event == layout.DONE_EVENT:
+            self.done = True
+            return event
+        if self._finished and (usage := layout.USAGE.fullmatch(event)):
+            self._usage_sent = True
+            return layout.with_head(self._head, event, usage["head"])
+        if role := layout.ROLE.fullmatch(event):
+            return self._begin(role)
+        self._understood = False
+        return self._fail(event) if self._continuing else layout.without_token_ids(event)
+
+    def _begin(self, role: re.Match[bytes]) -> bytes:
+        if self._continuing:
+            return b""  # the client has it
+        self._head, prompt = role["head"], role["prompt"]
+        self._prompt_tokens = prompt.count(b",") + 1 if prompt else 0
+        return layout.role_event(self._head, role["choice"])
+
+    def _rest(self) -> bytes:
+        """What follows the last token and was not yet passed on."""
+        if self.done:
+            return b""
+        usage = b""
+        if self._wants_usage and not self._usage_sent:
+            usage = layout.usage_event(self._head, self._prompt_tokens, self._count, b"")
+        self.done = self._usage_sent = True
+        return usage + layout.DONE_EVENT
