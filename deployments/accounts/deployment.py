@@ -26,6 +26,7 @@ from serve_app.audit import AuditEvent, AuditPage, Head
 from serve_app.quotas.limits import Limit
 from serve_app.quotas.messages import LeaseCall, LeaseReply, LimitPage
 from serve_app.settings import AccountSettings
+from serve_app.settings.network import ANY_PORT
 from serve_app.usage import UsagePage, UsageQuery
 from serve_app.wire.private_address import PrivateAddress
 
@@ -39,8 +40,9 @@ class Accounts:
     """If the file cannot be opened, the application keeps running with the keys that gateways know. It has
     many methods because Serve calls one class and gateways have that many calls."""
 
-    async def __init__(self, settings: AccountSettings) -> None:  # type: ignore[misc]  # Serve awaits it
+    async def __init__(self, settings: AccountSettings, *, ports: range = ANY_PORT) -> None:  # type: ignore[misc]  # Serve awaits it
         self._settings = settings
+        self._ports = ports
         self._opened: AccountStore | None = None
         self._quotas: QuotaOwner | None = None
         self._error = ""
@@ -53,7 +55,9 @@ class Accounts:
         """The address to which gateways send their calls."""
         if self._direct is None:
             methods = {name: getattr(self, name) for name in ACCOUNTS}
-            self._direct = DirectCalls(ACCOUNTS, methods, node_address(), call_tracer("accounts"))
+            self._direct = DirectCalls(
+                ACCOUNTS, methods, node_address(), call_tracer("accounts"), ports=self._ports
+            )
         return self._direct.address
 
     async def exchange(self, report: Report) -> Changes:

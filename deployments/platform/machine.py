@@ -28,7 +28,7 @@ def this_machine() -> Device | None:
     flags = _cpu_flags()
     return replace(
         cpu,
-        memory_gib=_memory_bytes() / GIB,
+        memory_gib=memory_bytes() / GIB,
         tflops=tflops,
         has_vnni=None if flags is None else "vnni" in flags,
         has_bf16_units=None if flags is None else "avx512_bf16" in flags or "amx_bf16" in flags,
@@ -41,7 +41,8 @@ def _cpu_flags() -> str | None:
     return None if found is None else found[1]
 
 
-def _memory_bytes() -> int:
+def memory_bytes() -> int:
+    """The memory of this machine, or of this container."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError, ValueError):
         return min(physical, int(CONTAINER_LIMIT.read_text(encoding="ascii")))

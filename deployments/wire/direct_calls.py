@@ -20,6 +20,7 @@ from deployments.platform.telemetry import TRACEPARENT, CallTracer
 from deployments.wire.http1 import BrokenConnection, NoConnection, Origin, request_bytes
 from deployments.wire.listener import PrivateListener, read_body
 from deployments.wire.pool import ConnectionPool
+from serve_app.settings.network import ANY_PORT
 from serve_app.wire.calls import Interface, Wire, WireError
 from serve_app.wire.private_address import PrivateAddress
 
@@ -75,12 +76,14 @@ class DirectCalls:
         tracer: CallTracer | None = None,
         *,
         abandoned: Collection[str] = (),
+        ports: range = ANY_PORT,
     ) -> None:
+        """Raises: SettingsError: none of ``ports`` is free at ``host``."""
         self._wire = Wire(interface)
         self._tracer = tracer
         self._methods = {f"/{name}": (name, methods[name]) for name in interface}
         self._abandoned = {f"/{name}" for name in abandoned}
-        self._listener = PrivateListener(self._answer, host)
+        self._listener = PrivateListener(self._answer, host, ports=ports)
         self._listener.start()
 
     @property

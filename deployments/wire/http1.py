@@ -188,6 +188,11 @@ class Connection(Body, asyncio.Protocol):
         """Names in lower case, values decoded as Latin-1."""
 
     @property
+    def is_paused(self) -> bool:
+        """Its reader is behind, so nothing more is received."""
+        return self._is_paused
+
+    @property
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 

@@ -1,18 +1,20 @@
 """A replica's own HTTP listener: the data plane for tokens and for the calls of a look-up.
 
-It listens on a random port of the node's address, and on a unix socket for callers on the same node. Both
-ends prove that they know the secret of this start before anything else is read
-(``serve_app/wire/handshake.py``). Gateways learn its address through Ray's control plane.
+It listens on a free port of the node's address (of ``network``'s range, where one is set), and on a unix
+socket for callers on the same node. Both ends prove that they know the secret of this start before anything
+else is read (``serve_app/wire/handshake.py``). Gateways learn its address through Ray's control plane.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import functools
 import logging
 import math
 import os
+import random
 import secrets
 import shutil
 import socket
@@ -25,7 +27,8 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from serve_app.errors import Forbidden
+from serve_app.errors import Forbidden, SettingsError
+from serve_app.settings.network import ANY_PORT
 from serve_app.wire.handshake import GREETING, HELLO_BYTES, PROOF_BYTES, Handshake, NotProven
 from serve_app.wire.private_address import PrivateAddress
 
@@ -60,12 +63,23 @@ async def read_body(receive: Receive) -> bytes | None:
 class PrivateListener:
     """Serves an ASGI app on this replica's own sockets, in the replica's event loop."""
 
-    def __init__(self, app: ASGIApp, host: str, *, handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        at: str | socket.socket,
+        *,
+        ports: range = ANY_PORT,
+        handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
+    ) -> None:
+        """``at``: the address to listen on, or what :func:`listening` gave for it.
+
+        Raises: SettingsError: none of ``ports`` is free.
+        """
         self._counted = _Counted(app)
-        self._sockets = [_bind(host)]
+        self._sockets = [listening(at, ports) if isinstance(at, str) else at]
         self._unix = _UnixSocket.bind()
         self.address = PrivateAddress(
-            url=_url(host, self._sockets[0].getsockname()[1]),
+            url=_url(*self._sockets[0].getsockname()[:2]),
             secret=secrets.token_urlsafe(32),
             socket="" if self._unix is None else str(self._unix.path),
         )
@@ -92,8 +106,6 @@ class PrivateListener:
         return self._counted.active
 
     def start(self) -> None:
-        for each in self._sockets:
-            each.listen()  # connections made before the server runs wait for it
         self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=self._sockets))
 
     async def stop(self, drain_timeout_s: float) -> None:
@@ -257,12 +269,37 @@ def _url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _bind(host: str) -> socket.socket:
+def listening(host: str, ports: range = ANY_PORT) -> socket.socket:
+    """A socket that listens on one of ``ports``, taken in random order: those that start together seldom
+    try the same. Connections made before a server takes it wait for it.
+
+    Raises:
+        SettingsError: all of them are in use.
+    """
+    for port in random.sample(ports, len(ports)):
+        listener = _socket_of(host)
+        try:
+            listener.bind((host, port))
+            listener.listen()  # at once: a port that is only bound can be bound again
+        except OSError as error:
+            listener.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return listener
+    raise SettingsError(
+        f"`network.min_port` to `network.max_port`: all ports from {ports[0]} to {ports[-1]} are in use at "
+        f"{host}; give the range more ports"
+    )
+
+
+def _socket_of(host: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Name the protocol: asyncio sets TCP_NODELAY (no Nagle delay) only if it is given.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.bind((host, 0))
-    return listener
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    # Ports of a range return while connections of the replica that had them are still in TIME_WAIT.
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return made
 
 
 def _forbidden() -> bytes:

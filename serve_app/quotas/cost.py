@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from serve_app.quotas.limits import AT_GATE, MONEY, MOST, NANO, Bound
 
 MILLION = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Protocol):
     """Of a million tokens."""
 
-    input: float = 0.0
-    output: float = 0.0
+    @property
+    def input(self) -> float: ...
 
-
-FREE = Price()
+    @property
+    def output(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)

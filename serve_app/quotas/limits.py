@@ -127,11 +127,6 @@ class LimitTable:
         self._own: dict[str, Limit] = {}
         self._bounds: dict[str, Bounds] = {}
         self._time_zone = time_zone
-        self._has_defaults = any(self._defaults.values())
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._own and not self._has_defaults
 
     @property
     def own(self) -> Mapping[str, Limit]:

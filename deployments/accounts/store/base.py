@@ -1,9 +1,9 @@
-"""The contract of a store of accounts."""
+"""The contract of a store of accounts, and of the database in which one keeps them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from serve_app.accounts.exchange import Changes, Report
 from serve_app.accounts.keys import Kept, KeyPage, KeyQuery, ManagedKey
@@ -11,6 +11,16 @@ from serve_app.quotas.ledger import Total
 from serve_app.quotas.limits import Limit
 from serve_app.quotas.messages import LimitChanges
 from serve_app.usage import UsagePage, UsageQuery
+
+
+class Sql(Protocol):
+    """A connection, used from one thread at a time."""
+
+    def execute(self, statement: str, values: Sequence[Any] = ..., /) -> Any:
+        """A cursor: ``fetchone``, ``fetchall``, ``rowcount``, and its rows."""
+        ...
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> Any: ...
 
 
 class AccountStore(Protocol):

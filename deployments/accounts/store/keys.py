@@ -1,12 +1,12 @@
-"""Keys in the SQLite file: each call is one short piece of work on one connection."""
+"""Keys in the database: each call is one short piece of work on one connection."""
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any
 
 import msgspec
 
+from deployments.accounts.store.base import Sql
 from serve_app.accounts.exchange import PAGE, Changes, Report
 from serve_app.accounts.keys import Kept, KeyPage, KeyQuery, ManagedKey, Outcome, State
 from serve_app.request.auth import KeyRecord
@@ -15,11 +15,16 @@ DECODER = msgspec.json.Decoder(ManagedKey)
 """JSON, so that a person can read the file with the tools that there are."""
 
 
+PUT = (
+    "INSERT INTO keys VALUES(?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO UPDATE SET tenant=excluded.tenant, "
+    '"user"=excluded."user", revoked=excluded.revoked, changed=excluded.changed, key=excluded.key'
+)
+
 FORGOTTEN = "keys_forgotten"
 """The newest change of a revoked key that is no longer in the file."""
 
 
-def make(db: sqlite3.Connection, key: ManagedKey, most: int, most_of_tenant: int) -> Kept:
+def make(db: Sql, key: ManagedKey, most: int, most_of_tenant: int) -> Kept:
     """Inside a transaction. ``most``: keys that are kept. The oldest revoked one makes room for a new one."""
     known = one(db, key.record.id)
     if known is not None:
@@ -35,7 +40,7 @@ def make(db: sqlite3.Connection, key: ManagedKey, most: int, most_of_tenant: int
     return Kept(Outcome.KEPT, key)
 
 
-def change(db: sqlite3.Connection, key: ManagedKey) -> Kept:
+def change(db: Sql, key: ManagedKey) -> Kept:
     """Inside a transaction."""
     known = one(db, key.record.id)
     if known is None:
@@ -48,16 +53,16 @@ def change(db: sqlite3.Connection, key: ManagedKey) -> Kept:
     return Kept(Outcome.KEPT, key)
 
 
-def one(db: sqlite3.Connection, key_id: str) -> ManagedKey | None:
+def one(db: Sql, key_id: str) -> ManagedKey | None:
     row = db.execute("SELECT key FROM keys WHERE id=?", (key_id,)).fetchone()
     return None if row is None else DECODER.decode(row[0])
 
 
-def page(db: sqlite3.Connection, query: KeyQuery) -> KeyPage:
+def page(db: Sql, query: KeyQuery) -> KeyPage:
     conditions, values = ["id > ?"], [query.after]
     for column, value in (("tenant", query.tenant), ("user", query.user)):
         if value is not None:
-            conditions.append(f"{column} = ?")
+            conditions.append(f'"{column}" = ?')
             values.append(value)
     if query.state is not State.ANY:
         conditions.append("revoked = 1" if query.state is State.REVOKED else "revoked = 0")
@@ -67,7 +72,7 @@ def page(db: sqlite3.Connection, query: KeyQuery) -> KeyPage:
     return KeyPage(keys, has_more=len(rows) > query.limit)
 
 
-def changes(db: sqlite3.Connection, report: Report, store: str) -> Changes:
+def changes(db: Sql, report: Report, store: str) -> Changes:
     """A gateway that knows another file, or a later state of this one (it was restored), starts anew."""
     newest, forgotten = last_change(db), _forgotten(db)
     missed = report.keys_version < forgotten and report.keys_forgotten != forgotten
@@ -99,17 +104,17 @@ def changes(db: sqlite3.Connection, report: Report, store: str) -> Changes:
     )
 
 
-def last_change(db: sqlite3.Connection) -> int:
+def last_change(db: Sql) -> int:
     (newest,) = db.execute("SELECT max(changed) FROM keys").fetchone()
     return max(int(newest or 0), _forgotten(db))
 
 
-def _forgotten(db: sqlite3.Connection) -> int:
+def _forgotten(db: Sql) -> int:
     row = db.execute("SELECT value FROM meta WHERE name=?", (FORGOTTEN,)).fetchone()
     return 0 if row is None else int(row[0])
 
 
-def _forget_one(db: sqlite3.Connection, where: str = "", *values: str) -> bool:
+def _forget_one(db: Sql, where: str = "", *values: str) -> bool:
     """Whether there was a revoked key to forget: the one that was revoked first."""
     row = db.execute(
         f"SELECT id, changed FROM keys WHERE revoked=1 {where} ORDER BY changed LIMIT 1", values
@@ -119,11 +124,14 @@ def _forget_one(db: sqlite3.Connection, where: str = "", *values: str) -> bool:
     key_id, changed = row
     db.execute("DELETE FROM keys WHERE id=?", (key_id,))
     forgotten = str(max(_forgotten(db), changed))
-    db.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (FORGOTTEN, forgotten))
+    db.execute(
+        "INSERT INTO meta VALUES(?, ?) ON CONFLICT(name) DO UPDATE SET value=excluded.value",
+        (FORGOTTEN, forgotten),
+    )
     return True
 
 
-def _write(db: sqlite3.Connection, key: ManagedKey) -> None:
+def _write(db: Sql, key: ManagedKey) -> None:
     record = key.record
     row = (record.id, record.tenant, record.user, int(key.revoked_at is not None), last_change(db) + 1)
-    db.execute("INSERT OR REPLACE INTO keys VALUES(?, ?, ?, ?, ?, ?)", (*row, msgspec.json.encode(key)))
+    db.execute(PUT, (*row, msgspec.json.encode(key)))

@@ -1,13 +1,13 @@
-"""Limits in the SQLite file, and what was used of budgets."""
+"""Limits in the database, and what was used of budgets."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from deployments.accounts.store.base import Sql
 from serve_app.quotas.ledger import Total
 from serve_app.quotas.limits import Bound, Limit
 from serve_app.quotas.messages import LimitChanges
@@ -19,26 +19,28 @@ KEPT_DAYS = 2
 _decoder = msgspec.json.Decoder(Limit)
 
 
-def newest(db: sqlite3.Connection) -> int:
+def newest(db: Sql) -> int:
     """The number of the last change."""
     (version,) = db.execute("SELECT COALESCE(MAX(changed), 0) FROM limits").fetchone()
     return int(version)
 
 
-def everything(db: sqlite3.Connection) -> list[Limit]:
+def everything(db: Sql) -> list[Limit]:
     return [_decoder.decode(body) for (body,) in db.execute("SELECT body FROM limits WHERE body IS NOT NULL")]
 
 
-def put(db: sqlite3.Connection, limit: Limit) -> int:
+def put(db: Sql, limit: Limit) -> int:
     """Inside a transaction. Returns the number of the change."""
     version = newest(db) + 1
     db.execute(
-        "INSERT OR REPLACE INTO limits VALUES(?, ?, ?)", (limit.scope, version, msgspec.json.encode(limit))
+        "INSERT INTO limits VALUES(?, ?, ?) "
+        "ON CONFLICT(scope) DO UPDATE SET changed=excluded.changed, body=excluded.body",
+        (limit.scope, version, msgspec.json.encode(limit)),
     )
     return version
 
 
-def remove(db: sqlite3.Connection, scope: str) -> int | None:
+def remove(db: Sql, scope: str) -> int | None:
     """``None``: there was none. The row stays, so that gateways learn of it."""
     version = newest(db) + 1
     done = db.execute(
@@ -47,7 +49,7 @@ def remove(db: sqlite3.Connection, scope: str) -> int | None:
     return version if done.rowcount else None
 
 
-def changes(db: sqlite3.Connection, since: int) -> tuple[LimitChanges, bool]:
+def changes(db: Sql, since: int) -> tuple[LimitChanges, bool]:
     """And whether there are more."""
     rows = db.execute(
         "SELECT scope, changed, body FROM limits WHERE changed > ? ORDER BY changed LIMIT ?", (since, PAGE)
@@ -61,20 +63,21 @@ def changes(db: sqlite3.Connection, since: int) -> tuple[LimitChanges, bool]:
     return found, len(rows) == PAGE
 
 
-def write_used(
-    db: sqlite3.Connection, totals: Iterable[Total], applied: Mapping[str, int], now: float
-) -> None:
+def write_used(db: Sql, totals: Iterable[Total], applied: Mapping[str, int], now: float) -> None:
     """Inside a transaction: what was used, and the reports in which it was told."""
     db.executemany(
-        "INSERT OR REPLACE INTO used VALUES(?, ?, ?, ?)",
+        "INSERT INTO used VALUES(?, ?, ?, ?) "
+        "ON CONFLICT(scope, bound, label) DO UPDATE SET amount=excluded.amount",
         [(total.scope, total.bound.value, total.label, total.amount) for total in totals],
     )
     db.executemany(
-        "INSERT OR REPLACE INTO leases VALUES(?, ?, ?)", [(name, seq, now) for name, seq in applied.items()]
+        "INSERT INTO leases VALUES(?, ?, ?) "
+        "ON CONFLICT(gateway) DO UPDATE SET seq=excluded.seq, seen=excluded.seen",
+        [(name, seq, now) for name, seq in applied.items()],
     )
 
 
-def used(db: sqlite3.Connection, now: float, recent_s: float) -> tuple[list[Total], dict[str, int]]:
+def used(db: Sql, now: float, recent_s: float) -> tuple[list[Total], dict[str, int]]:
     """Of the days and months that may still be going on; and the last report of each gateway that was heard
     of in the last ``recent_s``."""
     since = datetime.fromtimestamp(now, UTC) - timedelta(days=KEPT_DAYS)

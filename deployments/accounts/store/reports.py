@@ -1,9 +1,8 @@
-"""Reports of gateways in the SQLite file: each is applied once, all of it or nothing."""
+"""Reports of gateways in the database: each is applied once, all of it or nothing."""
 
 from __future__ import annotations
 
-import sqlite3
-
+from deployments.accounts.store.base import Sql
 from deployments.accounts.store.usage import add_usage
 from serve_app.accounts.exchange import Report
 
@@ -11,13 +10,17 @@ FORGOTTEN_AFTER_S = 86_400.0
 """A gateway that was not heard of for so long has ended: each has a new name."""
 
 
-def apply(db: sqlite3.Connection, report: Report, now: float) -> None:
+def apply(db: Sql, report: Report, now: float) -> None:
     """Inside a transaction. A report that was applied changes nothing when it comes again. What a report
     holds besides its question for changes is written here, part by part."""
     row = db.execute("SELECT seq FROM gateways WHERE gateway=?", (report.gateway,)).fetchone()
     if row is not None and row[0] >= report.seq:
         return
-    db.execute("INSERT OR REPLACE INTO gateways VALUES(?, ?, ?)", (report.gateway, report.seq, now))
+    db.execute(
+        "INSERT INTO gateways VALUES(?, ?, ?) "
+        "ON CONFLICT(gateway) DO UPDATE SET seq=excluded.seq, seen=excluded.seen",
+        (report.gateway, report.seq, now),
+    )
     add_usage(db, report.usage)
     if row is None:
         db.execute("DELETE FROM gateways WHERE seen < ?", (now - FORGOTTEN_AFTER_S,))

@@ -1,13 +1,14 @@
-"""The tables of the SQLite file, and how it is opened."""
+"""The tables, and how the SQLite file is opened."""
 
 from __future__ import annotations
 
 import secrets
 import sqlite3
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from deployments.accounts.store.usage import USAGE_TABLES
+from deployments.platform.sqlite import SqliteFile
 from serve_app.accounts.keys import AccountsError
 
 VERSION = 1
@@ -16,7 +17,6 @@ new version."""
 
 FILE = "accounts.sqlite3"
 BUSY_MS = 2000
-"""How long a statement waits for another process: a replica that is being replaced, or a backup."""
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS gateways(gateway TEXT PRIMARY KEY, seq INTEGER NOT NULL, seen REAL NOT NULL);
 
 CREATE TABLE IF NOT EXISTS keys(
-    id TEXT PRIMARY KEY, tenant TEXT NOT NULL, user TEXT, revoked INTEGER NOT NULL,
+    id TEXT PRIMARY KEY, tenant TEXT NOT NULL, "user" TEXT, revoked INTEGER NOT NULL,
     changed INTEGER NOT NULL, key BLOB NOT NULL) WITHOUT ROWID;
 CREATE UNIQUE INDEX IF NOT EXISTS keys_by_change ON keys(changed);
 CREATE INDEX IF NOT EXISTS keys_of_tenant ON keys(tenant, id);
@@ -44,37 +44,22 @@ STORE = "store"
 
 
 def open_file(folder: Path) -> tuple[sqlite3.Connection, sqlite3.Connection, str]:
-    """Connections to write and to read, and the file's own name. Only this user may enter the folder.
+    """Connections to write and to read, and the file's own name.
 
     Raises:
         AccountsError: the file cannot be opened, or is of a newer version.
     """
     path = folder / FILE
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)
-        writing = _connect(path)
-        _prepare(writing, path)
+        # Written to the disk with every commit: a key that was revoked stays so, even without power.
+        writing, reading = SqliteFile(path, BUSY_MS, is_synced=True).open(2, partial(_prepare, path))
         (name,) = writing.execute("SELECT value FROM meta WHERE name=?", (STORE,)).fetchone()
-        return writing, _connect(path), name
+        return writing, reading, name
     except (OSError, sqlite3.Error) as error:
         raise AccountsError(f"accounts {path}: {error}") from error
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    """Used from one thread at a time, which need not be this one."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    with suppress(OSError):
-        path.chmod(0o600)
-    connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
-    connection.execute("PRAGMA journal_mode=WAL")
-    # Written to the disk with every commit: a key that was revoked stays so, even without power.
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA secure_delete=FAST")
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+def _prepare(path: Path, connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         raise AccountsError(f"accounts {path}: written by a newer version ({version}, not {VERSION})")

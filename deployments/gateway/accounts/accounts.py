@@ -9,7 +9,7 @@ from deployments.gateway.accounts.client import AccountsClient
 from deployments.gateway.accounts.gateway_quotas import GatewayQuotas
 from deployments.gateway.accounts.sync import AccountSync
 from deployments.gateway.accounts.usage import UsageReports, running_in
-from serve_app.accounts.default_limits import prices_of, table_of
+from serve_app.accounts.default_limits import table_of
 from serve_app.accounts.pace import ChangePace
 from serve_app.fleet import FleetTable
 from serve_app.metering import Metering
@@ -46,11 +46,9 @@ class GatewayAccounts:
         self.settings = own
         self.keys = ManagedKeys()
         self.client = AccountsClient(handle, own.call_timeout_s)
-        metering = Metering(
-            tuple(names), Prices.of(settings), running_in(fleet, names), own.usage_waiting_rows
-        )
+        limits, prices = table_of(own), Prices.of(settings)
+        metering = Metering(tuple(names), prices, running_in(fleet, names), own.usage_waiting_rows)
         self.usage = UsageReports(metering, meter, own.usage_metrics_tenants)
-        limits = table_of(own)
         self.sync = AccountSync(self.client, self.keys, self.usage, limits)
         self.audit = Auditor(
             self.client,
@@ -58,7 +56,7 @@ class GatewayAccounts:
             settings.logs.refused_per_s,
             ChangePace(own.tenant_changes_per_minute),
         )
-        self.quotas = GatewayQuotas(self._lease, limits, prices_of(settings), own.cached_rate)
+        self.quotas = GatewayQuotas(self._lease, limits, prices, own.cached_rate)
 
     async def begun(self) -> None:
         await self.sync.begun(BEGIN_S)

@@ -24,6 +24,10 @@ MOST_WAITING = 1000
 """Lines about what changed nothing that wait for their owner; further ones are left out, and counted."""
 
 PAUSE_S = 1.0
+STRANGERS_PER_S = 1 / 6
+"""Lines about refused calls without a known key, on average: four gateways write less than a gigabyte in a
+month. A line says how many were left out."""
+
 EXPORT = ".export"
 """The end of the actions that have a line also without a query: other pages are looked at by a timer."""
 
@@ -46,7 +50,10 @@ class Auditor:
         self._pace = pace
         self._gateway = gateway
         self._refused = RefusalBound(refused_per_s, time.monotonic())
-        self._strangers = RefusalBound(refused_per_s, time.monotonic())  # who hides nobody else's line
+        # Strangers hide nobody else's line, and cannot fill the log either.
+        self._strangers = RefusalBound(
+            min(refused_per_s, STRANGERS_PER_S), time.monotonic(), most=refused_per_s
+        )
         self._waiting: deque[AuditEvent] = deque()
         self._left_out = 0
         self._wake = asyncio.Event()

@@ -9,17 +9,17 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import Context
 from uuid import uuid4
 
 from serve_app.errors import AccountsUnavailable, BudgetSpent, LimitsUnavailable, PromptlyError, RateLimited
 from serve_app.quotas.book import Book
-from serve_app.quotas.cost import FREE, Price
 from serve_app.quotas.lengths import Lengths
 from serve_app.quotas.limits import BUDGETS, MONEY, NANO, LimitTable
 from serve_app.quotas.messages import LeaseCall, LeaseReply
 from serve_app.quotas.purse import Part, Purse, Taken
+from serve_app.usage.prices import Price, Prices
 
 PERIOD_S = 0.25
 BEAT_S = 1.0
@@ -39,13 +39,11 @@ Lease = Callable[[LeaseCall], Awaitable[LeaseReply]]
 
 
 class GatewayQuotas:
-    """Made inside a running event loop; ``stop`` ends it. ``prices`` by a model's id; ``cached_rate``: the
-    part of its price that an answer from the cache costs. It is one class because whether a request waits,
-    and what the owner is told and when, depend on one another."""
+    """Made inside a running event loop; ``stop`` ends it. ``cached_rate``: the part of its price that an
+    answer from the cache costs. It is one class because whether a request waits, and what the owner is told
+    and when, depend on one another."""
 
-    def __init__(
-        self, lease: Lease, table: LimitTable, prices: Mapping[str, Price], cached_rate: float
-    ) -> None:
+    def __init__(self, lease: Lease, table: LimitTable, prices: Prices, cached_rate: float) -> None:
         self.book = Book(uuid4().hex, table)
         self.lengths = Lengths()
         self.cached_rate = cached_rate
@@ -57,12 +55,8 @@ class GatewayQuotas:
         self._next: asyncio.Future[None] | None = None
         self._running = asyncio.get_running_loop().create_task(self._forever(), context=Context())
 
-    @property
-    def has_limits(self) -> bool:
-        return not self.book.table.is_empty
-
     def price(self, model: str) -> Price:
-        return self._prices.get(model, FREE)
+        return self._prices.price(model)
 
     def unix(self) -> float:
         return time.time()

@@ -1,4 +1,4 @@
-"""Accounts in a file: what is kept stays kept, each report counts once, and two changes do not mix."""
+"""Accounts in a file or a database: what is kept stays kept, each report counts once, changes do not mix."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.accounts import managed
+from support.accounts import Opened, managed
 
 from deployments.accounts.store import schema
+from deployments.accounts.store.base import Sql
+from deployments.accounts.store.sql import SqlAccounts
 from deployments.accounts.store.sqlite import SqliteAccounts
 from serve_app.accounts.exchange import PAGE, Changes, Report
 from serve_app.accounts.keys import (
@@ -33,7 +35,7 @@ NOW = 1000.0
 
 
 @asynccontextmanager
-async def opened(folder: Path, **settings: Any) -> AsyncIterator[SqliteAccounts]:
+async def file_opened(folder: Path, **settings: Any) -> AsyncIterator[SqliteAccounts]:
     store = SqliteAccounts(folder, AccountSettings(**{"min_free_disk_bytes": 0, **settings}))
     try:
         yield store
@@ -57,13 +59,13 @@ def ids(changes: Changes) -> list[str]:
     return [record.id for record in changes.keys]
 
 
-async def made(store: SqliteAccounts, tenant: str = "acme", **rights: Any) -> ManagedKey:
+async def made(store: SqlAccounts, tenant: str = "acme", **rights: Any) -> ManagedKey:
     _, key = managed(tenant, NOW, **rights)
     assert (await store.make_key(key)).outcome is Outcome.KEPT
     return key
 
 
-async def test_a_gateway_learns_all_keys_once_and_then_what_changes(tmp_path: Path) -> None:
+async def test_a_gateway_learns_all_keys_once_and_then_what_changes(tmp_path: Path, opened: Opened) -> None:
     async with opened(tmp_path) as store:
         one, two = await made(store), await made(store)
         first = await store.exchange(report(), NOW)
@@ -77,15 +79,15 @@ async def test_a_gateway_learns_all_keys_once_and_then_what_changes(tmp_path: Pa
 
 
 async def test_what_was_answered_is_there_after_the_process_is_killed(tmp_path: Path) -> None:
-    async with opened(tmp_path) as killed:
+    async with file_opened(tmp_path) as killed:
         key = await made(killed)
-        async with opened(tmp_path) as store:  # the first one did not close its file
+        async with file_opened(tmp_path) as store:  # the first one did not close its file
             assert await store.key(key.record.id) == key
             first = await killed.exchange(report(), NOW)
             assert (await store.exchange(report(first), NOW)).fresh is False
 
 
-async def test_another_file_makes_a_gateway_begin_anew(tmp_path: Path) -> None:
+async def test_another_file_makes_a_gateway_begin_anew(tmp_path: Path, opened: Opened) -> None:
     async with opened(tmp_path / "a") as a, opened(tmp_path / "b") as b:
         await made(a)
         of_b = await made(b)
@@ -93,7 +95,7 @@ async def test_another_file_makes_a_gateway_begin_anew(tmp_path: Path) -> None:
         assert (changes.fresh, ids(changes)) == (True, [of_b.record.id])
 
 
-async def test_an_older_copy_of_the_file_makes_a_gateway_begin_anew(tmp_path: Path) -> None:
+async def test_an_older_copy_of_the_file_makes_a_gateway_begin_anew(tmp_path: Path, opened: Opened) -> None:
     async with opened(tmp_path) as store:
         await made(store)
         known = await store.exchange(report(), NOW)
@@ -101,12 +103,12 @@ async def test_an_older_copy_of_the_file_makes_a_gateway_begin_anew(tmp_path: Pa
         assert (await store.exchange(report(later), NOW)).fresh
 
 
-async def test_many_keys_come_in_pages_that_miss_none(tmp_path: Path) -> None:
+async def test_many_keys_come_in_pages_that_miss_none(tmp_path: Path, opened: Opened) -> None:
     async with opened(tmp_path) as store:
         _, key = managed("acme", NOW)
         count = PAGE + 5
 
-        def fill(db: sqlite3.Connection) -> None:
+        def fill(db: Sql) -> None:
             for number in range(count):
                 record = msgspec.structs.replace(key.record, id=f"{number:012x}")
                 row = (record.id, "acme", None, 0, number + 1)
@@ -121,7 +123,7 @@ async def test_many_keys_come_in_pages_that_miss_none(tmp_path: Path) -> None:
         assert len({*ids(first), *ids(second)}) == count
 
 
-async def test_of_two_changes_to_one_state_the_second_is_told(tmp_path: Path) -> None:
+async def test_of_two_changes_to_one_state_the_second_is_told(tmp_path: Path, opened: Opened) -> None:
     async with opened(tmp_path) as store:
         key = await made(store)
         one = rotated(key, "salt", "0" * 64, by="", now=NOW, overlap_s=10)
@@ -133,7 +135,7 @@ async def test_of_two_changes_to_one_state_the_second_is_told(tmp_path: Path) ->
         assert (await store.change_key(managed("acme")[1])).outcome is Outcome.ABSENT
 
 
-async def test_a_key_that_is_made_twice_is_one_key(tmp_path: Path) -> None:
+async def test_a_key_that_is_made_twice_is_one_key(tmp_path: Path, opened: Opened) -> None:
     async with opened(tmp_path) as store:
         key = await made(store)
         assert (await store.make_key(key)).outcome is Outcome.KEPT
@@ -142,13 +144,13 @@ async def test_a_key_that_is_made_twice_is_one_key(tmp_path: Path) -> None:
         assert (await store.key(key.record.id)) == key
 
 
-async def test_keys_are_bounded(tmp_path: Path) -> None:
+async def test_keys_are_bounded(tmp_path: Path, opened: Opened) -> None:
     async with opened(tmp_path, max_keys=1) as store:
         await made(store)
         assert (await store.make_key(managed("acme")[1])).outcome is Outcome.FULL
 
 
-async def test_the_first_revoked_key_makes_room_for_a_new_one(tmp_path: Path) -> None:
+async def test_the_first_revoked_key_makes_room_for_a_new_one(tmp_path: Path, opened: Opened) -> None:
     async with opened(tmp_path, max_keys=3, max_keys_per_tenant=2) as store:
         first, second = await made(store), await made(store)
         assert (await store.make_key(managed("acme")[1])).outcome is Outcome.FULL
@@ -167,7 +169,7 @@ async def test_the_first_revoked_key_makes_room_for_a_new_one(tmp_path: Path) ->
         }
 
 
-async def test_a_gateway_learns_a_revocation_that_has_left_the_file(tmp_path: Path) -> None:
+async def test_a_gateway_learns_a_revocation_that_has_left_the_file(tmp_path: Path, opened: Opened) -> None:
     async with opened(tmp_path, max_keys=1) as store:
         ended = await made(store)
         away = await store.exchange(report(), NOW)
@@ -184,7 +186,7 @@ async def test_a_gateway_learns_a_revocation_that_has_left_the_file(tmp_path: Pa
 
 
 async def test_pages_that_are_on_their_way_begin_anew_when_a_revocation_leaves_the_file(
-    tmp_path: Path,
+    tmp_path: Path, opened: Opened
 ) -> None:
     async with opened(tmp_path, max_keys=PAGE + 5) as store:
         _, key = managed("acme", NOW)
@@ -193,7 +195,7 @@ async def test_pages_that_are_on_their_way_begin_anew_when_a_revocation_leaves_t
             for number in range(PAGE + 5)
         ]
 
-        def fill(db: sqlite3.Connection) -> None:
+        def fill(db: Sql) -> None:
             for number, each in enumerate(keys):
                 row = (each.record.id, "acme", None, 0, number + 1, msgspec.json.encode(each))
                 db.execute("INSERT INTO keys VALUES(?, ?, ?, ?, ?, ?)", row)
@@ -209,7 +211,7 @@ async def test_pages_that_are_on_their_way_begin_anew_when_a_revocation_leaves_t
         assert (await store.exchange(report(first, 3), NOW)).fresh
 
 
-async def test_keys_are_listed_in_pages_by_tenant_user_and_state(tmp_path: Path) -> None:
+async def test_keys_are_listed_in_pages_by_tenant_user_and_state(tmp_path: Path, opened: Opened) -> None:
     async with opened(tmp_path) as store:
         ann = [await made(store, user="ann") for _ in range(3)]
         bob = await made(store, user="bob")
@@ -236,7 +238,7 @@ async def test_a_locked_file_refuses_changes_and_still_answers_questions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "BUSY_MS", 20)
-    async with opened(tmp_path) as store:
+    async with file_opened(tmp_path) as store:
         key = await made(store)
         locking = sqlite3.connect(tmp_path / schema.FILE, isolation_level=None)
         locking.execute("BEGIN IMMEDIATE")
@@ -251,32 +253,32 @@ async def test_a_locked_file_refuses_changes_and_still_answers_questions(
 
 
 async def test_a_full_disk_refuses_changes_and_still_answers_questions(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+    async with file_opened(tmp_path) as store:
         key = await made(store)
         await store._write(lambda db: db.execute("PRAGMA max_page_count=1"))  # as small as it is now
         large = managed("acme", endpoints=tuple(f"/v1/{number}" for number in range(50_000)))[1]
         with pytest.raises(AccountsError, match="full"):
             await store.make_key(large)
         assert await store.key(key.record.id) == key
-    async with opened(tmp_path, min_free_disk_bytes=1 << 60) as store:
+    async with file_opened(tmp_path, min_free_disk_bytes=1 << 60) as store:
         with pytest.raises(AccountsError, match="min_free_disk_bytes"):
             await store.make_key(managed("acme")[1])
         assert await store.key(key.record.id) == key
 
 
 async def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
-    async with opened(tmp_path):
+    async with file_opened(tmp_path):
         pass
     with sqlite3.connect(tmp_path / schema.FILE) as db:
         db.execute(f"PRAGMA user_version={schema.VERSION + 1}")
     db.close()
     with pytest.raises(AccountsError, match="newer version"):
-        async with opened(tmp_path):
+        async with file_opened(tmp_path):
             pass
 
 
 async def test_only_its_owner_may_read_the_file_and_no_secret_is_in_it(tmp_path: Path) -> None:
-    async with opened(tmp_path / "new") as store:
+    async with file_opened(tmp_path / "new") as store:
         key, kept = managed("acme", NOW)
         await store.make_key(kept)
         mode = (tmp_path / "new").stat().st_mode

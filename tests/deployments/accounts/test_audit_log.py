@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-import multiprocessing
 import os
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import msgspec
 import pytest
+from support.killed_owner import acknowledged_when_killed
 
 from deployments.accounts.audit_log import FILE, HEAD_FILE, TORN_FILE, AuditLog, files_of, lines_of
 from deployments.cli import audit as command
@@ -148,29 +149,14 @@ def test_newest_lines_come_first_from_all_files(tmp_path: Path) -> None:
     assert len(log.newest(20)) == 20
 
 
-def write_until_killed(folder: str, told: multiprocessing.connection.Connection) -> None:
+def write_until_killed(folder: str, told: Connection) -> None:
     log = a_log(Path(folder))
     for number in range(1_000_000):
         told.send(log.write(event(number)).seq)
 
 
 def test_a_killed_owner_loses_no_line_that_it_has_acknowledged(tmp_path: Path) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    reading, writing = spawn.Pipe(duplex=False)
-    owner = spawn.Process(target=write_until_killed, args=(str(tmp_path), writing))
-    owner.start()
-    writing.close()
-    acknowledged = 0
-    while acknowledged < 20:
-        assert reading.poll(60)
-        acknowledged = reading.recv()
-    owner.kill()
-    owner.join()
-    try:
-        while reading.poll(0):
-            acknowledged = reading.recv()
-    except (EOFError, OSError):
-        pass
+    acknowledged = acknowledged_when_killed(write_until_killed, tmp_path)
     log = a_log(tmp_path)
     assert log.head.seq >= acknowledged
     log.write(event(1_000_001))
