@@ -3,7 +3,7 @@ PORT ?=
 PYTHON_BIN := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test bench check-gpu lint check clean
+.PHONY: help setup serve test bench check-gpu lint check package docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -13,7 +13,7 @@ setup: ## virtual environment, packages, models
 	@scripts/setup_env.sh
 
 serve: setup ## start the application on this machine and keep it running until Ctrl-C
-	@exec $(PYTHON_BIN) scripts/launch.py $(CONFIG) $(if $(PORT),--port $(PORT)) $(ARGS)
+	@exec $(PYTHON_BIN) -m deployments.cli serve $(CONFIG) $(if $(PORT),--port $(PORT)) $(ARGS)
 
 test: setup ## all tests
 	$(PYTHON_BIN) -m pytest $(ARGS)
@@ -31,6 +31,12 @@ check-gpu: setup ## what the first hour on a GPU must show, 25 minutes (bench/gp
 
 check: lint test ## what has to pass before a change is merged
 
+docs: setup ## the documents as a site with search (build/site/); ARGS="--serve"
+	@$(PYTHON_BIN) scripts/docs_site.py $(ARGS)
+
+package: setup ## a wheel and a source archive (dist/)
+	@$(PYTHON_BIN) scripts/package.py $(ARGS)
+
 clean: ## the virtual environment and everything built (prepared models stay)
-	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache *.egg-info
+	rm -rf .venv .docs-venv build dist .mypy_cache .ruff_cache .pytest_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

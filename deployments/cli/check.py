@@ -18,13 +18,16 @@ from deployments.engine.parsers import model_parsers
 from deployments.gateway.guardrails.judges import guard_headers
 from deployments.gateway.placement.external import external_upstreams
 from deployments.gateway.sign_in.sign_in import client_secret
+from deployments.platform.prompt_folder import PromptFolder
 from deployments.platform.secret_environment import with_secrets
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore, default_cache_dir
+from serve_app.prompts.library import library_of
 from serve_app.request.auth import load_keys
 from serve_app.settings import KeySettings, Settings
 from serve_app.settings.doubts import doubts
-from serve_app.settings.load import load_file
+from serve_app.settings.load import load_file, old_names
+from serve_app.settings.prompts import PromptSettings
 from serve_app.settings.proxy import ProxySettings
 
 FOLDER_STARTS = ("/", "./", "../", "~")
@@ -60,7 +63,8 @@ def chosen_parsers(config: Path, store: ModelStore) -> Iterator[str]:
 
 
 def check(config: Path, environment: Mapping[str, str]) -> list[str]:
-    """The warnings, one line each: an unknown path in `paths`, or a model's folder that does not exist.
+    """The warnings, one line each: an old name of a setting, an unknown path in `paths`, or a model's folder
+    that does not exist.
 
     Raises: SettingsError: one message that names the file, the setting and what was expected.
     """
@@ -70,7 +74,8 @@ def check(config: Path, environment: Mapping[str, str]) -> list[str]:
             _check_named(settings, with_secrets(environment))
         except SettingsError as error:
             raise SettingsError(f"{config}: {error}") from None
-    return [line for settings in applications for line in (*doubts(settings), *_missing_folders(settings))]
+    lines = [line for settings in applications for line in (*doubts(settings), *_missing_folders(settings))]
+    return [*old_names(config), *lines]
 
 
 def _missing_folders(settings: Settings) -> Iterator[str]:
@@ -91,6 +96,19 @@ def _check_named(settings: Settings, environment: Mapping[str, str]) -> None:
     external_upstreams(settings, environment)
     guard_headers(settings.guardrails, environment)
     _check_certificate(settings.proxy)
+    _check_prompts(settings.prompts)
+
+
+def _check_prompts(settings: PromptSettings | None) -> None:
+    """Raises: SettingsError: the folder cannot be read, or a file in it cannot be used."""
+    if settings is None:
+        return
+    try:
+        problems = library_of(PromptFolder(settings).read()).problems
+    except OSError as error:
+        raise SettingsError(f"prompts.folder = {settings.folder!r}: {error.strerror}") from None
+    if problems:
+        raise SettingsError("\n".join(f"{settings.folder}/{problem}" for problem in problems))
 
 
 def _check_certificate(proxy: ProxySettings) -> None:

@@ -12,18 +12,13 @@ client needs it; the message says why.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import shutil
 import sys
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
-from http.client import HTTPException
-from typing import Any
-from urllib.parse import urlsplit
+from collections.abc import Iterator, Sequence
 
+from deployments.cli.endpoint import DEFAULT_URL, CannotConnect, asked, base_url
 from serve_app.clients import (
     CLIENTS,
     KEY_VARIABLE,
@@ -36,16 +31,6 @@ from serve_app.clients import (
     probe_headers,
     said,
 )
-
-DEFAULT_URL = "http://127.0.0.1:8000"
-TIMEOUT_S = 120.0
-"""A model that is scaled to zero starts first."""
-
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
-
-class CannotConnect(Exception):
-    """The endpoint cannot be reached, or does not answer as the client needs it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     client = CLIENTS[options.client]
     key = options.key or os.environ.get(KEY_VARIABLE) or NO_KEY
-    url = options.url.rstrip("/").removesuffix("/v1")
+    url = base_url(options.url)
     try:
         model = options.model or first_model(url, key)
         target = Target(url, model, key)
@@ -131,35 +116,3 @@ def start(client: Client, setup: Setup, arguments: Sequence[str]) -> int:
     else:
         os.execve(program, [*setup.command, *arguments], {**os.environ, **setup.environment})
     return 1
-
-
-def asked(
-    url: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], method: str | None = None
-) -> dict[str, Any]:
-    """The JSON at ``url``; POST with a body, unless ``method`` says another. Raises: CannotConnect."""
-    data = None if body is None else json.dumps(body).encode()
-    host = urlsplit(url).hostname
-    if urlsplit(url).scheme not in ("http", "https") or host is None:
-        raise CannotConnect(f"--url {url!r}: expected http://host:port or https://host")
-    proxies: dict[str, str] | None = {} if host in LOOPBACK else None
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
-    given = {"content-type": "application/json", **headers}
-    request = urllib.request.Request(url, data, given, method=method)
-    try:
-        with opener.open(request, timeout=TIMEOUT_S) as response:
-            found = json.loads(response.read())
-    except urllib.error.HTTPError as error:
-        raise CannotConnect(f"{url}: {error.code}: {_message(error.read())}") from error
-    except (OSError, ValueError, HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        raise CannotConnect(f"{url}: no answer: {reason}") from error
-    if not isinstance(found, dict):
-        raise CannotConnect(f"{url} is no such API: {str(found)[:200]}")
-    return found
-
-
-def _message(body: bytes) -> str:
-    try:
-        return str(json.loads(body)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return body[:200].decode(errors="replace")

@@ -7,26 +7,22 @@
     promptly keys rotate 0a1b2c3d4e5f --overlap 1h
     promptly keys revoke 0a1b2c3d4e5f
 
-The key that may do this is read from PROMPTLY_ADMIN_KEY, or from PROMPTLY_ADMIN_TOKEN, which the file `env`
-of a start sets. A new secret is printed once. Exit status 1: it was refused; the message says why.
+The key that may do this is read from PROMPTLY_ADMIN_KEY, from PROMPTLY_ADMIN_TOKEN, which the file `env` of a
+start sets, or from the file that --key-file names. A new secret is printed once. Exit status 1: it was
+refused; the message says why.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
-from deployments.cli.connect import DEFAULT_URL, CannotConnect, asked
+from deployments.cli.endpoint import Administrator, add_endpoint, shown
 from serve_app.api.roles import Role
-from serve_app.request.admin_token import TOKEN_VARIABLE
 
-ADMIN_KEY = "PROMPTLY_ADMIN_KEY"
 PATH = "/admin/keys"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 SHORT = ("id", "tenant", "user", "role", "label", "expires_at", "revoked_at")
@@ -57,8 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for one in (change, rotate):
         one.add_argument("--version", type=int, help="refuse if it was changed since this version")
     for one in (create, found, show, change, rotate, revoke):
-        one.add_argument("--endpoint", default=DEFAULT_URL, help=f"its URL; default: {DEFAULT_URL}")
-        one.add_argument("--json", action="store_true", help="print the endpoint's own answer")
+        add_endpoint(one)
     parser.set_defaults(run=run)
 
 
@@ -75,44 +70,27 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    try:
-        answer = _done(options)
-    except (CannotConnect, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(json.dumps(answer, indent=2) if options.json else "\n".join(_lines(answer)))
-    return 0
+    return shown(options, _done, _lines)
 
 
 def _done(options: argparse.Namespace) -> dict[str, Any]:
-    base = options.endpoint.rstrip("/").removesuffix("/v1") + PATH
-    headers = {"authorization": f"Bearer {secret()}"}
-    one = f"{base}/{quote(getattr(options, 'id', ''), safe='')}"
+    keys = Administrator(options, PATH)
+    one = f"/{quote(getattr(options, 'id', ''), safe='')}"
     match options.action:
         case "create":
-            return asked(base, _fields(options), headers)
+            return keys.asked(body=_fields(options))
         case "list":
-            return _all(base, options, headers)
+            found = {"tenant": options.tenant, "user": options.user, "state": options.state, "limit": 1000}
+            return keys.all("keys", _said(found))
         case "show":
-            return asked(one, None, headers)
+            return keys.asked(one)
         case "change":
-            return asked(one, _fields(options), headers, "PATCH")
+            return keys.asked(one, _fields(options), "PATCH")
         case "rotate":
             given = {"overlap_s": _seconds(options.overlap), "version": options.version}
-            return asked(f"{one}/rotate", _said(given), headers)
+            return keys.asked(f"{one}/rotate", _said(given))
         case _:
-            return asked(one, None, headers, "DELETE")
-
-
-def _all(base: str, options: argparse.Namespace, headers: Mapping[str, str]) -> dict[str, Any]:
-    query = _said({"tenant": options.tenant, "user": options.user, "state": options.state, "limit": 1000})
-    found: list[Any] = []
-    while True:
-        page = asked(f"{base}?{urlencode(query)}", None, headers)
-        found += page["keys"]
-        if page["next"] is None:
-            return {"keys": found}
-        query["after"] = page["next"]
+            return keys.asked(one, method="DELETE")
 
 
 def _fields(options: argparse.Namespace) -> dict[str, Any]:
@@ -143,14 +121,6 @@ def _seconds(text: str | None) -> float | None:
     if found is None:
         raise ValueError(f"{text!r}: expected a number and one of s, m, h, d, w, such as 90d")
     return float(int(found[1]) * UNITS[found[2]])
-
-
-def secret() -> str:
-    """Raises: CannotConnect: no variable holds one."""
-    secret = os.environ.get(ADMIN_KEY) or os.environ.get(TOKEN_VARIABLE)
-    if not secret:
-        raise CannotConnect(f"Set {ADMIN_KEY} or {TOKEN_VARIABLE}, or `source` the file `env` of the start.")
-    return secret.strip()
 
 
 def _lines(answer: Mapping[str, Any]) -> Iterable[str]:

@@ -7,20 +7,17 @@
 
 A scope is `key:ID`, `user:TENANT/NAME`, `tenant:NAME`, `model:NAME` or `use:TENANT/MODEL` (a tenant's use of
 a model). `set` replaces all limits of the scope; what it leaves out has the default of the settings. The key
-that may do this is read from PROMPTLY_ADMIN_KEY or PROMPTLY_ADMIN_TOKEN.
+that may do this is read from PROMPTLY_ADMIN_KEY, PROMPTLY_ADMIN_TOKEN or the file that --key-file names.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from deployments.cli.connect import DEFAULT_URL, CannotConnect, asked
-from deployments.cli.keys import secret
+from deployments.cli.endpoint import Administrator, add_endpoint, shown
 from serve_app.quotas.limits import MONEY, Bound
 
 PATH = "/admin/limits"
@@ -40,38 +37,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         change.add_argument(f"--{bound.value.replace('_', '-')}", type=kind, metavar="N")
     change.add_argument("--time-zone", help="of a tenant's days and months, such as Europe/Berlin")
     for one in (change, found, remove):
-        one.add_argument("--endpoint", default=DEFAULT_URL, help=f"its URL; default: {DEFAULT_URL}")
-        one.add_argument("--json", action="store_true", help="print the endpoint's own answer")
+        add_endpoint(one)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    try:
-        answer = _done(options)
-    except CannotConnect as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(json.dumps(answer, indent=2) if options.json else "\n".join(_lines(answer)))
-    return 0
+    return shown(options, _done, _lines)
 
 
 def _done(options: argparse.Namespace) -> dict[str, Any]:
-    base = options.endpoint.rstrip("/").removesuffix("/v1") + PATH
-    headers = {"authorization": f"Bearer {secret()}"}
+    limits = Administrator(options, PATH)
     if options.action == "set":
         names = [*(bound.value for bound in Bound), "time_zone"]
         given = {name: value for name in names if (value := getattr(options, name)) is not None}
-        return asked(base, {"scope": options.scope, **given}, headers, "PUT")
+        return limits.asked(body={"scope": options.scope, **given}, method="PUT")
     if options.action == "remove":
-        return asked(f"{base}?{urlencode({'scope': options.scope})}", None, headers, "DELETE")
-    found: list[Any] = []
-    query = {"scope": options.scope}
-    while True:
-        page = asked(f"{base}?{urlencode(query)}", None, headers)
-        found += page["limits"]
-        if page["next"] is None:
-            return {"limits": found}
-        query["after"] = page["next"]
+        return limits.asked(f"?{urlencode({'scope': options.scope})}", method="DELETE")
+    return limits.all("limits", {"scope": options.scope})
 
 
 def _lines(answer: Mapping[str, Any]) -> Iterator[str]:

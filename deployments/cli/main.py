@@ -3,71 +3,60 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 
-from deployments.cli import audit, check, connect, keys, limits, plan, usage
+from serve_app.version import VERSION
+
+COMMANDS: Mapping[str, str] = {
+    "serve": "start the application on this machine and keep it running until Ctrl-C",
+    "init": "write a commented config file for this machine",
+    "doctor": "say what this machine lacks for a start, each with the command that mends it",
+    "plan": "check a config file and size its engines, without loading anything",
+    "check": "check a config file and what it names on this machine, without starting anything",
+    "connect": "point a client (claude, codex, langchain …) at a running endpoint",
+    "keys": "make, list, show, change, rotate and revoke keys of a running endpoint",
+    "usage": "what keys, users, tenants and models used",
+    "audit": "check the chain of the audit log, and show its lines",
+    "capture": "captured requests: list them, export them to a file or by OTLP, erase them",
+    "feedback": "what people said of answers, corrections as golden cases",
+    "prompts": "prompts that are files: list, compare, promote, roll back",
+    "limits": "set, list and remove limits and budgets of a running endpoint",
+    "eval": "evaluate a model on a suite of cases, alone or against another one",
+    "lmeval": "compare two results of lm-evaluation-harness",
+    "completion": "print a script by which bash, zsh or fish completes this command",
+}
+"""Each subcommand is the module of its name in this folder; its docstring is the long description."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="promptly", description="Tools around a Promptly application.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="SUBCOMMAND")
-    plan.add_arguments(
-        commands.add_parser(
-            "plan",
-            help="check a config file and size its engines, without loading anything",
-            description=plan.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-    )
-    check.add_arguments(
-        commands.add_parser(
-            "check",
-            help="check a config file and what it names on this machine, without starting anything",
-            description=check.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-    )
-    connect.add_arguments(
-        commands.add_parser(
-            "connect",
-            help="point a client (claude, codex, langchain …) at a running endpoint",
-            description=connect.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-    )
-    keys.add_arguments(
-        commands.add_parser(
-            "keys",
-            help="make, list, show, change, rotate and revoke keys of a running endpoint",
-            description=keys.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-    )
-    usage.add_arguments(
-        commands.add_parser(
-            "usage",
-            help="what keys, users, tenants and models used",
-            description=usage.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-    )
-    audit.add_arguments(
-        commands.add_parser(
-            "audit",
-            help="check the chain of the audit log, and show its lines",
-            description=audit.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-    )
-    limits.add_arguments(
-        commands.add_parser(
-            "limits",
-            help="set, list and remove limits and budgets of a running endpoint",
-            description=limits.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-    )
-    options = parser.parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = build_parser(given[:1]).parse_args(given)
     status: int = options.run(options)
     return status
+
+
+def build_parser(chosen: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser with the arguments of the subcommands ``chosen``; of the others it has names and help.
+
+    A subcommand's module is imported only when it is chosen: a start's supervisor lives as long as the
+    application, and must not hold what other subcommands import.
+    """
+    parser = argparse.ArgumentParser(prog="promptly", description="Tools around a Promptly application.")
+    parser.add_argument("--version", action="version", version=f"promptly {VERSION}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="SUBCOMMAND")
+    for name, about in COMMANDS.items():
+        if name not in chosen:
+            commands.add_parser(name, help=about)
+            continue
+        module = import_module(f"deployments.cli.{name}")
+        command = commands.add_parser(
+            name,
+            help=about,
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(command)
+    return parser

@@ -5,26 +5,21 @@
     promptly usage --tenant research --by day,user,model --csv > usage.csv
 
 Days are UTC days. The key of an administrator, or of a team's own administrator for that team, is read from
-PROMPTLY_API_KEY, or given with --key-secret.
+PROMPTLY_ADMIN_KEY, PROMPTLY_ADMIN_TOKEN or the file that --key-file names.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
-import urllib.error
-import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from serve_app.clients import KEY_VARIABLE
+from deployments.cli.endpoint import Administrator, CannotConnect, add_endpoint, shown
 from serve_app.usage.query import FILTERS
 
-DEFAULT_URL = "http://127.0.0.1:8000"
-TIMEOUT_S = 30.0
+PATH = "/admin/usage"
 COLUMNS = (
     "requests",
     "refused",
@@ -41,8 +36,7 @@ COLUMNS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``promptly usage``."""
-    parser.add_argument("--url", default=DEFAULT_URL, help=f"of the endpoint; default: {DEFAULT_URL}")
-    parser.add_argument("--key-secret", dest="secret", help=f"default: ${KEY_VARIABLE}")
+    add_endpoint(parser)
     parser.add_argument("--from", dest="since", metavar="DAY", help="first UTC day, such as 2026-01-31")
     parser.add_argument("--to", dest="until", metavar="DAY", help="last UTC day")
     for name in FILTERS:
@@ -53,24 +47,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    asked = {
-        "from": options.since,
-        "to": options.until,
-        "by": options.by,
-        "format": "csv" if options.csv else None,
-        **{name: getattr(options, name) for name in FILTERS},
-    }
-    given = {name: value for name, value in asked.items() if value is not None}
+    if not options.csv:
+        return shown(options, _done, _lines)
     try:
-        answer = _asked(options.url, given, options.secret or os.environ.get(KEY_VARIABLE))
-    except OSError as error:  # HTTPError, URLError and time-outs are
-        print(_said(error), file=sys.stderr)
+        sys.stdout.write(Administrator(options, PATH).text({**_query(options), "format": "csv"}))
+    except CannotConnect as error:
+        print(error, file=sys.stderr)
         return 1
-    if options.csv:
-        sys.stdout.write(answer)
-    else:
-        print(table(json.loads(answer)))
     return 0
+
+
+def _done(options: argparse.Namespace) -> dict[str, Any]:
+    return Administrator(options, PATH).asked(f"?{urlencode(_query(options))}")
+
+
+def _query(options: argparse.Namespace) -> dict[str, str]:
+    asked = {"from": options.since, "to": options.until, "by": options.by}
+    asked |= {name: getattr(options, name) for name in FILTERS}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def _lines(answer: Mapping[str, Any]) -> Iterator[str]:
+    yield table(answer)
 
 
 def table(usage: Mapping[str, Any]) -> str:
@@ -92,23 +90,3 @@ def table(usage: Mapping[str, Any]) -> str:
 
 def _numbers(row: Mapping[str, Any]) -> list[str]:
     return [f"{row[name]:,}" if isinstance(row[name], int) else f"{row[name]:,.4g}" for name in COLUMNS]
-
-
-def _asked(url: str, query: Mapping[str, str], key: str | None) -> str:
-    headers = {} if key is None else {"authorization": f"Bearer {key}"}
-    request = urllib.request.Request(f"{url.rstrip('/')}/admin/usage?{urlencode(query)}", headers=headers)
-    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
-        text: str = response.read().decode()
-    return text
-
-
-def _said(error: OSError) -> str:
-    if isinstance(error, urllib.error.HTTPError):
-        try:
-            return str(json.loads(error.read())["error"]["message"])
-        except (ValueError, KeyError, TypeError):
-            return f"status {error.code}"
-    return f"The endpoint does not answer: {getattr(error, 'reason', error)}"
-
-
-__all__: Sequence[str] = ("add_arguments", "run", "table")

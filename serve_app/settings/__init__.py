@@ -3,11 +3,12 @@
 They are typed and frozen, read once at start and passed on as values. An unknown key is an error.
 """
 
-from serve_app.settings.accounts import AccountSettings
+from serve_app.settings.accounts import AccountSettings, AccountStoreSettings
 from serve_app.settings.autoscaling import AutoscalingSettings
 from serve_app.settings.cache import CacheSettings
 from serve_app.settings.embedder import EmbedderSettings
 from serve_app.settings.engine import DisaggregationSettings, EngineSettings, SpeculationSettings
+from serve_app.settings.feedback import CaptureSettings, FeedbackSettings
 from serve_app.settings.gateway import GatewaySettings
 from serve_app.settings.keys import KeySettings
 from serve_app.settings.limits import LimitSettings
@@ -22,11 +23,14 @@ from serve_app.settings.upstream import UpstreamSettings
 
 __all__ = [
     "AccountSettings",
+    "AccountStoreSettings",
     "AutoscalingSettings",
     "CacheSettings",
+    "CaptureSettings",
     "DisaggregationSettings",
     "EmbedderSettings",
     "EngineSettings",
+    "FeedbackSettings",
     "GatewaySettings",
     "HedgeSettings",
     "KeySettings",

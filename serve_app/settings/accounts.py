@@ -43,12 +43,26 @@ class DefaultLimitSettings(Frozen):
     )
 
 
+class AccountStoreSettings(Frozen):
+    """A Postgres server in the place of the SQLite file. It needs the extra `postgres`."""
+
+    url_env: str = Field(
+        min_length=1,
+        description="Environment variable with its URL, `postgresql://USER:PASSWORD@HOST/DATABASE`. One "
+        "application to a schema.",
+    )
+
+
 class AccountSettings(Frozen):
-    """One process keeps keys, limits and usage in a file, and tells every gateway what changes. docs/teams.md
-    says how they are used. It needs `auth` with keys: `auth: {accounts: true}` is enough."""
+    """One process keeps keys, limits and usage in a file or a database, and tells every gateway what changes.
+    docs/teams.md says how they are used. It needs `auth` with keys: `auth: {accounts: true}` is enough."""
 
     path: str | None = Field(
-        default=None, description="Folder of the SQLite file; default: `accounts` in the cache folder."
+        default=None,
+        description="Folder of the SQLite file and the audit log; default: `accounts` in the cache folder.",
+    )
+    store: AccountStoreSettings | None = Field(
+        default=None, description="Keys, limits and usage are kept there instead; the audit log stays."
     )
     max_keys: int = Field(
         default=200_000,

@@ -12,7 +12,9 @@ from serve_app.settings.urls import can_be_called
 
 class AlertSettings(Frozen):
     """When something is wrong with a model's requests. Each alert is judged for every model over all
-    gateways, by the last five minutes unless its name says otherwise; `null` turns one off."""
+    gateways, by the last five minutes unless its name says otherwise; `null` turns one off.
+
+    It is long because every alert has a threshold of its own."""
 
     enabled: bool = True
     period_s: float = Field(default=10.0, gt=0, description="How often alerts are judged.")
@@ -73,6 +75,30 @@ class AlertSettings(Frozen):
     )
     token_spike_min: int = Field(
         default=100_000, ge=1, description="Fewer tokens in 5 minutes are no reason for that alert."
+    )
+    refusal_rise: float | None = Field(
+        default=0.2,
+        gt=0,
+        lt=1,
+        description="Share of captured answers that refuse, 5 minutes less 30 minutes (`feedback.capture`).",
+    )
+    language_rise: float | None = Field(
+        default=0.2,
+        gt=0,
+        lt=1,
+        description="Share of captured answers in another language than their question, 5 minutes less 30.",
+    )
+    length_change: float | None = Field(
+        default=2.0,
+        gt=1,
+        description="Mean length of captured answers of 5 minutes, as a multiple of that of 30 minutes, or "
+        "the reverse.",
+    )
+    score_drop: float | None = Field(
+        default=0.1,
+        gt=0,
+        lt=1,
+        description="By how much the mean score of the judge falls, 30 minutes less 5 minutes.",
     )
     stalled_streams: int | None = Field(
         default=3, ge=1, description="Streams cut in 5 minutes because an engine sent nothing any more."

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from serve_app.settings.base import Frozen
 from serve_app.settings.policies import known_policy
@@ -15,9 +15,27 @@ ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://([a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-
 
 
 class GatewaySettings(Frozen):
-    """The HTTP front: CPU only, scaled by the number of replicas."""
+    """The HTTP front: CPU only, scaled by the number of replicas. It is long because each setting has its
+    description beside it."""
 
-    replicas: int = Field(default=1, ge=1)
+    replicas: int = Field(
+        default=1,
+        ge=1,
+        description="How many gateways; with `max_replicas` the fewest. Left out: as many as the engines' "
+        "GPUs are expected to need, and up to twice as many while their event loops are late.",
+    )
+    max_replicas: int | None = Field(
+        default=None,
+        ge=1,
+        description="The most gateways. Above `replicas`, one is added while event loops are late by their "
+        "own work, and one is stopped after ten minutes in which fewer are enough.",
+    )
+    max_loop_lag_ms: float = Field(
+        default=50.0,
+        gt=0,
+        description="How late gateways' event loops may be, on average over all gateways and five seconds, "
+        "before there are more of them (docs/operations.md).",
+    )
     num_cpus: float = Field(default=0.1, ge=0)
     fleet_poll_s: float = Field(default=0.25, gt=0, description="How often engines are asked for their load.")
     routing: str = Field(default="least_wait", description="Routing policy.")
@@ -96,6 +114,15 @@ class GatewaySettings(Frozen):
         description="Origins whose pages may use this endpoint, such as `https://chat.example.com`; `*` is "
         "every page. Empty: none.",
     )
+
+    @model_validator(mode="after")
+    def _is_a_span(self) -> Self:
+        if self.max_replicas is not None and self.max_replicas < self.replicas:
+            raise ValueError(
+                f"`max_replicas` ({self.max_replicas}) is smaller than `replicas` ({self.replicas}); "
+                "expected at least `replicas`"
+            )
+        return self
 
     @field_validator("routing")
     @classmethod

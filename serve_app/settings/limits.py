@@ -45,7 +45,8 @@ class EmbeddingLimits(Frozen):
 
 
 class LimitSettings(EmbeddingLimits):
-    """Bounds per gateway replica; times are seconds."""
+    """Bounds per gateway replica, but for `max_concurrent_requests` and its part for a tenant, which hold for
+    all gateways together; times are seconds."""
 
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
     max_conversation_bytes: int = Field(
@@ -107,13 +108,15 @@ class LimitSettings(EmbeddingLimits):
     max_concurrent_requests: int = Field(
         default=2048,
         ge=1,
-        description="Requests that wait or run, for all models; counted after their body arrived.",
+        description="Requests that wait or run at all gateways together, for all models; counted after their "
+        "body arrived. Each gateway may have what it needs of it.",
     )
     max_concurrent_requests_per_tenant: int | None = Field(
         default=None,
         ge=1,
-        description="Of one tenant, where there are keys of several; requests that join one in flight count. "
-        "Default: half of `max_concurrent_requests`.",
+        description="Of one tenant at all gateways, where there are keys of several; requests that join one "
+        "in flight count. Each gateway has the same part of it as of `max_concurrent_requests`. Default: "
+        "half of that.",
     )
     max_queued_requests: int = Field(
         default=512, ge=0, description="Requests that may wait for room ahead of one, per model."

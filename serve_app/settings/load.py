@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from serve_app.errors import SettingsError
 from serve_app.settings.proxy import ProxySettings
+from serve_app.settings.renamed import RENAMED, Renamed, modern
 from serve_app.settings.root import Settings
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -58,16 +59,17 @@ USER_IN_URL = re.compile(r"//[^/\s]*@")
 URL_QUERY = re.compile(r"(?<=\S)\?\S+=\S*")
 
 
-def parse_args(args: Mapping[str, Any], *, source: str) -> Settings:
-    """Build :class:`Settings` from an application's ``args``.
+def parse_args(args: Mapping[str, Any], *, source: str, renamed: Mapping[str, Renamed] = RENAMED) -> Settings:
+    """Build :class:`Settings` from an application's ``args``. Old names of ``renamed`` settings work.
 
     ``source`` is their origin in messages, such as a file's path.
 
     Raises:
         SettingsError: one message with every wrong key: file, key, value, expectation.
     """
+    current, _ = modern(args, source=source, table=renamed)
     try:
-        return Settings.model_validate(args)
+        return Settings.model_validate(current)
     except ValidationError as error:
         raise SettingsError("\n".join(_describe(error, source))) from None
 
@@ -88,6 +90,17 @@ def load_file(path: Path) -> tuple[Settings, ...]:
     return tuple(_application(entry, path, host) for entry in applications)
 
 
+def old_names(path: Path, renamed: Mapping[str, Renamed] = RENAMED) -> list[str]:
+    """A warning for each setting of a Serve config file that has another name now.
+
+    Raises:
+        SettingsError: the file cannot be read, or a setting is given by both names.
+    """
+    entries = _read_yaml(path).get("applications") or []
+    args = [entry.get("args") or {} for entry in entries if isinstance(entry, dict)]
+    return [line for each in args for line in modern(each, source=str(path), table=renamed)[1]]
+
+
 def proxy_settings(file: str | None) -> ProxySettings:
     """The `proxy` section of a Serve config file; the defaults if there is no file or no such section.
 
@@ -96,7 +109,8 @@ def proxy_settings(file: str | None) -> ProxySettings:
     """
     if file is None:
         return ProxySettings()
-    args = [entry.get("args") or {} for entry in _read_yaml(Path(file)).get("applications") or []]
+    entries = _read_yaml(Path(file)).get("applications") or []
+    args = [modern(entry.get("args") or {}, source=file)[0] for entry in entries]
     sections = [each["proxy"] for each in args if each.get("proxy") is not None]
     try:
         return ProxySettings.model_validate(sections[0] if sections else {})

@@ -14,6 +14,8 @@ from serve_app.settings.base import Frozen
 from serve_app.settings.cache import CacheRule, CacheSettings
 from serve_app.settings.embedder import EmbedderSettings
 from serve_app.settings.engine import FORMER_ANSWERS, shared_side_channels
+from serve_app.settings.experiments import ExperimentSettings, wrong_experiments
+from serve_app.settings.feedback import FeedbackSettings
 from serve_app.settings.gateway import GatewaySettings
 from serve_app.settings.guardrails import GuardrailSettings, wrong_guardrails
 from serve_app.settings.keys import KeySettings
@@ -21,6 +23,8 @@ from serve_app.settings.limits import LimitSettings
 from serve_app.settings.logs import LogSettings
 from serve_app.settings.media import MediaSettings
 from serve_app.settings.model import ModelSettings
+from serve_app.settings.network import NetworkSettings
+from serve_app.settings.prompts import PromptSettings
 from serve_app.settings.proxy import ProxySettings
 from serve_app.settings.realtime import RealtimeSettings
 from serve_app.settings.responses import ResponsesSettings
@@ -37,7 +41,10 @@ class Settings(Frozen):
     auth: Literal["none", "loopback"] | KeySettings = "loopback"
     accounts: AccountSettings | None = None
     responses: ResponsesSettings = ResponsesSettings()
+    feedback: FeedbackSettings | None = None
+    prompts: PromptSettings | None = None
     gateway: GatewaySettings = GatewaySettings()
+    network: NetworkSettings = NetworkSettings()
     proxy: ProxySettings = ProxySettings()
     limits: LimitSettings = LimitSettings()
     media: MediaSettings = MediaSettings()
@@ -46,6 +53,7 @@ class Settings(Frozen):
     logs: LogSettings = LogSettings()
     traces: TraceSettings = TraceSettings()
     guardrails: tuple[GuardrailSettings, ...] = Field(default=(), strict=False)
+    experiments: tuple[ExperimentSettings, ...] = Field(default=(), strict=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -74,7 +82,14 @@ class Settings(Frozen):
             raise ValueError("`accounts` needs `auth` with keys: `auth: {accounts: true}`")
         if self.cache is not None and self.embedder is None:
             raise ValueError("`cache` needs an `embedder`")
+        capture = None if self.feedback is None else self.feedback.capture
+        if capture is not None and capture.judge is not None and capture.judge.model not in self._names:
+            raise ValueError(f"`feedback.capture.judge.model`: {capture.judge.model!r} is not served")
         for problem in wrong_guardrails(self.guardrails, self._names):
+            raise ValueError(problem)
+        own, has_prompts = _served(self.models), self.prompts is not None
+        names = own | {auto.id for auto in self.auto_models}
+        for problem in wrong_experiments(self.experiments, names, own, has_prompts=has_prompts):
             raise ValueError(problem)
         return self
 
@@ -100,9 +115,8 @@ class Settings(Frozen):
     @property
     def _names(self) -> set[str]:
         """Every name that a request may use for a model."""
-        own = {name for model in self.models for name in (model.id, *model.aliases, *model.adapters)}
         embedder = () if self.embedder is None else (self.embedder.id,)
-        return {*own, *(auto.id for auto in self.auto_models), *embedder}
+        return {*_served(self.models), *(auto.id for auto in self.auto_models), *embedder}
 
     @property
     def _side_channel_ports(self) -> dict[str, int]:
@@ -134,6 +148,11 @@ class Settings(Frozen):
             for name in (model.id, *model.adapters)
         ]
         return self.cache.model_copy(update={"rules": [*self.cache.rules, *own]})
+
+
+def _served(models: tuple[ModelSettings, ...]) -> set[str]:
+    """All names under which members answer."""
+    return {name for model in models for name in (model.id, *model.aliases, *model.adapters)}
 
 
 def _drafting_alone(model: ModelSettings) -> ModelSettings:

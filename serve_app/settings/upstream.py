@@ -40,7 +40,7 @@ class UpstreamSettings(Frozen):
         default=0, ge=0, description="Managed replicas have 0; higher numbers serve when lower ones are full."
     )
     weight: float = Field(default=1.0, gt=0, description="Share of the requests among equals.")
-    max_requests: int = Field(default=64, ge=1, description="Most requests at once, per gateway.")
+    max_requests: int = Field(default=64, ge=1, description="Most requests at once, from all gateways.")
     health_path: str | None = Field(
         default=None, pattern=r"^/", description="Default: `/health` (vllm), `/v1/models` (openai)."
     )

@@ -117,7 +117,7 @@ class ParserSettings(Frozen):
     reasoning: str = Field(
         default=AUTO,
         description="vLLM's parser that separates the model's reasoning from its answer. `auto`: the one "
-        "that fits the model's chat template; `off`: none. With one a broken stream is not continued.",
+        "that fits the model's chat template; `off`: none.",
     )
 
 
