@@ -4,6 +4,7 @@
                        ├─► SemanticCache ─► Qdrant, embedded or a server
                        ├─► Responses ─► SQLite, embedded
                        ├─► Accounts ─► SQLite, embedded
+                       ├─► Feedback ─► SQLite, embedded
                        ├─► Engine × replicas, one deployment per model (HTTP; Ray only for control)
                        └─► external upstreams (HTTP)
 
@@ -15,9 +16,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ray import serve
+from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.serve.exceptions import RayServeException
 from ray.serve.schema import LoggingConfig
 
@@ -25,14 +28,18 @@ from deployments.accounts.deployment import Accounts
 from deployments.cache.deployment import SemanticCache
 from deployments.embedder.deployment import Embedder
 from deployments.engine.sizing import running_plan
+from deployments.feedback.deployment import Feedback
+from deployments.gateway.autoscaling import PERIOD_S
 from deployments.gateway.deployment import Gateway
 from deployments.gateway.guardrails.judges import guard_headers
 from deployments.gateway.placement.external import external_upstreams
 from deployments.gateway.sign_in.sign_in import client_secret
 from deployments.platform.cluster import check_room, is_one_node
+from deployments.platform.prompt_folder import located
 from deployments.platform.secret_environment import with_secrets
 from deployments.platform.serve import listening_host
 from deployments.responses.deployment import Responses
+from serve_app.engines.placement import gateway_bounds
 from serve_app.errors import SettingsError
 from serve_app.model_choice.registry import load_rule
 from serve_app.model_store import ModelStore, default_cache_dir
@@ -41,6 +48,7 @@ from serve_app.request.auth import KeySources, load_keys
 from serve_app.request.tenant_marks import new_secret
 from serve_app.settings import KeySettings, ModelSettings, Settings, check_exposure, parse_args
 from serve_app.settings.doubts import doubts
+from serve_app.settings.network import ANY_PORT
 
 SOURCE = "applications[].args"
 """The key of the settings in a Serve config file: a builder gets the arguments, not the file's name."""
@@ -54,7 +62,7 @@ EMBEDDER_MAX_ONGOING = 10_000
 gateways bound the texts of each (limits.max_embedding_texts_per_tenant)."""
 
 CONTROL_MAX_ONGOING = 1_000
-"""Concurrent calls to the cache, to the store of responses and to the accounts."""
+"""Concurrent calls to the cache, to the store of responses, to the accounts and to the feedback."""
 
 HEALTH_CHECK_PERIOD_S = 1.0
 """Serve notices a replica's death at its next health check. With Serve's default of 10 s, clients of the only
@@ -97,7 +105,8 @@ def build(args: dict[str, Any]) -> serve.Application:
         check_room(settings, os.environ, source=SOURCE)
         for doubt in doubts(settings):
             logger.warning("%s: %s", SOURCE, doubt)
-        return build_graph(settings, with_secrets(os.environ), engine=build_engine)
+        engine = partial(build_engine, ports=settings.network.private_ports)
+        return build_graph(settings, with_secrets(os.environ), engine=engine)
     except SettingsError as error:
         raise RayServeException(f"Wrong settings: {error}") from None
 
@@ -117,13 +126,13 @@ def build_graph(
     return _deployment(
         serve.ingress()(Gateway),
         name="Gateway",
-        num_replicas=settings.gateway.replicas,
+        **gateway_replicas(settings),
         max_ongoing_requests=GATEWAY_MAX_ONGOING,
         # As long as the slowest engine's drain: a replaced gateway lets its streams finish.
         graceful_shutdown_timeout_s=max(model.drain_timeout_s for model in settings.models) + DRAIN_MARGIN_S,
         ray_actor_options={"num_cpus": settings.gateway.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
     ).bind(
-        settings,
+        located(settings),
         key_sources(settings, environment),
         engines,
         external=external_upstreams(settings, environment),
@@ -132,6 +141,7 @@ def build_graph(
         cache=cache,
         responses=_responses(settings),
         accounts=_accounts(settings),
+        feedback=_feedback(settings),
         tenant_secret=new_secret(),
         admin_token=admin_token(settings, environment),
         client_secret=client_secret(settings, environment),
@@ -139,8 +149,9 @@ def build_graph(
     )
 
 
-def build_engine(model: ModelSettings) -> serve.Application:
-    """One vLLM engine deployment. Raises: SettingsError: Ray or vLLM refuses an argument."""
+def build_engine(model: ModelSettings, *, ports: range = ANY_PORT) -> serve.Application:
+    """One vLLM engine deployment, whose replicas listen at one of ``ports`` each. Raises: SettingsError: Ray
+    or vLLM refuses an argument."""
     # Here, not at the top: importing ray.serve.llm takes seconds, and a test's graph does without.
     from deployments.engine.checks import check_engine, check_on_node, check_served
 
@@ -159,12 +170,12 @@ def build_engine(model: ModelSettings) -> serve.Application:
     check_config(model, store)
     try:
         if model.managed_engine.disaggregation is not None:
-            return build_disaggregated(model, store, engine_options(model))
+            return build_disaggregated(model, store, engine_options(model), ports)
         return build_llm_deployment(
             llm_config(model, store),
             deployment_cls=engine_class(model.managed_engine),
             name_prefix="Engine:",
-            bind_kwargs={"model": model},
+            bind_kwargs={"model": model, "ports": ports},
             override_serve_options=engine_options(model),
         )
     except ValueError as error:  # Ray and vLLM validate their arguments before anything loads
@@ -183,6 +194,26 @@ def engine_options(model: ModelSettings) -> dict[str, Any]:
     from deployments.engine.autoscaling import autoscaling_config
 
     return options | {"num_replicas": None, "autoscaling_config": autoscaling_config(model.replicas)}
+
+
+def gateway_replicas(settings: Settings) -> dict[str, Any]:
+    """Serve's options for the number of gateways."""
+    fewest, most = gateway_bounds(settings)
+    if fewest == most:
+        return {"num_replicas": fewest}
+    rules = {"fewest": fewest, "most": most, "max_lag_s": settings.gateway.max_loop_lag_ms / 1000}
+    return {
+        "autoscaling_config": AutoscalingConfig(
+            min_replicas=fewest,
+            max_replicas=most,
+            upscale_delay_s=0.0,
+            downscale_delay_s=0.0,
+            metrics_interval_s=PERIOD_S,
+            policy=AutoscalingPolicy(  # type: ignore[no-untyped-call]
+                policy_function="deployments.gateway.autoscaling:GatewayPolicy", policy_kwargs=rules
+            ),
+        )
+    }
 
 
 def _deployment(cls: type[Any], **options: Any) -> serve.Deployment:
@@ -215,7 +246,7 @@ def _embedder(settings: Settings) -> serve.Application | None:
         num_replicas=settings.embedder.replicas,
         max_ongoing_requests=EMBEDDER_MAX_ONGOING,
         ray_actor_options=options,
-    ).bind(settings.embedder)
+    ).bind(settings.embedder, ports=settings.network.private_ports)
 
 
 def _semantic_cache(settings: Settings, embedder: serve.Application | None) -> serve.Application | None:
@@ -227,7 +258,7 @@ def _semantic_cache(settings: Settings, embedder: serve.Application | None) -> s
         num_replicas=1,  # one process owns the epochs and purges, and the embedded store is one folder
         max_ongoing_requests=CONTROL_MAX_ONGOING,
         ray_actor_options={"num_cpus": settings.cache.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
-    ).bind(settings.cache, embedder)
+    ).bind(settings.cache, embedder, ports=settings.network.private_ports)
 
 
 def _responses(settings: Settings) -> serve.Application | None:
@@ -239,7 +270,7 @@ def _responses(settings: Settings) -> serve.Application | None:
         num_replicas=1,  # one process owns the file
         max_ongoing_requests=CONTROL_MAX_ONGOING,
         ray_actor_options={"num_cpus": settings.responses.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
-    ).bind(settings.responses)
+    ).bind(settings.responses, ports=settings.network.private_ports)
 
 
 def _accounts(settings: Settings) -> serve.Application | None:
@@ -251,7 +282,19 @@ def _accounts(settings: Settings) -> serve.Application | None:
         num_replicas=1,  # one process owns the file
         max_ongoing_requests=CONTROL_MAX_ONGOING,
         ray_actor_options={"num_cpus": settings.accounts.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
-    ).bind(settings.accounts)
+    ).bind(settings.accounts, ports=settings.network.private_ports)
+
+
+def _feedback(settings: Settings) -> serve.Application | None:
+    if settings.feedback is None:
+        return None
+    return _deployment(
+        Feedback,
+        name="Feedback",
+        num_replicas=1,  # one process owns the file
+        max_ongoing_requests=CONTROL_MAX_ONGOING,
+        ray_actor_options={"num_cpus": settings.feedback.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
+    ).bind(settings.feedback, ports=settings.network.private_ports)
 
 
 __all__ = ["build", "build_engine", "build_graph", "engine_options"]

@@ -25,8 +25,8 @@ from gpu_check import report
 from gpu_check.contract import Check, Verdict
 from gpu_check.machine import read_machine
 from gpu_check.runner import STOP_S, Interrupted, Limits, Result, run_checks
-from launcher.processes import become_subreaper
 
+from deployments.launcher.processes import become_subreaper
 from serve_app.model_store import ModelStore, default_cache_dir
 
 ROOT = Path(__file__).parents[1]

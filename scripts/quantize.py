@@ -3,12 +3,17 @@
     python scripts/quantize.py --install
     python scripts/quantize.py HuggingFaceTB/SmolLM2-135M-Instruct --scheme int8
     python scripts/quantize.py /models/mine --scheme awq --calibration chats.jsonl --samples 512
+    python scripts/quantize.py /models/mine --scheme int8 --suite config/golden/small-model.yaml
 
 Schemes: fp8, int8 (W8A8) and awq (W4A16), made by llm-compressor in its own virtual environment. Prints the
 size of the weights, the perplexity of a held-out text, the share of equal greedy tokens, and the time per
 output token in vLLM on this machine, before and after; the same goes into quantization.json and
 QUANTIZATION.md beside the weights. Serve the result as any model: `source:
 HuggingFaceTB/SmolLM2-135M-Instruct-int8`.
+
+With --suite both models then answer a suite of cases in turn, and the verdicts are those of `promptly eval`
+(worse, not worse, undecided), of quality and of latency; so is the exit status. The report goes beside the
+weights. If the quantised folder is there already, it is only judged.
 
 Without --calibration the model writes the samples itself. A file is JSON lines with "text" or "messages", or
 plain text with an empty line between samples.
@@ -27,14 +32,20 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.quantized_speed import measure_speed
+from benchmarks.peers.endpoint import PeerError
+from benchmarks.quantized_speed import last_reason, measure_speed
+from benchmarks.quantized_verdict import judged
 from quantization.environment import SCRIPTS, environment, install, interpreter
 from quantization.figures import Card, Pair, Speed, as_json, as_markdown
 from quantization.job import Job, Outcome, read_outcome, write
-from quantization.plan import Plan, checked
+from quantization.plan import Plan, checked, model_folder, quantised_folder
 from quantization.schemes import SCHEMES, QuantizeError
 from quantization.text import HELD_TEXT
 
+from deployments.evaluation.runner import RunError
+from serve_app.errors import SuiteError
+from serve_app.evaluation.suite import Suite, load_suite
+from serve_app.evaluation.writers.tables import terminal
 from serve_app.model_store import ModelStore, default_cache_dir
 
 WORKER = "quantization.worker"
@@ -54,6 +65,8 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--answer-tokens", type=int, default=128, help="of each sample that the model writes")
     parser.add_argument("--held", type=Path, default=HELD_TEXT, help="text to measure perplexity on")
     parser.add_argument("--rounds", type=int, default=2, help="of the time per token; 0: do not measure it")
+    parser.add_argument("--suite", type=Path, help="of cases; judges the result as `promptly eval` does")
+    parser.add_argument("--repeats", type=int, default=1, help="of each case (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--install", action="store_true", help="install llm-compressor (first, once)")
     return parser.parse_args(words)
@@ -66,12 +79,34 @@ def main(words: Sequence[str] | None = None) -> int:
             print(f"llm-compressor: {install()}")
             if options.model is None:
                 return 0
-        card = quantise(checked(options, ModelStore(default_cache_dir())), options.rounds)
-    except QuantizeError as error:
+        store = ModelStore(default_cache_dir())
+        suite = None if options.suite is None else load_suite(options.suite)
+        made = quantised_folder(options, store)
+        if suite is None or made is None:
+            plan = checked(options, store)
+            print(as_markdown(quantise(plan, options.rounds)))
+            made = plan.out
+        return 0 if suite is None else verdict(options, store, made, suite)
+    except (QuantizeError, SuiteError) as error:
         print(error, file=sys.stderr)
         return 1
-    print(as_markdown(card))
-    return 0
+
+
+def verdict(options: argparse.Namespace, store: ModelStore, made: Path, suite: Suite) -> int:
+    """Print it; returns the exit status of `promptly eval`.
+
+    Raises:
+        QuantizeError: vLLM cannot serve the models here, or they answer nothing.
+    """
+    before = model_folder(options.model, store)
+    try:
+        report = judged(before, made, suite, options.repeats, options.seed)
+    except PeerError as error:
+        raise QuantizeError(f"vLLM could not serve the models here: {last_reason(str(error))}") from None
+    except RunError as error:
+        raise QuantizeError(str(error)) from None
+    print(terminal(report))
+    return report.status
 
 
 def quantise(plan: Plan, rounds: int) -> Card:

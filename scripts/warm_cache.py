@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -23,9 +22,8 @@ from typing import Any
 import aiohttp
 from tqdm import tqdm
 
-from serve_app.request.admin_token import TOKEN_VARIABLE
+from deployments.cli.endpoint import CannotConnect, known_secret
 
-ADMIN_KEY = "PROMPTLY_ADMIN_KEY"
 ENTRIES = "/admin/cache/entries"
 AS_LINES = {"content-type": "application/x-ndjson"}
 LINES = 64
@@ -138,7 +136,7 @@ async def _checked(response: aiohttp.ClientResponse) -> dict[str, Any]:
 
 async def run(options: argparse.Namespace) -> str:
     """A sentence about the result."""
-    key = os.environ.get(ADMIN_KEY) or os.environ.get(TOKEN_VARIABLE)
+    key = known_secret()
     headers = {"authorization": f"Bearer {key}"} if key else {}
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     async with aiohttp.ClientSession(options.url, headers=headers, timeout=timeout) as http:
@@ -177,7 +175,7 @@ def _object(text: str) -> dict[str, Any]:
 def main() -> None:
     try:
         print(asyncio.run(run(arguments())))
-    except (Failed, aiohttp.ClientError, OSError) as error:
+    except (Failed, CannotConnect, aiohttp.ClientError, OSError) as error:
         sys.exit(f"warm_cache: {error}")
 
 

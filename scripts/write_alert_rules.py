@@ -15,6 +15,7 @@ import yaml
 from dashboards.options import asked
 
 from serve_app.alerts import Rule, rules_of
+from serve_app.monitoring.metrics import EXPERIMENT_STOPPED
 from serve_app.settings.alerts import AlertSettings
 
 TARGET = Path(__file__).parents[1] / "config" / "observability" / "rules.yml"
@@ -23,13 +24,23 @@ HEAD = """# Alert rules for Prometheus 2.42 or newer, made by `python scripts/wr
 # judge the same rules themselves (/admin/alerts).
 """
 
+STOPPED: dict[str, Any] = {
+    "alert": "PromptlyExperimentStopped",
+    "expr": f"max by (experiment) ({EXPERIMENT_STOPPED.exported}) > 0",
+    "labels": {"severity": "warning", "rule": "experiment_stopped"},
+    "annotations": {
+        "summary": "{{ $labels.experiment }}: The experiment has ended by itself; a gateway's log says why.",
+    },
+}
+"""Gateways judge experiments by themselves: this only tells."""
+
 
 def rules_file(settings: AlertSettings) -> str:
     """The file's text."""
     group = {
         "name": "promptly",
         "interval": f"{settings.period_s:g}s",
-        "rules": [alerting(rule, settings) for rule in rules_of(settings)],
+        "rules": [*(alerting(rule, settings) for rule in rules_of(settings)), STOPPED],
     }
     return HEAD + yaml.safe_dump({"groups": [group]}, sort_keys=False, width=110)
 

@@ -30,15 +30,17 @@
     ├── NoReplica              503  no engine replica can take the request now
     ├── GuardUnavailable       503  a guardrail could not judge the request or its answer
     ├── CacheUnavailable       503  only /admin/cache: a request never fails for the cache
+    ├── OwnerUnavailable       503  a part that alone owns a file does not answer; one of the next two
     ├── AccountsUnavailable    503  a key cannot be changed (or looked up after a start) now
+    ├── FeedbackUnavailable    503  the owner of the feedback does not answer
     ├── SignInUnavailable      503  the sign-in provider's keys or answers are needed, and it gives none
-    ├── SignInUnavailable      503  the keys or the answer of the sign-in provider are needed, and missing
     ├── LimitsUnavailable      503  a limit's owner is away, and what was granted is used up
     ├── ResponsesUnavailable   503  an earlier response is needed, and its store does not answer
     ├── UpstreamTimeout        504  the engine did not begin in time
     └── DeadlineExceeded       504
 
-``SettingsError`` and ``EngineStartError`` are raised at start-up and never answer a request.
+``SettingsError`` and ``EngineStartError`` are raised at start-up, ``SuiteError`` by `promptly eval`: they
+never answer a request.
 """
 
 from __future__ import annotations
@@ -58,6 +60,10 @@ class SettingsError(ValueError):
 
 class EngineStartError(RuntimeError):
     """An engine cannot start; one line that names the model, the setting and a value that would work."""
+
+
+class SuiteError(ValueError):
+    """A suite of cases cannot be used; each line of the message names file, line, key and expectation."""
 
 
 class ErrorDetails(msgspec.Struct, frozen=True):
@@ -406,25 +412,34 @@ class CacheUnavailable(PromptlyError):
     type = "unavailable_error"
 
 
-class AccountsUnavailable(PromptlyError):
-    """Worth another try. ``reason`` names no path and no key. ``is_final``: the owner itself said no, so
-    asking it again at once is of no use."""
+class OwnerUnavailable(PromptlyError):
+    """A part that alone owns a file. Worth another try. ``reason`` names no path, no key and no text.
+    ``is_final``: the owner itself said no, so asking it again at once is of no use."""
 
     status = 503
     type = "unavailable_error"
     should_retry = True
 
-    def __init__(self, reason: str, *, is_final: bool = False) -> None:
-        super().__init__(
-            f"Keys cannot be looked up or changed now: {reason}. Known keys go on working.",
-            code="accounts_unavailable",
-        )
+    def __init__(self, message: str, code: str, reason: str, *, is_final: bool) -> None:
+        super().__init__(message, code=code)
         self.reason = reason
         self.is_final = is_final
 
     @property
     def headers(self) -> dict[str, str]:
         return {"retry-after": "1"}
+
+
+class AccountsUnavailable(OwnerUnavailable):
+    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+        message = f"Keys cannot be looked up or changed now: {reason}. Known keys go on working."
+        super().__init__(message, "accounts_unavailable", reason, is_final=is_final)
+
+
+class FeedbackUnavailable(OwnerUnavailable):
+    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+        message = f"Feedback cannot be kept or read now: {reason}."
+        super().__init__(message, "feedback_unavailable", reason, is_final=is_final)
 
 
 class SignInUnavailable(PromptlyError):

@@ -1,6 +1,7 @@
 """The direction of imports is the architecture: checked for every folder, not hoped for."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from deployments.cli.main import COMMANDS
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("serve_app", "deployments", "scripts")
 RUN_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve"}
@@ -18,27 +21,29 @@ RUN_CODE = {"pickle", "cloudpickle", "dill", "marshal", "shelve"}
 DEPLOYMENTS = (
     {"platform"},
     {"wire"},
-    {"gateway", "embedder", "engine", "cache", "responses", "accounts"},
+    {"gateway", "embedder", "engine", "cache", "responses", "accounts", "feedback", "evaluation", "launcher"},
     {"graph", "cli"},
 )
 """From the bottom up. A part imports parts below its own line and none beside it."""
 
 GATEWAY = (
     {"request"},
-    {"accounts"},
+    {"accounts", "prompts", "others"},
     {"placement", "guardrails"},
     {"send"},
     {"lookup"},
     {"monitoring"},
+    {"experiments"},
     {"generation", "endpoints", "responses", "sign_in"},
+    {"feedback"},
     {"app"},
-    {"runtime"},
+    {"runtime", "autoscaling"},
     {"deployment"},
 )
 
 ENGINE = (
-    {"cpu", "model_files", "sleep", "start"},
-    {"autoscaling", "checks", "parsers"},
+    {"cpu", "model_files", "rewriting", "sleep", "start"},
+    {"autoscaling", "checks", "parsers", "resume"},
     {"sizing", "vllm"},
     {"deployment"},
     {"data_parallel", "prefill"},
@@ -46,15 +51,16 @@ ENGINE = (
 
 SERVE_APP = (
     {"errors", "smoothing", "embedding", "redaction", "model_store", "console", "clients"}
-    | {"breaker", "quarantine", "traffic", "app"},
-    {"settings", "quotas", "realtime", "stored_responses", "autoscaling", "speculation"},
+    | {"breaker", "quarantine", "traffic", "app", "version"},
+    {"settings", "quotas", "gateways", "realtime", "stored_responses", "autoscaling", "speculation"},
     {"openai", "media", "planning", "front_door", "usage", "audit"},
-    {"cache", "dialects", "engines", "items", "guardrails"},
+    {"cache", "dialects", "engines", "items", "guardrails", "machine"},
     {"api", "wire"},
     {"fleet"},
     {"request", "routing"},
-    {"admission", "latency", "model_choice", "monitoring", "recent"},
-    {"alerts", "hedging", "accounts", "metering", "sign_in"},
+    {"admission", "latency", "model_choice", "monitoring", "recent", "prompts"},
+    {"alerts", "hedging", "accounts", "metering", "sign_in", "evaluation", "feedback", "experiments"}
+    | {"suggestions"},
 )
 
 IMPORTS_RAY: Mapping[str, str] = {
@@ -71,7 +77,7 @@ for name in sys.argv[1:]:
 """
 
 SCRIPTS = (
-    {"sim_engine", "quantization", "launcher", "autoscaling_simulation", "browser", "dashboards"},
+    {"sim_engine", "quantization", "autoscaling_simulation", "browser", "dashboards"},
     {"cache_lab"},
     {"benchmarks"},
     {"gpu_check"},
@@ -91,8 +97,8 @@ LOADED_BY_NAME: Mapping[str, str] = {
     "deployments.cli.__main__": "`python -m deployments.cli`",
     "deployments.engine.start.local_model": "Ray's `callback_config` (engine/deployment.py)",
     "deployments.engine.vllm.guarded_scheduler": "vLLM's `scheduler_cls` (engine/vllm/arguments.py)",
-    "deployments.platform.front_door": "Serve's controller callback (scripts/launcher/plan.py)",
-    "deployments.platform.ingress_middleware": "Serve's proxy callback (scripts/launcher/plan.py)",
+    "deployments.platform.front_door": "Serve's controller callback (deployments/launcher/plan.py)",
+    "deployments.platform.ingress_middleware": "Serve's proxy callback (deployments/launcher/plan.py)",
 }
 """Modules that no other module imports, with what loads them."""
 
@@ -196,7 +202,7 @@ def test_the_folders_of_scripts_import_only_what_is_below_them() -> None:
 def test_no_folder_of_scripts_imports_a_command() -> None:
     graph = children("", arrows("scripts"))
     commands = {name for name in modules("scripts") if (ROOT / "scripts" / f"{name}.py").exists()}
-    assert "launch" in commands
+    assert "lock" in commands
     for folder in set[str]().union(*SCRIPTS):
         assert not graph[folder] & commands, folder
 
@@ -235,6 +241,12 @@ def test_no_module_reads_bytes_that_can_run_code(package: str) -> None:
         assert not RUN_CODE & {name.split(".")[0] for name in imported(path)}, path
 
 
+def test_tests_import_the_launcher_by_its_place_in_the_package() -> None:
+    """It was a folder of ``scripts/``; only ``deployments.launcher`` is there now."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        assert not re.search(r"^\s*(from|import) launcher\b", path.read_text(), re.MULTILINE), path
+
+
 @pytest.mark.parametrize("package", ["serve_app", "deployments"])
 def test_nothing_imports_tests_or_scripts(package: str) -> None:
     for path in modules(package).values():
@@ -245,4 +257,6 @@ def test_every_module_is_imported_or_loaded_by_name() -> None:
     known = {**modules("serve_app"), **modules("deployments")}
     used = {name for importer, path in known.items() for name in imported(path) - {importer}}
     unused = {name for name, path in known.items() if path.name != "__init__.py" and name not in used}
-    assert unused == LOADED_BY_NAME.keys()
+    commands = {f"deployments.cli.{name}" for name in COMMANDS}
+    assert commands <= known.keys()
+    assert unused - commands == LOADED_BY_NAME.keys()

@@ -38,7 +38,9 @@ from serve_app.cache.entry import (
 )
 from serve_app.cache.eviction import Bounds
 from serve_app.cache.purges import PurgeLog
+from serve_app.gateways.flights import Flights
 from serve_app.settings import CacheSettings
+from serve_app.settings.network import ANY_PORT
 from serve_app.wire.calls import CACHE
 from serve_app.wire.private_address import PrivateAddress
 
@@ -61,7 +63,10 @@ class SemanticCache:
         embedder: DeploymentHandle[Any],
         reopen_s: float = REOPEN_PERIOD_S,
         clock_ns: Callable[[], int] = time.time_ns,
+        *,
+        ports: range = ANY_PORT,
     ) -> None:
+        self._ports = ports
         info = await embedder.describe.remote()
         decision = await asyncio.to_thread(open_decision, settings, info.source)
         self._learning = CacheLearning(settings.max_error_rate, decision.measure, embedder, decision.record)
@@ -73,6 +78,7 @@ class SemanticCache:
         self._room = CacheRoom(
             Bounds(settings.max_entries, settings.max_bytes, settings.max_entries_per_tenant)
         )
+        self._flights = Flights()
         self._full: str | None = None
         self._direct: DirectCalls | None = None
         await self._session.open()
@@ -83,16 +89,26 @@ class SemanticCache:
         """The address to which gateways send look-ups."""
         if self._direct is None:
             methods: dict[str, Method] = {"look_up": self.look_up, "stats": self.stats}
-            self._direct = DirectCalls(CACHE, methods, node_address(), call_tracer("cache"))
+            self._direct = DirectCalls(
+                CACHE, methods, node_address(), call_tracer("cache"), ports=self._ports
+            )
         return self._direct.address
 
     async def look_up(self, query: CacheQuery) -> LookUp:
         """Find the entry that answers the query: the same text, else a near one if the query has a vector.
-        A miss says why the nearest entry was refused.
+        A miss says why the nearest entry was refused, and which other gateway answers the same request: that
+        one asked first.
 
         Raises:
             StoreError: the store failed; the gateway counts this and continues without the cache.
         """
+        found = await self._find(query)
+        if isinstance(found, Miss) and query.flight is not None:
+            at = self._flights.meet(query.flight, time.monotonic())
+            return found if at is None else replace(found, answered_at=at)
+        return found
+
+    async def _find(self, query: CacheQuery) -> LookUp:
         epoch = self._purges.epoch
         try:
             found = await self._finder.find(self._session.store, query, time.time())
@@ -163,6 +179,14 @@ class SemanticCache:
             await self._feedback.reported(entry_id, right, text)
         await self._session.save_learning()
         return dropped
+
+    async def refuse(self, tenant: str, entry_id: UUID, hashed: str, wrong: bool) -> bool:
+        """Learn from a user's feedback on a semantic hit of the own tenant; see ``Feedback.refused``.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        return await self._feedback.refused(tenant, entry_id, hashed, wrong=wrong)
 
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         return await self._session.store.select(selection, limit)

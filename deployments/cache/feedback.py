@@ -47,7 +47,7 @@ class Feedback:
         if right is None:
             return
         self._learning.learn_repeat(right)
-        if not (right and before.evidence.observations):
+        if not (right and before.evidence):
             return
         async with self._session.writing:  # the new answer says the same, so the old evidence still holds
             if await self._session.entry_made_at(entry.entry_id, entry.created_at) is not None:
@@ -65,6 +65,23 @@ class Feedback:
             evidence = self._learning.report(entry_id, known, right, text)
             if entry is not None and evidence != known:
                 await self._session.store.annotate(entry_id, Annotation(evidence))
+
+    async def refused(self, tenant: str, entry_id: UUID, hashed: str, *, wrong: bool) -> bool:
+        """A user says that the entry's answer is wrong for the text with this hash, or no longer says so.
+        Only that pair learns: neither the entry's other texts, nor the bound that all tenants share. False:
+        the tenant has no such entry.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        async with self._session.writing:
+            entry = await self._session.store.get(entry_id)
+            if entry is None or entry.tenant != tenant:
+                return False
+            evidence = entry.evidence.with_refused(hashed, wrong=wrong)
+            if evidence != entry.evidence:
+                await self._session.store.annotate(entry_id, Annotation(evidence))
+        return True
 
     async def may_concern(self, entry_id: UUID) -> bool:
         """Whether the store has the entry. True if the store fails, so that a block applies anyway."""

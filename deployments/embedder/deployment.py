@@ -11,6 +11,7 @@ from deployments.platform.telemetry import call_tracer
 from deployments.wire.direct_calls import DirectCalls
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.settings import EmbedderSettings
+from serve_app.settings.network import ANY_PORT
 from serve_app.wire.calls import EMBEDDER
 from serve_app.wire.private_address import PrivateAddress
 
@@ -21,8 +22,11 @@ class Embedder:
     """Embeds texts as unit vectors. Calls that arrive during a pass form the next one. A text that was
     embedded recently (a look-up missed, and now its answer is stored) is answered from memory."""
 
-    def __init__(self, settings: EmbedderSettings, encoder: TextEncoder | None = None) -> None:
-        """``encoder``: by default the one that the settings name."""
+    def __init__(
+        self, settings: EmbedderSettings, encoder: TextEncoder | None = None, *, ports: range = ANY_PORT
+    ) -> None:
+        """``encoder``: by default the one that the settings name. ``ports``: for direct calls."""
+        self._ports = ports
         self._encoder = open_configured(settings) if encoder is None else encoder
         self._source, self._dtype = settings.source, settings.dtype
         self._most = settings.max_batch_size
@@ -77,6 +81,7 @@ class Embedder:
                 node_address(),
                 call_tracer("embedder"),
                 abandoned=["embed"],
+                ports=self._ports,
             )
         return self._direct.address
 

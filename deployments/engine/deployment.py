@@ -21,6 +21,7 @@ from starlette.types import ASGIApp
 from deployments.engine.checks import check_on_node
 from deployments.engine.cpu.threads import bind_threads, runs_in_one_process
 from deployments.engine.parsers import model_parsers
+from deployments.engine.resume import ResumedChats
 from deployments.engine.sleep.announcements import announced
 from deployments.engine.sleep.transitions import EngineSleep
 from deployments.engine.start.environment import engine_environment, node_environment
@@ -30,14 +31,15 @@ from deployments.engine.start.warm_up import Shapes, need_audio_packages, warm_u
 from deployments.engine.vllm import bridge as vllm_bridge
 from deployments.engine.vllm.arguments import engine_arguments, placement_group_config
 from deployments.platform.serve import node_address
-from deployments.wire.listener import PrivateListener
+from deployments.wire.listener import PrivateListener, listening
 from serve_app.autoscaling import GatewayLoad, GatewayReports, ReplicaLoad
 from serve_app.autoscaling.metrics import engine_metrics
 from serve_app.fleet import EngineReport, EngineState
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import ModelSettings
 from serve_app.settings.engine.parsers import REASONING_OPTION
-from serve_app.settings.paths import offered
+from serve_app.settings.network import ANY_PORT
+from serve_app.settings.paths import GENERATE, offered
 
 
 class Engine(LLMServer):
@@ -47,7 +49,9 @@ class Engine(LLMServer):
     Stop: report draining, let running requests finish, close the listener, end vLLM.
     """
 
-    async def __init__(self, llm_config: LLMConfig, *, model: ModelSettings) -> None:  # type: ignore[misc]  # Serve awaits it
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
+        self, llm_config: LLMConfig, *, model: ModelSettings, ports: range = ANY_PORT
+    ) -> None:
         self._start_up = EngineStart(model)
         self._model = model
         self._state = EngineState.WARMING
@@ -55,6 +59,7 @@ class Engine(LLMServer):
         with self._start_up.loading():
             store = ModelStore(default_cache_dir())
             check_on_node(model, store)
+            listens = listening(node_address(), ports)  # a range without a port fails now, not after loading
             resolve_on_node(llm_config, model, store)
             self._arguments = dict(llm_config.engine_kwargs)
             os.environ.update(node_environment(model, store, os.environ))
@@ -69,7 +74,7 @@ class Engine(LLMServer):
         self._token_limits = vllm_bridge.token_limits(self)
         self._caches_prefixes = vllm_bridge.caches_prefixes(self)
         self._tasks = await vllm_bridge.tasks(self)
-        self._listener = PrivateListener(await self._build_app(), node_address())
+        self._listener = PrivateListener(await self._build_app(), listens)
         self._listener.start()
         with self._start_up.warming():
             warmed = await self._warm_up()
@@ -97,6 +102,7 @@ class Engine(LLMServer):
             token_limits=self._token_limits,
             # A reasoning parser buffers text, so token ids would run ahead of the text.
             gives_token_ids=not self._arguments.get(REASONING_OPTION),
+            resumes_chats=GENERATE in self._tasks,
             takes_tools=bool(self._arguments.get("tool_call_parser")),
             shows_prefixes=self._caches_prefixes,
             speculation=self._probe.speculation(),
@@ -185,7 +191,10 @@ class Engine(LLMServer):
 
     async def _build_app(self) -> ASGIApp:
         """The ASGI app that the listener serves."""
-        return await vllm_bridge.build_asgi_app(self)
+        app = await vllm_bridge.build_asgi_app(self)
+        if GENERATE not in self._tasks:
+            return app
+        return ResumedChats(app, vllm_bridge.resuming(self).telling, vllm_bridge.vocabulary(self))
 
     async def _warm_up(self) -> dict[str, float]:
         need_audio_packages(self._tasks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
@@ -67,14 +67,23 @@ class Paths:
 
 class Answering:
     """Counts the requests that are being answered: all, of which there may be ``most``, and those of each of
-    several tenants, of which there may be ``share``. ``named``: where both bounds come from."""
+    several tenants, of which there may be ``share``. ``named``: where both bounds come from; ``part_of``: how
+    much of either is this gateway's."""
 
-    def __init__(self, most: int, share: int, named: tuple[str, str]) -> None:
+    def __init__(
+        self, most: int, share: int, named: tuple[str, str], part_of: Callable[[int], int] = int
+    ) -> None:
         self._most = most
         self._share = share
         self._named = named
-        self._active = 0
+        self._part_of = part_of
+        self._active = self._refused = 0
         self._of_tenants: Counter[str] = Counter()
+
+    def demand(self) -> int:
+        """How many requests are answered, or were refused since this was asked last."""
+        refused, self._refused = self._refused, 0
+        return self._active + refused
 
     def expect(self, exchange: Exchange, *, reads_body: bool = True) -> None:
         """The request will be one of them once its body is there: a slow body keeps no other request out.
@@ -109,7 +118,7 @@ class Answering:
         tenant = exchange.facts.tenant
         if not exchange.is_counted or tenant is None:
             return
-        if self._of_tenants[tenant] >= self._share:
+        if self._of_tenants[tenant] >= self._part_of(self._share):
             raise OverCapacity(
                 f"{self._share} requests of this tenant are being answered ({self._named[1]}).", 1
             )
@@ -117,7 +126,8 @@ class Answering:
         exchange.counted_for = tenant
 
     def _refuse_over_capacity(self) -> None:
-        if self._active >= self._most:
+        if self._active >= self._part_of(self._most):
+            self._refused += 1
             raise OverCapacity(f"{self._most} requests are being answered ({self._named[0]}).", 1)
 
 
@@ -134,7 +144,9 @@ class GatewayApp:
         gate: Gate,
         auditor: Auditor | None = None,
         limits: LimitSettings,
+        part_of: Callable[[int], int] = int,
     ) -> None:
+        """``part_of``: how much of a limit of the application is this gateway's."""
         self._paths = Paths(handlers)
         self._door = door
         self._finished = finished
@@ -142,7 +154,8 @@ class GatewayApp:
         self._gate = gate
         self._auditor = auditor
         names = ("limits.max_concurrent_requests", "limits.max_concurrent_requests_per_tenant")
-        self._answering = Answering(limits.max_concurrent_requests, limits.share_of_requests, names)
+        self._answering = Answering(limits.max_concurrent_requests, limits.share_of_requests, names, part_of)
+        self.demand = self._answering.demand
         self._listing = Answering(LISTS_AT_ONCE, LISTS_OF_A_TENANT, ("lists of models",) * 2)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

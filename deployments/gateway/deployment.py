@@ -13,16 +13,19 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from deployments.gateway.app import GatewayApp
+from deployments.gateway.autoscaling import LoopWatch
 from deployments.gateway.endpoints.admin_plan import Planner
 from deployments.gateway.guardrails.guards import GuardHeaders
 from deployments.gateway.monitoring.monitor import Measured
+from deployments.gateway.others.others import GatewayReport
 from deployments.gateway.placement.external import ExternalUpstream
 from deployments.gateway.runtime import GatewayRuntime
 from deployments.platform.http_protocol import mend_http
 from deployments.platform.metrics import RayMeter
 from deployments.platform.otel_metrics import Meters, otel_meter_from
-from deployments.platform.serve import ask_every_replica
+from deployments.platform.serve import ask_every_replica, node_address
 from deployments.platform.websocket_protocol import bound_websockets
+from serve_app.engines.placement import gateway_bounds
 from serve_app.recent import Found, Query
 from serve_app.request.admin_token import AdminToken
 from serve_app.request.auth import KeySources
@@ -55,6 +58,7 @@ class Gateway:
         cache: DeploymentHandle[Any] | None = None,
         responses: DeploymentHandle[Any] | None = None,
         accounts: DeploymentHandle[Any] | None = None,
+        feedback: DeploymentHandle[Any] | None = None,
         tenant_secret: bytes,
         admin_token: AdminToken | None = None,
         client_secret: str | None = None,
@@ -64,7 +68,9 @@ class Gateway:
         mend_http()  # a bare `serve run` asks for no middlewares
         bound_websockets(settings.realtime.max_event_bytes)
         _collect_less()
-        gateways = AllGateways(_own_handle()) if settings.gateway.replicas > 1 else None
+        fewest, most = gateway_bounds(settings)
+        gateways = AllGateways(_own_handle()) if most > 1 else None
+        self._loop_watch = LoopWatch() if most > fewest else None
         self._otel = otel_meter_from(os.environ)
         meter = RayMeter()
         self._runtime = GatewayRuntime(
@@ -76,20 +82,31 @@ class Gateway:
             cache=cache,
             responses=responses,
             accounts=accounts,
+            feedback=feedback,
             tenant_secret=tenant_secret,
             admin_token=admin_token,
             client_secret=client_secret,
             meter=meter if self._otel is None else Meters([meter, self._otel]),
             ask_others=gateways.measured if gateways else None,
             find_everywhere=gateways.find_requests if gateways else None,
+            ask_gateways=gateways.reports if gateways else None,
+            host=node_address() if gateways else "",
             planner=planner,
             guard_headers=guard_headers,
         )
         await self._runtime.begun()
 
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """Serve's hook for custom metrics, of gateways whose number follows them."""
+        return {} if self._loop_watch is None else self._loop_watch.metrics()
+
     async def measured(self) -> Measured:
         """Called by every other gateway (see ``AllGateways``)."""
         return self._runtime.measured()
+
+    async def report(self) -> GatewayReport | None:
+        """Called by every other gateway, as ``measured``."""
+        return self._runtime.together.report()
 
     async def find_requests(self, query: Query) -> Found | None:
         """Called by every other gateway, as ``measured``."""
@@ -99,6 +116,9 @@ class Gateway:
         return self._runtime.app
 
     async def __del__(self) -> None:
+        watch: LoopWatch | None = getattr(self, "_loop_watch", None)
+        if watch is not None:
+            await watch.stop()
         if hasattr(self, "_runtime"):  # else the constructor failed, with an error of its own
             await self._runtime.close()
             if self._otel is not None:
@@ -115,6 +135,9 @@ class AllGateways:
 
     async def measured(self) -> Sequence[Measured]:
         return await self._ask(Measured, "measured")
+
+    async def reports(self) -> Sequence[GatewayReport]:
+        return await self._ask(GatewayReport, "report")
 
     async def find_requests(self, query: Query) -> Sequence[Found]:
         return await self._ask(Found, "find_requests", query)

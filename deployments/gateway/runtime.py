@@ -9,11 +9,14 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deployments.gateway.accounts.accounts import accounts_of
+import msgspec
+
+from deployments.gateway.accounts.accounts import GatewayAccounts, accounts_of
 from deployments.gateway.app import GatewayApp
 from deployments.gateway.endpoints.admin import Admin
 from deployments.gateway.endpoints.admin_cache import AdminCache
 from deployments.gateway.endpoints.admin_entries import AdminEntries
+from deployments.gateway.endpoints.admin_experiments import AdminExperiments
 from deployments.gateway.endpoints.admin_keys import AdminKeys
 from deployments.gateway.endpoints.admin_limits import AdminLimits
 from deployments.gateway.endpoints.admin_plan import AdminPlan, Planner
@@ -29,9 +32,15 @@ from deployments.gateway.endpoints.messages import CountTokens, MessagesReader
 from deployments.gateway.endpoints.passthrough import PassThrough
 from deployments.gateway.endpoints.realtime import RealtimeEndpoint
 from deployments.gateway.endpoints.verbatim import Verbatim
+from deployments.gateway.experiments.shadows import Shadows
+from deployments.gateway.experiments.trials import Trials
+from deployments.gateway.feedback.endpoint import feedback_handlers
+from deployments.gateway.feedback.feedback import GatewayFeedback, feedback_of
 from deployments.gateway.generation.admit import Admit, Read
+from deployments.gateway.generation.drawing import Drawing
 from deployments.gateway.generation.endpoint import GenerationEndpoint, cache_tiers
 from deployments.gateway.generation.engine_tier import EngineTier
+from deployments.gateway.generation.joining import JoinsElsewhere
 from deployments.gateway.generation.record import Recorder
 from deployments.gateway.guardrails.guards import GuardHeaders, guards_of
 from deployments.gateway.lookup.in_flight import InFlightRequests
@@ -39,12 +48,16 @@ from deployments.gateway.lookup.item_cache import ItemCache
 from deployments.gateway.lookup.priming import Priming
 from deployments.gateway.lookup.refreshes import Refreshes
 from deployments.gateway.lookup.store_client import CacheClient
+from deployments.gateway.lookup.together import Together
 from deployments.gateway.monitoring.latency_page import LatencyPage
 from deployments.gateway.monitoring.monitor import AskOthers, Measured
 from deployments.gateway.monitoring.observers import Observers
+from deployments.gateway.others.others import AskGateways
 from deployments.gateway.placement.engine_status import EngineStatuses
 from deployments.gateway.placement.external import ExternalUpstream
 from deployments.gateway.placement.placement import Placement
+from deployments.gateway.placement.queue import Admission
+from deployments.gateway.prompts.shelf import PromptShelf
 from deployments.gateway.request.exchange import Handler
 from deployments.gateway.request.finished import Sink
 from deployments.gateway.request.images import IsPublic
@@ -56,9 +69,10 @@ from deployments.gateway.send.sender import Destination, Sender
 from deployments.gateway.sign_in.sign_in import GatewaySignIn, oidc_settings
 from deployments.platform.log_context import named_requests
 from deployments.platform.log_redaction import redacted_logs
-from deployments.platform.telemetry import tracer_from_environment
+from deployments.platform.telemetry import RequestTracer, tracer_from_environment
 from deployments.wire.upstream import AnswerBounds, UpstreamPool
 from serve_app.api.door import Door
+from serve_app.engines.placement import gateway_bounds
 from serve_app.hedging import Hedge
 from serve_app.media.addresses import is_public
 from serve_app.model_choice.chooser import ModelChooser
@@ -95,6 +109,7 @@ class GatewayRuntime:
         cache: DeploymentHandle[Any] | None = None,
         responses: DeploymentHandle[Any] | None = None,
         accounts: DeploymentHandle[Any] | None = None,
+        feedback: DeploymentHandle[Any] | None = None,
         tenant_secret: bytes | None = None,
         admin_token: AdminToken | None = None,
         client_secret: str | None = None,
@@ -105,28 +120,27 @@ class GatewayRuntime:
         find_everywhere: FindEverywhere | None = None,
         planner: Planner | None = None,
         guard_headers: GuardHeaders | None = None,
+        ask_gateways: AskGateways | None = None,
+        host: str = "",
     ) -> None:
         """``tenant_secret`` is the same for all gateways of an application (see ``TenantMarks``); a gateway
         that is alone may make its own. ``is_public`` judges addresses that images are fetched from.
         ``sinks`` are given the records of finished requests, besides the gateway's own. ``meter`` takes the
         metrics; ``ask_others`` asks all gateways what they have measured, ``find_everywhere`` for their
-        newest requests. ``planner`` sizes the engines. ``client_secret``: see ``GatewaySignIn``."""
-        self._settings = settings
-        self._planner = planner
+        newest requests. ``ask_gateways``, ``host``: see ``Together``. ``planner`` sizes the engines.
+        ``client_secret``: see ``GatewaySignIn``."""
+        self._settings, self._planner = settings, planner
         self._names = ModelNames.of(settings)
-        self._traffic = Traffic()
-        self._marks = TenantMarks(tenant_secret or new_secret())
+        self._traffic, self._marks = Traffic(), TenantMarks(tenant_secret or new_secret())
         self._tracer = tracer_from_environment(os.environ, settings.traces)
-        secrets = [value for each in external for value in each.report.headers.values()]
-        secrets += [value for each in (guard_headers or {}).values() for value in each.values()]
-        secrets += [] if client_secret is None else [client_secret]
+        secrets = _secrets(external, guard_headers or {}, client_secret)
         self._guards = guards_of(settings, self._names, guard_headers or {})
-        self._lasting = ExitStack()
-        self._lasting.enter_context(named_requests())
-        self._lasting.enter_context(redacted_logs(Redactor(secrets)))
+        self._lasting = _lasting(secrets)
         self._upstream = UpstreamPool(_answer_bounds(settings), secrets)
+        self.together = Together(ask_gateways, gateway_bounds(settings)[0], host)
+        share = self.together.share
         self._placement = Placement(
-            settings, engines, external, self._upstream, self._traffic, has_keys=keys is not None
+            settings, engines, external, self._upstream, self._traffic, has_keys=keys is not None, share=share
         )
         self._accounts = accounts_of(
             settings, accounts, names=self._names, fleet=self._placement.fleet, meter=meter
@@ -147,13 +161,18 @@ class GatewayRuntime:
         self._statuses = EngineStatuses(engines, settings)
         self._embedder, self._response_store = embedder, responses
         self._cache = _cache_client(settings, embedder, cache, self._marks)
-        self._priming = Priming(self._cache)
-        self._refreshes = Refreshes()
-        usage = () if self._accounts is None else (self._accounts.usage.take,)
-        self._observers = Observers(settings, self._names, meter, ask_others, sinks, later=usage)
-        self._observers.start(self._placement, self._traffic, self._cache)
+        self._priming, self._refreshes = Priming(self._cache), Refreshes()
+        self._shelf = PromptShelf(settings.prompts, meter)
+        self._trials = Trials(settings.experiments, meter, ask_others)
+        self._feedback = feedback_of(settings, feedback, meter)
+        later = [*_later(self._accounts, self._feedback), self._trials.take]
+        self._observers = Observers(settings, self._names, meter, ask_others, sinks, later=later)
+        self._observers.start(self._placement, self._traffic, self._cache, self._feedback)
         self._find_everywhere = find_everywhere
         self._dispatcher = self._build_dispatcher()
+        self._in_flight = InFlightRequests()
+        if self._cache is not None and settings.cache_joins:
+            self.together.share_requests(self._in_flight, settings.network.private_ports)
         handlers = self._generating() | self._relaying() | self._describing() | self._administering()
         self.app = GatewayApp(
             handlers,
@@ -163,20 +182,13 @@ class GatewayRuntime:
             gate=self._intake.gate,
             auditor=None if self._accounts is None else self._accounts.audit,
             limits=settings.limits,
+            part_of=share.of,
         )
+        self.together.begin(self.app.demand, self._placement.shared)
 
     def _build_dispatcher(self) -> Dispatcher:
-        settings, admissions = self._settings, self._placement.admissions
-        hedges, by_priority = _hedges(settings), _scheduled_by_priority(settings)
-        destinations = {
-            name: Destination(
-                own=served.name,
-                admission=admissions[served.model],
-                hedge=hedges.get(served.model),
-                by_priority=served.model in by_priority,
-            )
-            for name, served in self._names.served.items()
-        }
+        settings = self._settings
+        destinations = _destinations(settings, self._names, self._placement.admissions)
         self._pins = Pins(
             destinations,
             self._traffic,
@@ -184,9 +196,11 @@ class GatewayRuntime:
             max_message_bytes=settings.limits.max_event_bytes,
             answer_timeout_s=settings.limits.first_token_timeout_s,
         )
+        sender = Sender(self._upstream, settings.limits)
+        self._shadows = Shadows(settings.experiments, destinations, sender, self._trials)
         return Dispatcher(
             destinations,
-            Sender(self._upstream, settings.limits),
+            sender,
             Quarantine(settings.limits.quarantine_s),
             self._traffic,
             max_attempts=settings.gateway.max_attempts,
@@ -196,12 +210,12 @@ class GatewayRuntime:
 
     def _generating(self) -> dict[str, Handler]:
         """Both endpoints and the dialects of chats, on the same tiers."""
-        settings, in_flight = self._settings, InFlightRequests()
+        settings, in_flight, recorder = self._settings, self._in_flight, Recorder(self._cache)
         engine = EngineTier(
             settings,
             self._dispatcher,
             in_flight,
-            Recorder(self._cache),
+            recorder,
             names=self._names,
             routers=self._placement.routers,
             tracer=self._tracer,
@@ -218,17 +232,17 @@ class GatewayRuntime:
             takes_tools=self._placement.fleet.takes_tools,
             caches=self._cache is not None,
             guards=self._guards,
+            drawing=Drawing(self._shelf, self._trials, self._names, self._guards),
         )
-        before = []
-        if self._cache is not None and settings.cache is not None:
-            before = cache_tiers(
-                settings.cache,
-                self._cache,
-                engine,
-                dispatcher=self._dispatcher,
-                in_flight=in_flight,
-                traffic=self._traffic,
-            )
+        before = cache_tiers(
+            settings.cache,
+            self._cache,
+            engine,
+            dispatcher=self._dispatcher,
+            in_flight=in_flight,
+            traffic=self._traffic,
+            elsewhere=_joining(settings, self.together, engine, recorder, self._dispatcher),
+        )
 
         def generating(endpoint: Endpoint, read: Read | None = None) -> GenerationEndpoint:
             return GenerationEndpoint(
@@ -240,10 +254,11 @@ class GatewayRuntime:
                 traffic=self._traffic,
                 keep_alive_s=settings.gateway.keep_alive_s,
                 read=read,
+                shadows=self._shadows,
                 guards=self._guards,
+                noted=self._feedback,
             )
 
-        chat, completions = generating(Endpoint.CHAT), generating(Endpoint.COMPLETIONS)
         self._responses = ResponsesApi(
             settings,
             self._response_store,
@@ -252,9 +267,11 @@ class GatewayRuntime:
             generating=partial(generating, Endpoint.CHAT),
             finished=self._observers.finished,
         )
-        messages = generating(Endpoint.CHAT, MessagesReader(settings.gateway))
-        own: dict[str, Handler] = {"chat": chat, "completions": completions, "messages": messages}
-        return own | self._responses.handlers
+        return self._responses.handlers | {
+            "chat": generating(Endpoint.CHAT),
+            "completions": generating(Endpoint.COMPLETIONS),
+            "messages": generating(Endpoint.CHAT, MessagesReader(settings.gateway)),
+        }
 
     def _relaying(self) -> dict[str, Handler]:
         offers, settings = self._intake.offers, self._settings
@@ -314,8 +331,8 @@ class GatewayRuntime:
             self._names, self._placement.fleet, self._statuses, self._priming, cache=self._cache
         )
         description = Description(self._names, has_keys=self._intake.has_keys)
-        enabled, signs_in = self._settings.gateway.console, self._sign_in.has_console
-        console = Console(description.number, enabled=enabled, signs_in=signs_in)
+        enabled = self._settings.gateway.console
+        console = Console(description.number, enabled=enabled, signs_in=self._sign_in.has_console)
         return _describing(catalogue, description, console) | self._sign_in.handlers
 
     def _administering(self) -> dict[str, Handler]:
@@ -330,27 +347,21 @@ class GatewayRuntime:
             traffic=self._traffic,
         )
         usage, cache = AdminUsage(self._accounts), AdminCache(bodies, self._cache)
-        keys = AdminKeys(bodies, self._accounts, frozenset(self._names))
         entries = AdminEntries(
             bodies, self._cache, settings=settings, names=self._names, offers=self._intake.offers
         )
-        return {
-            "admin_alerts": admin.alerts,
+        return feedback_handlers(bodies, self._feedback, self._cache, self._dispatcher) | {
+            **_showing(admin),
             "admin_audit": usage.audit,
             "admin_cache": cache.cache,
             "admin_feedback": cache.feedback,
             "admin_entries": entries,
-            "admin_engines": admin.engines,
-            "admin_fleet": admin.fleet,
-            "admin_key": keys.one,
-            "admin_key_rotate": keys.rotate,
-            "admin_keys": keys.all,
+            **_keys(AdminKeys(bodies, self._accounts, frozenset(self._names))),
             "admin_limits": AdminLimits(bodies, self._accounts, self._names),
-            "admin_latency": admin.latency,
             "admin_plan": AdminPlan(settings, self._planner),
             "admin_requests": AdminRequests(self._observers.recent, self._find_everywhere),
-            "admin_traffic": admin.traffic,
             "admin_usage": usage.usage,
+            **AdminExperiments(bodies, self._trials).handlers,
         }
 
     async def begun(self) -> None:
@@ -360,7 +371,7 @@ class GatewayRuntime:
 
     def measured(self) -> Measured:
         """For another gateway."""
-        return self._observers.watching.monitor.measured()
+        return _measured(self._observers, self._trials)
 
     async def find_requests(self, query: Query) -> Found | None:
         """For another gateway; ``None`` where no requests are kept."""
@@ -368,26 +379,86 @@ class GatewayRuntime:
         return None if recent is None else await found_in(recent, query)
 
     async def close(self) -> None:
+        await self.together.close()
         await self._observers.stop()
         self._priming.stop()
         await self._responses.close()
         await self._placement.close()
         await self._intake.close()
         await self._sign_in.close()
-        if self._accounts is not None:
-            self._observers.close()  # it counts the last requests
-            await self._accounts.close()
+        self._observers.close()  # accounts and feedback take the last requests
+        for owner in (self._accounts, self._feedback):
+            if owner is not None:
+                await owner.close()
         self._refreshes.stop()
+        await self._shelf.stop()
+        await self._shadows.close()
+        await self._trials.close()
         if self._cache is not None:
             await self._cache.close()
         if self._guards is not None:
             self._guards.close()
         await self._upstream.close()
-        if self._tracer is not None:
-            self._tracer.flush()
-            await asyncio.to_thread(self._tracer.shut_down)
+        await _end(self._tracer)
         self._observers.close()
         self._lasting.close()
+
+
+def _joining(
+    settings: Settings, together: Together, engine: EngineTier, recorder: Recorder, dispatcher: Dispatcher
+) -> JoinsElsewhere | None:
+    """``None``: no other gateway can be joined."""
+    if together.elsewhere is None:
+        return None
+    kept = settings.limits.max_stream_buffer_bytes
+    return JoinsElsewhere(together.elsewhere, engine, recorder, dispatcher=dispatcher, keep_bytes=kept)
+
+
+def _showing(admin: Admin) -> dict[str, Handler]:
+    return {
+        "admin_alerts": admin.alerts,
+        "admin_engines": admin.engines,
+        "admin_fleet": admin.fleet,
+        "admin_latency": admin.latency,
+        "admin_traffic": admin.traffic,
+    }
+
+
+def _keys(keys: AdminKeys) -> dict[str, Handler]:
+    return {"admin_key": keys.one, "admin_key_rotate": keys.rotate, "admin_keys": keys.all}
+
+
+async def _end(tracer: RequestTracer | None) -> None:
+    if tracer is not None:
+        tracer.flush()
+        await asyncio.to_thread(tracer.shut_down)
+
+
+def _secrets(
+    external: Sequence[ExternalUpstream], guard_headers: GuardHeaders, client_secret: str | None
+) -> list[str]:
+    """What no log line may hold."""
+    found = [value for each in external for value in each.report.headers.values()]
+    found += [value for each in guard_headers.values() for value in each.values()]
+    return [*found, client_secret] if client_secret else found
+
+
+def _lasting(secrets: Sequence[str]) -> ExitStack:
+    """What holds as long as the gateway runs."""
+    lasting = ExitStack()
+    lasting.enter_context(named_requests())
+    lasting.enter_context(redacted_logs(Redactor(secrets)))
+    return lasting
+
+
+def _later(accounts: GatewayAccounts | None, feedback: GatewayFeedback | None) -> list[Sink]:
+    """Those that take finished requests for their owners."""
+    sinks: list[Sink] = [] if accounts is None else [accounts.usage.take]
+    return sinks if feedback is None else [*sinks, feedback.take]
+
+
+def _measured(observers: Observers, trials: Trials) -> Measured:
+    return msgspec.structs.replace(observers.watching.monitor.measured(), trials=trials.state())
 
 
 def _describing(catalogue: Catalogue, description: Description, console: Console) -> dict[str, Handler]:
@@ -427,6 +498,22 @@ def _item_cache(settings: Settings, cache: CacheClient | None) -> ItemCache | No
 
 def _answer_bounds(settings: Settings) -> AnswerBounds:
     return AnswerBounds(settings.limits.max_event_bytes, settings.limits.max_answer_bytes)
+
+
+def _destinations(
+    settings: Settings, names: ModelNames, admissions: Mapping[str, Admission]
+) -> dict[str, Destination]:
+    """By any name of a model, an adapter or an alias."""
+    hedges, by_priority = _hedges(settings), _scheduled_by_priority(settings)
+    return {
+        name: Destination(
+            own=served.name,
+            admission=admissions[served.model],
+            hedge=hedges.get(served.model),
+            by_priority=served.model in by_priority,
+        )
+        for name, served in names.served.items()
+    }
 
 
 def _hedges(settings: Settings) -> dict[str, Hedge]:

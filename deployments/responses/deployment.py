@@ -17,6 +17,7 @@ from deployments.responses.store.base import ResponseStore
 from deployments.responses.store.registry import open_store
 from deployments.wire.direct_calls import DirectCalls
 from serve_app.settings import ResponsesSettings
+from serve_app.settings.network import ANY_PORT
 from serve_app.stored_responses.values import (
     Absence,
     Added,
@@ -49,8 +50,9 @@ class Responses:
     If the file cannot be opened, the application keeps running: responses are then answered and not stored.
     """
 
-    async def __init__(self, settings: ResponsesSettings) -> None:  # type: ignore[misc]  # Serve awaits it
+    async def __init__(self, settings: ResponsesSettings, *, ports: range = ANY_PORT) -> None:  # type: ignore[misc]  # Serve awaits it
         self._settings = settings
+        self._ports = ports
         self._opened: ResponseStore | None = None
         self._error = ""
         self._direct: DirectCalls | None = None
@@ -61,7 +63,9 @@ class Responses:
         """The address to which gateways send their calls."""
         if self._direct is None:
             methods = {name: getattr(self, name) for name in RESPONSES}
-            self._direct = DirectCalls(RESPONSES, methods, node_address(), call_tracer("responses"))
+            self._direct = DirectCalls(
+                RESPONSES, methods, node_address(), call_tracer("responses"), ports=self._ports
+            )
         return self._direct.address
 
     async def put(self, record: Record, items: Sequence[NewItem]) -> Outcome:

@@ -20,7 +20,6 @@ from uuid import UUID
 import numpy as np
 from cache_lab.cosines import EMBEDDER, SHIPPED_DTYPE
 from cache_lab.pairs import OWN_PAIRS, WRITTEN_PAIRS, LabelledPair, read_pairs
-from launcher.ports import free_port
 
 from benchmarks.engines import scripted_engine
 from benchmarks.layer import settings_for
@@ -29,6 +28,7 @@ from benchmarks.options import Options
 from benchmarks.peers import Endpoint, promptly
 from benchmarks.table import Figure, at_least, at_most, write_report
 from deployments.cache.decision import open_decision
+from deployments.launcher.ports import free_port
 from serve_app.cache.decision import Verdict
 from serve_app.settings import CacheSettings
 

@@ -21,12 +21,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from launcher.ports import free_port
-
 from benchmarks.load import Request, Sample, closed_loop, run_fast
 from benchmarks.peers.endpoint import Endpoint, PeerError, environment, exchange, local_url
 from benchmarks.peers.processes import READY_TIMEOUT_S, running, scratch_folder
 from benchmarks.peers.vllm_server import ENGINE_ENVIRONMENT, server_command
+from deployments.launcher.ports import free_port
 
 MODEL = "model"
 """The served name of every model."""

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.processes import descendants
-
 from benchmarks.engines import scripted_engine
 from benchmarks.layer import settings_for
 from benchmarks.load import Sample, chat_request, closed_loop, run_fast
 from benchmarks.options import Options
 from benchmarks.peers import Endpoint, promptly
 from benchmarks.table import Figure, at_most, write_report
+from deployments.launcher.processes import descendants
 
 MODEL = "scripted"
 STREAMS = 1000

@@ -17,7 +17,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import aiohttp
-from launcher.processes import descendants
 
 from benchmarks.engines import scripted_engine
 from benchmarks.idle import name_of
@@ -25,6 +24,7 @@ from benchmarks.load import Request, chat_request
 from benchmarks.options import Options
 from benchmarks.peers import Endpoint, promptly
 from benchmarks.table import Figure, at_most, write_report
+from deployments.launcher.processes import descendants
 
 MODEL = "scripted"
 STREAMS = 64

@@ -6,7 +6,7 @@ measured beside them, and take turns in being first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -30,12 +30,18 @@ Pair = tuple[Level, Level]
 
 
 def pairs_of(name: str, options: Options, repeat: int) -> list[Pair]:
-    """One start of Promptly."""
+    return pairs_with(SETTINGS[name], options, repeat)
+
+
+def pairs_with(
+    args: Mapping[str, Any], options: Options, repeat: int, env: Mapping[str, str] | None = None
+) -> list[Pair]:
+    """One start of Promptly, with these settings beside its member."""
     found: list[Pair] = []
     rounds, waves = (1, 1) if options.quick else (ROUNDS, WAVES)
     with (
         scripted_engine(MODEL, TOKENS, ITL_MS) as engine,
-        promptly(settings_for(engine.url, **SETTINGS[name])) as endpoint,
+        promptly(settings_for(engine.url, **args), env=env) as endpoint,
     ):
         for warm in (engine, endpoint):
             measure(warm, 8, 1)  # opens connections and runs all code once

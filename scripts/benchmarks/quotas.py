@@ -25,6 +25,7 @@ from serve_app.errors import PromptlyError
 from serve_app.quotas.limits import Bound, Limit
 from serve_app.quotas.messages import LeaseCall, LeaseReply
 from serve_app.settings import AccountSettings
+from serve_app.usage.prices import Prices
 
 GATEWAYS, STREAMS = 4, 64
 CALL_S = 0.001
@@ -73,7 +74,7 @@ async def run_case(case: Case, seconds: float, streams: int = STREAMS) -> Outcom
         for _ in range(GATEWAYS):
             table = table_of(settings)
             table.put([limit])
-            gateways.append(GatewayQuotas(lease, table, {}, 0.0))
+            gateways.append(GatewayQuotas(lease, table, Prices({}), 0.0))
         outcome, until = Outcome(), time.monotonic() + seconds
         await asyncio.gather(
             *(_stream(each, case, until, outcome) for each in gateways for _ in range(streams))

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from launcher.processes import descendants
-
 from benchmarks.engines import scripted_engine
 from benchmarks.idle import name_of
 from benchmarks.layer import ITL_MS, MODEL, TOKENS, behind_promptly
@@ -21,6 +19,7 @@ from benchmarks.load import chat_request, closed_loop, own_cpu_seconds, run_fast
 from benchmarks.options import Options
 from benchmarks.peers import Endpoint, Script, haproxy_alone, ray_serve_llm_direct
 from benchmarks.table import Figure, at_most, comparison, table, write_report
+from deployments.launcher.processes import descendants
 
 STREAMS = 64
 WAVES = 8

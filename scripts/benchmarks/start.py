@@ -86,7 +86,7 @@ class Start:
 def running(config: Path, folder: Path) -> Iterator[str]:
     """The application's URL once it is ready. At the end it gets SIGINT."""
     ready = folder / "ready.json"
-    command = [sys.executable, str(ROOT / "scripts" / "launch.py"), str(config), "--ready-file", str(ready)]
+    command = [sys.executable, "-m", "deployments.cli", "serve", str(config), "--ready-file", str(ready)]
     with (folder / "launch.log").open("wb") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment()

@@ -20,8 +20,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from launcher import ports
-
 from benchmarks.layer import layout
 from benchmarks.options import Options
 from benchmarks.peers import Endpoint, PeerError, bare_vllm, promptly, ray_serve_llm_real
@@ -29,6 +27,7 @@ from benchmarks.peers.endpoint import environment
 from benchmarks.peers.processes import LOG_TAIL_CHARS
 from benchmarks.peers.vllm_server import ENGINE_ARGUMENTS
 from benchmarks.table import Figure, at_least, at_most, plot_bars, write_report
+from deployments.launcher import ports
 from serve_app.model_store import ModelStore, default_cache_dir
 
 MODEL = "smollm2-135m-instruct"

@@ -12,10 +12,10 @@ from typing import Any
 from uuid import uuid4
 
 from aiohttp import web
-from launcher.ports import LOOPBACK, free_port
 
 from cache_lab.pairs import LabelledPair
 from cache_lab.stream import Meanings, answer_to
+from deployments.launcher.ports import LOOPBACK, free_port
 
 MODEL = "oracle"
 WAIT_S = 60.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,12 +13,11 @@ import aiohttp
 
 from cache_lab.rates import Interval, wilson
 from cache_lab.stream import RIGHT, UNLABELLED, WRONG, Meanings, Question
-from serve_app.request.admin_token import TOKEN_VARIABLE
+from deployments.cli.endpoint import known_secret
 
 BLOCK = 250
 """Requests between two points of the report over time."""
 
-ADMIN_KEY = "PROMPTLY_ADMIN_KEY"
 WAIT_S = 60.0
 
 MISS, EXACT = "miss", "exact"
@@ -161,7 +159,7 @@ async def replay(
     name: str, url: str, model: str, questions: Sequence[Question], meanings: Meanings
 ) -> Replay:
     """Send the questions one after the other."""
-    key = os.environ.get(ADMIN_KEY) or os.environ.get(TOKEN_VARIABLE)
+    key = known_secret()
     headers = {"authorization": f"Bearer {key}"} if key else {}
     found = Replay(name)
     timeout = aiohttp.ClientTimeout(total=WAIT_S)

@@ -18,6 +18,7 @@ def overview() -> Dashboard:
             Row("What users see", (*_latency(), *_requests())),
             Row("What is wrong", (_alerts(), _rescued(), _refused(), _queue(), _members(), _breaker())),
             Row("Cache", (_hits(), _saved(), _reports())),
+            Row("Experiments", (_arms(), _arms_first(), _ended())),
             Row("Own overhead", (_overhead(), _loop_lag(), _cpu())),
         ),
     )
@@ -151,6 +152,39 @@ def _reports() -> Panel:
         "Near entries that were refused; answers that people reported.",
         "short",
         tuple(map(hourly, ("near_misses", "reported_wrong", "reported_right"))),
+    )
+
+
+def _arms() -> Panel:
+    failed = rate(ours.EXPERIMENT_REQUESTS, "experiment, arm", 'outcome="failed"')
+    every = rate(ours.EXPERIMENT_REQUESTS, "experiment, arm")
+    return Panel(
+        "Failed share of arms",
+        "Of each experiment's arms; refusals are not in it.",
+        "percentunit",
+        (Query(promql.share(failed, every), "{{experiment}} {{arm}}"),),
+    )
+
+
+def _arms_first() -> Panel:
+    p95 = promql.quantile(ours.EXPERIMENT_TTFT.exported, "", 0.95, "experiment, arm")
+    return Panel(
+        "Time to first token of arms, p95",
+        ours.EXPERIMENT_TTFT.description,
+        "s",
+        (Query(p95, "{{experiment}} {{arm}}"),),
+    )
+
+
+def _ended() -> Panel:
+    return Panel(
+        "Ended experiments",
+        "1 once an experiment has ended by itself; shadow requests a second by what became of them.",
+        "short",
+        (
+            Query(promql.seen_by_gateways(ours.EXPERIMENT_STOPPED, "experiment", ""), "{{experiment}}"),
+            Query(rate(ours.EXPERIMENT_SHADOWS, "event"), "shadows {{event}}"),
+        ),
     )
 
 

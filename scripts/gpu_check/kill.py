@@ -28,8 +28,8 @@ from benchmarks.vllm_failover import (
     wait_for_replicas,
 )
 from benchmarks.vllm_load import MODEL
-from launcher import processes
 
+from deployments.launcher import processes
 from gpu_check.contract import Bench, Finding, Reading, finding, judged, left_out
 from gpu_check.engines import EXACT, arguments, settings, variables
 

@@ -2,7 +2,7 @@
 
 A check that fails, hangs or dies loses nothing of the others: what it found until then is kept, it is ended,
 and the next one begins. All that it started is below this process, because this process is a child
-subreaper (:func:`launcher.processes.become_subreaper`), and is ended with it.
+subreaper (:func:`deployments.launcher.processes.become_subreaper`), and is ended with it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 from benchmarks.peers.endpoint import environment
 from benchmarks.peers.processes import scratch_folder, spawn
-from launcher import processes
 
+from deployments.launcher import processes
 from gpu_check.contract import Check, Finding, Verdict, failed, left_out
 
 NO_GPU = "this machine has no NVIDIA GPU (nvidia-smi finds none)"

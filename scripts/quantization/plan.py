@@ -74,13 +74,29 @@ def model_folder(source: str, store: ModelStore) -> Path:
 
 def out_folder(given: Path | None, source: str, scheme: Scheme, store: ModelStore) -> Path:
     """Raises: QuantizeError: the folder exists."""
-    name = quantized_source(source, scheme)
-    is_folder = Path(source).expanduser().is_dir()
-    default = Path(name).expanduser() if is_folder else store.folder(name)
-    out = default if given is None else given.expanduser()
+    out = _out(given, source, scheme, store)
     if out.exists():
         raise QuantizeError(f"{out} exists: give another --out, or remove it")
     return out
+
+
+def quantised_folder(options: argparse.Namespace, store: ModelStore) -> Path | None:
+    """The folder of the result, if it is there already.
+
+    Raises:
+        QuantizeError: there is no such scheme, or no model is named.
+    """
+    if options.model is None:
+        raise QuantizeError("name a model: a folder, or the hub id of a prepared one")
+    out = _out(options.out, options.model, scheme_named(options.scheme), store)
+    return out if (out / "config.json").is_file() else None
+
+
+def _out(given: Path | None, source: str, scheme: Scheme, store: ModelStore) -> Path:
+    name = quantized_source(source, scheme)
+    is_folder = Path(source).expanduser().is_dir()
+    default = Path(name).expanduser() if is_folder else store.folder(name)
+    return default if given is None else given.expanduser()
 
 
 def _check_numbers(options: argparse.Namespace) -> None:

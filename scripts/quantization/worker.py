@@ -25,7 +25,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from quantization.figures import perplexity, same_share
 from quantization.job import Job, Outcome, read_job, write
 from quantization.progress import Share, stage_line
-from quantization.schemes import FP8, INT8, QuantizeError, group_size, scheme_named
+from quantization.schemes import INT8, QuantizeError, group_size, scheme_named
 from quantization.text import Sample
 
 ANSWER_BATCH = 16
@@ -224,7 +224,7 @@ def recipe(model: Any, name: str) -> list[Any]:
 
     scheme = scheme_named(name)
     usual = {"targets": "Linear", "ignore": ["lm_head"]}
-    if scheme is FP8:
+    if not scheme.calibrates:
         return [QuantizationModifier(scheme=scheme.preset, **usual)]
     if scheme is INT8:
         return _int8(scheme.preset, usual)

@@ -57,8 +57,8 @@ class Shape:
     def end(
         self, completion_tokens: int, cached: int | None = None, metrics: dict[str, float] | None = None
     ) -> bytes:
-        """The events after the last token. ``cached``: how many prompt tokens were; None: not shown.
-        ``metrics``: vLLM's, if shown."""
+        """The events after the last token. ``completion_tokens``: of the first choice. ``cached``: how many
+        prompt tokens were; None: not shown. ``metrics``: vLLM's, if shown."""
         if not self._request.usage:
             return event(b"[DONE]")
         usage = self._usage(completion_tokens)
@@ -125,6 +125,6 @@ class Shape:
         return self._request.prompt if self._request.token_ids else None
 
     def _usage(self, completion_tokens: int) -> dict[str, Any]:
-        prompt = len(self._request.prompt)
-        total = prompt + completion_tokens
-        return {"prompt_tokens": prompt, "total_tokens": total, "completion_tokens": completion_tokens}
+        """The other choices would have as many tokens as the first."""
+        prompt, output = len(self._request.prompt), completion_tokens * self._request.slots
+        return {"prompt_tokens": prompt, "total_tokens": prompt + output, "completion_tokens": output}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from serve_app.quotas.cost import Price
 from serve_app.quotas.limits import KINDS, Limit, LimitTable
-from serve_app.settings import AccountSettings, Settings
+from serve_app.settings import AccountSettings
 
 
 def table_of(settings: AccountSettings) -> LimitTable:
@@ -14,12 +13,3 @@ def table_of(settings: AccountSettings) -> LimitTable:
         for kind in KINDS
     }
     return LimitTable(defaults, settings.time_zone)
-
-
-def prices_of(settings: Settings) -> dict[str, Price]:
-    """By a model's id."""
-    return {
-        model.id: Price(model.cost_per_million_tokens.input, model.cost_per_million_tokens.output)
-        for model in settings.models
-        if model.cost_per_million_tokens is not None
-    }

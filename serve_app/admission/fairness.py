@@ -15,8 +15,10 @@ request. A single active tenant may take all slots. Otherwise a tenant is free t
 (all slots divided by the weights of the active tenants). Above it, it must leave slots free for others, so
 that these find a free slot instead of waiting for an answer to end: at least a reserve, and as many as each
 of them recently held at once plus one (up to its share). Of the tenants that hold none, no more are expected
-than recently held some at the same time. Nothing is kept for a tenant that has had more tokens than this one,
-by more than the credit: so tokens decide among tenants that all want more than they get.
+than recently held some at the same time. Of those that want more than their share, nothing is kept for
+one that has had more tokens than this one, by more than the credit. So tokens decide among tenants that all
+want more than they get; one that wants no more than its share of the slots does not wait for them, however
+few tokens the slots of others make.
 """
 
 from __future__ import annotations
@@ -216,7 +218,7 @@ class FairQueues(Generic[T]):
         tenant = self._tenants.get(name) or self._new(name)
         if tenant.held + weight <= self._share(tenant, slots):
             return True
-        expected = self._expected(tenant)
+        expected = self._expected(tenant, slots)
         first = next(expected, None)
         if first is None:
             return True
@@ -235,19 +237,25 @@ class FairQueues(Generic[T]):
     def _share(self, tenant: _Tenant[T], slots: int) -> int:
         return max(1, int(slots * tenant.weight / self._weight + 1e-9))
 
-    def _expected(self, tenant: _Tenant[T]) -> Iterator[_Tenant[T]]:
-        """The others that may want slots soon, and have not had more than this tenant."""
-        bound = tenant.counter + self._costs.credit
+    def _expected(self, tenant: _Tenant[T], slots: int) -> Iterator[_Tenant[T]]:
+        """The others that may want slots soon, and come before this tenant."""
         more = max(1, self._holding_at_once.most + 1 - len(self._holding))
         for other in reversed(self._tenants.values()):  # who was here last may come again first
-            if other is not tenant and not other.held and other.counter <= bound:
+            if other is not tenant and not other.held and self._comes_before(other, tenant, slots):
                 yield other
                 more -= 1
                 if not more:
                     break
         for other in self._holding.values():
-            if other is not tenant and other.counter <= bound:
+            if other is not tenant and self._comes_before(other, tenant, slots):
                 yield other
+
+    def _comes_before(self, other: _Tenant[T], tenant: _Tenant[T], slots: int) -> bool:
+        """It has not had more tokens than this tenant, or wants no more than its share of the slots. (A
+        request that waits counts as one slot: what more it takes shows once it holds them.)"""
+        if other.counter <= tenant.counter + self._costs.credit:
+            return True
+        return other.held + len(other.queue) <= self._share(other, slots)
 
     def _wanted(self, other: _Tenant[T], slots: int) -> int:
         """Slots that it may want soon: what it recently held, plus one, minus what it holds now."""

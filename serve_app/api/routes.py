@@ -17,6 +17,7 @@ from serve_app.errors import (
     BodyTooLarge,
     CacheUnavailable,
     Conflict,
+    FeedbackUnavailable,
     Forbidden,
     MethodNotAllowed,
     NoReplica,
@@ -149,6 +150,8 @@ ANSWERED = (
     SERVED_BY,
     TIMING,
     _header("x-model", "The model that answers, if the request named an alias or an auto model."),
+    _header("x-experiment", "The experiment that the request is in, and its arm: `name=arm`."),
+    _header("x-prompt", "The version of a stored prompt that was used: `id@version`."),
     _header("x-cache-age", "Of a hit: seconds since the answer was made."),
     _header("x-cache-similarity", "Of a semantic hit."),
     _header("x-cache-score", "Of a semantic hit: the verifier's probability that the answer fits."),
@@ -393,6 +396,95 @@ KEYS: tuple[Route, ...] = (
                 audit="limits.remove",
             ),
         },
+    ),
+)
+
+FEEDBACK_ERRORS = (*ADMIN_ERRORS, NotFound, FeedbackUnavailable)
+FEEDBACK_FILTERS = (
+    Parameter("tenant", "A tenant's name."),
+    Parameter("model", "A model's name."),
+    Parameter("request_id", "A request's id."),
+    Parameter("negative", "`true`: a score below 0.5.", {"enum": ["true", "false"]}),
+    Parameter("corrected", "`true`: with a correction.", {"enum": ["true", "false"]}),
+    Parameter("after", "`next` of the page before.", {"type": "integer", "minimum": 1}),
+    Parameter("limit", "1 to 500; default: 100.", {"type": "integer", "minimum": 1, "maximum": 500}),
+)
+FEEDBACK_ROUTES: tuple[Route, ...] = (
+    Route(
+        "/v1/feedback",
+        "feedback",
+        Access.KEY,
+        {
+            "POST": Operation(
+                "What a person says of an answer; it replaces what the same one said before.",
+                {JSON: schemas.OBJECT},
+                {JSON: schemas.SAID},
+                errors=(*FEEDBACK_ERRORS, *BODY),
+            )
+        },
+    ),
+    Route(
+        "/admin/feedback",
+        "admin_said",
+        Access.ADMIN,
+        {
+            "GET": Operation(
+                "What was said of answers, the newest first. It holds texts.",
+                {JSON: schemas.OBJECT},
+                query=FEEDBACK_FILTERS,
+                errors=FEEDBACK_ERRORS,
+                audit="feedback.read",
+            ),
+            "DELETE": Operation(
+                "Forget a tenant's feedback, and the requests that more could be said of.",
+                {JSON: schemas.OBJECT},
+                query=(Parameter("tenant", "A tenant's name."),),
+                errors=FEEDBACK_ERRORS,
+                audit="feedback.erase",
+            ),
+        },
+        roles=KEEPERS,
+    ),
+    Route(
+        "/admin/suggestions",
+        "admin_suggestions",
+        Access.ADMIN,
+        _get(
+            "What captured requests, feedback and the cache's counters say to change.",
+            schemas.OBJECT,
+            errors=FEEDBACK_ERRORS,
+        ),
+        roles=LOOKERS,
+    ),
+    Route(
+        "/admin/captures",
+        "admin_captures",
+        Access.ADMIN,
+        {
+            "GET": Operation(
+                "Captured requests, the oldest first.",
+                {JSON: schemas.OBJECT},
+                query=(
+                    Parameter("tenant", "A tenant's name."),
+                    Parameter("model", "A model's name."),
+                    Parameter("content", "`true`: with texts.", {"enum": ["true", "false"]}),
+                    Parameter("after", "`next` of the page before.", {"type": "integer", "minimum": 1}),
+                    Parameter(
+                        "limit", "1 to 500; default: 100.", {"type": "integer", "minimum": 1, "maximum": 500}
+                    ),
+                ),
+                errors=FEEDBACK_ERRORS,
+                audit="captures.read",
+            ),
+            "DELETE": Operation(
+                "Forget what was captured of a tenant.",
+                {JSON: schemas.OBJECT},
+                query=(Parameter("tenant", "A tenant's name."),),
+                errors=FEEDBACK_ERRORS,
+                audit="captures.erase",
+            ),
+        },
+        roles=KEEPERS,
     ),
 )
 
@@ -665,12 +757,34 @@ ROUTES: tuple[Route, ...] = (
         },
     ),
     *KEYS,
+    *FEEDBACK_ROUTES,
     Route(
         "/admin/engines",
         "admin_engines",
         Access.ADMIN,
         _admin("Each model's replicas as Serve reports them."),
         roles=LOOKERS,
+    ),
+    Route(
+        "/admin/experiments",
+        "admin_experiments",
+        Access.ADMIN,
+        _admin("What the arms of experiments take at this gateway, and which have ended."),
+        roles=LOOKERS,
+    ),
+    Route(
+        "/admin/experiments/verdict",
+        "admin_verdict",
+        Access.ADMIN,
+        {
+            "POST": Operation(
+                "A verdict on the answers of an experiment's arm; `worse` ends the experiment.",
+                {JSON: schemas.OBJECT},
+                {JSON: schemas.VERDICT},
+                errors=(*ADMIN_ERRORS, NotFound, *BODY),
+                audit="experiments.verdict",
+            )
+        },
     ),
     Route(
         "/admin/fleet",

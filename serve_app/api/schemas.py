@@ -138,6 +138,20 @@ MODELS: Schema = _object({"object": TEXT, "data": _list(MODEL)})
 FEEDBACK: Schema = _object(
     {"entry": {"type": "string", "format": "uuid"}, "right": {"type": "boolean"}}, {"text": _or_null(TEXT)}
 )
+VERDICT: Schema = _object(
+    {"experiment": TEXT, "arm": TEXT, "verdict": {"enum": ["worse", "not worse", "undecided"]}}
+)
+
+SAID: Schema = _object(
+    {"request_id": {"type": "string", "minLength": 1, "maxLength": 200}},
+    {
+        "score": _or_null({"type": "number", "minimum": 0, "maximum": 1}),
+        "label": _or_null({"type": "string", "maxLength": 64}),
+        "text": _or_null(TEXT),
+        "correction": _or_null(TEXT),
+        "messages": _or_null(_list(OBJECT)),
+    },
+)
 
 RECORDING = {
     "type": "object",

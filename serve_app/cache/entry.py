@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from serve_app.cache.bound.evidence import EntryEvidence
+from serve_app.gateways.flights import Flight
 from serve_app.openai.answers import Answer
 
 ENTRY_OVERHEAD = 2048
@@ -110,12 +111,13 @@ class Doubt:
 @dataclass(frozen=True, slots=True)
 class Miss:
     """No entry answers. ``reason``: why the nearest entry was refused, ``None`` if there was none near.
-    ``decided_ns``: as of a hit."""
+    ``decided_ns``: as of a hit. ``answered_at``: the other gateway that is answering an identical request."""
 
     reason: str | None = None
     probe: Probe | None = None
     doubt: Doubt | None = None
     decided_ns: int = field(default=0, compare=False)
+    answered_at: str | None = None
 
     @property
     def is_near(self) -> bool:
@@ -129,7 +131,8 @@ LookUp = Hit | Miss
 @dataclass(frozen=True, slots=True)
 class CacheQuery:
     """The input of a look-up. ``vector`` is float32 bytes, or ``None`` to find only the same text;
-    ``threshold`` and ``max_age_s`` (seconds) are the request's own, if it has any."""
+    ``threshold`` and ``max_age_s`` (seconds) are the request's own, if it has any. ``flight``: others may
+    join the request while it is answered."""
 
     entry_id: UUID
     partition: str
@@ -137,6 +140,7 @@ class CacheQuery:
     vector: bytes | None = None
     threshold: float | None = None
     max_age_s: float | None = None
+    flight: Flight | None = None
 
 
 @dataclass(frozen=True, slots=True)

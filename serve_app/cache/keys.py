@@ -13,7 +13,7 @@ many of them. A setting says whether stored answers may stand for samples.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -99,12 +99,14 @@ def cache_key(
     partition_by: Collection[str] = (),
     *,
     sampled: Sampled = "never",
+    marks: Sequence[str] = (),
 ) -> CacheKey | None:
     """The key of a request, or ``None`` if its answer could not be replayed faithfully (bypass).
 
     ``model_fingerprint`` identifies the weights and the engine settings behind ``request.model``;
     ``partition_by`` names fields that identify a tenant's own users, whose answers are then kept apart;
-    ``sampled`` is the setting ``cache.sampled``.
+    ``sampled`` is the setting ``cache.sampled``. ``marks``: what else keeps answers apart, such as the
+    version of a prompt: two versions may differ in the last message alone, where near texts share answers.
     """
     wants_sample = is_sampled(request)
     if wants_sample and sampled == "never":
@@ -121,6 +123,8 @@ def cache_key(
     rest["*"] = [KEY_VERSION, request.endpoint.value, tenant, request.model, model_fingerprint]
     if partition_by:
         rest["*by"] = {name: fields.get(name) for name in partition_by}
+    if marks:
+        rest["*marks"] = list(marks)
     partition = hashlib.sha256(msgspec.json.encode(rest, order="deterministic")).hexdigest()
     digest = hashlib.sha256(f"{partition}\0{text}".encode()).digest()
     return CacheKey(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from serve_app.autoscaling.gateways import GROWTH, gateways_for
 from serve_app.planning.problems import Problem
 from serve_app.settings import AutoscalingSettings, EngineSettings, ModelSettings, Settings
 
@@ -44,6 +45,29 @@ def resources_of(engine: EngineSettings) -> dict[str, float]:
     return {GPU: float(ranks * devices), CPU: ranks * engine.num_cpus}
 
 
+def gateway_bounds(settings: Settings) -> tuple[int, int]:
+    """The fewest and the most gateways. Without `gateway.replicas` they follow from the GPUs of all engines,
+    with as few and as many replicas as there may be; prefill engines write no tokens."""
+    gateway = settings.gateway
+    if "replicas" in gateway.model_fields_set:
+        return gateway.replicas, gateway.max_replicas or gateway.replicas
+    fewest, most = _gpus(settings)
+    least = gateways_for(fewest)
+    expected = gateways_for(most) * (GROWTH if most else 1)
+    highest = expected if gateway.max_replicas is None else gateway.max_replicas
+    return min(least, highest), highest
+
+
+def _gpus(settings: Settings) -> tuple[int, int]:
+    fewest = most = 0
+    for model in settings.models:
+        if model.engine is not None and model.engine.accelerator == "gpu":
+            each = model.engine.data_parallel_size * model.engine.num_devices
+            least, highest = model.replica_bounds
+            fewest, most = fewest + least * each, most + highest * each
+    return fewest, most
+
+
 def _wanted(settings: Settings) -> Iterator[_Wanted]:
     for index, model in enumerate(settings.models):
         if model.engine is not None:
@@ -63,7 +87,7 @@ def _replicas(where: str, model: ModelSettings, each: Mapping[str, float]) -> _W
 
 def _around_engines(settings: Settings) -> dict[str, float]:
     """What gateways, embedders, the cache and the store of responses take."""
-    taken = {CPU: settings.gateway.replicas * settings.gateway.num_cpus, GPU: 0.0}
+    taken = {CPU: gateway_bounds(settings)[0] * settings.gateway.num_cpus, GPU: 0.0}
     if settings.embedder is not None:
         taken[CPU] += settings.embedder.replicas * settings.embedder.num_cpus
         taken[GPU] += settings.embedder.replicas if settings.embedder.device == "cuda" else 0

@@ -14,6 +14,9 @@ from serve_app.wire.private_address import PrivateAddress
 
 UNKNOWN_LIMITS = TokenLimits()
 
+ALL = 1 << 30
+"""More slots than any member has."""
+
 
 class EngineState(Enum):
     WARMING = "warming"
@@ -45,6 +48,7 @@ class EngineReport:
     ``capacity`` how many requests it runs at once. ``served_as`` is its own name for the model.
     ``api_prefix`` replaces ``/v1`` in a path.
     ``gives_token_ids``: it supports vLLM's extensions, so that an interrupted stream can be continued on it.
+    ``resumes_chats``: it can be told the beginning of a chat's answer.
     ``takes_tools``: it reads tool calls out of the model's text (assumed of an upstream).
     ``takes_cache_salt``: it accepts vLLM's ``cache_salt``, which separates tenants in its prefix cache.
     ``shows_prefixes``: it may cache the prefixes of requests that have no salt, without its operator having
@@ -74,6 +78,7 @@ class EngineReport:
     served_as: str | None = None
     api_prefix: str = "/v1"
     gives_token_ids: bool = True
+    resumes_chats: bool = False
     takes_tools: bool = True
     takes_cache_salt: bool = True
     shows_prefixes: bool = True
@@ -99,7 +104,8 @@ class Member:
 
     A *slot* is room for one sequence at an engine; a request takes one for each of its sequences. ``limit``
     is how many slots may be taken at once. ``in_flight`` counts the slots that this gateway's requests take
-    there; ``unanswered`` are those of them that wait for their first byte, ``pending_tokens`` their estimated
+    there, ``granted`` how many these may be before the next report: other gateways take what is free, too.
+    ``unanswered`` are those of them that wait for their first byte, ``pending_tokens`` their estimated
     uncached prompts. ``others`` are sequences in the newest report that are not from this gateway,
     ``others_waiting`` those of them that had not begun. ``turn`` is a virtual time that advances by
     1 / weight with every request; the member with the lowest one is next. ``last_byte_at``: when bytes of any
@@ -109,6 +115,7 @@ class Member:
     report: EngineReport
     limit: int
     in_flight: int = 0
+    granted: int = ALL
     others: int = 0
     others_waiting: int = 0
     unreachable_until: float = 0.0
@@ -135,12 +142,12 @@ class Member:
     @property
     def has_room(self) -> bool:
         """Whether it can take another sequence."""
-        return self.in_flight + self.others < self.limit
+        return self.in_flight + self.others < self.limit and self.in_flight < self.granted
 
     @property
     def room(self) -> int:
         """Free slots."""
-        return max(0, self.limit - self.in_flight - self.others)
+        return max(0, min(self.limit - self.others, self.granted) - self.in_flight)
 
     def expected_wait_s(self, new_tokens: float) -> float:
         """Seconds until the first token of a request that brings ``new_tokens`` of uncached prompt.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from serve_app.fleet.members import EngineReport, Member
+from serve_app.fleet.members import ALL, EngineReport, Member
 from serve_app.fleet.pace import Pace
+from serve_app.gateways.shares import Share
 
 UNREACHABLE_S = 1.0
 """After a refused connection the member gets no requests for this long, unless it reports as a new one."""
@@ -39,10 +40,16 @@ class FleetTable:
 
     ``limits`` bounds the slots taken at once at one managed replica, by model; ``None`` means the replica's
     own capacity, which always applies to external upstreams. Models in ``may_be_empty`` are ready without a
-    member: their fleet may be scaled to zero while idle.
+    member: their fleet may be scaled to zero while idle. ``share``: this gateway's part of what several use.
     """
 
-    def __init__(self, limits: Mapping[str, int | None], may_be_empty: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        limits: Mapping[str, int | None],
+        may_be_empty: Collection[str] = (),
+        share: Share | None = None,
+    ) -> None:
+        self._share = Share("") if share is None else share
         self._limits = dict(limits)
         self._may_be_empty = frozenset(may_be_empty)
         self._members: dict[str, dict[str, Member]] = {model: {} for model in limits}
@@ -101,9 +108,29 @@ class FleetTable:
         named = None if report.is_static else self._limits[report.model]
         member.limit = named or max(1, report.capacity)
         member.others = max(0, report.running + report.waiting - member.in_flight)
+        self._bound(member)
         member.others_waiting = max(0, report.waiting - member.unanswered)
         member.reported_at = now
         return member
+
+    def shared(self) -> None:
+        """This gateway's share has changed."""
+        for members in self._members.values():
+            for member in members.values():
+                if member.report.is_static:
+                    self._bound(member)
+
+    def _bound(self, member: Member) -> None:
+        """Leave other gateways their part: of what is free at a replica until its next report, which counts
+        theirs; of all there is at an upstream, which reports no load. A gateway may always take one, so at
+        most one slot too many for each other gateway is taken."""
+        if self._share.gateways == 1:
+            member.granted = ALL
+        elif member.report.is_static:
+            member.granted = self._share.of(member.limit)
+        else:
+            free = member.limit - member.in_flight - member.others
+            member.granted = member.in_flight + (self._share.of(free) if free > 0 else 0)
 
     def _recover_idle(self, model: str, now: float) -> None:
         members = self._members[model].values()

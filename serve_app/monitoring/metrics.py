@@ -120,10 +120,55 @@ TENANT_TOKENS = _counter("tenant_tokens", "Usage: tokens; `kind`: input, output,
 TENANT_COST = _counter(
     "tenant_cost", "Usage: money by the settings' prices; `kind`: tokens, devices, saved.", "tenant", "kind"
 )
+EXPERIMENT_REQUESTS = _counter(
+    "experiment_requests", "Finished requests of an experiment's arm.", "experiment", "arm", "outcome"
+)
+EXPERIMENT_TTFT = Metric(
+    "promptly_experiment_ttft_seconds",
+    Kind.HISTOGRAM,
+    "As `promptly_ttft_seconds`, of an arm's requests that an engine answered.",
+    ("experiment", "arm"),
+)
+EXPERIMENT_E2E = Metric(
+    "promptly_experiment_e2e_seconds",
+    Kind.HISTOGRAM,
+    "As `promptly_e2e_seconds`, of an arm's requests that an engine answered.",
+    ("experiment", "arm"),
+)
+EXPERIMENT_SHADOWS = _counter("experiment_shadows", "Shadow requests, by `event`.", "experiment", "event")
+EXPERIMENT_STOPPED = _gauge("experiment_stopped", "1 once an experiment has ended by itself.", "experiment")
+PROMPT_PROBLEMS = _gauge("prompt_problems", "Files of prompts that cannot be used as they are now.")
 USAGE_DROPPED = _counter("usage_dropped", "Requests whose usage was not counted: too much of it waited.")
+FEEDBACK_SAID = _counter(
+    "feedback", "What people said of answers; `kind`: negative, positive, other.", "kind"
+)
+FEEDBACK_DROPPED = _counter(
+    "feedback_dropped", "Requests of which nothing can be said: too many waited for the feedback's owner."
+)
+CAPTURES = _counter(
+    "captures",
+    "Requests that were to be captured; `kind`: kept, full, too_large, waiting, unreadable, failed.",
+    "kind",
+)
+CAPTURE_STOPPED = _gauge("capture_stopped", "1: there is no room for more captured requests.")
+SAMPLED = _counter("sampled_answers", "Captured answers that were looked at for drift.", "model")
+SAMPLED_CHARS = _counter("sampled_chars", "Characters of these.", "model")
+REFUSALS = _counter("refusals", "Of these, answers that refuse.", "model")
+OTHER_LANGUAGE = _counter(
+    "other_language", "Of these, answers in another language than their question.", "model"
+)
+JUDGED = _counter("judged_answers", "Captured answers that a judge model has graded.", "model")
+JUDGED_POINTS = _counter("judged_points", "Their scores, 0 to 1000 each.", "model")
+JUDGEMENTS = _counter(
+    "judgements", "Answers for the judge model; `kind`: scored, unreadable, failed, dropped.", "kind"
+)
 METRICS = (
     *DURATIONS.values(), REQUESTS, TOKENS, TOKENS_SAVED, LOOK_UPS, HITS, ERRORS, STALLED, RUNAWAY, LOOPS,
     TRAFFIC, CACHE_EVENTS, CPU, FIRING, MEMBERS, QUEUED, MEMBER_REQUESTS, MEMBER_CAPACITY, KV_USE, KV_TOKENS,
     ACCEPTANCE, LOOP_LAG, BREAKER, TENANT_REQUESTS, TENANT_TOKENS, TENANT_COST, USAGE_DROPPED,
+    FEEDBACK_SAID, FEEDBACK_DROPPED, CAPTURES, CAPTURE_STOPPED, SAMPLED, SAMPLED_CHARS, REFUSALS,
+    OTHER_LANGUAGE, JUDGED, JUDGED_POINTS, JUDGEMENTS,
+    PROMPT_PROBLEMS, EXPERIMENT_REQUESTS, EXPERIMENT_TTFT, EXPERIMENT_E2E, EXPERIMENT_SHADOWS,
+    EXPERIMENT_STOPPED,
 )  # fmt: skip
 """All of them, as docs/operations.md lists them."""

@@ -5,6 +5,7 @@ field and the setting.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from serve_app.errors import BadRequest
@@ -36,13 +37,22 @@ BATCHED = TEXTS[1:]
 """The same without ``input``, which is one conversation on paths other than ``/v1/embeddings``."""
 
 
-COUNTED = frozenset({"n", "best_of", "prompt", "prompt_embeds"})
+SAMPLING = "sampling_params"
+"""Where a request of tokens (``GENERATE``) has what others have at their top."""
+
+COUNTED = frozenset({"n", "best_of", "prompt", "prompt_embeds", SAMPLING})
 """The fields that may ask for more than one sequence."""
 
 
 COMPLETIONS = "/v1/completions"
+GENERATE = "/inference/v1/generate"
+"""vLLM's path that takes tokens and gives tokens."""
+
 COMPLETION_TOKENS = 16
-"""The default there, in OpenAI's API as in vLLM."""
+"""The default of both, in OpenAI's API as in vLLM."""
+
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def refuse_excess(fields: Mapping[str, Any], limits: LimitSettings) -> int:
@@ -78,7 +88,7 @@ def weigh(fields: Mapping[str, Any], limits: LimitSettings) -> int:
         return 1
     answers = 1
     for name in ("n", "best_of"):
-        answers = max(answers, _count(fields.get(name)))
+        answers = max(answers, _count(fields.get(name)), _count(_sampling(fields).get(name)))
         if answers > limits.max_n:
             raise BadRequest(
                 f"`{name}` is {answers}; at most {limits.max_n} answers (limits.max_n).",
@@ -177,8 +187,16 @@ def count_texts(fields: Mapping[str, Any], names: Iterable[str]) -> int:
 def asked_output(path: str, fields: Mapping[str, Any]) -> int | None:
     """The most tokens that one answer may have, as the request says; ``None`` if it does not. ``path`` is the
     member's."""
-    asked = [fields.get(name) for name in ANSWER_LIMITS]
+    sampling = _sampling(fields)
+    asked = [each.get(name) for each in (fields, sampling) for name in ANSWER_LIMITS]
     given = [most for most in asked if isinstance(most, int) and not isinstance(most, bool) and most > 0]
     if given:
         return max(given)
-    return COMPLETION_TOKENS if path == COMPLETIONS else None
+    if path == COMPLETIONS or (path == GENERATE and "max_tokens" not in sampling):
+        return COMPLETION_TOKENS
+    return None
+
+
+def _sampling(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = fields.get(SAMPLING)
+    return found if isinstance(found, dict) else NOTHING

@@ -29,6 +29,17 @@ TOKENS_AS_INPUT = (
 )
 
 
+DECIDED = frozenset(
+    {
+        *("model", "messages", "prompt", "input", "inputs", "system", "instructions", "tools", "functions"),
+        *("n", "best_of", "max_tokens", "max_completion_tokens", "max_output_tokens", "stream"),
+        *("stream_options", "priority", "response_format", "documents", "query", "queries", CACHE_SALT),
+    }
+)
+"""Fields by which the gateway decides. Servers that ignore the case of names (many that are written in Go)
+would read another one than was looked at here."""
+
+
 class Endpoint(Enum):
     """The generating endpoints; the value is the path."""
 
@@ -108,7 +119,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
     """The body as a JSON object.
 
     Raises:
-        BadRequest: it is not JSON, or not an object.
+        BadRequest: it is not JSON, or not an object; or a field is named as one of ``DECIDED``, but for case.
     """
     try:
         fields = msgspec.json.decode(body)
@@ -118,6 +129,13 @@ def parse_json(body: bytes) -> dict[str, Any]:
         raise BadRequest("The request body is nested too deeply.", code="nested_too_deeply") from error
     if not isinstance(fields, dict):
         raise BadRequest("The request body must be a JSON object.", code="invalid_json")
+    for name in fields.keys() - DECIDED:
+        if (meant := name.casefold()) in DECIDED:
+            raise BadRequest(
+                f"`{name}` is not `{meant}`: names of fields are lower case.",
+                param=name,
+                code="unknown_field",
+            )
     return fields
 
 

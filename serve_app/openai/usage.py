@@ -66,6 +66,8 @@ class AnswerEnd:
 
     def __init__(self) -> None:
         self.pieces = 0
+        self.told = 0
+        """Tokens that the member was told, and counts as its own."""
         self._newest = self._before = b""
 
     def feed(self, piece: bytes) -> None:
@@ -77,9 +79,9 @@ class AnswerEnd:
         """As far as the answer came. A stream that does not say, such as one that was left early, has about
         ``per_piece`` for each piece."""
         counts = counts_at_end(self._before + self._newest)
-        if counts.output is None and is_stream:
-            return TokenCounts(counts.prompt, round(self.pieces * per_piece))
-        return counts
+        if counts.output is None:
+            return TokenCounts(counts.prompt, round(self.pieces * per_piece)) if is_stream else counts
+        return TokenCounts(counts.prompt, max(0, counts.output - self.told)) if self.told else counts
 
 
 class EngineTimes(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ traces, and prints.
 from serve_app.planning.architecture import Architecture, read_architecture
 from serve_app.planning.cost import Cost, cost
 from serve_app.planning.engine_request import EngineRequest, configured, engine_request
-from serve_app.planning.hardware import DEVICES, Device, device_names, find_device
+from serve_app.planning.hardware import DEVICES, Device, device_names, find_device, find_reported
 from serve_app.planning.load import (
     Engine,
     Latency,
@@ -56,6 +56,7 @@ __all__ = [
     "engine_request",
     "erlang_c",
     "find_device",
+    "find_reported",
     "kv_bytes_per_token",
     "latency_at",
     "mean_wait_s",

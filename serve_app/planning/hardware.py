@@ -205,6 +205,12 @@ def find_device(name: str) -> Device | None:
     return next((each for each in DEVICES if wanted in map(_plain, (each.name, *each.aliases))), None)
 
 
+def find_reported(name: str) -> Device | None:
+    """The device that a driver reports by this name, such as ``NVIDIA GeForce RTX 4090``. ``None`` if
+    unknown."""
+    return find_device(name) or find_device(name.removeprefix("NVIDIA ").removeprefix("GeForce "))
+
+
 def device_names() -> str:
     """All names, for messages."""
     return ", ".join(device.name for device in DEVICES)

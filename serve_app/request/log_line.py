@@ -72,11 +72,12 @@ def log_line(record: RequestRecord, form: Literal["text", "json"]) -> str:
 
 
 class RefusalBound:
-    """At most ``per_s`` lines a second on average, and one second's worth at once (at least one)."""
+    """At most ``per_s`` lines a second on average, and ``most`` at once: one second's worth by default, at
+    least one."""
 
-    def __init__(self, per_s: float, now: float) -> None:
+    def __init__(self, per_s: float, now: float, most: float = 0.0) -> None:
         self._per_s = per_s
-        self._most = max(1.0, per_s)
+        self._most = max(1.0, per_s, most)
         self._left = self._most
         self._at = now
         self._left_out = 0

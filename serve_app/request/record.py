@@ -96,6 +96,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Whom that key names."""
     audio_s: float = 0.0
     """Seconds of the recordings that it brought."""
+    experiment: str | None = None
+    """The experiment that it is in, and its arm: ``NAME=ARM``."""
     estimated: TokenCounts | None = None
     """What it is taken to have used, where its client left before anything was counted, or a member's count
     cannot be true."""
@@ -120,6 +122,7 @@ class Facts(msgspec.Struct):
     key_id: str | None = None
     user: str | None = None
     audio_s: float = 0.0
+    experiment: str | None = None
 
 
 def trace_id_of(traceparent: str | None) -> str | None:
@@ -201,6 +204,7 @@ def record_of(
         key_id=facts.key_id,
         user=facts.user,
         audio_s=facts.audio_s,
+        experiment=facts.experiment,
     )
 
 

@@ -16,13 +16,15 @@ class RoutingRequest:
     ``prompt_tokens`` is an estimate from the text's length; ``blocks`` are chained hashes of the prompt's
     text, one for each full block (empty unless the policy needs them); ``session`` is the tenant's session;
     ``cached_tokens`` estimates, by member name, how much of the prompt each member has cached (the router
-    fills it in for policies that need blocks).
+    fills it in for policies that need blocks). ``beginning`` names the prompt's beginning, of which nobody
+    is known to hold anything, alike at every gateway.
     """
 
     prompt_tokens: float
     blocks: tuple[int, ...] = ()
     session: str | None = None
     cached_tokens: Mapping[str, float] = field(default_factory=dict)
+    beginning: str | None = None
 
     def uncached_tokens(self, member: Member) -> float:
         return self.prompt_tokens - self.cached_tokens.get(member.report.replica_id, 0.0)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from serve_app.fleet import Member
 from serve_app.routing.base import RoutingRequest
 from serve_app.routing.least_wait import wait_rank
+from serve_app.routing.session import home_first
 
 LOAD_BOUND = 2.0
 """A member above this many times the mean load loses its preference. Measured with
@@ -23,8 +24,20 @@ def prefix(request: RoutingRequest, candidates: Sequence[Member]) -> list[Member
     By this estimate, locality never outweighs a queue. In case the estimate is wrong, members above a bounded
     load come last ("Consistent Hashing with Bounded Loads", Mirrokni, Thorup and Zadimoghaddam 2016).
     """
+    if request.beginning is not None and not request.cached_tokens:
+        return last_beyond_bound(_same_everywhere(request, request.beginning, candidates), candidates)
     ranked = sorted(candidates, key=lambda member: wait_rank(member, request.uncached_tokens(member)))
     return last_beyond_bound(ranked, candidates)
+
+
+def _same_everywhere(request: RoutingRequest, beginning: str, candidates: Sequence[Member]) -> list[Member]:
+    """Nobody is known here to hold the prefix. Of members that are equally fast the same one is first at
+    every gateway, so that it is computed once, whichever ones get the requests that begin so."""
+    homes = {member.name: place for place, member in enumerate(home_first(beginning, candidates))}
+    return sorted(
+        candidates,
+        key=lambda member: (wait_rank(member, request.prompt_tokens)[0], homes[member.name]),
+    )
 
 
 def last_beyond_bound(ranked: list[Member], candidates: Sequence[Member]) -> list[Member]:

@@ -6,6 +6,7 @@ messages), so that prompts which share a prefix here share one there.
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -23,11 +24,17 @@ BLOCK_BYTES = 512
 
 TOKENS_PER_BLOCK = BLOCK_BYTES / BYTES_PER_TOKEN
 
+BEGINNING_BYTES = 8 * BLOCK_BYTES
+"""What is taken to be common to prompts that share more than a greeting: 1,024 tokens, mostly instructions
+and tools."""
+
 IMAGE_TOKENS = 576
 """A 336 × 336 image in patches of 14 (LLaVA 1.5); models differ by some factor both ways."""
 
 PICTURE_END = 4096
 """Characters of each end of a picture's data that name it: the head of the file and its last rows."""
+
+DATA_URL = re.compile(rb'"data:image\\?/[^"]*"')
 
 TEXT_PARTS = frozenset({"text", "input_text", "refusal"})
 
@@ -48,6 +55,13 @@ def estimated_tokens(request: ParsedRequest) -> float:
     return len(prompt_text(request)) / BYTES_PER_TOKEN
 
 
+def relayed_tokens(body: bytes) -> float:
+    """The same of a body that is not read any further. A picture that it holds counts as a picture."""
+    pictures = DATA_URL.findall(body) if b'"data:' in body else ()
+    text = len(body) - sum(map(len, pictures))
+    return text / BYTES_PER_TOKEN + IMAGE_TOKENS * len(pictures)
+
+
 def blocks_of(text: bytes, model: str, salt: str | None = None) -> tuple[int, ...]:
     """Chained hashes of the full blocks. Equal hashes mean equal text up to there, read by the same weights
     (``model`` is the name of the model or adapter: an adapter's cached prefixes are useless to another one).
@@ -61,6 +75,13 @@ def blocks_of(text: bytes, model: str, salt: str | None = None) -> tuple[int, ..
         chain = hash((chain, text[end - BLOCK_BYTES : end]))
         blocks.append(chain)
     return tuple(blocks)
+
+
+def beginning_of(text: bytes, model: str, salt: str | None = None) -> str:
+    """A name of the prompt's beginning that every gateway makes alike. ``salt``: as of ``blocks_of``."""
+    named = blake2b(f"{model}\0{salt or ''}\0".encode("utf-8", "surrogatepass"), digest_size=16)
+    named.update(text[:BEGINNING_BYTES])
+    return named.hexdigest()
 
 
 def picture_name(request: ParsedRequest, salt: str | None) -> str | None:

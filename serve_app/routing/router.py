@@ -12,7 +12,7 @@ from serve_app.routing.affinity import affinity
 from serve_app.routing.base import RegisteredPolicy, RoutingPolicy, RoutingRequest
 from serve_app.routing.prefix import prefix
 from serve_app.routing.prefix_index import PrefixIndex, blocks_in_cache
-from serve_app.routing.prompt import BYTES_PER_TOKEN, blocks_of, picture_name, prompt_text
+from serve_app.routing.prompt import BYTES_PER_TOKEN, beginning_of, blocks_of, picture_name, prompt_text
 
 LONG_PROMPT_TOKENS = 1024.0
 """From here on a prompt is found again by its prefix, whether or not its request names a session: OpenAI
@@ -54,7 +54,8 @@ class Router:
         cached = self._index.cached_tokens(blocks)
         if begins_session and cached and self._keeps_sessions:
             session = None
-        return RoutingRequest(tokens, blocks, session, cached)
+        beginning = None if session is not None or not keeps else beginning_of(text, parsed.model, salt)
+        return RoutingRequest(tokens, blocks, session, cached, beginning)
 
     def current(self, request: RoutingRequest) -> RoutingRequest:
         """The same request after a wait: the caches may have filled meanwhile."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import openai
 import pytest
 from support.collector import Collector, collecting
-from support.server import Server, ServerSlot, launched
+from support.server import Server, ServerSlot, experiments_in, launched
 
 from serve_app.model_store import ModelStore
 
@@ -38,7 +38,8 @@ def served(
 ) -> Server:
     """`make serve`, as far as it starts something. Its traces go to ``collector``."""
     variables = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{collector.url}/v1/traces"}
-    return slot.start(launched(tmp_path_factory.mktemp("launch"), store, variables=variables))
+    folder = tmp_path_factory.mktemp("launch")
+    return slot.start(launched(folder, store, variables=variables, **experiments_in(folder)))
 
 
 @pytest.fixture(scope="session")

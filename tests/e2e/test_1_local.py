@@ -14,14 +14,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
-import launcher.status
 import openai
 import pytest
-from launcher.processes import descendants, describe
 from support.bad_input import BAD_REQUESTS, BadRequestCase, raw_request
 from support.collector import Collector
 from support.graph import eventually
 from support.server import MODEL, Server, get_json
+
+from deployments.launcher import status as launcher_status
+from deployments.launcher.processes import descendants, describe
 
 CHAT = "/v1/chat/completions"
 FRANCE = "What is the capital of France?"
@@ -365,7 +366,7 @@ def haproxies(served: Server) -> set[int]:
 
 async def test_a_killed_haproxy_is_back_within_two_seconds(served: Server) -> None:
     async def answers() -> bool:
-        return launcher.status.answers(f"{served.url}/v1/models")
+        return launcher_status.answers(f"{served.url}/v1/models")
 
     killed = haproxies(served)
     assert killed

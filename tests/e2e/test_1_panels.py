@@ -19,11 +19,11 @@ import openai
 import pytest
 import yaml
 from dashboards.contract import Panel, Query
-from launcher.ports import free_port
-from support.server import MODEL, ROOT, Server, get_json
+from support.server import MODEL, ROOT, TRIED, Server, get_json
 from write_dashboards import dashboards
 
 from deployments.cli.main import main as promptly
+from deployments.launcher.ports import free_port
 from serve_app.settings.alerts import AlertSettings
 
 OBSERVABILITY = ROOT / "config" / "observability"
@@ -89,13 +89,13 @@ def prometheus(folder: Path, served: Server) -> Iterator[Prometheus]:
 
 
 async def load(server: Server, number: int) -> None:
-    """More streams than the engine runs at once, so that some wait; the same question again is a hit, and
-    long common prompts are found in the prefix cache."""
+    """More streams than the engine runs at once, so that some wait; the same question again is a hit, long
+    common prompts are found in the prefix cache, and one request is in experiments."""
     async with openai.AsyncOpenAI(
         base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=120
     ) as client:
 
-        async def ask(text: str, **headers: str) -> None:
+        async def ask(text: str, fields: dict[str, Any] | None = None, **headers: str) -> None:
             stream = await client.chat.completions.create(
                 model=MODEL,
                 messages=[{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}],
@@ -103,12 +103,14 @@ async def load(server: Server, number: int) -> None:
                 max_tokens=12,
                 stream=True,
                 extra_headers=headers,
+                extra_body=fields,
             )
             async for _ in stream:
                 pass
 
         for _ in range(2):
             await ask(f"Repeat one two three one two three, {number} times.")
+        await ask(f"Try {number}.", {"prompt": {"id": TRIED}})
         crowd = (ask(f"Say {each} of {number}.", **{"cache-control": "no-store"}) for each in range(20))
         await asyncio.gather(*crowd)
 

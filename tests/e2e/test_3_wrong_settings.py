@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from launcher.ports import free_port
 from support.server import BIN, ROOT, ServerSlot, environment, heed_sigint, stop
+
+from deployments.launcher.ports import free_port
 
 MESSAGE = "models[0].engine.dtyp = 'bfloat16': unknown key; did you mean 'dtype'?"
 
@@ -29,7 +30,7 @@ def wrong_config(tmp_path: Path, slot: ServerSlot) -> Path:
 
 
 def test_make_serve_ends_with_the_message_before_ray_starts(wrong_config: Path) -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "launch.py"), str(wrong_config)]
+    command = [sys.executable, "-m", "deployments.cli", "serve", str(wrong_config)]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert f"config.yaml: {MESSAGE}" in done.stderr

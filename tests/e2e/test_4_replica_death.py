@@ -16,11 +16,20 @@ import pytest
 import yaml
 from benchmarks.peers.endpoint import PeerError
 from benchmarks.vllm_failover import ONE_CORE_EACH, EngineProcesses, engine_processes
-from launcher.processes import descendants, process_table
 from support.server import MODEL, ROOT, Server, ServerSlot, get_json, launched
+
+from deployments.launcher.processes import descendants, process_table
 
 QUESTION: list[Any] = [{"role": "user", "content": "Tell me a long story about a lighthouse keeper."}]
 TOKENS = 150
+PLAIN: dict[str, Any] = {}
+TOOL = {"type": "object", "properties": {"name": {"type": "string"}}}
+WITH_TOOLS: dict[str, Any] = {
+    "tools": [{"type": "function", "function": {"name": "remember", "parameters": TOOL}}],
+    "stop": ["a text that never comes"],
+}
+"""The other engine is told the tokens so far: a text completion could neither call nor hold text back."""
+
 CHUNKS_BEFORE_THE_DEATH = 10
 RECOVERY_S = 240.0
 """Of one replica. It takes a minute where nothing else runs."""
@@ -29,6 +38,7 @@ RECOVERY_S = 240.0
 @dataclass(frozen=True)
 class Answer:
     text: str
+    calls: str
     finish_reason: str | None
     usage: Any
 
@@ -51,12 +61,9 @@ def pair(slot: ServerSlot, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     slot.stop()
 
 
-@pytest.fixture(scope="module")
-def undisturbed(pair: Server) -> Answer:
-    return stream_answer(pair)
-
-
-def stream_answer(server: Server, disturb: Callable[[str], None] | None = None) -> Answer:
+def stream_answer(
+    server: Server, fields: dict[str, Any], disturb: Callable[[str], None] | None = None
+) -> Answer:
     """What the official client saw, which raises an error event. After a few chunks ``disturb`` is told the
     replica that sent them."""
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=120)
@@ -68,19 +75,21 @@ def stream_answer(server: Server, disturb: Callable[[str], None] | None = None) 
         stream=True,
         stream_options={"include_usage": True},
         extra_headers={"cache-control": "no-store"},
+        **fields,
     )
     served_by = stream.response.headers["x-served-by"]
-    text, finish_reason, usage = "", None, None
+    text, calls, finish_reason, usage = "", "", None, None
     for count, chunk in enumerate(stream):
         if count == CHUNKS_BEFORE_THE_DEATH and disturb is not None:
             disturb(served_by)
         for choice in chunk.choices:
             text += choice.delta.content or ""
+            calls += "".join(call.function.arguments or "" for call in choice.delta.tool_calls or [])
             finish_reason = choice.finish_reason or finish_reason
         usage = chunk.usage or usage
     if usage is not None:  # a continued stream does not know what the engine that died had cached
         usage = usage.model_copy(update={"prompt_tokens_details": None})
-    return Answer(text, finish_reason, usage)
+    return Answer(text, calls, finish_reason, usage)
 
 
 def members(server: Server) -> dict[str, dict[str, Any]]:
@@ -111,15 +120,18 @@ def test_an_engine_of_one_rank_is_one_process(pair: Server) -> None:
     assert [name for name in below if name.startswith("VLLM")] == []
 
 
-@pytest.mark.parametrize("part", ["replica", "engine_core"])
-def test_a_stream_survives_the_death_of_its_engine(pair: Server, undisturbed: Answer, part: str) -> None:
+@pytest.mark.parametrize(
+    ("part", "fields"), [("replica", PLAIN), ("engine_core", WITH_TOOLS)], ids=["plain", "tools"]
+)
+def test_a_stream_survives_the_death_of_its_engine(pair: Server, part: str, fields: dict[str, Any]) -> None:
+    undisturbed = stream_answer(pair, fields)
     engines = both_engines(pair)
 
     def kill(replica: str) -> None:
         os.kill(getattr(engines[replica], part), signal.SIGKILL)
 
     before = get_json(f"{pair.url}/admin/traffic")
-    answer = stream_answer(pair, kill)
+    answer = stream_answer(pair, fields, kill)
     after = get_json(f"{pair.url}/admin/traffic")
     assert answer == undisturbed
     assert answer.usage.completion_tokens == TOKENS

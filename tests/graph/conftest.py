@@ -12,13 +12,13 @@ from typing import Any
 import aiohttp
 import pytest
 import ray
-from launcher.ports import free_port
 from ray import serve
 from support.collector import Collector, collecting
 from support.graph import ADMIN_TOKEN, Graph
 from support.scripted_engine import ScriptedEngine
 
 from deployments.graph import build_graph, engine_options
+from deployments.launcher.ports import free_port
 from serve_app.model_store import ModelStore
 from serve_app.request.admin_token import TOKEN_VARIABLE
 from serve_app.request.auth import make_key

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.alert_cases import AFTER_S, CASES, EVERY, USUAL_S, WRONG_S
-from support.records import a_record
+from support.alert_cases import AFTER_S, CASES, EVERY, USUAL_S, WRONG_S, feed
 from write_alert_rules import TARGET, alert_name, main, rules_file
 
 from deployments.gateway.monitoring.monitor import Monitor
@@ -77,7 +76,7 @@ def scraped(rule: str) -> list[dict[str, str]]:
                 values.append(f"{value:g}" if value < 1e5 else str(int(value)))
         is_wrong = USUAL_S <= second < USUAL_S + WRONG_S
         if second % 2:
-            monitor.take(a_record(**(wrong if is_wrong else usual)))
+            feed(monitor, wrong if is_wrong else usual)
     return [{"series": name, "values": " ".join(values)} for name, values in seen.items()]
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from deployments.accounts.deployment import Accounts
+from deployments.accounts.store.sql import SqlAccounts
 from serve_app.accounts.keys import ManagedKey
 from serve_app.request.auth import make_key
 from serve_app.settings import AccountSettings
@@ -15,6 +16,9 @@ from support.gateway import Running, SimSettings, gateway
 from support.handles import LocalHandle
 
 QUICK = SimSettings(itl_ms=0, tokens=2)
+
+Opened = Callable[..., AbstractAsyncContextManager[SqlAccounts]]
+"""Opens the store of a folder; further arguments are settings. Stores of one folder keep the same."""
 
 
 class PlainAccounts(Accounts):

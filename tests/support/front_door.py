@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from launcher.ports import free_port
 from ray.serve._private.haproxy import BackendConfig, HAProxyConfig, ServerConfig
 from ray.serve.config import HTTPOptions
 
+from deployments.launcher.ports import free_port
 from deployments.platform.front_door import FrontDoor, keep_running
 from serve_app.settings.proxy import ProxySettings
 

@@ -15,6 +15,7 @@ import aiohttp
 import uvicorn
 from sim_engine import Faults, SimEngine, SimSettings
 
+from deployments.gateway.others.others import GatewayReport
 from deployments.gateway.placement.external import external_upstreams
 from deployments.gateway.request.finished import Sink
 from deployments.gateway.runtime import GatewayRuntime
@@ -203,6 +204,22 @@ class Running:
         return [engine.stats().requests for engine in self.engines]
 
 
+class Band:
+    """Several gateways of one application."""
+
+    def __init__(self) -> None:
+        self.runtimes: list[GatewayRuntime] = []
+
+    async def meet(self) -> None:
+        """All know of one another; they need not wait for a round. A share grows after two."""
+        for runtime in (*self.runtimes, *self.runtimes):
+            await runtime.together.look()
+
+    async def reports(self) -> list[GatewayReport]:
+        found = [runtime.together.report() for runtime in self.runtimes]
+        return [report for report in found if report is not None]
+
+
 @asynccontextmanager
 async def meanwhile(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
     """``work`` as a task, which does not outlive the block."""
@@ -243,6 +260,7 @@ async def gateway(
     upstreams: Sequence[Mapping[str, Any]] = (),
     others: Sequence[Mapping[str, Any]] = (),
     model: Mapping[str, Any] | None = None,
+    more_models: Sequence[Mapping[str, Any]] = (),
     handles: Mapping[str, Any] | None = None,
     tenants: Sequence[str] = (),
     key_sources: KeySources | None = None,
@@ -253,15 +271,17 @@ async def gateway(
     sinks: Sequence[Sink] = (),
     meter: Meter | None = None,
     guard_headers: Mapping[str, Mapping[str, str]] | None = None,
+    band: Band | None = None,
     **args: Any,
 ) -> AsyncIterator[Running]:
     """One engine for each of ``settings``, named ``e0``, ``e1``, …
 
     ``upstream`` changes the settings of all, ``upstreams`` those of each; ``others`` are upstreams that run
-    already, ``model`` and ``args`` the settings of the model and of the application. ``handles`` stand for
+    already, ``model`` and ``args`` the settings of the model and of the application, ``more_models`` those of
+    other models. ``handles`` stand for
     the embedder and the cache. With ``tenants`` (and an administrator) keys are asked for; ``rights`` are
     what some of these may do, ``key_sources`` are keys of the test's own; ``sinks`` get the records of
-    finished requests. ``ready``: wait until every member can serve.
+    finished requests. ``band``: it is one of several gateways. ``ready``: wait until every member can serve.
     """
     async with AsyncExitStack() as stack:
         engines, members = [], []
@@ -275,7 +295,7 @@ async def gateway(
         members += [_upstream("other", "") | dict(other) for other in others]
         keys, sources = _keys(tenants, rights or {})
         sources = sources if key_sources is None else key_sources
-        models = [{"id": MODEL, "upstreams": members, **(model or {})}]
+        models = [{"id": MODEL, "upstreams": members, **(model or {})}, *map(dict, more_models)]
         auth = {"auth": {"keys_env": "KEYS"}} if tenants else {}
         parsed = parse_args({"models": models, **auth, **args}, source="test")
         if sources is None and parsed.accounts is not None:
@@ -292,8 +312,12 @@ async def gateway(
             sinks=sinks,
             meter=meter,
             guard_headers=guard_headers,
+            **({} if band is None else {"ask_gateways": band.reports, "host": "127.0.0.1"}),
             **(handles or {}),
         )
+        if band is not None:
+            band.runtimes.append(runtime)
+            stack.callback(band.runtimes.remove, runtime)
         stack.push_async_callback(runtime.close)
         mend_http()  # as the deployment does
         bound_websockets(parsed.realtime.max_event_bytes)
@@ -377,6 +401,7 @@ __all__ = [
     "FAST",
     "MODEL",
     "Answered",
+    "Band",
     "Faults",
     "Running",
     "SimSettings",

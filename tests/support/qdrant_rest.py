@@ -14,7 +14,8 @@ from typing import Any
 
 import qdrant_edge as qe
 from aiohttp import web
-from launcher.ports import free_port
+
+from deployments.launcher.ports import free_port
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

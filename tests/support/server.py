@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from launcher.ports import free_port
 
+from deployments.launcher.ports import free_port
 from serve_app.request.admin_token import TOKEN_VARIABLE
 from support.graph import ADMIN_TOKEN, AS_ADMIN
 
@@ -53,6 +53,29 @@ def local_config(folder: Path, store: Path, **changes: Any) -> tuple[Path, int]:
     return path, port
 
 
+TRIED = "tried"
+"""The prompt whose requests are in experiments; all others are in none."""
+
+
+def experiments_in(folder: Path) -> dict[str, Any]:
+    """Settings of a split and of a shadow, for requests that name ``TRIED``."""
+    prompt = folder / "prompts" / TRIED
+    prompt.mkdir(parents=True)
+    (prompt / "1.md").write_text("You help to test experiments.\n", encoding="utf-8")
+    labels = f"labels: {{{TRIED}: {{production: '1'}}}}\n"
+    (prompt.parent / "labels.yaml").write_text(labels, encoding="utf-8")
+    short, shorter = ({"settings": {"max_tokens": most}} for most in (8, 4))
+    split = {
+        "name": "split",
+        "prompt": TRIED,
+        "unit": "request",
+        "arms": [{"name": "short", "percent": 50, **short}],
+    }
+    shadow = {"name": "shadow", "kind": "shadow", "prompt": TRIED, "shadow": {"max_load": 0.9}}
+    shadow["arms"] = [{"name": "shorter", "percent": 100, **shorter}]
+    return {"prompts": {"folder": str(prompt.parent)}, "experiments": [split, shadow]}
+
+
 def environment(**extra: str) -> dict[str, str]:
     return {
         **os.environ,
@@ -71,7 +94,7 @@ def launched(
     the environment."""
     config, port = local_config(folder, store, **changes)
     ready = folder / "ready.json"
-    command = [sys.executable, str(ROOT / "scripts" / "launch.py"), str(config), "--ready-file", str(ready)]
+    command = [sys.executable, "-m", "deployments.cli", "serve", str(config), "--ready-file", str(ready)]
     with _process(command, folder / "launch.log", environment(**(variables or {}))) as server:
         _wait(server, ready.exists)
         yield Server(f"http://127.0.0.1:{port}", server.process, server.log)

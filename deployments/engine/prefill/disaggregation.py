@@ -38,6 +38,7 @@ from serve_app.openai.prefill import KV_TRANSFER_PARAMS
 from serve_app.openai.requests import Endpoint
 from serve_app.settings import DisaggregationSettings, ModelSettings
 from serve_app.settings.engine import SIDE_CHANNEL_STRIDE
+from serve_app.settings.network import ANY_PORT
 
 SIDE_CHANNEL = "NIXL_SIDE_CHANNEL_PORT_BASE"
 COOLDOWN_S = 5.0
@@ -52,9 +53,11 @@ logger = logging.getLogger("ray.serve")
 class PrefillEngine(Engine, PDPrefillServer):
     """A prefill engine: it prefills prompts whose answers other engines decode."""
 
-    async def __init__(self, llm_config: LLMConfig, *, model: ModelSettings) -> None:  # type: ignore[misc]  # Serve awaits it
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
+        self, llm_config: LLMConfig, *, model: ModelSettings, ports: range = ANY_PORT
+    ) -> None:
         self._config = llm_config
-        await super().__init__(llm_config, model=model)
+        await super().__init__(llm_config, model=model, ports=ports)
 
     async def prefill(self, endpoint: Endpoint, body: dict[str, Any]) -> dict[str, Any] | None:
         """Prefill a prompt; returns where its KV cache is. ``None`` if the request is invalid: the decode
@@ -83,13 +86,18 @@ class DecodeEngine(Engine, PDDecodeServer):
     ``LLMServer``'s."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
-        self, llm_config: LLMConfig, *, model: ModelSettings, prefill_server: DeploymentHandle[Any]
+        self,
+        llm_config: LLMConfig,
+        *,
+        model: ModelSettings,
+        prefill_server: DeploymentHandle[Any],
+        ports: range = ANY_PORT,
     ) -> None:
         self._prefill_server = prefill_server
         self._timeout_s = _disaggregation(model).prefill_timeout_s
         self._breaker = Breaker(threshold=1, cooldown_s=COOLDOWN_S)
         self._prefills = PrefillCounts(elsewhere=0, here=0)
-        await super().__init__(llm_config, model=model)
+        await super().__init__(llm_config, model=model, ports=ports)
 
     async def describe(self) -> EngineReport:
         return replace(await super().describe(), prefills=self._prefills)
@@ -139,10 +147,10 @@ def _counted(counts: PrefillCounts, *, elsewhere: bool) -> PrefillCounts:
 
 
 def build_disaggregated(
-    model: ModelSettings, store: ModelStore, options: dict[str, Any]
+    model: ModelSettings, store: ModelStore, options: dict[str, Any], ports: range
 ) -> serve.Application:
     """The deployments of a model with ``engine.disaggregation``. ``options``: Serve's options for the decode
-    engines.
+    engines; ``ports``: where all of them listen.
 
     Raises:
         ValueError: Ray or vLLM refuses an argument.
@@ -155,14 +163,14 @@ def build_disaggregated(
         _at_port(llm_config(prefills, store), port),
         deployment_cls=PrefillEngine,
         name_prefix="Prefill:",
-        bind_kwargs={"model": prefills},
+        bind_kwargs={"model": prefills, "ports": ports},
         override_serve_options=prefill_options,
     )
     return build_llm_deployment(
         _at_port(llm_config(model, store), port + SIDE_CHANNEL_STRIDE),
         deployment_cls=DecodeEngine,
         name_prefix="Engine:",
-        bind_kwargs={"model": model, "prefill_server": prefill},
+        bind_kwargs={"model": model, "prefill_server": prefill, "ports": ports},
         override_serve_options=options,
     )
 

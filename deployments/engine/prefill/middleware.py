@@ -11,8 +11,9 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from deployments.engine.rewriting import decoded, once, with_length
 from deployments.wire.listener import read_body
 from serve_app.openai.prefill import KV_TRANSFER_PARAMS, prefill_request
 from serve_app.openai.requests import Endpoint
@@ -38,10 +39,10 @@ class RemotePrefill:
         body = await read_body(receive)
         if body is None:  # the client disconnected
             return
-        request = _decoded(body)
+        request = decoded(body)
         if request is not None:
             body = await self._placed(scope["path"], request)
-        await self._app(_with_length(scope, len(body)), _once(body, receive), send)
+        await self._app(with_length(scope, len(body)), once(body, receive), send)
 
     async def _placed(self, path: str, request: dict[str, Any]) -> bytes:
         request.pop(KV_TRANSFER_PARAMS, None)
@@ -51,32 +52,3 @@ class RemotePrefill:
         if found is not None:
             request[KV_TRANSFER_PARAMS] = found
         return json.dumps(request).encode()
-
-
-def _decoded(body: bytes) -> dict[str, Any] | None:
-    """Decode the body with the same module as the app, so that both read it alike. ``None`` if it is not a
-    JSON object: the app will refuse it."""
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _with_length(scope: Scope, length: int) -> Scope:
-    headers = [(name, value) for name, value in scope["headers"] if name != b"content-length"]
-    return {**scope, "headers": [*headers, (b"content-length", str(length).encode())]}
-
-
-def _once(body: bytes, receive: Receive) -> Receive:
-    """A ``receive`` that returns ``body`` first, then what the connection sends next (its end)."""
-    is_read = False
-
-    async def read() -> Message:
-        nonlocal is_read
-        if is_read:
-            return await receive()
-        is_read = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return read

@@ -19,6 +19,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
+from deployments.engine.vllm.resume import Resuming
 from serve_app.autoscaling import EngineSpeed
 from serve_app.openai.continuation import TokenLimits
 from serve_app.settings.paths import SCORE
@@ -166,6 +167,16 @@ async def build_asgi_app(server: Any) -> ASGIApp:
     """vLLM's own FastAPI app on the engine of a started ``LLMServer``."""
     app: ASGIApp = await server.engine.build_asgi_app()
     return app
+
+
+def resuming(server: Any) -> Resuming:
+    """Lets the engine go on with answers that another one began."""
+    return Resuming(server.engine._engine_client)
+
+
+def vocabulary(server: Any) -> int:
+    """Token ids are below this."""
+    return int(server.engine._engine_client.model_config.get_vocab_size())
 
 
 async def fall_asleep(server: Any, level: int) -> None:

@@ -25,7 +25,21 @@ function Plan() {
     <${Loaded} poll=${poll} what="The plan is shown to administrators.">${(plan) => html`
       ${plan.models.length === 0 && html`<${Empty} title="Nothing to plan">No model has engines of its own here: all are served by upstreams.<//>`}
       ${plan.models.map((model) => html`<${PlannedModel} model=${model} />`)}
-      ${plan.models.length > 0 && plan.others.length > 0 && html`<p class="note">Served by upstreams, so not planned here: ${plan.others.join(", ")}.</p>`}`}<//>`;
+      ${plan.models.length > 0 && plan.others.length > 0 && html`<p class="note">Served by upstreams, so not planned here: ${plan.others.join(", ")}.</p>`}`}<//>
+    <${Suggestions} />`;
+}
+
+/** What captured requests and feedback say to change. Nothing where none are kept. */
+function Suggestions() {
+  const poll = usePoll("/admin/suggestions", 0);
+  if (!poll.data) return null;
+  const {suggestions, captures, feedback} = poll.data;
+  return html`<section class="card" data-suggestions=${suggestions.length}><h2>Suggestions</h2>
+    <p class="note">From the newest ${number(captures)} captured requests and ${number(feedback)} pieces of feedback; the same as
+      <code>promptly capture suggest</code>.</p>
+    ${suggestions.length === 0 && html`<p>There is nothing to suggest.</p>`}
+    ${suggestions.map((each) => html`<article><h3>${each.about}</h3><p>${each.advice}</p>
+      <p class="note">${each.evidence} ${each.effect}</p></article>`)}</section>`;
 }
 
 function PlannedModel({model}) {

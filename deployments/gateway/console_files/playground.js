@@ -200,12 +200,37 @@ function Measured({answer}) {
         ${answer.cachedTokens ? html` (${number(answer.cachedTokens)} cached)` : ""}</li>
       ${headers["x-served-by"] && html`<li>by <b>${headers["x-served-by"]}</b></li>`}
     </ul>
+    ${answer.begun && html`<${Thumbs} id=${answer.id} />`}
     ${headers["x-cache-entry"] && html`<${Judge} entry=${headers["x-cache-entry"]} text=${answer.question} />`}
     <details class="timing" open><summary>Timeline</summary>${record
       ? html`<${Waterfall} steps=${[...stepsOfRecord(record), {name: "seen by this browser", start: 0, duration: answer.totalMs, kind: "route"}]}
           caption="As the gateway recorded it, and as this browser saw it:" />`
       : html`<${Waterfall} steps=${stepsOf(answer)} total=${answer.totalMs} caption="Steps of the gateway, then what this browser saw:" />`}</details>
   </div>`;
+}
+
+/** What the person who asked says of the answer. Hidden where no feedback is kept. */
+function Thumbs({id}) {
+  const [score, setScore] = useState(null);
+  const [words, setWords] = useState("");
+  const [error, setError] = useState(null);
+  const say = async (value, text) => {
+    try {
+      await call("/v1/feedback", {method: "POST", body: {request_id: id, score: value, ...(text && {text})}});
+      setError(null);
+      setScore(value);
+    } catch (failure) { setError(failure); }
+  };
+  if (error && error.code === "no_feedback") return html`<p class="note">This server keeps no feedback.</p>`;
+  const thumb = (value, sign, label) => html`<button class="small" data-thumb=${value} aria-label=${label} title=${label}
+    aria-pressed=${score === value ? "true" : "false"} onClick=${() => say(value)}>${sign}</button>`;
+  return html`<form class="row thumbs" onSubmit=${(event) => { event.preventDefault(); say(score, words.trim()); setWords(""); }}>
+    ${thumb(1, "👍", "Good answer")}${thumb(0, "👎", "Bad answer")}
+    ${score === 0 && html`<label class="unseen" for=${`why-${id}`}>What is wrong?</label>
+      <input id=${`why-${id}`} placeholder="What is wrong?" maxlength="4000" value=${words} onInput=${(event) => setWords(event.target.value)} />
+      <button class="small" type="submit" disabled=${!words.trim()}>Say so</button>`}
+    ${score !== null && html`<span class="judged" role="status">Noted.</span>`}
+    ${error && html`<span class="error" role="alert">${error.message}</span>`}</form>`;
 }
 
 /** A person's verdict on a semantic hit. */

@@ -11,6 +11,7 @@ import msgspec
 
 from deployments.gateway.guardrails.guards import Guards
 from deployments.gateway.request.answer import OwnAnswer
+from deployments.gateway.request.authentication import ANYONE
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.call import (
     Call,
@@ -36,7 +37,7 @@ from serve_app.request.auth import Identity
 from serve_app.request.deadline import request_timeout_s
 from serve_app.request.prefix_salt import PrefixSalts
 from serve_app.routing import RoutingRequest
-from serve_app.routing.prompt import BYTES_PER_TOKEN
+from serve_app.routing.prompt import relayed_tokens
 from serve_app.settings import LimitSettings
 
 
@@ -57,19 +58,22 @@ class JsonRequest:
 
 def changed(asked: JsonRequest, fields: dict[str, Any]) -> JsonRequest:
     """The request with other fields; the same if they are its own."""
-    return (
-        asked if fields is asked.fields else replace(asked, fields=fields, body=msgspec.json.encode(fields))
-    )
+    return asked if fields is asked.fields else _with(asked, fields)
+
+
+def _with(asked: JsonRequest, fields: dict[str, Any]) -> JsonRequest:
+    return replace(asked, fields=fields, body=msgspec.json.encode(fields))
 
 
 async def _guarded(guards: Guards, asked: JsonRequest) -> JsonRequest:
-    """The request as its guards let it pass. Raises: GuardRefused, GuardUnavailable."""
+    """The request as its guards let it pass: with the fields that they saw, and no others, also where its
+    body names one twice. Raises: GuardRefused, GuardUnavailable."""
     exchange, tenant = asked.exchange, asked.identity.tenant
     held = guards.held(Stage.BEFORE, models=(asked.model,), tenant=tenant, path=exchange.path)
     if held is None:
         return asked
     with exchange.timeline.step("guard"):
-        return changed(asked, await held.judged(asked.fields))
+        return _with(asked, await held.judged(asked.fields))
 
 
 class Verbatim:
@@ -138,6 +142,7 @@ class Verbatim:
             salt=self._salts.salt(identity.tenant, asked.fields),
             best_priority=identity.best_priority,
             translated=translated,
+            as_read=identity is not ANYONE,
         )
         slot = SlotRequest(
             account=exchange.account,
@@ -161,7 +166,7 @@ class Verbatim:
     ) -> None:
         """Ask the model, and pass on its answer; through ``writer`` if it speaks a dialect. ``weight``
         and ``in_parts``: see ``SlotRequest``."""
-        tokens = len(asked.body) / BYTES_PER_TOKEN
+        tokens = relayed_tokens(asked.body)
         call = self.call(
             asked, weight=weight, in_parts=in_parts, tokens=tokens, translated=writer is not None
         )

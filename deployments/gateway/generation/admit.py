@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -11,6 +11,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from deployments.gateway.generation.asked import Asked
+from deployments.gateway.generation.drawing import Drawing, Drawn, Raw
 from deployments.gateway.guardrails.guards import Guards
 from deployments.gateway.request.bodies import Bodies, let_others
 from deployments.gateway.request.exchange import Exchange
@@ -69,9 +70,11 @@ class Admit:
         wake: Callable[[str], None],
         takes_tools: Callable[[str], bool],
         caches: bool,
+        drawing: Drawing,
         guards: Guards | None = None,
     ) -> None:
         self._guards = guards
+        self._drawing = drawing
         self._bodies = bodies
         self._chooser = chooser
         self._offers = offers
@@ -111,17 +114,22 @@ class Admit:
         if read is None:
             fields = parse_json(body)
             await let_others(len(body))
-            sent = generation_from(endpoint, fields, body)
+            prompt = await self._drawing.prompt(exchange, endpoint, fields)
+            raw = Raw(endpoint, fields, fields, body)
         else:
             fields = await _parsed(body, self._limits)
+            prompt = await self._drawing.prompt(exchange, endpoint, fields)
             reading = await read(exchange, identity, fields)
             await let_others(len(body) + exchange.loaded_bytes)
-            sent = generation_from(endpoint, reading.fields)
+            raw = Raw(endpoint, fields, reading.fields, None)
+        session = _session(identity.tenant, named_session(headers, fields, self._session_header), reading)
+        drawn = await self._drawing.draw(exchange, raw, prompt, session)
+        sent = drawn.sent
         await let_others(len(body) + exchange.loaded_bytes)
         with _in_its_own_words(reading):
             weight = refuse_excess(sent.fields, self._limits)
             remote = self._images.check(sent.fields)
-        request = self._chosen(exchange, sent)
+        request = self._chosen(exchange, drawn)
         fingerprint = self._offers.fingerprint(request.model)
         self._offers.require(endpoint.value, request.model)
         if self._guards is not None:
@@ -130,9 +138,7 @@ class Admit:
             with _in_its_own_words(reading):
                 fields_with_images = await self._images.fetch(request.fields, remote, identity.tenant)
             request = under(generation_from(endpoint, fields_with_images), request.model)
-        key = self._cache_key(request, identity, fingerprint)
-        named = named_session(headers, sent.fields if read is None else fields, self._session_header)
-        session = _session(identity.tenant, named, reading)
+        key = self._cache_key(request, identity, fingerprint, drawn.marks)
         exchange.facts.session = None if session is None else self._marks.session(session)
         exchange.load(max(0, len(request.body) - len(body) - exchange.loaded_bytes))  # fetched images
         return Asked(
@@ -151,12 +157,14 @@ class Admit:
             writer=_writer_of(reading),
             ending=None if reading is None else reading.ending,
             begins_session=reading is not None and reading.begins_session,
+            shadowed=None if remote else await self._drawing.shadowed(exchange, drawn, request),
         )
 
-    def _chosen(self, exchange: Exchange, sent: ParsedRequest) -> ParsedRequest:
+    def _chosen(self, exchange: Exchange, drawn: Drawn) -> ParsedRequest:
         """The request under the own name of the model that answers. If the client used another name,
         a header says so."""
-        chosen = self._chooser.choose(sent, exchange.headers, time.monotonic())
+        sent = drawn.sent
+        chosen = self._chooser.choose(drawn.asked, exchange.headers, time.monotonic())
         if chosen.to_start is not None:
             self._wake(chosen.to_start)
         request = chosen.request
@@ -184,8 +192,7 @@ class Admit:
             return request
         with exchange.timeline.step("guard"):
             fields = await held.judged(request.fields)
-        if fields is request.fields:
-            return request
+        # Also where nothing was changed: members get the fields that were looked at, and no others.
         return under(generation_from(request.endpoint, fields), request.model)
 
     def _with_threshold(self, controls: CacheControls, model: str) -> CacheControls:
@@ -195,12 +202,14 @@ class Admit:
         least = self._thresholds.get(self._chooser.names.model_of(model))
         return controls if least is None else replace(controls, threshold=least)
 
-    def _cache_key(self, request: ParsedRequest, identity: Identity, fingerprint: str) -> CacheKey | None:
+    def _cache_key(
+        self, request: ParsedRequest, identity: Identity, fingerprint: str, marks: Sequence[str]
+    ) -> CacheKey | None:
         """``None`` for a request that bypasses the cache."""
         if self._cache is None or self._chooser.names.model_of(request.model) in self._uncached:
             return None
         by, sampled = self._cache.partition_by, self._cache.sampled
-        return cache_key(request, identity.tenant, fingerprint, by, sampled=sampled)
+        return cache_key(request, identity.tenant, fingerprint, by, sampled=sampled, marks=marks)
 
 
 async def _parsed(body: bytes, limits: LimitSettings) -> dict[str, Any]:

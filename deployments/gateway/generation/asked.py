@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from deployments.gateway.lookup.in_flight import InFlightKey
@@ -9,9 +10,20 @@ from deployments.gateway.request.exchange import Exchange
 from serve_app.cache.entry import Probe
 from serve_app.cache.keys import CacheKey
 from serve_app.dialects import Ending, Writer
+from serve_app.experiments import Assigned
 from serve_app.openai.requests import ParsedRequest
 from serve_app.request.auth import Identity
 from serve_app.request.cache_controls import CacheControls
+
+
+@dataclass(frozen=True, slots=True)
+class Shadowed:
+    """An experiment's candidate is asked the same; ``make`` makes its request. Raises: PromptlyError."""
+
+    assigned: Assigned
+    make: Callable[[], ParsedRequest]
+    model: str
+    size: int
 
 
 @dataclass(slots=True)
@@ -22,6 +34,8 @@ class Asked:
     near entry to compare the engine's answer with; ``refused``, why that entry did not answer.
 
     ``writer`` writes the answer in the client's dialect; ``None`` for a client of the endpoint itself.
+    ``shadowed``: what an experiment asks besides, once the client has its answer.
+
     ``ending`` is awaited before the last bytes of a complete answer. ``begins_session``: no earlier request
     can have had this session.
     """
@@ -44,6 +58,7 @@ class Asked:
     vector: bytes | None = None
     probe: Probe | None = None
     refused: str | None = None
+    shadowed: Shadowed | None = None
 
     @property
     def may_store(self) -> bool:

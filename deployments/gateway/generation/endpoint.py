@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
+from deployments.gateway.experiments.shadows import Shadow, Shadows
 from deployments.gateway.generation.admit import Admit, Read
-from deployments.gateway.generation.asked import Asked
+from deployments.gateway.generation.asked import Asked, Shadowed
 from deployments.gateway.generation.engine_tier import EngineTier
 from deployments.gateway.generation.judge import ModelJudge
 from deployments.gateway.generation.race import Race
 from deployments.gateway.generation.record import record
-from deployments.gateway.generation.tiers import JOINED, InFlightTier, MemoryTier, StoreTier, Tier, first_of
+from deployments.gateway.generation.replay import NEAR_ENTRY
+from deployments.gateway.generation.tiers import (
+    JOINED,
+    InFlightTier,
+    MemoryTier,
+    SharedWithOthers,
+    StoreTier,
+    Tier,
+    first_of,
+)
 from deployments.gateway.guardrails.guards import Guards
 from deployments.gateway.guardrails.streams import GuardedAnswer
 from deployments.gateway.lookup.in_flight import InFlightRequests
@@ -21,10 +32,22 @@ from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.send.relay import relay
 from serve_app.guardrails import Stage
+from serve_app.monitoring.intake import HITS
 from serve_app.openai.requests import Endpoint
 from serve_app.openai.usage import UsageFilter
 from serve_app.settings import CacheSettings
 from serve_app.traffic import Traffic
+
+
+class Noted(Protocol):
+    """What looks at answers that people may judge, and at those that are captured."""
+
+    def near_hit(self, tenant: str, request_id: str, text: str) -> None:
+        """An entry that was made for another text answers this one."""
+
+    def copied(self, asked: Asked, answer: Answer) -> Answer:
+        """The answer, of which a copy may be kept as it passes."""
+        ...
 
 
 class GenerationEndpoint:
@@ -42,9 +65,13 @@ class GenerationEndpoint:
         traffic: Traffic,
         keep_alive_s: float,
         read: Read | None = None,
+        shadows: Shadows,
         guards: Guards | None = None,
+        noted: Noted | None = None,
     ) -> None:
         self._guards = guards
+        self._noted = noted
+        self._shadows = shadows
         self._endpoint = endpoint
         self._read = read
         self._admit = admit
@@ -60,6 +87,8 @@ class GenerationEndpoint:
             exchange.keep_alive(self._keep_alive_s)
         try:
             await exchange.run(self._answer(asked), asked.timeout_s)
+            if asked.shadowed is not None:
+                self._shadow(asked, asked.shadowed)
         finally:
             record(asked)
             await exchange.end_waiting()
@@ -68,10 +97,14 @@ class GenerationEndpoint:
         found = await first_of(self._tiers, asked)
         asked.cache_status = found.cache_status
         asked.exchange.response_headers |= found.headers
+        if self._noted is not None and NEAR_ENTRY in found.headers and asked.key is not None:
+            self._noted.near_hit(asked.identity.tenant, asked.exchange.request_id, asked.key.text)
         if found.stale:
             self._refresh(asked)
         exchange, began_ns = asked.exchange, asked.exchange.timeline.clock()
         answer = found.answer if self._guards is None else _guarded(self._guards, asked, found.answer)
+        if self._noted is not None:
+            answer = self._noted.copied(asked, answer)
         usage = UsageFilter(hides_usage=asked.hides_usage, shows_metrics=exchange.asks_for_timing)
         try:
             cut = await relay(exchange, answer, usage=usage, writer=asked.writer, ending=asked.ending)
@@ -79,6 +112,22 @@ class GenerationEndpoint:
             if found.cache_status == JOINED:
                 exchange.timeline.add("joined", began_ns)
         self._traffic.cut += cut is not None
+
+    def _shadow(self, asked: Asked, shadowed: Shadowed) -> None:
+        """The client has its answer: if an engine gave it, the experiment's candidate is asked the same."""
+        exchange = asked.exchange
+        if exchange.status != 200 or exchange.facts.error is not None or asked.cache_status in HITS:
+            return
+        shadow = Shadow(
+            shadowed.assigned,
+            shadowed.model,
+            shadowed.size,
+            lambda: self._engine.shadow_call(asked, shadowed.make()),
+        )
+        timeline = exchange.timeline
+        first = timeline.first_byte_ns if exchange.facts.streamed else 0
+        ttft_ms = (first - timeline.start_ns) / 1e6 if first else None
+        self._shadows.offer(shadow, ttft_ms=ttft_ms, e2e_ms=timeline.elapsed_ms())
 
     def _refresh(self, asked: Asked) -> None:
         """Ask an engine, if one has room, for an answer that replaces a stale one. No client waits for it."""
@@ -98,18 +147,21 @@ def _guarded(guards: Guards, asked: Asked, answer: Answer) -> Answer:
 
 
 def cache_tiers(
-    settings: CacheSettings,
-    cache: CacheClient,
+    settings: CacheSettings | None,
+    cache: CacheClient | None,
     engine: EngineTier,
     *,
     dispatcher: Dispatcher,
     in_flight: InFlightRequests,
     traffic: Traffic,
+    elsewhere: SharedWithOthers | None = None,
 ) -> list[Tier]:
     """The tiers before the engine. In-flight requests are tried twice: an identical request may have begun
-    during the look-up in the store."""
+    during the look-up in the store. Without a cache there are none."""
+    if settings is None or cache is None:
+        return []
     judge = None if settings.ask_model is None else ModelJudge(settings.ask_model, dispatcher)
-    store = StoreTier(cache.look_ups, cache.writes, judge, engine.call_for)
+    store = StoreTier(cache.look_ups, cache.writes, judge, engine.call_for, elsewhere)
     joined = InFlightTier(in_flight, traffic)
     races: list[Tier] = [Race(store, engine, traffic)] if settings.race else []
     return [MemoryTier(cache.memory), joined, *races, store, joined]

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+import msgspec
+
+from deployments.gateway.experiments.shadows import TENANT as SHADOW
 from deployments.gateway.generation.asked import Asked
 from deployments.gateway.generation.record import Recorder
 from deployments.gateway.generation.tiers import Found, found_at_engine
 from deployments.gateway.lookup.in_flight import InFlightRequests
 from deployments.gateway.request.answer import Answer, OwnAnswer
+from deployments.gateway.request.authentication import ANYONE
 from deployments.gateway.request.call import (
     Call,
     Message,
@@ -21,9 +25,12 @@ from deployments.gateway.request.call import (
 )
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.platform.telemetry import RequestTracer
+from serve_app.admission import LAST_PRIORITY
 from serve_app.model_choice.names import ModelNames
 from serve_app.openai.bounds import weight_field
-from serve_app.openai.continuation import obstacle
+from serve_app.openai.continuation import resumable
+from serve_app.openai.requests import ParsedRequest
+from serve_app.request.timing import Timeline
 from serve_app.routing import Router
 from serve_app.settings import Settings
 
@@ -77,6 +84,33 @@ class EngineTier:
             asked.exchange.account.members.goes_on = reader.goes_on
         return reader
 
+    def shadow_call(self, asked: Asked, request: ParsedRequest) -> Call:
+        """The same terms for another ``request`` that nobody waits for: it counts for no tenant, goes last,
+        and is sent once."""
+        call, salt = self.call_for(asked), asked.salt
+        routing = self._routers[self._names.model_of(request.model)].describe(request, None, salt)
+        slot = msgspec.structs.replace(
+            call.slot,
+            account=None,
+            tenant=SHADOW,
+            priority=LAST_PRIORITY,
+            timeline=Timeline(asked.exchange.timeline.clock),
+            routing=routing,
+            weight_field=weight_field(request.fields),
+        )
+        message = msgspec.structs.replace(
+            call.message, body=request.body, fields=request.fields, best_priority=LAST_PRIORITY
+        )
+        return msgspec.structs.replace(
+            call,
+            model=request.model,
+            slot=slot,
+            message=message,
+            body=request.body,
+            failover=False,
+            resumes=None,
+        )
+
     def call_for(self, asked: Asked) -> Call:
         exchange, request, identity = asked.exchange, asked.request, asked.identity
         message = Message(
@@ -91,6 +125,7 @@ class EngineTier:
             salt=asked.salt,
             best_priority=identity.best_priority,
             translated=asked.writer is not None,
+            as_read=identity is not ANYONE,
         )
         router = self._routers[self._names.model_of(request.model)]
         slot = SlotRequest(
@@ -111,5 +146,5 @@ class EngineTier:
             message=message,
             body=request.body,
             failover=asked.failover,
-            resumes=request if asked.failover and obstacle(request) is None else None,
+            resumes=resumable(request) if asked.failover else None,
         )

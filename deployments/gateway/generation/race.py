@@ -41,11 +41,23 @@ class Race:
 
 async def _before_first_bytes(answer: Answer, finding: Coroutine[Any, Any, Found | None]) -> Found | None:
     """What is found before ``answer`` begins; or at all, where ``answer`` fails to begin."""
-    found, begun = asyncio.ensure_future(finding), asyncio.ensure_future(answer.begin())
+    found = asyncio.get_running_loop().create_task(finding)
+    begun = asyncio.ensure_future(answer.begin())
+    given: Found | None = None
     try:
         await asyncio.wait({found, begun}, return_when=asyncio.FIRST_COMPLETED)
-        return None if begun.done() and begun.exception() is None else await found
+        given = None if begun.done() and begun.exception() is None else await found
+        return given
     finally:
         found.cancel()
         begun.cancel()
         await asyncio.gather(found, begun, return_exceptions=True)
+        _close_unless(given, found)
+
+
+def _close_unless(given: Found | None, found: asyncio.Task[Found | None]) -> None:
+    """What is found too late may be a stream of another gateway."""
+    if not found.cancelled() and found.exception() is None:
+        late = found.result()
+        if late is not None and late is not given:
+            late.answer.close()

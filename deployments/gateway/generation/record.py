@@ -16,8 +16,9 @@ class Recorder:
     def __init__(self, cache: CacheClient | None) -> None:
         self._cache = cache
 
-    def store(self, asked: Asked, head: Head, recorded: list[bytes]) -> None:
-        """Queue a complete answer, also when the client that asked first has left."""
+    def store(self, asked: Asked, head: Head, recorded: list[bytes], *, writes: bool = True) -> None:
+        """Queue a complete answer, also when the client that asked first has left. Without ``writes`` it is
+        only remembered: another gateway stores it."""
         if self._cache is None or asked.key is None or head.status != 200:
             return
         answer = _read(asked.request, recorded)
@@ -28,8 +29,9 @@ class Recorder:
         entry = self._cache.new_entries.make(asked.key, asked.controls, headers, answer)
         if entry is not None:
             self._cache.memory.put(entry)
-            self._cache.writes.add(entry, asked.vector, semantic=asked.key.semantic)
-        if asked.probe is not None:
+            if writes:
+                self._cache.writes.add(entry, asked.vector, semantic=asked.key.semantic)
+        if writes and asked.probe is not None:
             self._cache.writes.compare(asked.probe, answer)
         asked.exchange.timeline.add("store", started_ns)
 

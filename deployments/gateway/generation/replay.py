@@ -12,6 +12,9 @@ from deployments.gateway.request.finished import CACHE
 from serve_app.cache.entry import Hit
 from serve_app.openai import replay
 
+NEAR_ENTRY = "x-cache-entry"
+"""The header of a near hit that names its entry."""
+
 
 class Replay:
     """An :class:`~deployments.gateway.request.answer.Answer` from the cache: all its bytes are known."""
@@ -50,7 +53,7 @@ def hit_headers(hit: Hit) -> dict[str, str]:
         headers["x-cache-stale"] = "true"
     if hit.similarity is not None:
         headers["x-cache-similarity"] = f"{hit.similarity:.4f}"
-        headers["x-cache-entry"] = str(hit.entry.entry_id)
+        headers[NEAR_ENTRY] = str(hit.entry.entry_id)
     if hit.score is not None:
         headers["x-cache-score"] = f"{hit.score:.3f}"
     return headers

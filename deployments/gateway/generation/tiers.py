@@ -17,6 +17,7 @@ from deployments.gateway.request.answer import Answer
 from deployments.gateway.request.call import Call
 from serve_app.cache.entry import Doubt, Hit
 from serve_app.cache.keys import CacheKey
+from serve_app.gateways.flights import Flight
 from serve_app.openai.usage import Measured, TokenCounts
 from serve_app.traffic import Traffic
 
@@ -84,13 +85,30 @@ class InFlightTier:
         return found_at_engine(asked, reader, JOINED)
 
 
+class SharedWithOthers(Protocol):
+    """Requests that several gateways share."""
+
+    def announce(self, asked: Asked) -> Flight | None: ...
+
+    def withdraw(self, asked: Asked) -> None: ...
+
+    async def find(self, asked: Asked, gateway: str) -> Found | None: ...
+
+
 class StoreTier:
     """The store: the entry of an identical request, else a near one that the cache's decision accepts. Where
-    the decision is in doubt, the served model may be asked."""
+    the decision is in doubt, the served model may be asked. The look-up also says whether another gateway is
+    answering an identical request: ``elsewhere`` joins that."""
 
     def __init__(
-        self, look_ups: LookUps, writes: Writes, judge: ModelJudge | None, call_for: CallFor
+        self,
+        look_ups: LookUps,
+        writes: Writes,
+        judge: ModelJudge | None,
+        call_for: CallFor,
+        elsewhere: SharedWithOthers | None = None,
     ) -> None:
+        self._elsewhere = elsewhere
         self._look_ups = look_ups
         self._writes = writes
         self._judge = judge
@@ -99,12 +117,20 @@ class StoreTier:
     async def find(self, asked: Asked) -> Found | None:
         if asked.key is None or not asked.controls.read:
             return None
+        elsewhere = self._elsewhere
+        flight = None if elsewhere is None else elsewhere.announce(asked)
         looked_up = await self._look_ups.find(
-            asked.key, asked.controls, asked.exchange.timeline, asked.keep_vector
+            asked.key, asked.controls, asked.exchange.timeline, asked.keep_vector, flight
         )
         if isinstance(looked_up, Hit):
+            if elsewhere is not None:
+                elsewhere.withdraw(asked)
             return found_in_cache(asked, looked_up)
         asked.probe, asked.refused = looked_up.probe, looked_up.reason
+        if elsewhere is not None and looked_up.answered_at is not None:
+            found = await elsewhere.find(asked, looked_up.answered_at)
+            if found is not None:
+                return found
         return await self._ask_model(asked, asked.key, looked_up.doubt)
 
     async def _ask_model(self, asked: Asked, key: CacheKey, doubt: Doubt | None) -> Found | None:

@@ -22,6 +22,9 @@ Completed = Callable[[Head, list[bytes]], None]
 """Called once with a complete answer's bytes."""
 
 
+Watcher = Callable[[InFlightKey], None]
+
+
 class Signal:
     """Wakes all that wait for it."""
 
@@ -50,10 +53,28 @@ class Opening:
 
     async def begun(self) -> OpenAnswer:
         """The answer once its first bytes are there. Raises what opening it raised."""
-        if self.answer is None:
+        while self.answer is None:
             opening = self._opening
-            self.answer = await (asyncio.shield(opening) if isinstance(opening, asyncio.Future) else opening)
+            if not isinstance(opening, asyncio.Future):
+                self.answer = await opening
+                break
+            try:
+                self.answer = await asyncio.shield(opening)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if opening is self._opening or (task is not None and task.cancelling()):
+                    raise
         return self.answer
+
+    def replace(self, opening: Coroutine[Any, Any, OpenAnswer]) -> bool:
+        """Open ``opening`` instead of an answer that has not begun. False: it has, or its reader opens it."""
+        before = self._opening
+        if self.answer is not None or not isinstance(before, asyncio.Future) or before.done():
+            return False
+        self._opening = asyncio.ensure_future(opening)
+        before.cancel()
+        before.add_done_callback(_close_if_open)
+        return True
 
     def close(self) -> None:
         """Abort an answer that still opens; close one that is open."""
@@ -114,6 +135,13 @@ class InFlightRequest:
         if self._is_over or not self._readers:
             return False
         self._at_end.append(at_end)
+        return True
+
+    def replace(self, opening: Coroutine[Any, Any, OpenAnswer], completed: Completed) -> bool:
+        """All its readers get another answer, which is had elsewhere. False: this one has begun."""
+        if self._is_over or not self._readers or not self._opening.replace(opening):
+            return False
+        self._completed = completed
         return True
 
     def _tell_end(self) -> None:
@@ -280,11 +308,26 @@ class InFlightRequests:
 
     def __init__(self) -> None:
         self._requests: dict[InFlightKey, InFlightRequest] = {}
+        self._begins: Watcher | None = None
+        self._ends: Watcher | None = None
+
+    def watched(self, begins: Watcher, ends: Watcher) -> None:
+        """``begins`` and ``ends`` are called with the key of each request that others may join."""
+        self._begins, self._ends = begins, ends
 
     def join(self, key: InFlightKey, priority: int) -> Reader | None:
         """A reader of an identical request, if there is one."""
         request = self._requests.get(key)
         return request.add_reader() if request is not None and request.suits(priority) else None
+
+    def replace(
+        self, key: InFlightKey, opening: Coroutine[Any, Any, OpenAnswer], completed: Completed
+    ) -> Reader | None:
+        """As :meth:`InFlightRequest.replace`, for the request under ``key``; a reader of it, or ``None``."""
+        request = self._requests.get(key)
+        if request is None or not request.replace(opening, completed):
+            return None
+        return request.add_reader()
 
     def start(
         self,
@@ -301,6 +344,8 @@ class InFlightRequests:
         def forget(ended: InFlightRequest) -> None:
             if key is not None and self._requests.get(key) is ended:
                 del self._requests[key]
+                if self._ends is not None:
+                    self._ends(key)
 
         request = InFlightRequest(
             Opening(opening, alone=opens_alone and key is None),
@@ -311,7 +356,13 @@ class InFlightRequests:
         )
         if key is not None:
             self._requests[key] = request
-        return request.add_reader()
+        reader = request.add_reader()
+        if key is not None and self._begins is not None:
+            self._begins(key)
+        return reader
+
+    def __contains__(self, key: InFlightKey) -> bool:
+        return key in self._requests
 
     def __len__(self) -> int:
         return len(self._requests)

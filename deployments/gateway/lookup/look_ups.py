@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deployments.gateway.lookup.counters import CacheCounters
@@ -24,6 +24,7 @@ from serve_app.cache.expiry import Expiry
 from serve_app.cache.keys import CacheKey
 from serve_app.cache.normal import Normaliser
 from serve_app.embedding import Embedding
+from serve_app.gateways.flights import Flight
 from serve_app.request.cache_controls import CacheControls
 from serve_app.request.tenant_marks import TenantMarks
 from serve_app.request.timing import Timeline
@@ -41,6 +42,17 @@ MOST_AT_ONCE = 64
 budget: they would time out, and open the breaker for every tenant."""
 
 logger = logging.getLogger("ray.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """One look-up."""
+
+    key: CacheKey
+    controls: CacheControls
+    timeline: Timeline
+    keep: Keep
+    flight: Flight | None
 
 
 class Embed:
@@ -85,11 +97,19 @@ class LookUps:
         self._trials: set[asyncio.Task[LookUp]] = set()
         self._room = TenantRoom(None, MOST_AT_ONCE)
 
-    async def find(self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Keep) -> LookUp:
-        """What the store has; never raises, never takes longer than the budget."""
+    async def find(
+        self,
+        key: CacheKey,
+        controls: CacheControls,
+        timeline: Timeline,
+        keep: Keep,
+        flight: Flight | None = None,
+    ) -> LookUp:
+        """What the store has; never raises, never takes longer than the budget. ``flight``: what it is told
+        of the request, which others may join."""
         found: LookUp = Miss()
         try:
-            found = await self._behind_breaker(key, controls, timeline, keep)
+            found = await self._behind_breaker(Asking(key, controls, timeline, keep, flight))
         finally:
             self._count(found)
         return found
@@ -109,15 +129,13 @@ class LookUps:
         for task in self._trials:
             task.cancel()
 
-    async def _behind_breaker(
-        self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Keep
-    ) -> LookUp:
-        if not self._room.free(key.tenant):
+    async def _behind_breaker(self, asked: Asking) -> LookUp:
+        if not self._room.free(asked.key.tenant):
             return Miss()
         is_trial = self._breaker.is_open
         if not self._breaker.allows(time.monotonic()):
             return Miss()
-        asking = self._within_budget(key, controls, timeline, keep)
+        asking = self._within_budget(asked)
         return await (self._as_trial(asking) if is_trial else asking)
 
     async def _as_trial(self, asking: Coroutine[Any, Any, LookUp]) -> LookUp:
@@ -128,28 +146,26 @@ class LookUps:
         task.add_done_callback(self._trials.discard)
         return await asyncio.shield(task)
 
-    async def _within_budget(
-        self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Keep
-    ) -> LookUp:
+    async def _within_budget(self, asked: Asking) -> LookUp:
         try:
-            with self._room.take(key.tenant):
+            with self._room.take(asked.key.tenant):
                 async with asyncio.timeout(self._budget_s):
-                    found = await self._ask(key, controls, timeline, keep)
+                    found = await self._ask(asked)
         except Exception as error:  # no failure of the embedder or the store may fail a request
             self._failed(error)
             return Miss()
         self._breaker.succeeded()
         return found
 
-    async def _ask(self, key: CacheKey, controls: CacheControls, timeline: Timeline, keep: Keep) -> LookUp:
-        vector = None
+    async def _ask(self, asked: Asking) -> LookUp:
+        key, timeline, vector = asked.key, asked.timeline, None
         if key.semantic:
             with timeline.step("embed"):
                 vector = await self._embed(key.text, key.tenant)
             if vector is not None:
-                keep(vector)
+                asked.keep(vector)
         with timeline.step("search"):
-            query = _query(key, vector, controls)
+            query = _query(asked, vector)
             found: LookUp = await self._cache.call("look_up", query)
         if found.decided_ns:  # it was the last part of the search
             timeline.add_lasting("decide", timeline.clock() - found.decided_ns, found.decided_ns)
@@ -177,6 +193,9 @@ class LookUps:
             )
 
 
-def _query(key: CacheKey, vector: bytes | None, controls: CacheControls) -> CacheQuery:
+def _query(asked: Asking, vector: bytes | None) -> CacheQuery:
+    key, controls = asked.key, asked.controls
     text = "" if vector is None else key.text  # an exact look-up reads none
-    return CacheQuery(key.entry_id, key.partition, text, vector, controls.threshold, controls.max_age_s)
+    return CacheQuery(
+        key.entry_id, key.partition, text, vector, controls.threshold, controls.max_age_s, asked.flight
+    )

@@ -98,5 +98,12 @@ class StoreAdmin:
             self._memory.remove(Selection(entry_id=entry_id))
         return dropped
 
+    async def refuse(self, tenant: str, entry_id: UUID, hashed: str, *, wrong: bool) -> bool:
+        """A user's verdict on a semantic hit of the own tenant: whether that entry's answer is wrong for the
+        text with this hash. False: the tenant has no such entry."""
+        async with self._in_time():
+            known: bool = await self._cache.refuse.remote(tenant, entry_id, hashed, wrong)
+        return known
+
     def _in_time(self) -> asyncio.Timeout:
         return asyncio.timeout(self._call_timeout_s)

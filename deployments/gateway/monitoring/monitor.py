@@ -14,6 +14,7 @@ from serve_app.monitoring import metrics as names
 from serve_app.monitoring.intake import Sample, sample_of
 from serve_app.monitoring.loops import LoopWatch
 from serve_app.monitoring.metrics import Meter
+from serve_app.monitoring.windows import OTHER
 from serve_app.request.record import RequestRecord
 from serve_app.settings.alerts import AlertSettings
 
@@ -21,10 +22,12 @@ Clock = Callable[[], float]
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One gateway's windows, as other gateways get them. ``figures``: see ``Figures.encoded``."""
+    """One gateway's windows, as other gateways get them. ``figures``: see ``Figures.encoded``; ``trials``: of
+    its experiments, see ``Trials.state``."""
 
     gateway: str
     figures: bytes
+    trials: bytes = b""
 
 
 AskOthers = Callable[[], Awaitable[Sequence[Measured]]]
@@ -91,6 +94,30 @@ class Monitor:
             opened.count((model, "hits"), 1)
             meter.add(names.HITS, 1, {"model": model, "tier": sample.tier})
         self._count_tokens(sample, opened, model)
+
+    def sampled(self, asked: str, *, refuses: bool, other_language: bool, chars: int) -> None:
+        """An answer of a model was looked at for drift."""
+        opened, model = self._windows.open(self._clock(), asked if asked in self._models else OTHER)
+        for name, metric, number in (
+            ("sampled", names.SAMPLED, 1),
+            ("sampled_chars", names.SAMPLED_CHARS, chars),
+            ("refusals", names.REFUSALS, int(refuses)),
+            ("other_language", names.OTHER_LANGUAGE, int(other_language)),
+        ):
+            if number:
+                opened.count((model, name), number)
+                self._meter.add(metric, number, {"model": model})
+
+    def judged(self, asked: str, score: float) -> None:
+        """A judge has graded an answer of a model, 0 to 1."""
+        opened, model = self._windows.open(self._clock(), asked if asked in self._models else OTHER)
+        for name, metric, number in (
+            ("judged", names.JUDGED, 1),
+            ("judged_points", names.JUDGED_POINTS, round(score * 1000)),
+        ):
+            if number:
+                opened.count((model, name), number)
+                self._meter.add(metric, number, {"model": model})
 
     def _count_tokens(self, sample: Sample, opened: Slice, model: str) -> None:
         if not sample.generated:  # what the cache answers, or another request's stream, costs no tokens

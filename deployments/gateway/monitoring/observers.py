@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from deployments.gateway.lookup.store_client import CacheClient
-from deployments.gateway.monitoring.monitor import AskOthers
+from deployments.gateway.monitoring.monitor import AskOthers, Monitor
 from deployments.gateway.monitoring.watching import Watching
 from deployments.gateway.placement.placement import Placement
 from deployments.gateway.request.finished import Finished, Sink
@@ -17,6 +18,12 @@ from serve_app.monitoring.metrics import Meter, NoMeter
 from serve_app.recent import Recent
 from serve_app.settings import Settings
 from serve_app.traffic import Traffic
+
+
+class Sampling(Protocol):
+    """Looks at some answers."""
+
+    def watch(self, monitor: Monitor) -> None: ...
 
 
 class Observers:
@@ -51,8 +58,17 @@ class Observers:
             later.append(RequestLog(settings.logs.requests, settings.logs.refused_per_s))
         return Finished(sinks, later)
 
-    def start(self, placement: Placement, traffic: Traffic, cache: CacheClient | None) -> None:
+    def start(
+        self,
+        placement: Placement,
+        traffic: Traffic,
+        cache: CacheClient | None,
+        sampling: Sampling | None = None,
+    ) -> None:
+        """``sampling`` is told where to count what it sees of answers."""
         self.watching.start(placement, traffic, cache)
+        if sampling is not None:
+            sampling.watch(self.watching.monitor)
 
     async def stop(self) -> None:
         await self.watching.close()

@@ -11,6 +11,7 @@ from deployments.gateway.placement.queue import Admission
 from deployments.gateway.placement.scaling import Scaling
 from deployments.wire.upstream import UpstreamPool
 from serve_app.fleet import FleetTable
+from serve_app.gateways.shares import Share
 from serve_app.routing import POLICIES, Router
 from serve_app.settings import Settings
 from serve_app.traffic import Traffic
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class Placement:
-    """Owns the fleet table and, by model, routers and queues. ``has_keys``: tenants share the members fairly.
+    """Owns the fleet table and, by model, routers and queues. ``has_keys``: tenants share the members fairly;
+    ``share``: what this gateway may use of what several use.
     Made inside a running event loop; ``close`` ends it."""
 
     def __init__(
@@ -32,11 +34,12 @@ class Placement:
         traffic: Traffic,
         *,
         has_keys: bool,
+        share: Share,
     ) -> None:
         self._scaling = Scaling(settings, engines)
         may_be_empty = self._scaling.cold_starts.keys()
         limits = {model.id: model.max_requests_per_replica for model in settings.models}
-        self.fleet = FleetTable(limits, may_be_empty)
+        self.fleet = FleetTable(limits, may_be_empty, share)
         self.routers = _routers(settings)
         self.admissions = {
             model: Admission(
@@ -66,6 +69,12 @@ class Placement:
         """Forget members that are gone, and give new room to requests that wait."""
         self.routers[model].keep([member.name for member in self.fleet.members(model)])
         self.admissions[model].wake()
+
+    def shared(self) -> None:
+        """This gateway's share has changed."""
+        self.fleet.shared()
+        for admission in self.admissions.values():
+            admission.wake()
 
     async def close(self) -> None:
         await self._watch.stop()

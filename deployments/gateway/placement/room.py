@@ -133,10 +133,11 @@ class Room:
 
 
 def _may_serve(member: Member, asked: SlotRequest, tried: Collection[str]) -> bool:
-    """It has not failed this request, offers its path, and gives token ids if they are needed."""
+    """It has not failed this request, offers its path, and can do what going on with a stream needs."""
     report = member.report
     return (
         member.name not in tried
         and asked.path in report.paths
         and (report.gives_token_ids or not asked.needs_token_ids)
+        and (report.resumes_chats or not asked.needs_resuming)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -13,7 +14,7 @@ import msgspec
 from serve_app.errors import BudgetEnded, BudgetSpent, PromptlyError, RateLimited
 from serve_app.openai.usage import NO_TOKENS, AnswerEnd, TokenCounts
 from serve_app.quotas.book import Book
-from serve_app.quotas.cost import FREE, Price, Use, left_early, most_used, room_for_answer, shares
+from serve_app.quotas.cost import Use, left_early, most_used, room_for_answer, shares
 from serve_app.quotas.lengths import Lengths, least_reserved
 from serve_app.quotas.limits import AT_GATE, BUDGETS, TOKENS, Bound, model_scopes, sender_scopes
 from serve_app.quotas.purse import Part, Purse, Taken
@@ -21,6 +22,7 @@ from serve_app.quotas.rates import Left, narrowest, rate_headers
 from serve_app.request.auth import Identity
 from serve_app.request.record import RequestRecord
 from serve_app.request.timing import Timeline
+from serve_app.usage.prices import FREE, Price
 
 HITS = frozenset({"exact", "semantic", "joined"})
 """Of ``x-cache``: no member was asked for this client."""
@@ -32,6 +34,7 @@ NEARLY = 0.7
 """From this part of it on, more is reserved."""
 
 EVERY_COST = frozenset(Bound) - AT_GATE
+MINUTES_COST = EVERY_COST - BUDGETS
 
 GATEWAY_TIMEOUT = 504
 
@@ -99,6 +102,19 @@ class AtMembers:
         self._answers: list[tuple[AnswerEnd, bool]] = []
         self.cut: Cut | None = None
         self.goes_on: GoesOn | None = None
+        self.has_joined = False
+
+    def joined(self) -> None:
+        """The request gets an answer that somebody else has asked for, whatever it has reserved."""
+        self.has_joined, self.goes_on = True, None
+
+    def of(self, order: Order | None) -> Order | None:
+        """What members do for the request itself."""
+        return None if self.has_joined else order
+
+    def own(self, goes_on: GoesOn) -> None:
+        """It has lost that one, and asks a member itself."""
+        self.has_joined, self.goes_on = False, goes_on
 
     def asked(self) -> None:
         """One is asked now: from here on it works."""
@@ -198,7 +214,11 @@ class Account:
         finally:
             self._tell_client()
         self._reserved = use
-        if order.output is None and order.generates and any(each.purse.bound in BUDGETS for each in taken):
+        if (
+            order.output is None
+            and order.generates
+            and any(each.purse.bound not in AT_GATE for each in taken)
+        ):
             self._watch()
 
     async def turn(self, prompt: int, output: int) -> None:
@@ -247,7 +267,7 @@ class Account:
         if _has_left(record) and self._told is None and self._order is not None and record.cache not in HITS:
             guess = self.members.guess(self._order, self._reserved, told, self._quotas.lengths) or guess
             told = guess or told
-        used = _used(record, self._order, self._reserved, told, self._quotas.cached_rate)
+        used = _used(record, self.members.of(self._order), self._reserved, told, self._quotas.cached_rate)
         if guess is None and record.client_gone and record.tokens.output is None and told.output is not None:
             guess = TokenCounts(used.prompt, used.output)
         if self._order is None and (used.prompt or used.output):
@@ -263,8 +283,6 @@ class Account:
     def _generated(self) -> TokenCounts:
         order = self._order
         return self.members.generated(1.0 if order is None else self._quotas.lengths.per_piece(order.model))
-
-    # ---- reserving ----
 
     async def _count(self, scopes: Sequence[str]) -> None:
         parts = self._parts(scopes, AT_GATE, Use(0, 0))
@@ -294,20 +312,11 @@ class Account:
         ]
 
     def _tell_client(self) -> None:
-        requests = narrowest(self._left({Bound.REQUESTS}))
-        tokens = narrowest(self._left(TOKENS))
+        book = self._quotas.book
+        requests = narrowest(_left(book, self._scopes, self._tenant, {Bound.REQUESTS}))
+        tokens = narrowest(_left(book, self._scopes, self._tenant, TOKENS))
         if requests is not None or tokens is not None:
             self._headers |= rate_headers(self._path, requests, tokens, self._quotas.unix())
-
-    def _left(self, bounds: Iterable[Bound]) -> list[Left]:
-        book = self._quotas.book
-        return [
-            Left(limit, max(0, min(limit, purse.left + purse.free)), purse.resets_s)
-            for scope in self._scopes
-            for bound, limit in book.table.of(scope).items()
-            if bound in bounds
-            for purse in [book.purse(scope, bound, self._tenant)]
-        ]
 
     # ---- an answer of unknown length ----
 
@@ -334,9 +343,9 @@ class Account:
                 return
         else:
             self._reserved = Use(self._reserved.prompt, self._reserved.output + again.output)
+        with suppress(PromptlyError):  # by the minute others wait, and what runs goes on
+            self._keep(await self._quotas.reserve(self._parts(self._scopes, MINUTES_COST, again)))
         self._watch()
-
-    # ---- the end ----
 
     def _pay(self, used: Use) -> None:
         """What was reserved in several steps counts as one."""
@@ -348,6 +357,16 @@ class Account:
             for taken, part in zip(of_purse, shares([each.amount for each in of_purse], total), strict=True):
                 self._quotas.settle(taken, part)
         self._taken = []
+
+
+def _left(book: Book, scopes: Iterable[str], tenant: str, bounds: Iterable[Bound]) -> list[Left]:
+    return [
+        Left(limit, max(0, min(limit, purse.left + purse.free)), purse.resets_s)
+        for scope in scopes
+        for bound, limit in book.table.of(scope).items()
+        if bound in bounds
+        for purse in [book.purse(scope, bound, tenant)]
+    ]
 
 
 async def _reserve(

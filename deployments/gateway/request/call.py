@@ -20,8 +20,9 @@ from serve_app.dialects.remedies import rewritten, without_limit
 from serve_app.errors import ErrorDetails
 from serve_app.fleet import EngineReport
 from serve_app.media.forms import Form
+from serve_app.openai.continuation import Resumable
 from serve_app.openai.overflow import ANSWER_LIMITS
-from serve_app.openai.requests import CACHE_SALT, ParsedRequest
+from serve_app.openai.requests import CACHE_SALT
 from serve_app.openai.vendor import vendor_fields
 from serve_app.quarantine import body_key
 from serve_app.request.timing import Timeline
@@ -47,7 +48,8 @@ class SlotRequest(msgspec.Struct, frozen=True, kw_only=True):
     ``path`` is the member's, without the query. ``deadline`` is in monotonic seconds. ``weight`` is the
     number of sequences to generate, ``weight_field`` the body's field that asks for them; ``in_parts``: an
     engine without room for all of them may run them one after the other. ``needs_token_ids``: only members
-    that give token ids can serve it. ``account``: of who asks; ``None`` where nothing is limited.
+    that give token ids can serve it; ``needs_resuming``: only those that resume chats. ``account``: of who
+    asks; ``None`` where nothing is limited.
     """
 
     account: Account | None
@@ -61,6 +63,7 @@ class SlotRequest(msgspec.Struct, frozen=True, kw_only=True):
     weight_field: str = "n"
     in_parts: bool = False
     needs_token_ids: bool = False
+    needs_resuming: bool = False
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +74,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     known to write it. ``salt`` separates tenants in the prefix
     caches of engines; ``None`` where they share. ``best_priority`` bounds the priority in the body.
     ``translated``: the client did not write the body itself; it must suit every member. ``form``: the body is
-    this form, and no JSON.
+    this form, and no JSON. ``as_read``: by its fields a key's rights and limits were decided, so servers
+    elsewhere get these and no others: of two fields of one name they may take the first, where the gateway
+    and every engine take the last. It is one class because what a member is sent depends on all of it.
     """
 
     method: str
@@ -86,6 +91,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     best_priority: int = FIRST_PRIORITY
     translated: bool = False
     form: Form | None = None
+    as_read: bool = False
 
     def to(self, target: str, fields: Mapping[str, object], body: bytes, *, streams: bool) -> Self:
         """Another request with the same headers and rights."""
@@ -148,9 +154,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         return self.target
 
     def body_for(self, report: EngineReport, model: str, *, by_priority: bool, token_ids: bool) -> bytes:
-        """The client's own bytes, unless fields are added or the member has another name for the model.
-        ``model`` is the model's own name; ``by_priority``: the member schedules by priority; ``token_ids``:
-        it is asked for the tokens of its answer."""
+        """The client's own bytes, unless fields are added, the member has another name for the model, or it
+        must get the fields ``as_read``. ``model`` is the model's own name; ``by_priority``: the member
+        schedules by priority; ``token_ids``: it is asked for the tokens of its answer."""
         if self.form is not None:
             return self.form.encoded({"model": report.served_as or model})
         changed: dict[str, object] = {}
@@ -176,6 +182,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
                 changed["stream_options"] = {**once, "include_usage": True}
         if self.translated and not report.gives_token_ids:
             return msgspec.json.encode({**vendor_fields(self.fields, served_as), **changed})
+        if self.as_read and report.is_static:
+            return msgspec.json.encode({**self.fields, **changed})
         if not changed:
             return self.body
         if changed.keys().isdisjoint(self.fields):
@@ -197,12 +205,22 @@ class Purpose(Enum):
     """Any other request: the response is passed on, whatever it is."""
 
 
+class Resumption(Enum):
+    """How another member goes on with a broken stream."""
+
+    TEXT = auto()
+    """It is asked for a text completion of all tokens so far."""
+
+    CHAT = auto()
+    """It is asked for the same chat, and told the tokens so far."""
+
+
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """A request on its way to a member. It outlives its client where other clients have joined.
 
     ``model`` is any name of a model, an adapter or an alias. ``failover``: another member may be asked, so it
-    may be sent more than once. ``resumes``: the request whose stream may be continued at another member, for
-    which members are asked for token ids. ``body`` is the body that quarantine knows the request by: the
+    may be sent more than once. ``resumes``: the request, if its stream may be continued at another member:
+    then members are asked for token ids. ``body`` is the body that quarantine knows the request by: the
     client's own, whatever is asked on its behalf.
     """
 
@@ -212,11 +230,19 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     message: Message
     body: bytes
     failover: bool = False
-    resumes: ParsedRequest | None = None
+    resumes: Resumable | None = None
 
     @property
     def body_key(self) -> bytes:
         return body_key(self.slot.tenant, self.slot.path, self.body)
+
+    def resumption(self, report: EngineReport) -> Resumption | None:
+        """How the stream of a member with this report could be continued; ``None``: it could not."""
+        if self.resumes is None:
+            return None
+        if self.resumes.as_text and report.gives_token_ids:
+            return Resumption.TEXT
+        return Resumption.CHAT if self.resumes.as_chat and report.resumes_chats else None
 
     @property
     def may_hedge(self) -> bool:

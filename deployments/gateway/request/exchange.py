@@ -23,6 +23,7 @@ from serve_app.request.headers import TIMEOUT
 from serve_app.request.record import Facts
 from serve_app.request.timing import Timeline
 
+HTML = "text/html; charset=utf-8"
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 DEBUG_TIMING_HEADER = "x-debug-timing"
@@ -130,6 +131,8 @@ class Exchange(Body):
         self.audit_target: str | None = None
         """What an administrator's request changes, where neither path nor query says it."""
         self.cookies: list[str] = []
+        self.error_page: Callable[[PromptlyError], bytes] | None = None
+        """Writes an error for a person instead."""
         self.account: Account | None = None
         """Of who sends it, where there are limits."""
         self._receive = receive
@@ -276,7 +279,10 @@ class Exchange(Body):
             self.response_headers |= error.headers
             if error.should_retry is not None:
                 self.response_headers[RETRY_HEADER] = str(error.should_retry).lower()
-            await self.respond(error.status, self._dialect.body(error, self.request_id))
+            if self.error_page is not None:
+                await self.respond(error.status, self.error_page(error), HTML)
+            else:
+                await self.respond(error.status, self._dialect.body(error, self.request_id))
         elif self._stream is not None and self._stream.has_ended and self._at_event_boundary:
             await self.write(b"", more=False)  # the answer is complete; the error came after it
         elif self._stream is not None:

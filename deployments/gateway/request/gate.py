@@ -24,11 +24,6 @@ class SignedIn(Protocol):
         Unauthorized, Forbidden, SignInUnavailable."""
 
 
-class GateQuotas(Quotas, Protocol):
-    @property
-    def has_limits(self) -> bool: ...
-
-
 class Gate:
     """Lets a request in whose sender may use its route. What it names in its body, the handler learns first:
     see :func:`uses_model`."""
@@ -39,7 +34,7 @@ class Gate:
         signed_in: SignedIn,
         now: Callable[[], float],
         door_secret: str | None = None,
-        quotas: GateQuotas | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
         """``now``: Unix seconds, which never go back. ``door_secret``: see ``client_address``. ``quotas``: of
         all limits, where there may be some; they hold for all routes of keys."""
@@ -80,11 +75,11 @@ class Gate:
         self._require_rights(exchange, route, identity, door_says)
         if exchange.socket is not None:
             exchange.socket.still_allowed = partial(self._still_allowed, exchange, route, door_says)
-        quotas = self._quotas
-        # Who has used up a limit may still revoke the key that did, or lift the limit.
-        if quotas is not None and quotas.has_limits and route.access is not Access.ADMIN:
+        # Who has used up a limit may still revoke the key that did, or lift the limit. Where there are no
+        # limits the account still tells usage what those used who left.
+        if self._quotas is not None and route.access is not Access.ADMIN:
             exchange.account = Account(
-                quotas, identity, exchange.path, exchange.timeline, exchange.response_headers
+                self._quotas, identity, exchange.path, exchange.timeline, exchange.response_headers
             )
             await exchange.account.enter()
 

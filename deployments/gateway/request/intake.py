@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
+from deployments.gateway.request.account import Quotas
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies
-from deployments.gateway.request.gate import Gate, GateQuotas, SignedIn
+from deployments.gateway.request.gate import Gate, SignedIn
 from deployments.gateway.request.images import Images, IsPublic
 from deployments.gateway.request.key_watch import KeyWatch
 from deployments.platform.door_secret import load_door_secret
@@ -35,7 +36,7 @@ class Intake:
         keys: KeySources | None,
         signed_in: SignedIn,
         managed: ManagedKeys | None,
-        quotas: GateQuotas | None,
+        quotas: Quotas | None,
         admin_token: AdminToken | None,
         is_public: IsPublic,
     ) -> None:

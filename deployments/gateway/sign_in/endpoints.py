@@ -6,19 +6,19 @@ from collections.abc import Callable
 from functools import partial
 from urllib.parse import parse_qs
 
-from deployments.gateway.request.exchange import Exchange, Handler
+from deployments.gateway.request.exchange import HTML, Exchange, Handler
 from deployments.gateway.sign_in.identities import Identities
 from serve_app.errors import BadRequest, OverCapacity
 from serve_app.request.auth import Identity
 from serve_app.settings.sign_in import OidcSettings
 from serve_app.sign_in.login import LOGIN_S, Login, Logins, SignInFailed, identity_token
+from serve_app.sign_in.pages import POLICY, failure_page, is_browser
 from serve_app.sign_in.session import Sessions, cookie
 
 MOST_LOGINS = 16
 """Codes that one gateway redeems at once: each is a request to the provider, which anyone can cause."""
 
 FIRST_PAGE = "playground"
-HTML = "text/html; charset=utf-8"
 NO_STORE = {
     "cache-control": "no-store",
     "referrer-policy": "no-referrer",
@@ -57,6 +57,7 @@ class ConsoleSignIn:
 
     async def begin(self, exchange: Exchange) -> None:
         """Send the browser to the provider. Raises: BadRequest, SignInUnavailable."""
+        _show_errors(exchange)
         try:
             asked = parse_qs(exchange.query.decode("ascii"), max_num_fields=20).get("page", [FIRST_PAGE])
         except ValueError:
@@ -78,6 +79,7 @@ class ConsoleSignIn:
         cookies = self._sessions.cookies
         sealed = cookie(exchange.headers, cookies.login)
         exchange.response_headers |= NO_STORE  # of errors too
+        _show_errors(exchange)
         login, code = self._logins.returned(sealed, exchange.query, self._now())
         exchange.cookies.append(cookies.set(cookies.login, "", 0, same_site="Lax"))  # it counts once
         exchange.identity = identity = await self._redeem(login, code)
@@ -112,3 +114,10 @@ class ConsoleSignIn:
 
 async def _redirect(exchange: Exchange, url: str) -> None:
     await exchange.respond(302, b"", HTML, {**NO_STORE, "location": url})
+
+
+def _show_errors(exchange: Exchange) -> None:
+    """As a page, where a person looks at them."""
+    if is_browser(exchange.headers.get("accept", "")):
+        exchange.error_page = lambda error: failure_page(error, exchange.request_id)
+        exchange.response_headers["content-security-policy"] = POLICY

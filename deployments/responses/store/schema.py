@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+from deployments.platform.sqlite import SqliteFile
 from serve_app.stored_responses.values import StoreError
 
 VERSION = 1
@@ -13,8 +14,6 @@ VERSION = 1
 
 FILE = "responses.sqlite3"
 BUSY_MS = 5000
-"""How long a statement waits for another process: a replica that is being replaced."""
-
 CACHE_KIB = 32_768
 
 TABLES = """
@@ -54,37 +53,22 @@ conversation with its responses. ``gone`` remembers for a while why an id is not
 
 
 def open_file(folder: Path) -> tuple[sqlite3.Connection, sqlite3.Connection, sqlite3.Connection]:
-    """Connections to write, to read and to read what is large. Only this user may enter the folder.
+    """Connections to write, to read and to read what is large.
 
     Raises:
         StoreError: the file cannot be opened, or is of another version.
     """
     path = folder / FILE
+    # The system writes in its own time: synced commits would make each response wait for the disk.
+    file = SqliteFile(path, BUSY_MS, is_synced=False, cache_kib=CACHE_KIB)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)
-        writing = _connect(path)
-        _prepare(writing, path)
-        return writing, _connect(path), _connect(path)
+        writing, reading, reading_large = file.open(3, partial(_prepare, path))
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"responses {path}: {error}") from error
+    return writing, reading, reading_large
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    """Used from one thread at a time, which need not be this one."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    with suppress(OSError):
-        path.chmod(0o600)
-    connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
-    connection.execute("PRAGMA journal_mode=WAL")
-    # The system writes in its own time: a killed process loses nothing, a machine without power a moment.
-    connection.execute("PRAGMA synchronous=NORMAL")
-    connection.execute("PRAGMA secure_delete=FAST")
-    connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+def _prepare(path: Path, connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version not in (0, VERSION):
         raise StoreError(f"responses {path}: written by another version ({version}, not {VERSION})")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from launcher.processes import descendants, process_table
+from deployments.launcher.processes import descendants, process_table
 
 
 def cpu_seconds(pids: Iterable[int]) -> dict[int, float]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from serve_app.cache.bound.compare import normalised
+from serve_app.cache.bound.evidence import EntryEvidence
 
 MOST_PAIRS = 4096
 """At most about 300 KiB of JSON; the oldest pairs are evicted first."""
@@ -75,3 +76,13 @@ class BlockedPairs:
         self._pairs[pair] = None
         if len(self._pairs) > self.capacity:
             del self._pairs[next(iter(self._pairs))]
+
+
+def is_refused(blocked: BlockedPairs, evidence: EntryEvidence, pair: tuple[UUID, str] | None) -> bool:
+    """Whether the pair of an entry and a text was reported as wrong: by an operator, or by the users of the
+    entry's own tenant."""
+    if pair is None:
+        return False
+    if evidence.refused and text_hash(pair[1]) in evidence.refused:
+        return True
+    return blocked.is_blocked(*pair)

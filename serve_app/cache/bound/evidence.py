@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+KEPT_REFUSED = 32
+"""Texts of one entry; about 1 KB of JSON."""
 
 KEPT_OBSERVATIONS = 32
 """Per entry; about 600 bytes of JSON in the entry's payload."""
@@ -30,19 +33,28 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class EntryEvidence:
-    """The newest observations of one entry, oldest first, and the total number of observations."""
+    """The newest observations of one entry, oldest first, and the total number of observations. ``refused``:
+    hashes of the texts for which its tenant's users said that its answer is wrong. They stand here, not with
+    those that operators report, so that no tenant's reports can take the room of another's."""
 
     observations: tuple[Observation, ...] = ()
     right: int = 0
     wrong: int = 0
+    refused: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there are observations."""
-        return bool(self.observations)
+        """Whether there is any."""
+        return bool(self.observations or self.refused)
+
+    def with_refused(self, hashed: str, *, wrong: bool) -> EntryEvidence:
+        """The answer is wrong for the text with this hash, or is no longer said to be."""
+        others = tuple(each for each in self.refused if each != hashed)
+        return replace(self, refused=(*others, hashed)[-KEPT_REFUSED:] if wrong else others)
 
     def with_observation(self, observation: Observation) -> EntryEvidence:
         kept = (*self.observations, observation)[-KEPT_OBSERVATIONS:]
-        return EntryEvidence(kept, self.right + observation.right, self.wrong + (not observation.right))
+        right, wrong = self.right + observation.right, self.wrong + (not observation.right)
+        return EntryEvidence(kept, right, wrong, self.refused)
 
     def merged(self, other: EntryEvidence) -> EntryEvidence:
         """The union of two sets of evidence, which must not have observations in common. Each side keeps its
@@ -51,12 +63,14 @@ class EntryEvidence:
         ours = min(len(self.observations), KEPT_OBSERVATIONS - theirs)
         theirs = min(len(other.observations), KEPT_OBSERVATIONS - ours)
         kept = (*_newest(self.observations, ours), *_newest(other.observations, theirs))
-        return EntryEvidence(kept, self.right + other.right, self.wrong + other.wrong)
+        refused = tuple(dict.fromkeys((*other.refused, *self.refused)))[-KEPT_REFUSED:]
+        return EntryEvidence(kept, self.right + other.right, self.wrong + other.wrong, refused)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-compatible; ``from_dict`` reads it back, with scores to four digits."""
         seen = [[round(o.score, 4), int(o.right), o.weight] for o in self.observations]
-        return {"seen": seen, "right": self.right, "wrong": self.wrong}
+        refused = {"refused": list(self.refused)} if self.refused else {}
+        return {"seen": seen, "right": self.right, "wrong": self.wrong, **refused}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EntryEvidence:
@@ -66,7 +80,8 @@ class EntryEvidence:
         """
         try:
             seen = tuple(Observation(float(s), bool(r), float(w)) for s, r, w in data["seen"])
-            return cls(seen[-KEPT_OBSERVATIONS:], int(data["right"]), int(data["wrong"]))
+            refused = tuple(map(str, data.get("refused", ())))[-KEPT_REFUSED:]
+            return cls(seen[-KEPT_OBSERVATIONS:], int(data["right"]), int(data["wrong"]), refused)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not an entry's evidence: {error!r}") from error
 

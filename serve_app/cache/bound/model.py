@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from serve_app.cache.bound.blocked import BlockedPairs
+from serve_app.cache.bound.blocked import BlockedPairs, is_refused
 from serve_app.cache.bound.budget import ErrorBudget
 from serve_app.cache.bound.evidence import EntryEvidence, Observation, feedback
 from serve_app.cache.bound.population import PopulationEvidence
@@ -66,7 +66,7 @@ class LearnedBound:
     ) -> Decision:
         """``draw`` is a random number from [0, 1); ``pair`` is the entry's id and the request's text.
         Changes nothing: the caller reports the outcome with ``reused`` and ``learn``."""
-        if pair is not None and self.blocked.is_blocked(*pair):
+        if is_refused(self.blocked, evidence, pair):
             return Decision(False, False, 1.0, "blocked")
         bound = upper_bound(evidence, self.population, score)
         if not bound <= self.budget.limit():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
-from serve_app.cache.bound.blocked import BlockedPairs
+from serve_app.cache.bound.blocked import BlockedPairs, is_refused
 from serve_app.cache.bound.evidence import EntryEvidence
 from serve_app.cache.bound.model import Decision, LearnedBound
 from serve_app.cache.bound.population import PopulationEvidence
@@ -63,7 +63,7 @@ class Unbounded:
     def decide(
         self, evidence: EntryEvidence, score: float, draw: float, pair: Pair | None = None
     ) -> Decision:
-        if pair is not None and self.blocked.is_blocked(*pair):
+        if is_refused(self.blocked, evidence, pair):
             return Decision(False, False, 1.0, "blocked")
         return Decision(True, False, 1.0, "reuse")
 

@@ -73,10 +73,14 @@ def with_references(
 
 
 def messages_of(
-    history: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], instructions: str | None
+    history: Sequence[Mapping[str, Any]],
+    new: Sequence[Mapping[str, Any]],
+    instructions: str | None,
+    *,
+    alone: bool = True,
 ) -> list[dict[str, Any]]:
     """The messages of a chat. ``history`` was checked when it was stored; ``instructions`` hold for this
-    request alone.
+    request alone. ``alone``: no messages of a stored prompt will stand before them.
 
     Raises:
         BadRequest: an item is not known or not whole, or a result has no call; ``param`` says which.
@@ -88,7 +92,7 @@ def messages_of(
         chat.add(item, "previous_response_id")
     for index, item in enumerate(new):
         chat.add(item, f"input[{index}]")
-    if not chat.messages:
+    if not chat.messages and alone:
         raise BadRequest("`input` holds nothing to answer.", param="input", code="missing_field")
     return chat.messages
 

@@ -51,7 +51,6 @@ SAME = (
 """Fields that mean the same in a chat completion request: OpenAI's, and vLLM's own of both APIs."""
 
 REFUSED = {
-    "prompt": "prompt templates are not stored here",
     "moderation": "nothing is moderated here",
     "context_management": "no context is compacted here",
 }
@@ -63,6 +62,7 @@ ECHOED = (
     "max_tool_calls",
     "metadata",
     "previous_response_id",
+    "prompt",
     "prompt_cache_key",
     "reasoning",
     "safety_identifier",
@@ -134,9 +134,12 @@ def read(fields: Mapping[str, Any]) -> TypedRequest:
             param="conversation",
             code="mutually_exclusive_parameters",
         )
+    if isinstance(fields.get("prompt"), str):
+        raise BadRequest("`prompt` must be an object with an `id`.", param="prompt", code="invalid_value")
     if request.background and not request.wants_store:
         raise BadRequest("`background` needs `store`: its answer is fetched later.", param="background")
-    if fields.get("input") is None and request.previous_response_id is None and request.conversation is None:
+    starts = (fields.get("input"), fields.get("prompt"), request.previous_response_id, request.conversation)
+    if all(start is None for start in starts):
         raise BadRequest("Missing required field `input`.", param="input", code="missing_field")
     refuse_metadata(request.metadata or {})
     tools = read_tools(request.tools or ())
@@ -157,7 +160,7 @@ def chat_fields(
     """
     request, sent = asked.request, asked.fields
     fields: dict[str, Any] = {name: sent[name] for name in SAME if sent.get(name) is not None}
-    fields["messages"] = messages_of(history, new, request.instructions)
+    fields["messages"] = messages_of(history, new, request.instructions, alone=sent.get("prompt") is None)
     if request.stream:
         fields["stream_options"] = {"include_usage": True}
     if request.max_output_tokens is not None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launcher.ports import free_port
 from support import model_configs as configs
 
 from deployments.engine.model_files import ModelLibrary, SourceError
+from deployments.launcher.ports import free_port
 from serve_app.model_store import ModelStore
 
 CONFIG_PATH = "/owner/m/resolve/main/config.json"

@@ -15,7 +15,7 @@ from support.accounts import accounts_handle, bearer, with_accounts
 from support.gateway import MODEL, Answered, Running, gateway
 from support.graph import ADMIN_TOKEN, CHAT, eventually
 
-from deployments.cli import keys as command
+from deployments.cli.endpoint import ADMIN_KEY
 from deployments.cli.main import main
 from serve_app.request.admin_token import TOKEN_VARIABLE
 
@@ -243,7 +243,7 @@ async def test_keys_are_bounded_and_without_accounts_there_are_none(tmp_path: Pa
 async def test_the_command_does_all_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(command.ADMIN_KEY, raising=False)
+    monkeypatch.delenv(ADMIN_KEY, raising=False)
     monkeypatch.setenv(TOKEN_VARIABLE, ADMIN_TOKEN)
     async with running_endpoint(tmp_path) as running:
 
@@ -275,4 +275,4 @@ async def test_the_command_does_all_of_it(
         assert await said("list") == "\n"
         assert "90x" in await said("create", "--expires-in", "90x", status=1)
         monkeypatch.delenv(TOKEN_VARIABLE)
-        assert command.ADMIN_KEY in await said("list", status=1)
+        assert ADMIN_KEY in await said("list", status=1)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import email
-import io
-import wave
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from email import policy
@@ -19,6 +17,7 @@ from local_cache import local_cache
 from scripted_member import Member, listening
 from support.gateway import MODEL, Answered, Running, gateway
 from support.graph import eventually
+from support.recordings import wav
 
 from serve_app.settings.paths import AUDIO
 
@@ -26,13 +25,7 @@ TRANSCRIPTIONS, TRANSLATIONS = AUDIO
 
 
 def speech(seconds: float = 1.0, sample: int = 0) -> bytes:
-    content = io.BytesIO()
-    with wave.open(content, "wb") as writer:
-        writer.setnchannels(1)
-        writer.setsampwidth(2)
-        writer.setframerate(8000)
-        writer.writeframes(sample.to_bytes(2, "little") * int(8000 * seconds))
-    return content.getvalue()
+    return wav(seconds, sample=sample)
 
 
 async def whisper(request: web.Request) -> web.StreamResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,18 @@ async def test_refused_calls_have_lines_up_to_a_bound(tmp_path: Path) -> None:
             (f"key:{kept.record.id}", "cache.purge", "admin_only"),
         )
         assert len(lines(tmp_path)) < 40
+
+
+async def test_a_strangers_calls_do_not_fill_the_log(tmp_path: Path) -> None:
+    bound = {"logs": {"refused_per_s": 5.0}}
+    async with accounts_handle(tmp_path) as handle, with_accounts(handle, **bound) as running:
+        nobody = {"authorization": "Bearer wrong"}
+        began = time.monotonic()
+        for _ in range(60):
+            assert (await sent(running, "DELETE", "/admin/cache?tag=x", headers=nobody))[0] == 401
+        await until_said(tmp_path, ("unknown", "cache.purge", "invalid_api_key"))
+        refused = [line for line in lines(tmp_path) if line["actor"] == "unknown"]
+        assert len(refused) <= 5 + 1 + (time.monotonic() - began) / 6
 
 
 async def test_a_refused_key_is_named(tmp_path: Path) -> None:

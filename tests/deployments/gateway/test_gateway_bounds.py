@@ -71,7 +71,8 @@ async def test_too_many_answers_prompts_and_texts_are_refused_where_a_path_has_t
     async with gateway(FAST) as running:
         for fields, said in (
             ({"n": 400}, "limits.max_n"),
-            ({"prompt": ["hi"] * 65}, "limits.max_prompts"),
+            # A chat's `prompt` is a stored one.
+            ({"prompt": ["hi"] * 65}, "setting `prompts`" if path == CHAT else "limits.max_prompts"),
             ({"input": ["hi"] * 2049}, "limits.max_embedding_inputs"),
         ):
             assert said in (await refused(running, path, body(**fields))).body.decode()

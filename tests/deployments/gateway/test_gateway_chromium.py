@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from launcher.ports import free_port
 from local_cache import LocalCache, local_cache
 from support.gateway import Running, SimSettings, chat, gateway
 from support.graph import AS_ADMIN, CHAT
+
+from deployments.launcher.ports import free_port
 
 CHROMIUM = shutil.which("chromium")
 QUESTION = "how do i install it"

@@ -18,6 +18,7 @@ from browser import CHROMIUM, Browser, Page, chromium
 from local_cache import local_cache
 from scripted_member import Member, chunk, listening, says
 from support.accounts import accounts_handle, bearer, managed, with_accounts
+from support.feedback import feedback_handle
 from support.gateway import ADMIN, DONE, Running, SimSettings, gateway
 from support.graph import ADMIN_TOKEN, eventually
 from support.model_configs import SOURCES, write_model
@@ -432,3 +433,42 @@ async def test_on_a_phone_nothing_is_cut_off_and_every_control_has_a_name(
             assert unnamed == [], name
         ground = await page.value("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, ground.removeprefix("rgb(").removesuffix(")").split(","))) < 200) is dark
+
+
+async def test_thumbs_say_what_a_person_thinks_of_an_answer(browser: Browser, tmp_path: Path) -> None:
+    async with (
+        feedback_handle(tmp_path / "said") as handle,
+        gateway(QUICK, handles={"feedback": handle}, feedback={}) as running,
+        console(browser, running) as page,
+    ):
+        await ask(page, "what is the capital of france")
+        await page.click("[data-thumb='0']")
+        await page.until("document.querySelector('.thumbs .judged') !== null")
+        await page.type(".thumbs input", "it names Lyon")
+        await page.press("Enter", ENTER)
+
+        async def said() -> bool:
+            found = (await running.get("/admin/feedback"))["feedback"]
+            return [(each["score"], each["text"]) for each in found] == [(0.0, "it names Lyon")]
+
+        assert await eventually(said, within_s=20)
+
+
+async def test_thumbs_say_so_where_no_feedback_is_kept(browser: Browser) -> None:
+    async with gateway(QUICK) as running, console(browser, running) as page:
+        await ask(page, "hello")
+        await page.click("[data-thumb='1']")
+        await page.until("document.querySelector('.measured .note')?.innerText.includes('no feedback')")
+
+
+async def test_the_page_of_the_plan_shows_suggestions_where_requests_are_kept(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with (
+        feedback_handle(tmp_path / "said") as handle,
+        gateway(QUICK, handles={"feedback": handle}, feedback={}) as running,
+        console(browser, running) as page,
+    ):
+        await go(page, "plan")
+        await sign_in(page)
+        await page.until("document.querySelector('[data-suggestions=\"0\"]') !== null")

@@ -43,6 +43,22 @@ async def limited(
             yield running, handle, bearer(key)
 
 
+@asynccontextmanager
+async def budgeted(
+    folder: Path, member: Member, **limits: Any
+) -> AsyncIterator[tuple[Running, LocalHandle, dict[str, str]]]:
+    """A gateway before one scripted member; the headers of a key of tenant `acme`, which has these limits."""
+    async with listening(member), accounts_handle(folder) as handle:
+        key, kept = managed("acme")
+        await handle.target.make_key(kept)
+        await handle.target.set_limit(Limit("tenant:acme", **limits))
+        upstream = member.upstream(kind="vllm", health_period_s=60.0)
+        args: dict[str, Any] = {"auth": {"accounts": True}, "accounts": {"call_timeout_s": 0.5}}
+        async with gateway(others=[upstream], handles={"accounts": handle}, **args) as running:
+            assert await eventually(lambda: knows(running, bearer(key)), within_s=10)
+            yield running, handle, bearer(key)
+
+
 async def knows(running: Running, headers: dict[str, str]) -> bool:
     async with running.http.get("/v1/models", headers=headers) as response:
         return response.status == 200
@@ -292,6 +308,51 @@ async def test_a_client_that_leaves_early_pays_for_what_a_member_did(tmp_path: P
         assert await eventually(in_usage, within_s=10)
 
 
+async def test_without_limits_usage_counts_those_who_left_early_too(tmp_path: Path) -> None:
+    slow = SimSettings(itl_ms=50, tokens=2000, prefill_ms_per_1k=20_000)
+    async with limited(tmp_path, engine=slow) as (running, _, key):
+        async with meanwhile(running.post("word " * 1000, key, max_tokens=500)):
+            await arrived(running, 1)
+
+        async def in_usage() -> bool:
+            db = sqlite3.connect(tmp_path / "accounts.sqlite3")
+            rows = db.execute("SELECT tokens_in, tokens_out FROM usage").fetchall()
+            db.close()
+            return any(prompt > 1000 and output == 500 for prompt, output in rows)
+
+        assert await eventually(in_usage, within_s=10)
+
+
+async def test_what_a_stream_generates_counts_by_the_minute_while_it_runs(tmp_path: Path) -> None:
+    over = asyncio.Event()
+
+    async def long(request: web.Request) -> web.StreamResponse:
+        if "short" in (await request.read()).decode():
+            usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+            choice = {"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}
+            return web.json_response({"object": "chat.completion", "choices": [choice], "usage": usage})
+        answer = await begin(request)
+        for n in range(2000):
+            await answer.write(b"data: " + chunk(f"token {n}") + b"\n\n")
+            await asyncio.sleep(0)
+        await over.wait()
+        await answer.write(b"data: [DONE]\n\n")
+        return answer
+
+    async with (
+        budgeted(tmp_path, Member(long), tokens_per_minute=5000) as (running, _, key),
+        running.stream("long", key) as stream,
+    ):
+        await stream.event()
+
+        async def is_counted() -> bool:
+            return (await running.post("short", key, max_tokens=3500)).status == 429
+
+        assert await eventually(is_counted, within_s=20)
+        over.set()
+        await stream.rest()  # it is not cut
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_generation_that_others_joined_is_paid_by_who_began_it(tmp_path: Path, stream: bool) -> None:
     async with local_cache(tmp_path / "cache", race=False) as cache, accounts_handle(tmp_path) as handle:
@@ -329,21 +390,14 @@ async def test_an_absurd_count_of_a_member_does_not_use_up_a_budget(
         return web.json_response({"object": "chat.completion", "choices": [choice], "usage": usage})
 
     member = Member(boast)
-    async with listening(member), accounts_handle(tmp_path) as handle:
-        key, kept = managed("acme")
-        await handle.target.make_key(kept)
-        await handle.target.set_limit(Limit("tenant:acme", tokens_per_day=1_000_000))
-        upstream = member.upstream(kind="vllm", health_period_s=60.0)
-        args: dict[str, Any] = {"auth": {"accounts": True}, "accounts": {"call_timeout_s": 0.5}}
-        async with gateway(others=[upstream], handles={"accounts": handle}, **args) as running:
-            assert await eventually(lambda: knows(running, bearer(key)), within_s=10)
-            assert (await running.post("1", bearer(key), max_tokens=5)).status == 200
-            assert (await running.post("2", bearer(key), max_tokens=5)).status == 200
+    async with budgeted(tmp_path, member, tokens_per_day=1_000_000) as (running, handle, key):
+        assert (await running.post("1", key, max_tokens=5)).status == 200
+        assert (await running.post("2", key, max_tokens=5)).status == 200
 
-            async def counted() -> bool:
-                return 2 * 131_072 < await used_of(handle) < 300_000
+        async def counted() -> bool:
+            return 2 * 131_072 < await used_of(handle) < 300_000
 
-            assert await eventually(counted, within_s=10)
+        assert await eventually(counted, within_s=10)
     assert caplog.text.count("than its request can have used") == 1
 
 
@@ -383,33 +437,26 @@ async def test_a_stream_that_is_left_counts_all_tokens_of_its_events(tmp_path: P
         return answer
 
     member = Member(in_tens)
-    async with listening(member), accounts_handle(tmp_path) as handle:
-        key, kept = managed("acme")
-        await handle.target.make_key(kept)
-        await handle.target.set_limit(Limit("tenant:acme", tokens_per_day=1_000_000))
-        upstream = member.upstream(kind="vllm", health_period_s=60.0)
-        args: dict[str, Any] = {"auth": {"accounts": True}, "accounts": {"call_timeout_s": 0.5}}
-        async with gateway(others=[upstream], handles={"accounts": handle}, **args) as running:
-            assert await eventually(lambda: knows(running, bearer(key)), within_s=10)
-            async with running.stream("whole", bearer(key), max_tokens=900) as stream:
-                for _ in range(50):
-                    await stream.event()
-                    was_read.put_nowait(None)
-                await stream.rest()
+    async with budgeted(tmp_path, member, tokens_per_day=1_000_000) as (running, handle, key):
+        async with running.stream("whole", key, max_tokens=900) as stream:
+            for _ in range(50):
+                await stream.event()
+                was_read.put_nowait(None)
+            await stream.rest()
 
-            async def first_counted() -> bool:
-                return await used_of(handle) == 501
+        async def first_counted() -> bool:
+            return await used_of(handle) == 501
 
-            assert await eventually(first_counted, within_s=10)
-            is_left.set()
-            async with running.stream("left", bearer(key), max_tokens=900) as stream:
-                for _ in range(50):
-                    await stream.event()
-                    was_read.put_nowait(None)
-                stream.leave()
+        assert await eventually(first_counted, within_s=10)
+        is_left.set()
+        async with running.stream("left", key, max_tokens=900) as stream:
+            for _ in range(50):
+                await stream.event()
+                was_read.put_nowait(None)
+            stream.leave()
 
-            async def counted() -> bool:
-                return 501 + 400 < await used_of(handle) < 501 + 600
+        async def counted() -> bool:
+            return 501 + 400 < await used_of(handle) < 501 + 600
 
-            assert await eventually(counted, within_s=10)
-            over.set()
+        assert await eventually(counted, within_s=10)
+        over.set()

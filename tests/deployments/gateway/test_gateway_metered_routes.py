@@ -21,7 +21,7 @@ from serve_app.settings.paths import ENGINE_PATHS, REALTIME
 
 NO_MEMBER = {
     "me", "models", "model", "realtime", "response", "response_items", "response_cancel", "conversations",
-    "conversation", "conversation_items", "conversation_item",
+    "conversation", "conversation_items", "conversation_item", "feedback",
 }  # fmt: skip
 """Handlers of routes for keys that ask no member, and the socket, which asks one for its first audio."""
 

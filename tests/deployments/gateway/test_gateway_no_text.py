@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import logging
-import wave
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +12,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiohttp import FormData
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -23,6 +20,7 @@ from support.accounts import accounts_handle, bearer, managed
 from support.gateway import Running, gateway, serving
 from support.graph import eventually
 from support.meter import Meter
+from support.recordings import recording
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
@@ -131,20 +129,6 @@ def bodies() -> Iterator[tuple[str, dict[str, Any]]]:
             yield path, {"model": MODEL, **fields, "stream": True}
 
 
-def recording() -> FormData:
-    content = io.BytesIO()
-    with wave.open(content, "wb") as writer:
-        writer.setnchannels(1)
-        writer.setsampwidth(2)
-        writer.setframerate(8000)
-        writer.writeframes(b"\0\0" * 800)
-    form = FormData()
-    form.add_field("model", MODEL)
-    form.add_field("prompt", PROMPT)
-    form.add_field("file", content.getvalue(), filename=f"{PROMPT}.wav", content_type="audio/wav")
-    return form
-
-
 async def drive(running: Running, key: str) -> list[tuple[str, int, str]]:
     """Every endpoint once: paths, statuses and bodies."""
     found = []
@@ -153,7 +137,11 @@ async def drive(running: Running, key: str) -> list[tuple[str, int, str]]:
             found.append((path, response.status, await response.text()))
     for route in POSTS:
         if FORM in route.media_types("POST"):
-            async with running.http.post(route.path, data=recording(), headers=bearer(key)) as response:
+            async with running.http.post(
+                route.path,
+                data=recording(MODEL, prompt=PROMPT, filename=f"{PROMPT}.wav"),
+                headers=bearer(key),
+            ) as response:
                 found.append((route.path, response.status, await response.text()))
     url = f"{running.url.replace('http', 'ws')}{REALTIME}?model={MODEL}&prompt={PROMPT}"
     try:

@@ -227,16 +227,17 @@ async def test_the_command_prints_usage(tmp_path: Path, capsys: pytest.CaptureFi
         await until_known(running, admin)
         await running.post("x", bearer(admin))
         await until_counted(running, 1)
-        secret = running.http.headers["authorization"].removeprefix("Bearer ")
+        kept = tmp_path / "secret"
+        kept.write_text(running.http.headers["authorization"].removeprefix("Bearer ") + "\n")
         for arguments, status, said in (
             (["--by", "tenant"], 0, "ops"),
             (["--csv", "--tenant", "ops"], 0, "day,tenant,model,requests"),
             (["--by", "prompt"], 1, "`by` names 'prompt'"),
         ):
-            command = ["usage", "--url", running.url, "--key-secret", secret, *arguments]
+            command = ["usage", "--endpoint", running.url, "--key-file", str(kept), *arguments]
             assert await asyncio.to_thread(main, command) == status
             shown = capsys.readouterr()
             assert said in shown.out + shown.err
-        gone = ["usage", "--url", "http://127.0.0.1:9"]
+        gone = ["usage", "--url", "http://127.0.0.1:9", "--key-file", str(kept)]
         assert await asyncio.to_thread(main, gone) == 1
-        assert "does not answer" in capsys.readouterr().err
+        assert "no answer" in capsys.readouterr().err

@@ -17,12 +17,12 @@ from typing import Any
 
 import aiohttp
 import anthropic
-import launcher.status
 import pytest
 from support.front_door import Door, door
 from support.gateway import FAST, Running, SimSettings, chat, gateway
 from support.graph import CHAT, eventually
 
+from deployments.launcher.status import answers_at
 from deployments.platform.front_door import runs, wrapper_script
 from serve_app.front_door import ProxyFiles, TemplateChangedError, harden, with_json_errors
 from serve_app.settings.proxy import ProxySettings
@@ -437,4 +437,4 @@ async def test_with_a_client_authority_only_its_clients_come_in(certificates: Pa
             await status_over_tls(front, certificates, with_certificate=False)
         own = front.folder / "o.sock"
         assert stat.S_IMODE(own.stat().st_mode) == 0o600
-        assert await asyncio.to_thread(launcher.status.answers_at, own, "/ready")
+        assert await asyncio.to_thread(answers_at, own, "/ready")

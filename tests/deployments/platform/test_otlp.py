@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from launcher.ports import free_port
 from support.collector import collecting
 from support.graph import eventually
 from support.records import a_record
 
+from deployments.launcher.ports import free_port
 from deployments.platform.otel_metrics import otel_meter_from
 from deployments.platform.otlp import METRICS, SHUT_DOWN_S, TRACES, endpoint, exporter_names, protocol
 from deployments.platform.telemetry import RequestTracer, tracer_from_environment

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 import uvloop
-from launcher.ports import free_port
 
+from deployments.launcher.ports import free_port
 from deployments.wire.http1 import BrokenConnection, Connection, NoConnection, Origin, request_bytes
 from deployments.wire.pool import ConnectionPool
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import stat
 import tempfile
 from collections.abc import AsyncIterator
@@ -14,8 +15,9 @@ import aiohttp
 import pytest
 
 from deployments.wire.http1 import NoConnection, Origin, request_bytes
-from deployments.wire.listener import PrivateListener
+from deployments.wire.listener import PrivateListener, listening
 from deployments.wire.pool import ConnectionPool
+from serve_app.errors import SettingsError
 from serve_app.wire.private_address import PrivateAddress
 
 
@@ -147,6 +149,76 @@ async def test_two_listeners_have_secrets_and_ports_of_their_own(listener: Priva
         assert other.address.socket != listener.address.socket
     finally:
         await other.stop(0.0)
+
+
+def free_ports(count: int) -> range:
+    """Ports in a row that nobody listens on now."""
+    for first in range(25000, 29000, count):
+        held = []
+        try:
+            for port in range(first, first + count):
+                held.append(socket.socket())
+                held[-1].bind(("127.0.0.1", port))
+            return range(first, first + count)
+        except OSError:
+            continue
+        finally:
+            for each in held:
+                each.close()
+    raise AssertionError("no free ports")
+
+
+def port_of(listener: PrivateListener) -> int:
+    return int(listener.address.url.rpartition(":")[2])
+
+
+async def test_each_listener_takes_a_free_port_of_the_range_and_none_is_left_out(app: SlowApp) -> None:
+    ports = free_ports(3)
+    listeners = [PrivateListener(app, "127.0.0.1", ports=ports) for _ in ports]
+    for each in listeners:
+        each.start()
+    try:
+        assert sorted(map(port_of, listeners)) == list(ports)
+        app.finish.set()
+        for each in listeners:
+            assert await _get(replace(each.address, socket="")) == "done"
+    finally:
+        for each in listeners:
+            await each.stop(0.0)
+
+
+async def test_a_range_that_is_used_up_says_which_setting_and_where(app: SlowApp) -> None:
+    ports = free_ports(2)
+    taken = [listening("127.0.0.1", ports) for _ in ports]
+    try:
+        words = f"network.min_port.*network.max_port.*{ports[0]} to {ports[-1]} are in use at 127.0.0.1"
+        with pytest.raises(SettingsError, match=words):
+            PrivateListener(app, "127.0.0.1", ports=ports)
+        with listening("127.0.0.2", ports) as other:  # another node
+            assert other.getsockname()[0] == "127.0.0.2"
+    finally:
+        for each in taken:
+            each.close()
+
+
+async def test_a_port_returns_as_soon_as_its_listener_has_closed(app: SlowApp) -> None:
+    ports = free_ports(1)
+    app.finish.set()
+    for _ in range(3):  # also where the listener closed connections that were open
+        listener = PrivateListener(app, listening("127.0.0.1", ports))
+        listener.start()
+        pool = ConnectionPool(connect_timeout_s=5, idle_s=60, read_ahead=1 << 16)
+        origin = Origin.behind(replace(listener.address, socket=""))
+        try:
+            await pool.ask(origin, request_bytes(origin, "GET", "/", {}, b""))
+            await listener.stop(0.0)
+        finally:
+            pool.close()
+
+
+def test_an_address_that_is_not_this_node_s_is_no_full_range() -> None:
+    with pytest.raises(OSError, match="assign requested address"):
+        listening("192.0.2.1", range(25000, 25002))
 
 
 async def test_a_stop_lets_a_running_answer_finish(listener: PrivateListener, app: SlowApp) -> None:

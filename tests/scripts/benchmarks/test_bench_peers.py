@@ -17,9 +17,10 @@ from benchmarks.peers.promptly import with_private_store
 from benchmarks.peers.ray_serve_llm import SCRIPTED_ENGINE, real_llm_config, scripted_llm_config
 from benchmarks.peers.supervised import serve_config
 from benchmarks.peers.vllm_server import ENGINE_ARGUMENTS, ENGINE_ENVIRONMENT, server_command
-from launcher import processes
-from launcher.config import read_config
-from launcher.ports import LOOPBACK, free_port, port_is_free
+
+from deployments.launcher import processes
+from deployments.launcher.config import read_config
+from deployments.launcher.ports import LOOPBACK, free_port, port_is_free
 
 PARENT = """
 import subprocess, sys, time

@@ -17,7 +17,7 @@ from benchmarks.relay_cost import HAPROXY, PROMPTLY, RAY, Cost, figures_of, part
         ("ray::ServeReplica:promptly:Responses ", "others"),
         ("/tmp/x/bin/haproxy -db -f /tmp/x/haproxy.cfg ", "HAProxy"),
         ("ray::FrontDoorManager ", "others"),
-        ("python launch.py /tmp/haproxy/config.yaml ", "others"),
+        ("python -m deployments.cli serve /tmp/haproxy/config.yaml ", "others"),
         ("", "others"),
     ],
 )

@@ -24,8 +24,9 @@ from benchmarks.load import (
     poisson,
     summarise,
 )
-from launcher.ports import free_port
 from sim_engine import NO_FAULTS, Faults, SimEngine, SimSettings, Stats
+
+from deployments.launcher.ports import free_port
 
 LIMIT_S = 10.0
 TOKENS = 5

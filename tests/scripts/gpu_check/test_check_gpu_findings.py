@@ -11,7 +11,7 @@ from benchmarks.table import at_least, at_most
 from benchmarks.vllm_load import Level
 from gpu_check.contract import Bench, Verdict, finding, judged
 from gpu_check.engines import arguments, settings
-from gpu_check.machine import Gpu, Machine, planned_device, read_gpus
+from gpu_check.machine import Machine, planned_device
 from gpu_check.report import in_markdown, shown
 from gpu_check.rest import memory
 from gpu_check.runner import Result, read_findings
@@ -19,6 +19,8 @@ from gpu_check.serving import compared
 from gpu_check.speculation import judgement, make_head, methods
 
 from deployments.engine.vllm.arguments import GUARDED_SCHEDULER
+from deployments.platform.gpus import read_gpus
+from serve_app.machine import Gpu
 from serve_app.settings import ModelSettings
 
 H100 = ["NVIDIA H100 80GB HBM3", "580.65.06", "9.0", "81559"]

@@ -23,10 +23,11 @@ class Job:
     output: int
     at: float = 0.0
     slots: int = 1
+    idle_s: float = 0.0
 
     @property
     def lasts_s(self) -> float:
-        return self.prompt * PROMPT_TOKEN_S + self.output * TOKEN_S
+        return self.prompt * PROMPT_TOKEN_S + self.output * TOKEN_S + self.idle_s
 
     @property
     def cost(self) -> float:
@@ -124,6 +125,21 @@ def test_a_tenant_that_asks_for_little_does_not_wait_behind_one_that_asks_for_mu
     simulation.run(noise + quiet, until=30.0)
     assert max(simulation.waited["quiet"]) <= 2.1, "no longer than an answer: the noise came before it"
     assert max(simulation.waited["quiet"][10:]) == 0.0
+
+
+@pytest.mark.parametrize("slots", [1, 4, 8])
+def test_a_tenant_within_its_share_does_not_wait_though_the_slots_of_another_make_fewer_tokens(
+    slots: int,
+) -> None:
+    """The quiet one has most of the tokens, and wants a few of the slots."""
+    noise = [Job("noisy", 10, 1, slots=slots, idle_s=2.0) for _ in range(400)]
+    quiet = [Job("quiet", 500, 75, at=3.0 + number / 3) for number in range(150)]
+    simulation = Simulation(16)
+    simulation.run(noise + quiet, until=50.0)
+    assert simulation.queues.waits("noisy")
+    assert simulation.cost["quiet"] > 1.5 * simulation.cost["noisy"]
+    assert max(simulation.waited["quiet"]) <= 2.1, "no longer than an answer of the noise that came first"
+    assert max(simulation.waited["quiet"][15:]) == 0.0, "what it wants is known by then"
 
 
 def test_an_idle_hour_saves_up_no_more_than_the_credit() -> None:

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import struct
-import wave
 from typing import Any
 
 import pytest
+from support.recordings import wav
 
 from serve_app.media.audio import MAX_PIECES, audio_seconds
-
-
-def wav(seconds: float, rate: int = 16_000, channels: int = 1) -> bytes:
-    content = io.BytesIO()
-    with wave.open(content, "wb") as writer:
-        writer.setnchannels(channels)
-        writer.setsampwidth(2)
-        writer.setframerate(rate)
-        writer.writeframes(bytes(int(seconds * rate) * 2 * channels))
-    return content.getvalue()
 
 
 def flac(samples: int, rate: int = 44_100) -> bytes:
@@ -44,8 +33,8 @@ def mp4(seconds: int) -> bytes:
 
 
 RECORDINGS = {
-    "wav": (wav(2.5), 2.5),
-    "wav, stereo": (wav(1.5, 48_000, 2), 1.5),
+    "wav": (wav(2.5, rate=16_000), 2.5),
+    "wav, stereo": (wav(1.5, rate=48_000, channels=2), 1.5),
     "flac": (flac(88_200), 2.0),
     "opus": (ogg(b"OpusHead", 96_000), 2.0),
     "vorbis": (ogg(b"\x01vorbis" + struct.pack("<IBI", 0, 2, 22_050), 44_100), 2.0),
@@ -104,7 +93,7 @@ def test_a_recording_of_empty_pieces_is_none_after_a_bounded_walk(kind: str) -> 
 
 MUCH = bytes(10_000_000)
 LIES = {
-    "wav, no data": (wav(0)[:-4] + bytes(4) + MUCH, 300),
+    "wav, no data": (wav(0, rate=16_000)[:-4] + bytes(4) + MUCH, 300),
     "wav, a high rate": (wav(0, rate=2_000_000_000)[:-4] + b"\xff" * 4 + MUCH, 5),
     "flac": (flac(1) + MUCH, 8),
     "opus": (ogg(b"OpusHead", 1) + MUCH, 150),
@@ -123,6 +112,6 @@ def test_many_bytes_are_no_short_recording_whatever_the_head_says(kind: str) -> 
 
 
 def test_a_head_without_a_rate_is_none() -> None:
-    data = bytearray(wav(1.0))
+    data = bytearray(wav(1.0, rate=16_000))
     data[24:34] = bytes(10)
     assert audio_seconds(bytes(data)) is None

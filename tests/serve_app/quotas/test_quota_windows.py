@@ -8,11 +8,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from serve_app.quotas.book import Book
-from serve_app.quotas.cost import Price, Use, left_early, room_for_answer, shares
+from serve_app.quotas.cost import Use, left_early, room_for_answer, shares
 from serve_app.quotas.lengths import FIRST_GUESS, FLOOR, Lengths
 from serve_app.quotas.limits import Bound, LimitTable, sender_scopes
 from serve_app.quotas.rates import Left, rate_headers
 from serve_app.quotas.windows import Calendar, SlidingMinute
+from serve_app.usage.prices import Price
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

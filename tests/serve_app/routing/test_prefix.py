@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from samples import make_member, make_report
+from samples import chat_request, make_member, make_report
 
 from serve_app.fleet import FleetTable, Member
-from serve_app.routing import RoutingRequest
+from serve_app.routing import POLICIES, Router, RoutingRequest
 from serve_app.routing.least_wait import least_wait
 from serve_app.routing.prefix import FREE_LOAD, LOAD_BOUND, prefix
 
@@ -76,3 +76,26 @@ def test_one_hot_prefix_is_not_served_by_one_member() -> None:
         table.first_byte(dispatch, 1.0, streamed=False)
         sent[member.name] += 1
     assert max(sent.values()) <= LOAD_BOUND * 120 / 4 + 1
+
+
+def test_gateways_with_the_same_table_send_a_new_prefix_to_the_same_member() -> None:
+    """Whatever turns each has given its members before; the members' names are the only thing they share."""
+    prompts = [chat_request(f"{number} " + "instructions " * 600) for number in range(40)]
+    chosen = []
+    for turns in ((3.0, 1.0, 2.0), (1.0, 3.0, 2.0)):
+        router, members = Router(POLICIES["least_wait"]), idle("a", "b", "c")
+        for member, turn in zip(members, turns, strict=True):
+            member.turn = turn
+        described = [router.describe(prompt, None) for prompt in prompts]
+        chosen.append([router.order(request, members)[0].name for request in described])
+    assert chosen[0] == chosen[1]
+    assert min(Counter(chosen[0]).values()) > len(prompts) / 8
+
+
+def test_a_new_prefix_never_waits_for_its_member() -> None:
+    router = Router(POLICIES["least_wait"])
+    request = router.describe(chat_request("instructions " * 600), None)
+    members = idle("a", "b")
+    home = router.order(request, members)[0]
+    home.in_flight, home.unanswered, home.pending_tokens = 1, 1, 10.0
+    assert router.order(request, members)[0] is not home

@@ -14,6 +14,7 @@ from serve_app.routing.prompt import (
     IMAGE_TOKENS,
     TOKENS_PER_BLOCK,
     estimated_tokens,
+    relayed_tokens,
 )
 
 LONG = "once upon a time " * 200
@@ -154,3 +155,10 @@ def test_deep_nesting_does_not_make_it_fail(depth: int) -> None:
 
     for request in (chat_request("hi", tools=nested(500)), completion_request(nested(500))):
         assert isinstance(deeper(depth - 500, request), tuple)
+
+
+def test_a_picture_in_a_relayed_body_counts_as_one_however_many_bytes_it_has() -> None:
+    body = b'{"model":"m","input":"hello"}'
+    assert relayed_tokens(body) == len(body) / 4
+    pictures = b'{"images":["data:image/png;base64,' + b"A" * 1_000_000 + b'","data:image\\/jpeg;base64,B"]}'
+    assert 2 * IMAGE_TOKENS < relayed_tokens(pictures) < 2 * IMAGE_TOKENS + 20

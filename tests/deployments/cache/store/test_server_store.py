@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import pytest
-from launcher.ports import free_port
 from qdrant_grpc import grpc_front
 from store_samples import DIMENSION, EMBEDDER, entry, unit
 from support.qdrant_rest import Fault, QdrantRest
 
 from deployments.cache.store import StoreError
 from deployments.cache.store.server import ServerStore
+from deployments.launcher.ports import free_port
 from serve_app.cache.entry import Selection
 from serve_app.cache.eviction import Volume
 from serve_app.settings.qdrant import QdrantSettings

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import pytest
-from support.alert_cases import AFTER_S, CASES, EVERY, USUAL_S, WRONG_S
+from support.alert_cases import AFTER_S, CASES, EVERY, USUAL_S, WRONG_S, feed
 from support.meter import Meter
 from support.records import a_record
 
@@ -38,14 +38,21 @@ class World:
         )
 
     async def run(
-        self, seconds: float, make: Callable[[], RequestRecord] | None, each_s: float = 1.0
+        self,
+        seconds: float,
+        make: Callable[[], RequestRecord | Mapping[str, Any]] | None,
+        each_s: float = 1.0,
     ) -> None:
         """A request every ``each_s`` seconds, alerts judged every 10."""
         until = self.now + seconds
         while self.now < until:
             self.now += each_s
             if make is not None:
-                self.monitor.take(make())
+                made = make()
+                if isinstance(made, RequestRecord):
+                    self.monitor.take(made)
+                else:
+                    feed(self.monitor, made)
             if self.now % 10 < each_s:
                 await self.alerting.judge()
 
@@ -65,12 +72,12 @@ def test_every_rule_is_tried() -> None:
 async def test_an_alert_fires_and_clears(rule: str) -> None:
     usual, wrong = CASES[rule]
     world = World()
-    await world.run(USUAL_S, lambda: a_record(**usual))
+    await world.run(USUAL_S, lambda: usual)
     assert world.firing == set()
-    await world.run(WRONG_S, lambda: a_record(**wrong))
+    await world.run(WRONG_S, lambda: wrong)
     assert rule in world.firing
     assert world.meter.values[FIRING.name][rule, "m"] == 1.0
-    await world.run(AFTER_S, lambda: a_record(**usual))
+    await world.run(AFTER_S, lambda: usual)
     assert rule not in world.firing
     assert world.meter.values[FIRING.name][rule, "m"] == 0.0
     assert world.changes(rule) == [True, False], "it fired once and cleared once"
@@ -240,5 +247,5 @@ async def test_ten_thousand_models_and_tenants_make_no_labels() -> None:
         world.monitor.take(a_record(model=f"m{number}", tenant=f"t{number}", status=404, error="x"))
     await world.alerting.judge()
     for metric, labels in world.meter.labels.items():
-        assert len(labels) <= 12, metric
+        assert len(labels) <= max(12, len(CASES)), metric
     assert ("other", "client_error") in world.meter.labels["promptly_requests"]

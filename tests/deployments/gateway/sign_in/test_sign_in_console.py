@@ -208,6 +208,19 @@ async def test_who_is_nobody_here_is_told_so_and_gets_no_session(issuer: str) ->
         assert eve.cookies == {}
 
 
+async def test_a_browser_is_shown_a_page_where_a_login_fails_and_a_program_json(issuer: str) -> None:
+    html = "text/html,application/xhtml+xml,*/*;q=0.8"
+    async with console(issuer) as running, Person(running) as eve:
+        status, headers, body = await eve.ask("/sign-in/callback?code=<b>x</b>&state=y", accept=html)
+        assert (status, headers["content-type"]) == (400, "text/html; charset=utf-8"), body
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert headers["cache-control"] == "no-store"
+        assert "<b>" not in body
+        assert 'href="/sign-in"' in body
+        status, headers, body = await eve.ask("/sign-in/callback?code=x&state=y", accept="*/*")
+        assert (status, json.loads(body)["error"]["code"]) == (400, "sign_in_failed")
+
+
 async def test_a_login_leads_to_no_other_site() -> None:
     async with scripted_provider() as provider, console(provider.url) as running, Person(running) as eve:
         for page in ("https://evil.example", "//evil.example", "%2F%2Fevil.example", "a%0d%0ab"):

@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from serve_app.cache.bound import BlockedPairs, EntryEvidence, Observation, feedback
-from serve_app.cache.bound.evidence import KEPT_OBSERVATIONS
+from serve_app.cache.bound import BlockedPairs, EntryEvidence, Observation, feedback, text_hash
+from serve_app.cache.bound.blocked import is_refused
+from serve_app.cache.bound.evidence import KEPT_OBSERVATIONS, KEPT_REFUSED
 
 
 def evidence_of(count: int, right: bool = True) -> EntryEvidence:
@@ -98,3 +99,28 @@ def test_blocked_pairs_go_through_json_and_merge() -> None:
 def test_what_are_no_pairs_is_refused(pairs: list[list[str]]) -> None:
     with pytest.raises(ValueError, match="not blocked pairs"):
         BlockedPairs.from_list(pairs)
+
+
+def test_texts_that_users_call_wrong_are_kept_bounded_and_go_through_json() -> None:
+    evidence = evidence_of(2)
+    for number in range(KEPT_REFUSED + 5):
+        evidence = evidence.with_refused(f"hash-{number}", wrong=True)
+    assert evidence.refused == tuple(f"hash-{number}" for number in range(5, KEPT_REFUSED + 5))
+    assert EntryEvidence.from_dict(json.loads(json.dumps(evidence.to_dict()))) == evidence
+    assert evidence.with_observation(Observation(0.5, True)).refused == evidence.refused
+    assert "refused" not in evidence_of(2).to_dict(), "what older versions read stays as it was"
+
+
+def test_who_takes_it_back_takes_back_one_text() -> None:
+    evidence = EntryEvidence().with_refused("a", wrong=True).with_refused("b", wrong=True)
+    assert evidence.with_refused("a", wrong=False).refused == ("b",)
+    assert not evidence.with_refused("a", wrong=False).with_refused("b", wrong=False)
+
+
+def test_only_the_text_that_was_called_wrong_is_refused_and_only_at_that_entry() -> None:
+    evidence = EntryEvidence().with_refused(text_hash("How far?"), wrong=True)
+    one = UUID(int=1)
+    assert is_refused(BlockedPairs(), evidence, (one, "how far"))
+    assert not is_refused(BlockedPairs(), evidence, (one, "how near"))
+    assert not is_refused(BlockedPairs(), EntryEvidence(), (one, "how far"))
+    assert not is_refused(BlockedPairs(), evidence, None)
