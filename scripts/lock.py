@@ -126,20 +126,32 @@ def installed() -> Iterator[str]:
 
 def indexes(pip: Sequence[str], *, local_wheels: bool) -> dict[str, str]:
     """pip's configuration in the form that uv reads. ``local_wheels``: a folder of wheels, which may hold CPU
-    builds that a GPU set must not get."""
-    asked = {
-        "index-url": "UV_DEFAULT_INDEX",
-        "extra-index-url": "UV_EXTRA_INDEX_URL",
-        "cert": "SSL_CERT_FILE",
+    builds that a GPU set must not get.
+
+    uv takes the hashes of a version from one index only, the first that has it, and looks at extra indexes
+    first. One of these may hold a single file of a version (of soundfile the one without its library), so
+    the main index goes before them."""
+
+    def asked(option: str) -> str:
+        return os.environ.get("PIP_" + option.upper().replace("-", "_")) or setting(pip, option)
+
+    main = asked("index-url") or default_index(pip)
+    found = {
+        "UV_INDEX": " ".join([main, *asked("extra-index-url").split()]),
+        "UV_DEFAULT_INDEX": main,
+        "SSL_CERT_FILE": asked("cert"),
+        "UV_FIND_LINKS": asked("find-links") if local_wheels else "",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",  # like pip, look in all indexes
     }
-    if local_wheels:
-        asked["find-links"] = "UV_FIND_LINKS"
-    found = {}
-    for option, variable in asked.items():
-        value = os.environ.get("PIP_" + option.upper().replace("-", "_")) or setting(pip, option)
-        if value:
-            found[variable] = value
-    return found | {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # like pip, look in all indexes
+    return {variable: value for variable, value in found.items() if value}
+
+
+def default_index(pip: Sequence[str]) -> str:
+    """The index that pip asks where none is configured. No public name of pip tells it; `pip._internal` has
+    had this one since pip 10."""
+    ask = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
+    done = subprocess.run([pip[0], "-c", ask], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def setting(pip: Sequence[str], option: str) -> str:
