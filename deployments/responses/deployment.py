@@ -1,21 +1,14 @@
-"""The Responses deployment: the calls that gateways make, each with the time of this process's clock.
-
-There is one replica, because the file has one owner. It keeps nothing in memory that is not in the file: when
-it is killed, Serve starts another, and gateways repeat what was not answered.
-"""
+"""The Responses deployment: the calls that gateways make, each with the time of this process's clock."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Sequence
 
-from deployments.platform.serve import node_address
-from deployments.platform.telemetry import call_tracer
 from deployments.responses.store.base import ResponseStore
 from deployments.responses.store.registry import open_store
-from deployments.wire.direct_calls import DirectCalls
+from deployments.wire.owner import Ownership, StoreOwner
 from serve_app.settings import ResponsesSettings
 from serve_app.settings.network import ANY_PORT
 from serve_app.stored_responses.values import (
@@ -35,38 +28,29 @@ from serve_app.stored_responses.values import (
     StoreStats,
 )
 from serve_app.wire.calls import RESPONSES
-from serve_app.wire.private_address import PrivateAddress
 
-SWEEP_PERIOD_S = 30.0
-REOPEN_PERIOD_S = 5.0
+OWNS = Ownership(
+    name="responses",
+    interface=RESPONSES,
+    failure=StoreError,
+    sweep_period_s=30.0,
+    not_open="responses are not stored",
+    not_swept="expired responses were not removed",
+)
 
-logger = logging.getLogger("ray.serve")
 
-
-class Responses:
+class Responses(StoreOwner[ResponseStore]):
     """It has many methods because Serve calls one class and gateways have that many calls; the store does
-    the work.
-
-    If the file cannot be opened, the application keeps running: responses are then answered and not stored.
+    the work. While the file cannot be opened, responses are answered and not stored.
     """
 
     async def __init__(self, settings: ResponsesSettings, *, ports: range = ANY_PORT) -> None:  # type: ignore[misc]  # Serve awaits it
+        super().__init__(OWNS, ports)
         self._settings = settings
-        self._ports = ports
-        self._opened: ResponseStore | None = None
-        self._error = ""
-        self._direct: DirectCalls | None = None
-        await self._open()
-        self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
+        await self.begin()
 
-    async def address(self) -> PrivateAddress:
-        """The address to which gateways send their calls."""
-        if self._direct is None:
-            methods = {name: getattr(self, name) for name in RESPONSES}
-            self._direct = DirectCalls(
-                RESPONSES, methods, node_address(), call_tracer("responses"), ports=self._ports
-            )
-        return self._direct.address
+    async def open_store(self) -> ResponseStore:
+        return await asyncio.to_thread(open_store, self._settings, time.time())
 
     async def put(self, record: Record, items: Sequence[NewItem]) -> Outcome:
         return await self.store.put(record, items, time.time())
@@ -125,44 +109,3 @@ class Responses:
         if self._opened is None:
             return StoreStats(error=self._error)
         return await self._opened.stats()
-
-    @property
-    def store(self) -> ResponseStore:
-        """Raises: StoreError: the file could not be opened."""
-        if self._opened is None:
-            raise StoreError(self._error)
-        return self._opened
-
-    async def _open(self) -> None:
-        """A failure is logged once for each reason."""
-        try:
-            self._opened = await asyncio.to_thread(open_store, self._settings, time.time())
-        except StoreError as error:
-            if str(error) != self._error:
-                logger.error("responses are not stored: %s", error)
-            self._error = str(error)
-
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(REOPEN_PERIOD_S if self._opened is None else SWEEP_PERIOD_S)
-            if self._opened is None:
-                await self._open()
-                continue
-            try:
-                await self._opened.sweep(time.time())
-            except StoreError as error:
-                logger.warning("expired responses were not removed: %s", error)
-
-    async def __del__(self) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Serve calls this through ``__del__``."""
-        self._sweeping.cancel()
-        if self._direct is not None:
-            await self._direct.stop()
-            self._direct = None
-        if self._opened is not None:
-            store, self._opened = self._opened, None
-            self._error = "closed"
-            await store.close()
