@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,14 +34,3 @@ def _ranks(values: Any) -> Any:
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return np.where(values == 0, 0.0, (ends - (counts - 1) / 2)[inverse])
-
-
-def holm(ps: Mapping[str, float]) -> dict[str, float]:
-    """Each p corrected for the number of tests: the chance that any of them would be as small without a cause
-    (Holm 1979)."""
-    adjusted: dict[str, float] = {}
-    least = 0.0
-    for position, (name, p) in enumerate(sorted(ps.items(), key=lambda item: item[1])):
-        least = max(least, min(1.0, (len(ps) - position) * p))
-        adjusted[name] = least
-    return adjusted

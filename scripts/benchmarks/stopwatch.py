@@ -27,8 +27,9 @@ from benchmarks.layer import settings_for
 from benchmarks.load import run_fast
 from benchmarks.options import Options
 from benchmarks.peers import promptly
-from benchmarks.significance import holm, median_difference, paired_p
+from benchmarks.significance import median_difference, paired_p
 from benchmarks.table import Figure, at_least, write_report
+from serve_app.evaluation.statistics import holm
 
 MODEL = "scripted"
 EMBEDDER_ID = "embedder"

@@ -138,6 +138,8 @@ def test_one_worse_figure_makes_the_whole_worse_and_one_open_one_leaves_it_open(
 
 def test_holm_multiplies_the_smallest_by_the_number_of_tests() -> None:
     assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
+    assert holm({"a": 0.9, "b": 0.8}) == {"a": 1.0, "b": 1.0}
+    assert holm({}) == {}
 
 
 def test_the_same_seed_gives_the_same_figures() -> None:
