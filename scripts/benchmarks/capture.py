@@ -11,11 +11,10 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-from benchmarks.layer import ABOUT, CROWD
-from benchmarks.observability import Pair, pairs_with
+from benchmarks.layer import ABOUT
+from benchmarks.observability import Pair, cost_of, pairs_with
 from benchmarks.options import Options
 from benchmarks.table import Figure, at_least, write_report
 
@@ -32,32 +31,8 @@ def settings_of(name: str, folder: Path) -> dict[str, Any]:
 
 def figures_of(found: Sequence[dict[str, list[Pair]]]) -> list[Figure]:
     """``found`` has one element per repeat."""
-
-    def mean(pairs: Sequence[Pair], of: str) -> float:
-        return fmean(float(getattr(behind, of)) for _, behind in pairs)
-
-    def share(pairs: Sequence[Pair]) -> float:
-        return mean(pairs, "tokens_per_s") / fmean(bare.tokens_per_s for bare, _ in pairs)
-
     both = [(repeat[CAPTURED], repeat[PLAIN]) for repeat in found]
-    return [
-        Figure(
-            f"throughput with capture over without, {CROWD} streams",
-            "×",
-            tuple(share(on) / share(off) for on, off in both),
-            at_least(0.99),
-        ),
-        Figure(
-            f"TTFT p50 with capture, less that without, {CROWD} streams",
-            "ms",
-            tuple(mean(on, "ttft_p50_ms") - mean(off, "ttft_p50_ms") for on, off in both),
-        ),
-        Figure(
-            f"CPU per 1,000 tokens with capture over without, {CROWD} streams",
-            "×",
-            tuple(mean(on, "cpu_s_per_1k_tokens") / mean(off, "cpu_s_per_1k_tokens") for on, off in both),
-        ),
-    ]
+    return cost_of("capture", both, throughput=at_least(0.99), ttft=None)
 
 
 def run(options: Options) -> list[Figure]:

@@ -14,7 +14,7 @@ from benchmarks.engines import scripted_engine
 from benchmarks.layer import ABOUT, CROWD, ITL_MS, MODEL, TOKENS, Level, measure, settings_for
 from benchmarks.options import Options
 from benchmarks.peers import promptly
-from benchmarks.table import Figure, at_least, at_most, write_report
+from benchmarks.table import Figure, Target, at_least, at_most, write_report
 
 WAVES, ROUNDS = 6, 3
 """Requests per stream in one round; rounds of one start, alternating with the bare engine."""
@@ -55,6 +55,18 @@ def pairs_with(
 
 def figures_of(found: Sequence[dict[str, list[Pair]]]) -> list[Figure]:
     """``found`` has one element per repeat."""
+    both = [(repeat[MEASURED], repeat[UNMEASURED]) for repeat in found]
+    return cost_of("measuring", both, throughput=at_least(0.98), ttft=at_most(0.3))
+
+
+def cost_of(
+    work: str,
+    both: Sequence[tuple[Sequence[Pair], Sequence[Pair]]],
+    *,
+    throughput: Target,
+    ttft: Target | None,
+) -> list[Figure]:
+    """What Promptly with ``work`` costs over Promptly without; ``both`` has the two of each repeat."""
 
     def mean(pairs: Sequence[Pair], of: str) -> float:
         return fmean(float(getattr(behind, of)) for _, behind in pairs)
@@ -62,22 +74,21 @@ def figures_of(found: Sequence[dict[str, list[Pair]]]) -> list[Figure]:
     def share(pairs: Sequence[Pair]) -> float:
         return mean(pairs, "tokens_per_s") / fmean(bare.tokens_per_s for bare, _ in pairs)
 
-    both = [(repeat[MEASURED], repeat[UNMEASURED]) for repeat in found]
     return [
         Figure(
-            f"throughput with measuring over without, {CROWD} streams",
+            f"throughput with {work} over without, {CROWD} streams",
             "×",
             tuple(share(on) / share(off) for on, off in both),
-            at_least(0.98),
+            throughput,
         ),
         Figure(
-            f"TTFT p50 with measuring, less that without, {CROWD} streams",
+            f"TTFT p50 with {work}, less that without, {CROWD} streams",
             "ms",
             tuple(mean(on, "ttft_p50_ms") - mean(off, "ttft_p50_ms") for on, off in both),
-            at_most(0.3),
+            ttft,
         ),
         Figure(
-            f"CPU per 1,000 tokens with measuring over without, {CROWD} streams",
+            f"CPU per 1,000 tokens with {work} over without, {CROWD} streams",
             "×",
             tuple(mean(on, "cpu_s_per_1k_tokens") / mean(off, "cpu_s_per_1k_tokens") for on, off in both),
         ),
