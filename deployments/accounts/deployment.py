@@ -14,7 +14,8 @@ from deployments.accounts.store.registry import folder_of, open_store
 from deployments.wire.owner import Ownership, StoreOwner
 from serve_app.accounts.calls import ACCOUNTS
 from serve_app.accounts.exchange import Changes, Report
-from serve_app.accounts.keys import AccountsError, Kept, KeyPage, KeyQuery, ManagedKey
+from serve_app.accounts.keys import AccountsError, Kept, KeyPage, KeyQuery, ManagedKey, Outcome
+from serve_app.accounts.refused import Refused, RefusedUser
 from serve_app.audit import AuditEvent, AuditPage, Head
 from serve_app.quotas.limits import Limit
 from serve_app.quotas.messages import LeaseCall, LeaseReply, LimitPage
@@ -79,6 +80,15 @@ class Accounts(StoreOwner[AccountStore]):
 
     async def keys(self, query: KeyQuery) -> KeyPage:
         return await self.store.keys(query)
+
+    async def refuse_user(self, user: RefusedUser) -> Outcome:
+        return await self.store.refuse_user(user)
+
+    async def let_in_user(self, tenant: str, user: str, is_admin: bool) -> Outcome:
+        return await self.store.let_in_user(tenant, user, is_admin)
+
+    async def refused_users(self) -> Refused:
+        return await self.store.refused_users()
 
     async def usage(self, query: UsageQuery) -> UsagePage:
         return await self.store.usage(query)

@@ -6,6 +6,9 @@
     promptly keys change 0a1b2c3d4e5f --label "build server" --model qwen3-8b --model qwen3-0.6b
     promptly keys rotate 0a1b2c3d4e5f --overlap 1h
     promptly keys revoke 0a1b2c3d4e5f
+    promptly keys revoke --tenant acme --user ann@acme.example     # whatever token, session or key she sends
+    promptly keys refused
+    promptly keys let-in --tenant acme --user ann@acme.example
 
 The key that may do this is read from PROMPTLY_ADMIN_KEY, from PROMPTLY_ADMIN_TOKEN, which the file `env` of a
 start sets, or from the file that --key-file names. A new secret is printed once. Exit status 1: it was
@@ -18,12 +21,14 @@ import argparse
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from deployments.cli.endpoint import Administrator, add_endpoint, shown
 from serve_app.api.roles import Role
 
 PATH = "/admin/keys"
+REFUSED_PATH = "/admin/refused-users"
+REFUSED = ("tenant", "user", "at", "by")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 SHORT = ("id", "tenant", "user", "role", "label", "expires_at", "revoked_at")
 """What a line of the list shows."""
@@ -47,12 +52,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_fields(change)
     rotate = commands.add_parser("rotate", help="give a key a new secret")
     rotate.add_argument("--overlap", metavar="TIME", help="how long the old one works, such as 1h")
-    revoke = commands.add_parser("revoke", help="end a key")
-    for one in (show, change, rotate, revoke):
+    revoke = commands.add_parser("revoke", help="end a key, or refuse a user")
+    revoke.add_argument("id", nargs="?", help="the key's; else --user")
+    let_in = commands.add_parser("let-in", help="let a refused user in again")
+    for one, required in ((revoke, False), (let_in, True)):
+        one.add_argument("--user", required=required, help="whatever token, session or key it sends")
+        one.add_argument("--tenant", help="whose user; default: the own one of a tenant's administrator")
+    refused = commands.add_parser("refused", help="the users that are refused")
+    refused.add_argument("--tenant")
+    for one in (show, change, rotate):
         one.add_argument("id")
     for one in (change, rotate):
         one.add_argument("--version", type=int, help="refuse if it was changed since this version")
-    for one in (create, found, show, change, rotate, revoke):
+    for one in (create, found, show, change, rotate, revoke, let_in, refused):
         add_endpoint(one)
     parser.set_defaults(run=run)
 
@@ -70,7 +82,8 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    return shown(options, _done, _lines)
+    of_users = options.action in ("refused", "let-in") or (options.action == "revoke" and not options.id)
+    return shown(options, _of_users if of_users else _done, _lines)
 
 
 def _done(options: argparse.Namespace) -> dict[str, Any]:
@@ -89,8 +102,22 @@ def _done(options: argparse.Namespace) -> dict[str, Any]:
         case "rotate":
             given = {"overlap_s": _seconds(options.overlap), "version": options.version}
             return keys.asked(f"{one}/rotate", _said(given))
-        case _:
-            return keys.asked(one, method="DELETE")
+    if options.user:
+        raise ValueError("revoke a key or a user, not both")
+    return keys.asked(one, method="DELETE")
+
+
+def _of_users(options: argparse.Namespace) -> dict[str, Any]:
+    """Raises: ValueError: nobody is named."""
+    users = Administrator(options, REFUSED_PATH)
+    named = _said({"tenant": options.tenant, "user": getattr(options, "user", None)})
+    if options.action == "refused":
+        return users.asked(f"?{urlencode(named)}")
+    if options.action == "let-in":
+        return users.asked(f"?{urlencode(named)}", method="DELETE")
+    if not options.user:
+        raise ValueError("revoke what? Give the id of a key, or --user")
+    return users.asked(body=named)
 
 
 def _fields(options: argparse.Namespace) -> dict[str, Any]:
@@ -129,6 +156,10 @@ def _lines(answer: Mapping[str, Any]) -> Iterable[str]:
             yield "  ".join(
                 f"{name}={key[name]}" for name in SHORT if key[name] is not None and key[name] != ""
             )
+        return
+    if "users" in answer:
+        for user in answer["users"]:
+            yield "  ".join(f"{name}={user[name]}" for name in REFUSED if user[name] != "")
         return
     for name, value in answer.items():
         if name not in ("object", "key") and value not in (None, ""):

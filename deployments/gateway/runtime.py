@@ -22,6 +22,7 @@ from deployments.gateway.endpoints.admin_limits import AdminLimits
 from deployments.gateway.endpoints.admin_plan import AdminPlan, Planner
 from deployments.gateway.endpoints.admin_requests import AdminRequests, FindEverywhere, found_in
 from deployments.gateway.endpoints.admin_usage import AdminUsage
+from deployments.gateway.endpoints.admin_users import AdminUsers
 from deployments.gateway.endpoints.audio import AudioEndpoint
 from deployments.gateway.endpoints.catalogue import Catalogue
 from deployments.gateway.endpoints.console import Console
@@ -155,6 +156,7 @@ class GatewayRuntime:
             signed_in=self._sign_in,
             managed=None if self._accounts is None else self._accounts.keys,
             quotas=None if self._accounts is None else self._accounts.quotas,
+            refused=None if self._accounts is None else self._accounts.refused,
             admin_token=admin_token,
             is_public=is_public,
         )
@@ -357,6 +359,7 @@ class GatewayRuntime:
             "admin_feedback": cache.feedback,
             "admin_entries": entries,
             **_keys(AdminKeys(bodies, self._accounts, frozenset(self._names))),
+            "admin_refused_users": AdminUsers(bodies, self._accounts),
             "admin_limits": AdminLimits(bodies, self._accounts, self._names),
             "admin_plan": AdminPlan(settings, self._planner),
             "admin_requests": AdminRequests(self._observers.recent, self._find_everywhere),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from serve_app.accounts.exchange import Changes, Report
-from serve_app.accounts.keys import Kept, KeyPage, KeyQuery, ManagedKey
+from serve_app.accounts.keys import Kept, KeyPage, KeyQuery, ManagedKey, Outcome
+from serve_app.accounts.refused import Refused, RefusedUser
 from serve_app.audit import AuditEvent, AuditPage, Head
 from serve_app.quotas.limits import Limit
 from serve_app.quotas.messages import LeaseCall, LeaseReply, LimitPage
@@ -20,6 +21,9 @@ ACCOUNTS: Interface = {
     "change_key": Method(tuple[ManagedKey], Kept),
     "key": Method(tuple[str], ManagedKey | None),
     "keys": Method(tuple[KeyQuery], KeyPage),
+    "refuse_user": Method(tuple[RefusedUser], Outcome),
+    "let_in_user": Method(tuple[str, str, bool], Outcome),
+    "refused_users": Method(tuple[()], Refused),
     "usage": Method(tuple[UsageQuery], UsagePage),
     "audit": Method(tuple[AuditEvent], Head),
     "audit_lines": Method(tuple[int], AuditPage),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from serve_app.accounts.refused import Refused
 from serve_app.quotas.messages import LimitChanges
 from serve_app.request.auth import KeyRecord
 from serve_app.usage import UsageRow
@@ -18,7 +19,8 @@ PAGE = 2000
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """From a gateway. ``seq`` counts its reports: one that is not answered is sent again as it is, and the
     owner applies each once. ``store``: the file that ``keys_version`` is of, empty at first.
-    ``keys_forgotten``: as in ``Changes``, of the last answer."""
+    ``keys_forgotten``: as in ``Changes``, of the last answer. ``refused``: the version of the refused users
+    that it knows."""
 
     gateway: str
     seq: int
@@ -27,6 +29,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     keys_forgotten: int = 0
     usage: tuple[UsageRow, ...] = ()
     limits_version: int = 0
+    refused: str | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -38,7 +41,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """To that gateway. ``keys``: those that are new or changed since its version; ``revoked``: the ids that
     are no keys any more. ``fresh``: forget all earlier ones. ``more``: ask again at once. ``keys_forgotten``:
     revocations up to this version may have left the file, so that a gateway which has not seen them starts
-    anew."""
+    anew. ``refused``: all refused users, if the gateway knows others."""
 
     store: str
     keys_version: int
@@ -48,3 +51,4 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     more: bool = False
     keys_forgotten: int = 0
     limits: LimitChanges | None = None
+    refused: Refused | None = None

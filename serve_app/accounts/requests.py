@@ -185,6 +185,13 @@ def query_of(given: Mapping[str, str], maker: Identity) -> KeyQuery:
     )
 
 
+def by_whom(maker: Identity) -> str:
+    """As ``ManagedKey.made_by`` names an administrator."""
+    if maker.key_id is None and maker.user:
+        return f"subject:{maker.user}"
+    return maker.key_id or ""
+
+
 def shown(key: ManagedKey) -> dict[str, Any]:
     """Everything but hashes."""
     record = key.record

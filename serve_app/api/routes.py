@@ -372,6 +372,28 @@ KEYS: tuple[Route, ...] = (
         roles=KEEPERS,
     ),
     Route(
+        "/admin/refused-users",
+        "admin_refused_users",
+        Access.ADMIN,
+        {
+            "GET": Operation(
+                "Users whom every gateway refuses.",
+                {JSON: schemas.OBJECT},
+                query=(Parameter("tenant", "A tenant's name."),),
+                errors=KEY_ERRORS,
+            ),
+            "POST": _key_change("Refuse a user, whatever token, session or key it sends.", "users.refuse"),
+            "DELETE": Operation(
+                "Let a user in again.",
+                {JSON: schemas.OBJECT},
+                query=(Parameter("tenant", "Whose user it is."), Parameter("user", "The user's name.")),
+                errors=KEY_ERRORS,
+                audit="users.let_in",
+            ),
+        },
+        roles=KEEPERS,
+    ),
+    Route(
         "/admin/limits",
         "admin_limits",
         Access.ADMIN,

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from serve_app.accounts.exchange import Changes, Report
-from serve_app.accounts.keys import Kept, KeyPage, KeyQuery, ManagedKey
+from serve_app.accounts.keys import Kept, KeyPage, KeyQuery, ManagedKey, Outcome
+from serve_app.accounts.refused import Refused, RefusedUser
 from serve_app.quotas.ledger import Total
 from serve_app.quotas.limits import Limit
 from serve_app.quotas.messages import LimitChanges
@@ -43,6 +44,16 @@ class AccountStore(Protocol):
     async def key(self, key_id: str) -> ManagedKey | None: ...
 
     async def keys(self, query: KeyQuery) -> KeyPage: ...
+
+    async def refuse_user(self, user: RefusedUser) -> Outcome:
+        """``FULL``: there are too many."""
+        ...
+
+    async def let_in_user(self, tenant: str, user: str, is_admin: bool) -> Outcome:
+        """``CONFLICT``: only an administrator of the application may."""
+        ...
+
+    async def refused_users(self) -> Refused: ...
 
     async def usage(self, query: UsageQuery) -> UsagePage:
         """What gateways have reported."""

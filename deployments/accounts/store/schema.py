@@ -29,6 +29,9 @@ CREATE TABLE IF NOT EXISTS keys(
 CREATE UNIQUE INDEX IF NOT EXISTS keys_by_change ON keys(changed);
 CREATE INDEX IF NOT EXISTS keys_of_tenant ON keys(tenant, id);
 
+CREATE TABLE IF NOT EXISTS refused_users(
+    tenant TEXT, "user" TEXT, body BLOB NOT NULL, PRIMARY KEY(tenant, "user")) WITHOUT ROWID;
+
 CREATE TABLE IF NOT EXISTS limits(scope TEXT PRIMARY KEY, changed INTEGER NOT NULL, body BLOB) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS limits_by_change ON limits(changed);
 CREATE TABLE IF NOT EXISTS used(

@@ -11,11 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from deployments.accounts.store import keys, limits, reports
+import msgspec
+
+from deployments.accounts.store import keys, limits, refused, reports
 from deployments.accounts.store.base import Sql
 from deployments.accounts.store.usage import find_usage, sweep_usage
 from serve_app.accounts.exchange import Changes, Report
-from serve_app.accounts.keys import Kept, KeyPage, KeyQuery, ManagedKey
+from serve_app.accounts.keys import Kept, KeyPage, KeyQuery, ManagedKey, Outcome
+from serve_app.accounts.refused import Refused, RefusedUser
 from serve_app.quotas.ledger import Total
 from serve_app.quotas.limits import Limit
 from serve_app.quotas.messages import LimitChanges
@@ -36,7 +39,7 @@ class SqlAccounts(ABC):
     async def exchange(self, report: Report, now: float) -> Changes:
         if not report.is_empty:
             await self._write(lambda db: reports.apply(db, report, now))
-        return await self._read(lambda db: keys.changes(db, report, self._name))
+        return await self._read(lambda db: _news(db, report, self._name))
 
     async def make_key(self, key: ManagedKey) -> Kept:
         most, of_tenant = self._settings.max_keys, self._settings.max_keys_per_tenant
@@ -50,6 +53,15 @@ class SqlAccounts(ABC):
 
     async def keys(self, query: KeyQuery) -> KeyPage:
         return await self._read(lambda db: keys.page(db, query))
+
+    async def refuse_user(self, user: RefusedUser) -> Outcome:
+        return await self._write(lambda db: refused.refuse(db, user))
+
+    async def let_in_user(self, tenant: str, user: str, is_admin: bool) -> Outcome:
+        return await self._write(lambda db: refused.let_in(db, tenant, user, is_admin))
+
+    async def refused_users(self) -> Refused:
+        return await self._read(refused.everyone)
 
     async def usage(self, query: UsageQuery) -> UsagePage:
         return await self._read(lambda db: find_usage(db, query))
@@ -89,3 +101,10 @@ class SqlAccounts(ABC):
     @abstractmethod
     async def _read(self, work: Callable[[Sql], T]) -> T:
         """Raises: AccountsError."""
+
+
+def _news(db: Sql, report: Report, name: str) -> Changes:
+    changes = keys.changes(db, report, name)
+    if report.refused == refused.version(db):
+        return changes
+    return msgspec.structs.replace(changes, refused=refused.everyone(db))

@@ -11,6 +11,7 @@ from deployments.gateway.accounts.sync import AccountSync
 from deployments.gateway.accounts.usage import UsageReports, running_in
 from serve_app.accounts.default_limits import table_of
 from serve_app.accounts.pace import ChangePace
+from serve_app.accounts.refused import RefusedUsers
 from serve_app.fleet import FleetTable
 from serve_app.metering import Metering
 from serve_app.model_choice.names import ModelNames
@@ -45,11 +46,12 @@ class GatewayAccounts:
     ) -> None:
         self.settings = own
         self.keys = ManagedKeys()
+        self.refused = RefusedUsers()
         self.client = AccountsClient(handle, own.call_timeout_s)
         limits, prices = table_of(own), Prices.of(settings)
         metering = Metering(tuple(names), prices, running_in(fleet, names), own.usage_waiting_rows)
         self.usage = UsageReports(metering, meter, own.usage_metrics_tenants)
-        self.sync = AccountSync(self.client, self.keys, self.usage, limits)
+        self.sync = AccountSync(self.client, self.keys, self.usage, limits, refused=self.refused)
         self.audit = Auditor(
             self.client,
             self.sync.gateway,

@@ -14,6 +14,7 @@ from uuid import uuid4
 from deployments.gateway.accounts.client import AccountsClient
 from deployments.gateway.accounts.usage import UsageReports
 from serve_app.accounts.exchange import PERIOD_S, Changes, Report
+from serve_app.accounts.refused import RefusedUsers
 from serve_app.errors import AccountsUnavailable
 from serve_app.quotas.limits import LimitTable
 from serve_app.quotas.messages import LimitChanges
@@ -26,9 +27,9 @@ logger = logging.getLogger("ray.serve")
 
 
 class AccountSync:
-    """Made inside a running event loop; ``stop`` ends it. ``keys`` and ``limits`` are what it keeps up to
-    date. What a report holds besides is gathered in ``_report``, and given to its owner in ``_take``. It is
-    one class because all of it is one exchange."""
+    """Made inside a running event loop; ``stop`` ends it. ``keys``, ``limits`` and ``refused`` are what it
+    keeps up to date. What a report holds besides is gathered in ``_report``, and given to its owner in
+    ``_take``. It is one class because all of it is one exchange."""
 
     def __init__(
         self,
@@ -36,12 +37,15 @@ class AccountSync:
         keys: ManagedKeys,
         usage: UsageReports,
         limits: LimitTable,
+        *,
+        refused: RefusedUsers,
         period_s: float = PERIOD_S,
     ) -> None:
         self._client = client
         self._keys = keys
         self._usage = usage
         self.limits, self._limits_version = limits, 0
+        self._refused = refused
         self._period_s = period_s
         self.gateway = uuid4().hex
         self._seq = 0
@@ -112,12 +116,15 @@ class AccountSync:
             keys_forgotten=self._keys_forgotten,
             usage=tuple(self._usage.rows()),
             limits_version=self._limits_version,
+            refused=self._refused.version,
         )
 
     def _take(self, changes: Changes) -> None:
         self._take_keys(changes)
         if changes.limits is not None:
             self._take_limits(changes.limits)
+        if changes.refused is not None:
+            self._refused.replace(changes.refused)
 
     def _take_limits(self, changes: LimitChanges) -> None:
         self._limits_version = changes.version

@@ -16,6 +16,7 @@ from deployments.gateway.request.bodies import ADMINISTRATORS, Bodies
 from deployments.gateway.request.exchange import Exchange
 from serve_app.accounts.keys import Kept, KeyPage, ManagedKey, Outcome, changed_to, revoked, rotated
 from serve_app.accounts.requests import (
+    by_whom,
     changed_meanwhile,
     fields_of,
     query_of,
@@ -29,7 +30,7 @@ from serve_app.accounts.requests import (
 )
 from serve_app.api.roles import Role
 from serve_app.errors import AccountsUnavailable, BadRequest, Conflict, NotFound
-from serve_app.request.auth import Identity, make_key, new_secret_of
+from serve_app.request.auth import make_key, new_secret_of
 
 PREFIX = "/admin/keys/"
 NO_ROOM = "There is no room for another key (accounts.max_keys, accounts.max_keys_per_tenant)."
@@ -78,7 +79,7 @@ class AdminKeys:
         _refuse_revoked(key)
         overlap_s = accounts.settings.rotation_overlap_s if asked.overlap_s is None else asked.overlap_s
         secret, salt, hashed = new_secret_of(key_id)
-        by, now = _by(exchange.identity), time.time()
+        by, now = by_whom(exchange.identity), time.time()
         key = await self._keep(accounts, rotated(key, salt, hashed, by=by, now=now, overlap_s=overlap_s))
         await exchange.respond_json(shown(key) | {"key": secret})
 
@@ -91,7 +92,7 @@ class AdminKeys:
         record = record_with(record, fields, now, self._models)
         require_within(record, maker)
         exchange.audit_target = f"key={record.id} tenant={tenant} {rights_of(record)}"
-        label, by = fields.label if isinstance(fields.label, str) else "", _by(maker)
+        label, by = fields.label if isinstance(fields.label, str) else "", by_whom(maker)
         key = ManagedKey(
             record=record, label=label, created_at=now, changed_at=now, made_by=by, changed_by=by
         )
@@ -113,7 +114,7 @@ class AdminKeys:
         record = record_with(key.record, fields, now, self._models)
         require_within(record, exchange.identity)
         exchange.audit_target = f"{exchange.path} {rights_of(record)}"
-        changed = changed_to(key, record, by=_by(exchange.identity), now=now)
+        changed = changed_to(key, record, by=by_whom(exchange.identity), now=now)
         if isinstance(fields.label, str):
             changed = msgspec.structs.replace(changed, label=fields.label)
         return await self._keep(accounts, changed)
@@ -124,7 +125,7 @@ class AdminKeys:
         while True:
             key = await self._found(exchange, accounts, key_id)
             require_keeper(key.record, exchange.identity)
-            ended = revoked(key, by=_by(exchange.identity), now=time.time())
+            ended = revoked(key, by=by_whom(exchange.identity), now=time.time())
             kept: Kept = await accounts.client.call("change_key", ended)
             if kept.outcome is not Outcome.CONFLICT:
                 break
@@ -165,12 +166,6 @@ class AdminKeys:
         identity = exchange.identity
         tenant = ADMINISTRATORS if identity.role is Role.ADMIN else identity.tenant
         return await self._bodies.read(exchange, tenant)
-
-
-def _by(identity: Identity) -> str:
-    if identity.key_id is None and identity.user:
-        return f"subject:{identity.user}"
-    return identity.key_id or ""
 
 
 def _unknown(key_id: str) -> NotFound:

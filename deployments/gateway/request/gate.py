@@ -9,6 +9,7 @@ from typing import Protocol
 from deployments.gateway.request.account import Account, Quotas
 from deployments.gateway.request.authentication import ANYONE, Authenticator
 from deployments.gateway.request.exchange import Exchange
+from serve_app.accounts.refused import RefusedUsers
 from serve_app.api.routes import Access, Route
 from serve_app.front_door.config import CLIENT_ADDRESS
 from serve_app.realtime.opening import with_key
@@ -35,14 +36,18 @@ class Gate:
         now: Callable[[], float],
         door_secret: str | None = None,
         quotas: Quotas | None = None,
+        *,
+        refused: RefusedUsers | None = None,
     ) -> None:
         """``now``: Unix seconds, which never go back. ``door_secret``: see ``client_address``. ``quotas``: of
-        all limits, where there may be some; they hold for all routes of keys."""
+        all limits, where there may be some; they hold for all routes of keys. ``refused``: users who are let
+        in nowhere."""
         self._auth = auth
         self._signed_in = signed_in
         self._now = now
         self._door_secret = door_secret
         self._quotas = quotas
+        self._refused = refused
 
     async def enter(self, exchange: Exchange, route: Route) -> None:
         """Sets the exchange's identity, and which timings it may show to it. An open route has no identity.
@@ -51,7 +56,7 @@ class Gate:
             Unauthorized: there is no key, or the key is not known, or has expired.
             SignInUnavailable: the keys that check tokens are not known.
             AccountsUnavailable: keys that are made at run time are not known yet.
-            Forbidden: the key may not use this route.
+            Forbidden: the user is refused, or the key may not use this route.
             OverCapacity: the tenant's share of the requests is used up.
             RateLimited, LimitsUnavailable: as ``Account.enter``.
         """
@@ -86,15 +91,18 @@ class Gate:
     def _require_rights(
         self, exchange: Exchange, route: Route, identity: Identity, door_says: str | None
     ) -> None:
-        """Raises: Forbidden."""
+        """Raises: Forbidden, AccountsUnavailable."""
+        if self._refused is not None:
+            self._refused.require_let_in(identity)
         if identity.networks is not None:
             require_network(identity, client_address(door_says, self._door_secret, _peer(exchange)))
         require_role(identity, route.may_use)
         require_endpoint(identity, exchange.path)
 
     def _still_allowed(self, exchange: Exchange, route: Route, door_says: str | None) -> Identity:
-        """Who sends a request that lasts, by what is known of its key now. Of who has signed in only the time
-        can be over. Nothing is asked of others, so it takes microseconds. Raises: Unauthorized, Forbidden."""
+        """Who sends a request that lasts, by what is known of its key now. Of who has signed in the time can
+        be over, or the user be refused. Nothing is asked of others, so it takes microseconds. Raises:
+        Unauthorized, Forbidden, AccountsUnavailable."""
         identity = exchange.identity
         if identity.key_id is not None:
             identity = self._auth.identify(exchange.headers)

@@ -12,6 +12,7 @@ from deployments.gateway.request.images import Images, IsPublic
 from deployments.gateway.request.key_watch import KeyWatch
 from deployments.platform.door_secret import load_door_secret
 from deployments.platform.steady_clock import SteadyClock
+from serve_app.accounts.refused import RefusedUsers
 from serve_app.fleet import FleetTable
 from serve_app.model_choice.names import ModelNames
 from serve_app.model_choice.offers import Offers
@@ -24,7 +25,8 @@ from serve_app.settings import Settings
 
 class Intake:
     """Made inside a running event loop; ``close`` ends it. ``keys`` is ``None`` without API keys; ``managed``
-    are those that are made at run time, ``quotas`` what this gateway has of their limits."""
+    are those that are made at run time, ``quotas`` what this gateway has of their limits,
+    ``refused`` whom it lets in nowhere."""
 
     def __init__(
         self,
@@ -37,13 +39,15 @@ class Intake:
         signed_in: SignedIn,
         managed: ManagedKeys | None,
         quotas: Quotas | None,
+        refused: RefusedUsers | None,
         admin_token: AdminToken | None,
         is_public: IsPublic,
     ) -> None:
         self.has_keys = keys is not None
         shared = settings.gateway.share_prefixes
         auth = Authenticator(None if keys is None else keys.ring(managed), admin_token)
-        self.gate = Gate(auth, signed_in, SteadyClock(), load_door_secret(os.environ), quotas)
+        secret = load_door_secret(os.environ)
+        self.gate = Gate(auth, signed_in, SteadyClock(), secret, quotas, refused=refused)
         self.bodies = Bodies(settings.limits)
         self.images = Images(settings.media, is_public)
         self.offers = Offers(settings, names, fleet, separates=self.has_keys and not shared)

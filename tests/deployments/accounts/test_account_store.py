@@ -29,6 +29,7 @@ from serve_app.accounts.keys import (
     revoked,
     rotated,
 )
+from serve_app.accounts.refused import Refused, RefusedUser
 from serve_app.settings import AccountSettings
 
 NOW = 1000.0
@@ -286,3 +287,34 @@ async def test_only_its_owner_may_read_the_file_and_no_secret_is_in_it(tmp_path:
         content = b"".join(path.read_bytes() for path in (tmp_path / "new").iterdir())
         assert kept.record.id.encode() in content
         assert key.rsplit("-", 1)[-1].encode() not in content
+
+
+async def test_a_gateway_is_told_all_refused_users_when_they_have_changed(
+    tmp_path: Path, opened: Opened
+) -> None:
+    ada = RefusedUser(tenant="maths", user="ada", at=NOW)
+    kurt = RefusedUser(tenant="maths", user="kurt", at=NOW, holds_admins=True)
+
+    async def told(version: str | None) -> Refused | None:
+        asked = msgspec.structs.replace(report(), refused=version)
+        return (await store.exchange(asked, NOW)).refused
+
+    async with opened(tmp_path) as store:
+        assert await told(None) == Refused("", ())  # nobody, which is to be known, too
+        assert await told("") is None
+        for user in (kurt, ada, ada):  # a call may come twice
+            assert await store.refuse_user(user) is Outcome.KEPT
+        known = await told("")
+        assert known is not None
+        assert known.users == (ada, kurt)
+        assert await told(known.version) is None
+        lower = msgspec.structs.replace(kurt, holds_admins=False)
+        assert await store.refuse_user(lower) is Outcome.KEPT  # which takes nothing back
+        assert await store.let_in_user("maths", "kurt", False) is Outcome.CONFLICT
+        assert await told(known.version) is None
+        assert await store.let_in_user("maths", "ada", False) is Outcome.KEPT
+        assert await store.let_in_user("maths", "ada", False) is Outcome.ABSENT
+        later = await told(known.version)
+        assert later is not None
+        assert later.users == (kurt,)
+        assert await store.refused_users() == later

@@ -34,9 +34,10 @@ from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.gate import Gate
 from deployments.gateway.request.socket import ClientSocket
 from serve_app.accounts.keys import ManagedKey, changed_to, revoked
+from serve_app.accounts.refused import Refused, RefusedUser, RefusedUsers
 from serve_app.api.roles import Role
 from serve_app.api.routes import Access, Route
-from serve_app.errors import Unauthorized
+from serve_app.errors import Forbidden, Unauthorized
 from serve_app.request.auth import Identity, KeyRing
 
 
@@ -130,7 +131,9 @@ async def test_a_session_of_who_signed_in_lasts_as_long_as_the_token() -> None:
         raise AssertionError("the gate neither reads nor sends")
 
     now = [100.0]
-    gate = Gate(Authenticator(KeyRing([]), None), Provider(), lambda: now[0])
+    refused = RefusedUsers()
+    refused.replace(Refused("first", ()))
+    gate = Gate(Authenticator(KeyRing([]), None), Provider(), lambda: now[0], refused=refused)
     scope = {"type": "websocket", "path": "/v1/realtime", "headers": [(b"authorization", b"Bearer a.b.c")]}
     socket = ClientSocket(scope, nothing, nothing)
     await gate.enter(socket.exchange, Route("/v1/realtime", "realtime", Access.KEY, {}))
@@ -138,4 +141,8 @@ async def test_a_session_of_who_signed_in_lasts_as_long_as_the_token() -> None:
     assert socket.still_allowed().user == "ada"
     now[0] = 200.0
     with pytest.raises(Unauthorized):
+        socket.still_allowed()
+    now[0] = 199.0
+    refused.put([RefusedUser(tenant="maths", user="ada", at=1.0)])
+    with pytest.raises(Forbidden):
         socket.still_allowed()
