@@ -59,6 +59,7 @@ from deployments.gateway.placement.external import ExternalUpstream
 from deployments.gateway.placement.placement import Placement
 from deployments.gateway.placement.queue import Admission
 from deployments.gateway.prompts.shelf import PromptShelf
+from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.exchange import Handler
 from deployments.gateway.request.finished import Sink
 from deployments.gateway.request.images import IsPublic
@@ -358,9 +359,7 @@ class GatewayRuntime:
             "admin_cache": cache.cache,
             "admin_feedback": cache.feedback,
             "admin_entries": entries,
-            **_keys(AdminKeys(bodies, self._accounts, frozenset(self._names))),
-            "admin_refused_users": AdminUsers(bodies, self._accounts),
-            "admin_limits": AdminLimits(bodies, self._accounts, self._names),
+            **_keeping(bodies, self._accounts, self._names),
             "admin_plan": AdminPlan(settings, self._planner),
             "admin_requests": AdminRequests(self._observers.recent, self._find_everywhere),
             "admin_usage": usage.usage,
@@ -427,8 +426,15 @@ def _showing(admin: Admin) -> dict[str, Handler]:
     }
 
 
-def _keys(keys: AdminKeys) -> dict[str, Handler]:
-    return {"admin_key": keys.one, "admin_key_rotate": keys.rotate, "admin_keys": keys.all}
+def _keeping(bodies: Bodies, accounts: GatewayAccounts | None, names: ModelNames) -> dict[str, Handler]:
+    keys = AdminKeys(bodies, accounts, frozenset(names))
+    return {
+        "admin_key": keys.one,
+        "admin_key_rotate": keys.rotate,
+        "admin_keys": keys.all,
+        "admin_limits": AdminLimits(bodies, accounts, names),
+        "admin_refused_users": AdminUsers(bodies, accounts),
+    }
 
 
 async def _end(tracer: RequestTracer | None) -> None:
