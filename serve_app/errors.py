@@ -39,8 +39,8 @@
     ├── UpstreamTimeout        504  the engine did not begin in time
     └── DeadlineExceeded       504
 
-``SettingsError`` and ``EngineStartError`` are raised at start-up, ``SuiteError`` by `promptly eval`: they
-never answer a request.
+``SettingsError`` and ``EngineStartError`` are raised at start-up, ``SuiteError`` by `promptly eval`,
+``BackupError`` by `promptly backup` and `restore`: they never answer a request.
 """
 
 from __future__ import annotations
@@ -60,6 +60,10 @@ class SettingsError(ValueError):
 
 class EngineStartError(RuntimeError):
     """An engine cannot start; one line that names the model, the setting and a value that would work."""
+
+
+class BackupError(ValueError):
+    """A backup cannot be made or restored; one line that says why. Nothing was changed."""
 
 
 class SuiteError(ValueError):

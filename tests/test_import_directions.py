@@ -60,7 +60,7 @@ SERVE_APP = (
     {"request", "routing"},
     {"admission", "latency", "model_choice", "monitoring", "recent", "prompts"},
     {"alerts", "hedging", "accounts", "metering", "sign_in", "evaluation", "feedback", "experiments"}
-    | {"suggestions"},
+    | {"suggestions", "backup"},
 )
 
 IMPORTS_RAY: Mapping[str, str] = {

@@ -13,6 +13,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
+from email.message import Message
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NoReturn
@@ -48,7 +49,17 @@ class Administrator:
 
     def text(self, query: Mapping[str, Any]) -> str:
         """Raises: CannotConnect."""
-        return _received(f"{self.url}?{urlencode(query)}", None, self._headers, None).decode()
+        return self.page(query)[0].decode()
+
+    def page(self, query: Mapping[str, Any]) -> tuple[bytes, str | None]:
+        """And what ``after`` of the next page is. Raises: CannotConnect."""
+        body, headers = _received(f"{self.url}?{urlencode(query)}", None, self._headers, None)
+        return body, headers.get("x-next")
+
+    def sent(self, lines: bytes) -> dict[str, Any]:
+        """The answer to JSON lines. Raises: CannotConnect."""
+        headers = {**self._headers, "content-type": "application/x-ndjson"}
+        return _read(self.url, _received(self.url, lines, headers, "POST")[0])
 
     def all(self, name: str, query: Mapping[str, Any]) -> dict[str, Any]:
         """The lists ``name`` of all pages as one. Raises: CannotConnect."""
@@ -124,7 +135,11 @@ def asked(
     url: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], method: str | None = None
 ) -> dict[str, Any]:
     """The JSON at ``url``; POST with a body, unless ``method`` says another. Raises: CannotConnect."""
-    data = _received(url, body, headers, method)
+    data = None if body is None else json.dumps(body).encode()
+    return _read(url, _received(url, data, headers, method)[0])
+
+
+def _read(url: str, data: bytes) -> dict[str, Any]:
     try:
         found = json.loads(data)
     except ValueError as error:
@@ -135,9 +150,9 @@ def asked(
 
 
 def _received(
-    url: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], method: str | None
-) -> bytes:
-    data = None if body is None else json.dumps(body).encode()
+    url: str, data: bytes | None, headers: Mapping[str, str], method: str | None
+) -> tuple[bytes, Message]:
+    """The body, and its headers. Raises: CannotConnect."""
     host = urlsplit(url).hostname
     if urlsplit(url).scheme not in ("http", "https") or host is None:
         raise CannotConnect(f"{url!r}: expected http://host:port or https://host")
@@ -147,7 +162,7 @@ def _received(
     request = urllib.request.Request(url, data, given, method=method)
     try:
         with opener.open(request, timeout=TIMEOUT_S) as response:
-            return bytes(response.read())
+            return bytes(response.read()), response.headers
     except urllib.error.HTTPError as error:
         raise CannotConnect(f"{url}: {error.code}: {_message(error.read())}") from error
     except (OSError, ValueError, HTTPException) as error:

@@ -23,6 +23,8 @@ COMMANDS: Mapping[str, str] = {
     "feedback": "what people said of answers, corrections as golden cases",
     "prompts": "prompts that are files: list, compare, promote, roll back",
     "limits": "set, list and remove limits and budgets of a running endpoint",
+    "backup": "put keys, usage, stored responses, feedback and the cache's entries into one archive",
+    "restore": "put what an archive of `promptly backup` holds back, here or elsewhere",
     "eval": "evaluate a model on a suite of cases, alone or against another one",
     "lmeval": "compare two results of lm-evaluation-harness",
     "completion": "print a script by which bash, zsh or fish completes this command",

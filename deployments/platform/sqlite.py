@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+SNAPSHOT_S = 30.0
+"""How long a copy waits for another process that writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,35 @@ class SqliteFile:
             raise
         return tuple(opened)
 
+    @contextmanager
+    def alone(self, prepare: Callable[[sqlite3.Connection], None]) -> Iterator[sqlite3.Connection]:
+        """One connection that no other process has beside it, inside a transaction: its end commits, an
+        exception takes all back.
+
+        Raises:
+            OSError, sqlite3.Error: the file cannot be opened, or another process has it open.
+        """
+        folder = self.path.parent
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        connection = sqlite3.connect(self.path, isolation_level=None, timeout=self.busy_ms / 1000)
+        try:
+            with suppress(OSError):
+                self.path.chmod(0o600)
+            # In this mode SQLite asks for the file as a whole, which whoever has it open holds a share of.
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+            connection.execute("PRAGMA journal_mode=WAL")
+            prepare(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         try:
@@ -61,3 +93,15 @@ class SqliteFile:
             connection.close()
             raise
         return connection
+
+
+def snapshot(path: Path, into: Path) -> None:
+    """What the file at ``path`` holds at one moment, in a new file of this user only, without what was
+    deleted. Other processes may go on using it.
+
+    Raises:
+        OSError, sqlite3.Error: the file cannot be read, or the new one not be written.
+    """
+    into.touch(mode=0o600, exist_ok=False)
+    with closing(sqlite3.connect(path, timeout=SNAPSHOT_S)) as connection:
+        connection.execute("VACUUM INTO ?", (str(into),))

@@ -36,7 +36,7 @@ def make(db: Sql, key: ManagedKey, most: int, most_of_tenant: int) -> Kept:
     (count,) = db.execute("SELECT count(*) FROM keys").fetchone()
     if count >= most and not _forget_one(db):
         return Kept(Outcome.FULL)
-    _write(db, key)
+    write(db, key)
     return Kept(Outcome.KEPT, key)
 
 
@@ -49,7 +49,7 @@ def change(db: Sql, key: ManagedKey) -> Kept:
         return Kept(Outcome.KEPT, known)
     if known.version + 1 != key.version:
         return Kept(Outcome.CONFLICT, known)
-    _write(db, key)
+    write(db, key)
     return Kept(Outcome.KEPT, key)
 
 
@@ -131,7 +131,8 @@ def _forget_one(db: Sql, where: str = "", *values: str) -> bool:
     return True
 
 
-def _write(db: Sql, key: ManagedKey) -> None:
+def write(db: Sql, key: ManagedKey) -> None:
+    """Inside a transaction: as the newest change."""
     record = key.record
     row = (record.id, record.tenant, record.user, int(key.revoked_at is not None), last_change(db) + 1)
     db.execute(PUT, (*row, msgspec.json.encode(key)))

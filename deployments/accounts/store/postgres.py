@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deployments.accounts.store.base import Sql
@@ -95,7 +96,7 @@ class _Connection:
         """Raises: AccountsError: nothing was written, or it is not known whether it was."""
         psycopg = _psycopg()
         try:
-            connection = self._opened(psycopg)
+            connection = self.opened(psycopg)
             with connection.transaction():
                 return work(_Statements(connection))
         except psycopg.Error as error:
@@ -108,7 +109,7 @@ class _Connection:
             self._open.close()
             self._open = None
 
-    def _opened(self, psycopg: Any) -> psycopg.Connection[Any]:
+    def opened(self, psycopg: Any) -> psycopg.Connection[Any]:
         if self._open is not None and not self._open.closed:
             return self._open
         given = psycopg.conninfo.conninfo_to_dict(self._url)
@@ -122,6 +123,31 @@ class _Connection:
             raise
         self._open = made
         return self._open
+
+
+@contextmanager
+def transact(url: str, *, is_owner: bool) -> Iterator[Sql]:
+    """One transaction that sees one moment, however long it takes. Only the owner's is kept in the end, and
+    only while no other process owns the schema.
+
+    Raises:
+        AccountsError: nothing was written: it cannot be reached, is in use, or of a newer version.
+    """
+    psycopg = _psycopg()
+    connection = _Connection(url, is_owner=is_owner)
+    try:
+        made = connection.opened(psycopg)
+        with made.transaction(force_rollback=not is_owner):
+            made.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            made.execute("SET LOCAL statement_timeout=0")
+            made.execute("SET LOCAL idle_in_transaction_session_timeout=0")
+            statements = _Statements(made)
+            _prepare(statements)
+            yield statements
+    except psycopg.Error as error:
+        raise AccountsError(f"accounts in Postgres: {said(error)}") from error
+    finally:
+        connection.close()
 
 
 class _Statements:

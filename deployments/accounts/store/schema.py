@@ -46,6 +46,11 @@ STORE = "store"
 """Names this file: a gateway that knows another one starts anew."""
 
 
+def file_in(folder: Path) -> SqliteFile:
+    """Written to the disk with every commit: a key that was revoked stays so, even without power."""
+    return SqliteFile(folder / FILE, BUSY_MS, is_synced=True)
+
+
 def open_file(folder: Path) -> tuple[sqlite3.Connection, sqlite3.Connection, str]:
     """Connections to write and to read, and the file's own name.
 
@@ -54,15 +59,15 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, sqlite3.Connection, str
     """
     path = folder / FILE
     try:
-        # Written to the disk with every commit: a key that was revoked stays so, even without power.
-        writing, reading = SqliteFile(path, BUSY_MS, is_synced=True).open(2, partial(_prepare, path))
+        writing, reading = file_in(folder).open(2, partial(prepare, path))
         (name,) = writing.execute("SELECT value FROM meta WHERE name=?", (STORE,)).fetchone()
         return writing, reading, name
     except (OSError, sqlite3.Error) as error:
         raise AccountsError(f"accounts {path}: {error}") from error
 
 
-def _prepare(path: Path, connection: sqlite3.Connection) -> None:
+def prepare(path: Path, connection: sqlite3.Connection) -> None:
+    """Make what is missing. Raises: AccountsError: the file is of a newer version."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         raise AccountsError(f"accounts {path}: written by a newer version ({version}, not {VERSION})")

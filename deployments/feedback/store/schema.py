@@ -41,21 +41,26 @@ CREATE INDEX IF NOT EXISTS captures_of_tenant ON captures(tenant, number);
 settings name a key; ``captures.content``: a ``Content``, always sealed."""
 
 
+def file_in(folder: Path) -> SqliteFile:
+    return SqliteFile(folder / FILE, BUSY_MS, is_synced=False, overwrites=True)
+
+
 def open_file(folder: Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
     """Connections to write and to read. Only this user may enter the folder.
 
     Raises:
         FeedbackError: the file cannot be opened, or is of a newer version.
     """
-    file = SqliteFile(folder / FILE, BUSY_MS, is_synced=False, overwrites=True)
+    file = file_in(folder)
     try:
-        writing, reading = file.open(2, partial(_prepare, path=file.path))
+        writing, reading = file.open(2, partial(prepare, file.path))
     except (OSError, sqlite3.Error) as error:
         raise FeedbackError(f"feedback {file.path}: {error}") from error
     return writing, reading
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+def prepare(path: Path, connection: sqlite3.Connection) -> None:
+    """Make what is missing. Raises: FeedbackError: the file is of a newer version."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         raise FeedbackError(f"feedback {path}: written by a newer version ({version}, not {VERSION})")

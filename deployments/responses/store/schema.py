@@ -52,6 +52,11 @@ CREATE TABLE IF NOT EXISTS owners(owner TEXT PRIMARY KEY, seen REAL NOT NULL);
 conversation with its responses. ``gone`` remembers for a while why an id is not there."""
 
 
+def file_in(folder: Path) -> SqliteFile:
+    """The system writes in its own time: synced commits would make each response wait for the disk."""
+    return SqliteFile(folder / FILE, BUSY_MS, is_synced=False, cache_kib=CACHE_KIB)
+
+
 def open_file(folder: Path) -> tuple[sqlite3.Connection, sqlite3.Connection, sqlite3.Connection]:
     """Connections to write, to read and to read what is large.
 
@@ -59,16 +64,15 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, sqlite3.Connection, sql
         StoreError: the file cannot be opened, or is of another version.
     """
     path = folder / FILE
-    # The system writes in its own time: synced commits would make each response wait for the disk.
-    file = SqliteFile(path, BUSY_MS, is_synced=False, cache_kib=CACHE_KIB)
     try:
-        writing, reading, reading_large = file.open(3, partial(_prepare, path))
+        writing, reading, reading_large = file_in(folder).open(3, partial(prepare, path))
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"responses {path}: {error}") from error
     return writing, reading, reading_large
 
 
-def _prepare(path: Path, connection: sqlite3.Connection) -> None:
+def prepare(path: Path, connection: sqlite3.Connection) -> None:
+    """Make what is missing. Raises: StoreError: the file is of another version."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version not in (0, VERSION):
         raise StoreError(f"responses {path}: written by another version ({version}, not {VERSION})")

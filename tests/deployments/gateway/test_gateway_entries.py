@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 import warm_cache
 from local_cache import LocalCache, local_cache
 from support.gateway import MODEL, Running, SimSettings, gateway
-from support.graph import eventually
+from support.graph import ADMIN_TOKEN, eventually
+
+from deployments.cli.main import main
 
 QUICK = SimSettings(itl_ms=0, tokens=6)
 ASKED, NEAR = "what is the capital of france", "the capital of france is what"
@@ -172,3 +175,27 @@ async def test_lines_that_cannot_even_be_read_are_named_too(folder: Path) -> Non
             assert response.status == 200
             said = await response.json()
         assert [refused["line"] for refused in said["refused"]] == [1, 2]
+
+
+async def test_entries_go_through_a_backup_into_another_cache(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROMPTLY_ADMIN_TOKEN", ADMIN_TOKEN)
+    monkeypatch.setenv("PROMPTLY_CACHE", str(folder / "no-files"))
+    archive = str(folder / "all.promptly")
+    mine = {"kind": "answer", "request": request(), "answer": "Paris.", "tags": ["books"]}
+    theirs = {**mine, "answer": "London.", "tenant": "theirs"}
+    async with local_cache(folder / "here") as cache, cached(cache) as running:
+        await send(running, mine, theirs)
+        assert await asyncio.to_thread(main, ["backup", archive, "--endpoint", running.url]) == 0
+    assert "cache: 2 entries" in capsys.readouterr().out
+    async with local_cache(folder / "there", race=False) as cache, cached(cache) as running:
+        again = ["restore", archive, "--tenant", "default", "--endpoint", running.url]
+        for _ in range(2):
+            assert await asyncio.to_thread(main, again) == 0
+            assert capsys.readouterr().out == "cache: 1 entries stored\n"
+        answer = await running.post(ASKED)
+        assert (answer.headers["x-cache"], answer.text) == ("exact", "Paris.")
+        assert len((await running.get("/admin/cache"))["entries"]) == 1
+        assert await asyncio.to_thread(main, ["backup", archive, "--endpoint", "http://127.0.0.1:9"]) == 1
+    assert "no answer" in capsys.readouterr().err
