@@ -20,9 +20,6 @@ Copy = Callable[[Any, Any, str | None], int]
 """Copies rows of one tenant, or all, from one connection to another one, inside a transaction there; returns
 how many. What is there stays, so that a second time changes nothing."""
 
-WAITS_MS = 2000
-
-
 @dataclass(frozen=True, slots=True)
 class Rows:
     """How the rows of one owner are copied. ``refused``: what ``prepare`` raises."""

@@ -177,7 +177,7 @@ async def test_lines_that_cannot_even_be_read_are_named_too(folder: Path) -> Non
         assert [refused["line"] for refused in said["refused"]] == [1, 2]
 
 
-async def test_entries_go_through_a_backup_into_another_cache(
+async def test_entries_come_back_from_a_backup_of_all_for_one_tenant(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PROMPTLY_ADMIN_TOKEN", ADMIN_TOKEN)
@@ -185,17 +185,19 @@ async def test_entries_go_through_a_backup_into_another_cache(
     archive = str(folder / "all.promptly")
     mine = {"kind": "answer", "request": request(), "answer": "Paris.", "tags": ["books"]}
     theirs = {**mine, "answer": "London.", "tenant": "theirs"}
-    async with local_cache(folder / "here") as cache, cached(cache) as running:
+    async with local_cache(folder, race=False) as cache, cached(cache) as running:
         await send(running, mine, theirs)
         assert await asyncio.to_thread(main, ["backup", archive, "--endpoint", running.url]) == 0
-    assert "cache: 2 entries" in capsys.readouterr().out
-    async with local_cache(folder / "there", race=False) as cache, cached(cache) as running:
+        assert "cache: 2 entries" in capsys.readouterr().out
+        for tenant in ("default", "theirs"):
+            async with running.http.delete(f"/admin/cache?tenant={tenant}") as response:
+                assert (await response.json()) == {"deleted": 1}
         again = ["restore", archive, "--tenant", "default", "--endpoint", running.url]
         for _ in range(2):
             assert await asyncio.to_thread(main, again) == 0
             assert capsys.readouterr().out == "cache: 1 entries stored\n"
         answer = await running.post(ASKED)
         assert (answer.headers["x-cache"], answer.text) == ("exact", "Paris.")
-        assert len((await running.get("/admin/cache"))["entries"]) == 1
+        assert (await running.get("/admin/cache"))["entries"] == 1
         assert await asyncio.to_thread(main, ["backup", archive, "--endpoint", "http://127.0.0.1:9"]) == 1
     assert "no answer" in capsys.readouterr().err
