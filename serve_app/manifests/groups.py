@@ -1,0 +1,143 @@
+"""Which pods a config needs: the size and number of each kind. CPUs and memory are rules of thumb, not
+measured on Kubernetes; GPUs follow from the settings and the plan."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from serve_app.engines.placement import CPU, gateway_bounds, resources_of
+from serve_app.errors import SettingsError
+from serve_app.manifests.options import Choices
+from serve_app.planning import ModelPlan
+from serve_app.settings import ModelSettings, Settings
+
+GIB = 1 << 30
+BESIDE_GPUS = 4
+"""CPUs of an engine's pod besides two for each GPU: vLLM's server, its scheduler, Ray, HAProxy."""
+
+BASE_GIB, GPU_GIB = 16, 8
+"""Host memory of an engine's pod: for processes, and for each GPU (pinned buffers, a shard being read)."""
+
+SHARED_GIB = 8
+"""``/dev/shm`` of an engine's pod: NCCL's, vLLM's message queues, Ray's objects."""
+
+FRONT_SHARED_GIB = 2
+GATEWAY_GIB, EMBEDDER_GIB, KEEPER_GIB = 1.0, 2.0, 1.0
+KEEPER_CPUS = 0.5
+"""Each of cache, responses, accounts and feedback."""
+
+OTHER_CPUS, OTHER_GIB = 1.5, 2.0
+"""Ray and HAProxy of one pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Equal pods. ``logical_cpus``: what Ray may hand out of it. ``hosts``: pods that one engine spans.
+    ``products``: labels of the nodes' GPUs; none: no GPU. ``drain_s``: what its slowest replica needs to
+    stop."""
+
+    name: str
+    least: int
+    most: int
+    cpus: int
+    memory_gib: int
+    shared_gib: int
+    logical_cpus: int
+    drain_s: float
+    gpus: int = 0
+    hosts: int = 1
+    products: tuple[str, ...] = ()
+    runs_engine: bool = True
+
+
+def groups(settings: Settings, plans: Sequence[ModelPlan], choices: Choices) -> tuple[Group, ...]:
+    """The front, and one group for each model with engines. Raises: SettingsError: an accelerator is unknown,
+    or an engine does not divide into nodes."""
+    by_place = {plan.where: plan for plan in plans}
+    engines = [
+        _engines(f"models[{index}]", model, by_place.get(f"models[{index}]"), choices)
+        for index, model in enumerate(settings.models)
+        if model.engine is not None
+    ]
+    return (_front(settings), *engines)
+
+
+def drain_s(model: ModelSettings) -> float:
+    """How long Serve waits for a replica of this model (deployments/graph.py adds the same margin)."""
+    return model.drain_timeout_s + 15.0
+
+
+def _engines(where: str, model: ModelSettings, plan: ModelPlan | None, choices: Choices) -> Group:
+    engine = model.managed_engine
+    ranks = engine.data_parallel_size
+    prefill = 0 if engine.disaggregation is None else engine.disaggregation.prefill_replicas
+    least, most = model.replica_bounds
+    spare = ranks if choices.spare else 0
+    pods = (least * ranks + prefill + spare, most * ranks + prefill + spare)
+    logical = math.ceil(resources_of(engine)[CPU] / ranks) + 1
+    if engine.accelerator == "cpu":
+        weights = 0.0 if plan is None else plan.memory.weights / GIB
+        memory = math.ceil(weights + (engine.cpu_kv_cache_gib or 4) + OTHER_GIB + 2)
+        return Group(_name(model.id), *pods, max(4, engine.num_devices), memory, 2, logical, drain_s(model))
+    hosts = math.ceil(engine.num_devices / choices.gpus_per_node)
+    if engine.num_devices % hosts:
+        raise SettingsError(
+            f"{where}.engine: {engine.num_devices} GPUs do not divide into {hosts} nodes of "
+            f"{choices.gpus_per_node}; change the parallel sizes, or give --gpus-per-node"
+        )
+    gpus = engine.num_devices // hosts
+    offload = 0 if engine.kv_offload is None else math.ceil(engine.kv_offload.size_gib)
+    return Group(
+        _name(model.id),
+        *pods,
+        BESIDE_GPUS + 2 * gpus,
+        BASE_GIB + GPU_GIB * gpus + SHARED_GIB + offload,
+        SHARED_GIB + offload,
+        logical,
+        drain_s(model),
+        gpus=gpus,
+        hosts=hosts,
+        products=choices.products(where, model),
+    )
+
+
+def _front(settings: Settings) -> Group:
+    """Gateways, embedder, cache and the other owners of files. Two pods where there are two gateways."""
+    _, most = gateway_bounds(settings)
+    pods = min(2, most)
+    embedders = 0 if settings.embedder is None else settings.embedder.replicas
+    threads = 0 if settings.embedder is None else settings.embedder.threads
+    keepers = sum(1 for _ in _keepers(settings))
+    cpus = most + embedders * threads + keepers * KEEPER_CPUS
+    memory = most * GATEWAY_GIB + embedders * EMBEDDER_GIB + keepers * KEEPER_GIB
+    logical = most * settings.gateway.num_cpus + sum(_keepers(settings)) + embedders
+    return Group(
+        "front",
+        pods,
+        pods,
+        math.ceil(cpus / pods + OTHER_CPUS),
+        math.ceil(memory / pods + OTHER_GIB + FRONT_SHARED_GIB),
+        FRONT_SHARED_GIB,
+        # Room for all of it in one pod, when the other is gone, and for what a roll starts beside.
+        math.ceil(2 * logical) + 1,
+        max(map(drain_s, settings.models)),
+        runs_engine=False,
+    )
+
+
+def _keepers(settings: Settings) -> Iterator[float]:
+    """The CPUs that Ray counts for each owner of files."""
+    for section in (settings.cache, settings.accounts, settings.feedback):
+        if section is not None:
+            yield section.num_cpus
+    if settings.responses.enabled:
+        yield settings.responses.num_cpus
+
+
+def _name(model: str) -> str:
+    """A model's id as the name of a group: KubeRay makes names and labels of pods of it."""
+    plain = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:30].rstrip("-")
+    return f"engine-{plain}" if plain else "engine"

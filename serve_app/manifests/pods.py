@@ -1,0 +1,245 @@
+"""The pod templates of a RayService: images, folders, probes, rights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from serve_app.manifests.groups import Group
+from serve_app.manifests.options import Choices
+
+Json = dict[str, Any]
+
+USER = 1000
+PART_OF = "app.kubernetes.io/part-of"
+"""The label by which policies and monitors find the pods; a RayService gives its clusters new names."""
+
+RUN, HOME, CACHE = "/run/promptly", "/home/promptly", "/var/lib/promptly"
+PROXY_FOLDER = f"{RUN}/proxy"
+CONFIG, KEYS = "/etc/promptly/config.yaml", "/etc/promptly/keys/keys.json"
+SECRETS = f"{RUN}/secrets.json"
+COMPILED, WEIGHTS = "/caches/compiled", "/caches/weights"
+RAY_TO_POD_S = 20
+"""How much longer Kubernetes waits than Ray, so that Ray's own end comes first."""
+
+METRICS_PORT, SERVE_PORT, AGENT_PORT, DASHBOARD_PORT, GCS_PORT = 8080, 8000, 52365, 8265, 6379
+
+COPY_SECRETS = f"umask 077; cp /secrets/secrets.json {SECRETS}"
+"""Kubernetes lets the pod's group read a secret's files, and Promptly refuses one that others may read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What the config needs beside its pods: a secret with the variables that it names, one with its keys
+    file, certificates."""
+
+    secrets: bool
+    keys_file: bool
+    tls_files: tuple[str, ...]
+    serve_port: int = SERVE_PORT
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What all pods share; ``environment``: variables of every container."""
+
+    choices: Choices
+    wants: Wants
+    environment: Mapping[str, str]
+
+
+def head_template(setup: Setup) -> Json:
+    """Ray's head: the control store, Serve's controller, the builder of the graph. No replica runs on it. It
+    has the engines' image because the builder checks their arguments with vLLM's own parser."""
+    group = Group("head", 1, 1, 2, 8, 2, 0, 0.0)
+    return _template("head", group, setup, {GCS_PORT: "gcs", DASHBOARD_PORT: "dashboard"})
+
+
+def worker_template(group: Group, setup: Setup) -> Json:
+    """Ray waits at the end of a pod for the streams on it, and, where Serve starts replacements first, for
+    these."""
+    wants = setup.wants
+    ray_s = int(group.drain_s) + setup.choices.replacement_s
+    extra = {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": str(ray_s)}
+    setup = replace(setup, environment={**setup.environment, **extra})
+    template = _template("worker", group, setup, {wants.serve_port: "serve"})
+    template["spec"]["terminationGracePeriodSeconds"] = ray_s + RAY_TO_POD_S
+    # A proxy runs where replicas do; the service sends requests to pods whose proxy answers.
+    scheme = "HTTPS" if wants.tls_files else "HTTP"
+    template["spec"]["containers"][0]["readinessProbe"] = {
+        "httpGet": {"path": "/-/healthz", "port": wants.serve_port, "scheme": scheme},
+        "periodSeconds": 2,
+        "timeoutSeconds": 2,
+        "failureThreshold": 2,
+    }
+    return template
+
+
+def _template(role: str, group: Group, setup: Setup, ports: Mapping[int, str]) -> Json:
+    choices, wants = setup.choices, setup.wants
+    container = _container(role, group, setup, ports)
+    spec: Json = {
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "fsGroup": USER,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": _volumes(group, choices, wants),
+    }
+    if wants.secrets:
+        spec["initContainers"] = [_copy_secrets(container["image"])]
+    affinity = _affinity(group, choices)
+    if affinity:
+        spec["affinity"] = affinity
+    if group.gpus:
+        spec["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    labels = {PART_OF: choices.name, "promptly/group": group.name}
+    return {"metadata": {"labels": labels}, "spec": spec}
+
+
+def _container(role: str, group: Group, setup: Setup, ports: Mapping[int, str]) -> Json:
+    choices, wants = setup.choices, setup.wants
+    environment = _environment(wants, setup.environment)
+    all_ports = {**ports, METRICS_PORT: "metrics"}
+    resources: Json = {"cpu": str(group.cpus), "memory": f"{group.memory_gib}Gi"}
+    limits: Json = {"memory": f"{group.memory_gib}Gi"}
+    if group.gpus:
+        limits["nvidia.com/gpu"] = resources["nvidia.com/gpu"] = str(group.gpus)
+    return {
+        "name": f"ray-{role}",
+        "image": choices.engine_image if group.runs_engine else choices.gateway_image,
+        "env": [{"name": name, "value": value} for name, value in environment.items()],
+        "ports": [{"containerPort": port, "name": name} for port, name in all_ports.items()],
+        # No limit of CPUs: throttled for a tenth of a second, a gateway holds up every stream.
+        "resources": {"requests": resources, "limits": limits},
+        "securityContext": _rights(),
+        "volumeMounts": _mounts(group, wants),
+        # Until Ray's agent answers; images and volumes may be slow the first time. KubeRay adds the others.
+        "startupProbe": {
+            "httpGet": {"path": "/api/local_raylet_healthz", "port": AGENT_PORT},
+            "periodSeconds": 3,
+            "timeoutSeconds": 2,
+            "failureThreshold": 100,
+        },
+    }
+
+
+def _environment(wants: Wants, environment: Mapping[str, str]) -> dict[str, str]:
+    own = {
+        "HOME": HOME,
+        "PROMPTLY_CACHE": CACHE,
+        "PROMPTLY_CONFIG_FILE": CONFIG,
+        "HF_HOME": WEIGHTS,
+        "VLLM_CACHE_ROOT": f"{COMPILED}/vllm",
+        "TORCHINDUCTOR_CACHE_DIR": f"{COMPILED}/torchinductor",
+        "TRITON_CACHE_DIR": f"{COMPILED}/triton",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    secret = {"PROMPTLY_SECRETS_FILE": SECRETS} if wants.secrets else {}
+    return {**environment, **own, **secret}
+
+
+def _rights() -> Json:
+    return {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def _copy_secrets(image: str) -> Json:
+    return {
+        "name": "secrets",
+        "image": image,
+        "command": ["sh", "-c", COPY_SECRETS],
+        "resources": {"requests": {"cpu": "50m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}},
+        "securityContext": _rights(),
+        "volumeMounts": [
+            {"name": "secrets", "mountPath": "/secrets", "readOnly": True},
+            {"name": "run", "mountPath": RUN},
+        ],
+    }
+
+
+def _mounts(group: Group, wants: Wants) -> list[Json]:
+    mounts: list[Json] = [
+        {"name": "config", "mountPath": CONFIG, "subPath": "config.yaml", "readOnly": True},
+        {"name": "run", "mountPath": RUN},
+        {"name": "home", "mountPath": HOME},
+        {"name": "tmp", "mountPath": "/tmp"},
+        {"name": "shm", "mountPath": "/dev/shm"},
+        {"name": "weights", "mountPath": WEIGHTS},
+        {"name": "state", "mountPath": CACHE},
+    ]
+    if group.runs_engine and group.name != "head":
+        mounts.append({"name": "compiled", "mountPath": COMPILED})
+    if wants.keys_file:
+        mounts.append({"name": "keys", "mountPath": "/etc/promptly/keys", "readOnly": True})
+    if wants.tls_files:
+        mounts.append({"name": "tls", "mountPath": "/etc/promptly/tls", "readOnly": True})
+    return mounts
+
+
+def _volumes(group: Group, choices: Choices, wants: Wants) -> list[Json]:
+    name = choices.name
+    is_engine = group.runs_engine and group.name != "head"
+    # Engines and the head keep nothing; the front has stored answers, accounts, responses and feedback.
+    state: Json = {"emptyDir": {}} if group.runs_engine else _claim(f"{name}-state")
+    volumes: list[Json] = [
+        {"name": "config", "configMap": {"name": f"{name}-config"}},
+        {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
+        {"name": "home", "emptyDir": {}},
+        {"name": "tmp", "emptyDir": {}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{group.shared_gib}Gi"}},
+        {"name": "weights", **_claim(f"{name}-weights")},
+        {"name": "state", **state},
+    ]
+    if is_engine:
+        volumes.append({"name": "compiled", **_claim(f"{name}-compiled")})
+    if wants.secrets:
+        volumes.append({"name": "secrets", "secret": {"secretName": f"{name}-secrets", "defaultMode": 0o440}})
+    if wants.keys_file:
+        volumes.append({"name": "keys", "secret": {"secretName": f"{name}-keys", "defaultMode": 0o440}})
+    if wants.tls_files:
+        volumes.append({"name": "tls", "secret": {"secretName": f"{name}-tls", "defaultMode": 0o440}})
+    return volumes
+
+
+def _claim(name: str) -> Json:
+    return {"persistentVolumeClaim": {"claimName": name}}
+
+
+def _affinity(group: Group, choices: Choices) -> Json:
+    """Pods of one group on different nodes where there are several; an engine's pods only on nodes with its
+    GPUs."""
+    found: Json = {}
+    if group.products:
+        found["nodeAffinity"] = {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {
+                        "matchExpressions": [
+                            {
+                                "key": "nvidia.com/gpu.product",
+                                "operator": "In",
+                                "values": list(group.products),
+                            }
+                        ]
+                    }
+                ]
+            }
+        }
+    if group.most > 1:
+        apart = {
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {PART_OF: choices.name, "promptly/group": group.name}},
+        }
+        found["podAntiAffinity"] = {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": apart}]
+        }
+    return found

@@ -1,0 +1,282 @@
+"""``promptly manifest``: a config file in, objects out that Kubernetes and its operators accept."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from ray.serve.schema import ServeDeploySchema
+
+from deployments.cli.main import main
+from serve_app.manifests.options import PRODUCTS
+from serve_app.planning.hardware import DEVICES
+from serve_app.settings import parse_args
+
+ROOT = Path(__file__).parents[3]
+SCHEMAS = Path(__file__).parents[2] / "support" / "schemas"
+CRDS = "PROMPTLY_TEST_CRDS"
+GPU_CONFIGS = [ROOT / "config" / f"{name}.yaml" for name in ("gpu-8b", "gpu-70b-tp4", "gpu-8x")]
+
+Json = dict[str, Any]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> list[Json]:
+    status = main(["manifest", *map(str, arguments), "--offline"])
+    out, err = capsys.readouterr()
+    assert (status, err) == (0, "")
+    return list(yaml.safe_load_all(out))
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """What it says, having printed no object."""
+    status = main(["manifest", *map(str, arguments), "--offline"])
+    out, err = capsys.readouterr()
+    assert (status, out) == (1, "")
+    return err
+
+
+def of_kind(objects: list[Json], kind: str) -> list[Json]:
+    return [each for each in objects if each["kind"] == kind]
+
+
+def pods(objects: list[Json]) -> Iterator[tuple[str, Json]]:
+    (service,) = of_kind(objects, "RayService")
+    cluster = service["spec"]["rayClusterConfig"]
+    yield "head", cluster["headGroupSpec"]["template"]
+    for group in cluster["workerGroupSpecs"]:
+        yield group["groupName"], group["template"]
+
+
+def kind_schema(kind: str) -> Json:
+    for file in SCHEMAS.glob("*.json"):
+        known = json.loads(file.read_text(encoding="utf-8"))
+        if kind in known["kinds"]:
+            return {**known["kinds"][kind], "$defs": known["$defs"]}
+    raise AssertionError(f"no schema of {kind}")
+
+
+def installed_schemas() -> dict[str, Json]:
+    """The operators' own definitions, closed: without this, a misspelt field would be dropped in silence."""
+    folder = os.environ.get(CRDS)
+    if folder is None:
+        return {}
+    found = {}
+    for file in Path(folder).glob("*.yaml"):
+        spec = yaml.safe_load(file.read_text(encoding="utf-8"))["spec"]
+        (version,) = (each for each in spec["versions"] if each["storage"])
+        found[spec["names"]["kind"]] = closed(version["schema"]["openAPIV3Schema"])
+    return found
+
+
+def closed(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {key: closed(value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object" and schema["properties"]:
+        result.setdefault("additionalProperties", False)
+    return result
+
+
+def small_config(tmp_path: Path, **args: Any) -> Path:
+    """One model on one GPU whose shape is on record."""
+    model = {
+        "id": "chat",
+        "source": "Qwen/Qwen3-8B",
+        "engine": {"accelerator": "gpu", "accelerator_type": "H100", **args.pop("engine", {})},
+        **args.pop("model", {}),
+    }
+    document = {
+        "http_options": {"host": args.pop("host", "0.0.0.0"), "port": 8000},
+        "applications": [
+            {
+                "name": "promptly",
+                "route_prefix": "/",
+                "import_path": "serve_app.app:build",
+                "args": {"auth": {"keys_file": "keys.json"}, "models": [model], **args},
+            }
+        ],
+    }
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+@pytest.mark.parametrize("config", GPU_CONFIGS, ids=lambda file: file.stem)
+def test_kubernetes_and_its_operators_accept_what_is_printed(
+    capsys: pytest.CaptureFixture[str], config: Path
+) -> None:
+    objects = printed(capsys, config, "--device", "H100", "--storage-class", "fast", "--name", "chat")
+    installed = installed_schemas()
+    for each in objects:
+        jsonschema.validate(each, kind_schema(each["kind"]))
+        if each["kind"] in installed:
+            jsonschema.validate(each, installed[each["kind"]])
+    for _, template in pods(objects):
+        jsonschema.validate(template, kind_schema("PodTemplateSpec"))
+
+
+def test_the_schemas_find_a_misspelt_field(capsys: pytest.CaptureFixture[str]) -> None:
+    objects = printed(capsys, GPU_CONFIGS[0], "--device", "H100")
+    (service,) = of_kind(objects, "RayService")
+    service["spec"]["rayClusterConfig"]["gcsFaultToleranceOption"] = {}
+    with pytest.raises(jsonschema.ValidationError, match="gcsFaultToleranceOption"):
+        jsonschema.validate(service, kind_schema("RayService"))
+    _, template = next(pods(objects))
+    template["spec"]["containers"][0]["startupProbe"]["httpget"] = {}
+    with pytest.raises(jsonschema.ValidationError, match="httpget"):
+        jsonschema.validate(template, kind_schema("PodTemplateSpec"))
+
+
+@pytest.mark.parametrize("config", GPU_CONFIGS, ids=lambda file: file.stem)
+def test_serve_and_promptly_read_the_config_within(capsys: pytest.CaptureFixture[str], config: Path) -> None:
+    (service,) = of_kind(printed(capsys, config, "--device", "H100"), "RayService")
+    served = yaml.safe_load(service["spec"]["serveConfigV2"])
+    ServeDeploySchema.model_validate(served)
+    given = yaml.safe_load(config.read_text())["applications"][0]["args"]
+    args = served["applications"][0]["args"]
+    parse_args(args, source="manifest")
+    assert args | {"auth": None} == given | {"auth": None}
+    assert args["auth"]["keys_file"] == "/etc/promptly/keys/keys.json"
+
+
+def test_an_engine_gets_its_gpus_on_nodes_that_have_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    engine = {"tensor_parallel_size": 2, "kv_offload": {"size_gib": 10}}
+    config = small_config(tmp_path, engine=engine, model={"replicas": {"min": 1, "max": 3}})
+    objects = printed(capsys, config)
+    (service,) = of_kind(objects, "RayService")
+    cluster = service["spec"]["rayClusterConfig"]
+    _, group = cluster["workerGroupSpecs"]
+    assert (group["groupName"], group["minReplicas"], group["maxReplicas"]) == ("engine-chat", 1, 3)
+    assert cluster["enableInTreeAutoscaling"] is True
+    spec = group["template"]["spec"]
+    (container,) = spec["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
+    affinity = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (expression,) = affinity["nodeSelectorTerms"][0]["matchExpressions"]
+    assert expression["values"] == ["NVIDIA-H100-80GB-HBM3"]
+    (shared,) = (each for each in spec["volumes"] if each["name"] == "shm")
+    assert shared["emptyDir"] == {"medium": "Memory", "sizeLimit": "18Gi"}
+
+
+def test_an_engine_over_two_nodes_is_a_group_of_two_hosts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = small_config(tmp_path, engine={"tensor_parallel_size": 4, "pipeline_parallel_size": 2})
+    (service,) = of_kind(printed(capsys, config, "--gpus-per-node", "4"), "RayService")
+    _, group = service["spec"]["rayClusterConfig"]["workerGroupSpecs"]
+    assert group["numOfHosts"] == 2
+    assert group["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "4"
+
+
+def test_kubernetes_waits_longer_than_ray_and_ray_longer_than_a_drain(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = small_config(tmp_path, model={"drain_timeout_s": 200.0})
+    for name, template in pods(printed(capsys, config)):
+        if name == "head":
+            continue
+        grace = template["spec"]["terminationGracePeriodSeconds"]
+        container = template["spec"]["containers"][0]
+        environment = {each["name"]: each["value"] for each in container["env"]}
+        ray_s = int(environment["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"])
+        assert grace > ray_s > 215
+
+
+def test_no_container_may_become_root_or_write_its_image(capsys: pytest.CaptureFixture[str]) -> None:
+    for _, template in pods(printed(capsys, GPU_CONFIGS[0], "--device", "H100")):
+        spec = template["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        for container in (*spec["containers"], *spec.get("initContainers", ())):
+            rights = container["securityContext"]
+            assert rights["readOnlyRootFilesystem"] is True
+            assert rights["capabilities"] == {"drop": ["ALL"]}
+            volumes = {each["name"] for each in spec["volumes"]}
+            assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+
+
+def test_pods_have_the_environment_of_a_start(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """What `make serve` gives Ray for safety and speed is not lost on Kubernetes."""
+    for _, template in pods(printed(capsys, small_config(tmp_path))):
+        names = {each["name"] for each in template["spec"]["containers"][0]["env"]}
+        assert {
+            "RAY_SERVE_ENABLE_HA_PROXY",
+            "RAY_SERVE_CONTROLLER_CALLBACK_IMPORT_PATH",
+            "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH",
+            "RAY_SERVE_HAPROXY_SOCKET_PATH",
+            "PROMPTLY_CONFIG_FILE",
+        } <= names
+
+
+def test_secrets_are_named_and_never_printed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSTREAM_KEY", "sk-not-for-printing")
+    upstream = {"name": "vendor", "url": "https://vendor.example/v1", "key_env": "UPSTREAM_KEY"}
+    config = small_config(tmp_path, model={"upstreams": [upstream]})
+    assert main(["manifest", str(config), "--offline", "--name", "chat"]) == 0
+    text = capsys.readouterr().out
+    assert "sk-not-for-printing" not in text
+    assert "create secret generic chat-keys --from-file=keys.json=keys.json" in text
+    assert re.search(r"create secret generic chat-secrets .*UPSTREAM_KEY", text)
+    for _, template in pods(list(yaml.safe_load_all(text))):
+        assert [each["name"] for each in template["spec"]["initContainers"]] == ["secrets"]
+
+
+def test_an_unknown_accelerator_is_one_message(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = small_config(tmp_path, engine={"accelerator_type": "TPU-v9"})
+    said = refused(capsys, config)
+    assert said.count("\n") == 1
+    assert said.startswith(
+        "models[0].engine.accelerator_type = 'TPU-v9': unknown accelerator; expected one of"
+    )
+
+
+def test_an_engine_without_an_accelerator_type_needs_the_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "or give --device" in refused(capsys, GPU_CONFIGS[2])
+
+
+def test_a_model_that_does_not_fit_has_no_manifest(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert "models[0].engine" in refused(capsys, small_config(tmp_path, engine={"accelerator_type": "T4"}))
+
+
+def test_an_address_that_no_pod_reaches_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert "http_options.host = '127.0.0.1'" in refused(capsys, small_config(tmp_path, host="127.0.0.1"))
+
+
+@pytest.mark.parametrize("name", ["Chat", "9", "a_b", "a" * 41])
+def test_a_name_that_kubernetes_refuses_is_refused_here(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+) -> None:
+    assert f"--name {name}" in refused(capsys, small_config(tmp_path), "--name", name)
+
+
+def test_every_known_nvidia_device_has_its_label() -> None:
+    assert set(PRODUCTS) == {device.name for device in DEVICES} - {"cpu", "MI300X"}
+
+
+def test_the_chart_has_few_values() -> None:
+    values = (ROOT / "config" / "chart" / "values.yaml").read_text(encoding="utf-8")
+    assert len(values.splitlines()) <= 150
+    assert set(yaml.safe_load(values)) == {
+        "images",
+        "imagePullSecrets",
+        "storageClass",
+        "claims",
+        "groups",
+        "nodeSelector",
+    }
