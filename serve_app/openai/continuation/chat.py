@@ -22,17 +22,11 @@ class ResumableChat(EventStream):
     def __init__(self, request: ParsedRequest, *, include_usage: bool = False) -> None:
         """``request`` has no ``chat_obstacle``; ``include_usage`` asks for usage even if the client did
         not."""
-        super().__init__(layout.CHOICE.match)
-        self._wants_usage = include_usage or request.generation.wants_usage
-        self._head = b""  # the beginning of every event; empty until one was passed on
-        self._prompt_tokens = 0
+        wants_usage = include_usage or request.generation.wants_usage
+        super().__init__(layout.CHOICE.match, wants_usage=wants_usage)
         self._pieces: list[bytes] = []  # ids as in JSON, without the brackets
         self._count = 0
         self._repeated = 0  # tokens whose events the next engine will repeat
-        self._continuing = False
-        self._understood = True
-        self._finished = False
-        self._usage_sent = False
 
     @property
     def unsettled(self) -> list[int]:
@@ -83,36 +77,12 @@ class ResumableChat(EventStream):
             return self._fail(event)
         return b""
 
-    def _pass_other(self, event: bytes) -> bytes:
-        """The first event, the last ones, and engines' additions."""
-        if event.startswith(layout.COMMENT_START):
-            return event
-        if event.startswith(layout.ERROR_START):
-            return self._fail(event)
-        if event == layout.DONE_EVENT:
-            self.done = True
-            return event
-        if self._finished and (usage := layout.USAGE.fullmatch(event)):
-            self._usage_sent = True
-            return layout.with_head(self._head, event, usage["head"])
-        if role := layout.ROLE.fullmatch(event):
-            return self._begin(role)
-        self._understood = False
-        return self._fail(event) if self._continuing else layout.without_token_ids(event)
+    def _pass_usage(self, event: bytes, usage: re.Match[bytes]) -> bytes:
+        return layout.with_head(self._head, event, usage["head"])
 
-    def _begin(self, role: re.Match[bytes]) -> bytes:
-        if self._continuing:
-            return b""  # the client has it
-        self._head, prompt = role["head"], role["prompt"]
-        self._prompt_tokens = prompt.count(b",") + 1 if prompt else 0
-        return layout.role_event(self._head, role["choice"])
+    def _pass_role(self, role: re.Match[bytes]) -> bytes:
+        return b"" if self._continuing else super()._pass_role(role)  # the client has it
 
-    def _rest(self) -> bytes:
-        """What follows the last token and was not yet passed on."""
-        if self.done:
-            return b""
-        usage = b""
-        if self._wants_usage and not self._usage_sent:
-            usage = layout.usage_event(self._head, self._prompt_tokens, self._count, b"")
-        self.done = self._usage_sent = True
-        return usage + layout.DONE_EVENT
+    @property
+    def _answer_tokens(self) -> int:
+        return self._count

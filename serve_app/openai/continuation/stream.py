@@ -24,18 +24,12 @@ class ResumableStream(EventStream):
 
     def __init__(self, request: ParsedRequest, *, include_usage: bool = False) -> None:
         """``request`` has no ``obstacle``; ``include_usage`` asks for usage even if the client did not."""
-        super().__init__(layout.TOKENS[request.endpoint].match)
+        wants_usage = include_usage or request.generation.wants_usage
+        super().__init__(layout.TOKENS[request.endpoint].match, wants_usage=wants_usage)
         self._request = request
-        self._wants_usage = include_usage or request.generation.wants_usage
         self._write = layout.TOKEN_EVENT[request.endpoint]
-        self._head = b""  # the beginning of every event; empty until one was passed on
-        self._prompt_ids = b""  # as in JSON, without the brackets
         self._tokens = AnswerTokens()
         self._repeated_chunks = 0  # chunks without text that were sent and that the next engine will repeat
-        self._understood = True
-        self._continuing = False
-        self._finished = False
-        self._usage_sent = False
 
     @property
     def opening(self) -> EngineRequest:
@@ -124,36 +118,12 @@ class ResumableStream(EventStream):
             return True
         return False
 
-    def _pass_other(self, event: bytes) -> bytes:
-        """Any other event: the first one of a chat, the last ones of every stream, and engines' additions."""
-        if event.startswith(layout.COMMENT_START):
-            return event
-        if event.startswith(layout.ERROR_START):
-            return self._fail(event)
-        if event == layout.DONE_EVENT:
-            self.done = True
-            return event
-        if self._finished and (usage := layout.USAGE.fullmatch(event)):
-            self._usage_sent = True
-            return self._usage(usage["tail"]) if self._continuing else event
-        if not self._head and (role := layout.ROLE.fullmatch(event)):
-            self._head, self._prompt_ids = role["head"], role["prompt"] or b""
-            return layout.role_event(self._head, role["choice"])
-        self._understood = False
-        return self._fail(event) if self._continuing else layout.without_token_ids(event)
+    def _pass_usage(self, event: bytes, usage: re.Match[bytes]) -> bytes:
+        return self._usage(usage["tail"]) if self._continuing else event
 
-    def _rest(self) -> bytes:
-        """What follows the last token and was not yet passed on."""
-        if self.done:
-            return b""
-        usage = self._usage(b"") if self._wants_usage and not self._usage_sent else b""
-        self.done = self._usage_sent = True
-        return usage + layout.DONE_EVENT
-
-    def _usage(self, tail: bytes) -> bytes:
-        """The usage of the whole answer, without details, which would describe a continuation's prompt."""
-        return layout.usage_event(self._head, self._prompt_tokens, self._tokens.count, tail)
+    def _new_role(self, event: bytes) -> re.Match[bytes] | None:
+        return None if self._head else super()._new_role(event)
 
     @property
-    def _prompt_tokens(self) -> int:
-        return self._prompt_ids.count(b",") + 1 if self._prompt_ids else 0
+    def _answer_tokens(self) -> int:
+        return self._tokens.count
