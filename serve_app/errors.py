@@ -15,7 +15,7 @@
     ├── HeaderTimeout          408  the client stopped in the middle of its headers (the proxy's answer)
     ├── SlowReader             408  the client does not read its stream
     ├── SessionTimeout         408  a WebSocket said nothing for too long, or lasted too long
-    ├── Conflict               409  somebody else changed it first
+    ├── Conflict               409  another change came first
     ├── BodyTooLarge           413
     ├── UnsupportedMediaType   415  the body's `Content-Type` is not one that the path takes
     ├── UpgradeRequired        426  the path is a WebSocket, and the request was none

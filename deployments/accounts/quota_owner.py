@@ -23,7 +23,7 @@ WRITE_S = 0.1
 """Between two writes of what was used."""
 
 RECENT_S = 10 * GONE_S
-"""A gateway that was heard of so lately may still run when a new owner begins."""
+"""A gateway whose last report is this recent may still run when a new owner begins."""
 
 logger = logging.getLogger("ray.serve")
 

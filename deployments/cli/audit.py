@@ -7,8 +7,8 @@
 
 Without FILE both look in the folder of `accounts.path`'s default. `verify` names the first line that was
 changed, removed, moved, inserted or cut off, and its exit status is then 1. The head, the number and the hash
-of the last line, is read from `audit.head` beside the file; whoever keeps it elsewhere too gives it with
---head, and then even someone who can write all these files cannot hide a change of what was before.
+of the last line, is read from `audit.head` beside the file. A copy kept elsewhere is given with --head:
+then even someone who can write all these files cannot hide a change of what was before.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _head(given: str | None, last: Path) -> Head | None:
         if not number.isdecimal() or not hashed:
             raise CannotRead(f"--head is {given!r}: expected NUMBER:HASH, as `verify` prints it.")
         return Head(int(number), hashed)
-    if last.name != FILE:  # of an older file nobody wrote down how it ends
+    if last.name != FILE:  # how an older file ends is written nowhere
         return None
     path = last.with_name(HEAD_FILE)
     try:

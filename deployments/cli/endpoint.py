@@ -34,7 +34,7 @@ class CannotConnect(Exception):
 
 
 class Administrator:
-    """Calls of one ``/admin`` path, with the secret of whoever runs the command."""
+    """Calls of one ``/admin`` path, with the secret of the person who runs the command."""
 
     def __init__(self, options: argparse.Namespace, path: str) -> None:
         """Raises: CannotConnect: there is no secret."""

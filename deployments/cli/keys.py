@@ -108,7 +108,7 @@ def _done(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _of_users(options: argparse.Namespace) -> dict[str, Any]:
-    """Raises: ValueError: nobody is named."""
+    """Raises: ValueError: no user is named."""
     users = Administrator(options, REFUSED_PATH)
     named = _said({"tenant": options.tenant, "user": getattr(options, "user", None)})
     if options.action == "refused":

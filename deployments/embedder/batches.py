@@ -111,7 +111,7 @@ class Batches(Generic[Result]):
 
     @property
     def waiting(self) -> int:
-        """Texts that are in no pass yet, and that somebody still waits for."""
+        """Texts that are in no pass yet, and whose callers still wait."""
         return self._look_ups.waiting + self._others.waiting
 
     async def run(self, texts: Sequence[str], owner: str = "", *, is_look_up: bool = False) -> list[Result]:

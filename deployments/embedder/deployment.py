@@ -69,7 +69,7 @@ class Embedder:
 
     @property
     def waiting(self) -> int:
-        """Texts that are in no pass yet, and that somebody still waits for."""
+        """Texts that are in no pass yet, and whose callers still wait."""
         return self._batches.waiting
 
     async def address(self) -> PrivateAddress:

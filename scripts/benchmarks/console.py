@@ -57,7 +57,7 @@ class Visit:
 
 
 async def visit(browser: Browser, url: str, token: str) -> Visit:
-    """One look at the console by somebody who has not been there."""
+    """One look at the console in a browser that has not loaded it before."""
     async with browser.page(f"{url}/console") as page:
         await page.until(f"{PAINTED} && {COMPOSER}")
         requests, received = len(page.requests), sum(page.received.values())

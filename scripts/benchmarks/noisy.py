@@ -74,7 +74,7 @@ UPLOAD_DRIP = b"x" * 2000
 """Just above the least pace (``limits.min_body_bytes_per_s``)."""
 
 GENERATED = {"plain": 0.6, "answers": 0.2, "schemas": 0.2}
-"""The kinds of requests for an answer that nobody else asks for, and the share of each."""
+"""The kinds of requests for an answer that no other request asks for, and the share of each."""
 
 READ, LISTED, HEADS, BODIES, RECORDINGS = "readers", "lists", "heads", "bodies", "uploads"
 NOISE = {

@@ -21,6 +21,6 @@ CHECKS: Sequence[Check] = (
     Check("serving", "Bare vLLM's server against Promptly, a closed loop.", 320, serving),
     Check("speculation", "Each method that fits; greedy answers in float32.", 400, speculation),
     Check("kill", "SIGKILL to an engine in mid-stream; the other continues.", 160, kill),
-    Check("sleep", "A replica that nobody needs sleeps, and wakes for a request.", 220, sleep),
+    Check("sleep", "A replica without work sleeps, and wakes for a request.", 220, sleep),
     Check("fp8", "FP8 weights and KV cache against 16 bits.", 200, fp8, needs_gpu=True),
 )

@@ -40,8 +40,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """To that gateway. ``keys``: those that are new or changed since its version; ``revoked``: the ids that
     are no keys any more. ``fresh``: forget all earlier ones. ``more``: ask again at once. ``keys_forgotten``:
-    revocations up to this version may have left the file, so that a gateway which has not seen them starts
-    anew. ``refused``: all refused users, if the gateway knows others."""
+    revocations up to this version may have left the file, so that a gateway which has not seen them reads
+    everything again. ``refused``: all refused users, if the gateway knows others."""
 
     store: str
     keys_version: int

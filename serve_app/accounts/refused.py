@@ -66,7 +66,7 @@ class RefusedUsers:
     def require_let_in(self, identity: Identity) -> None:
         """Raises:
         Forbidden: the user is refused.
-        AccountsUnavailable: nobody knows yet, and nothing else than this ends what a token may do.
+        AccountsUnavailable: that is not known yet, and nothing else than this ends what a token may do.
         """
         if identity.user is None:
             return

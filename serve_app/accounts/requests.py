@@ -98,7 +98,7 @@ def record_with(record: KeyRecord, fields: KeyFields, now: float, models: Collec
 
 
 def require_within(record: KeyRecord, maker: Identity) -> None:
-    """Nobody gives a key what the own key has not.
+    """A key gives no right that it does not have itself.
 
     Raises:
         Forbidden: it names the field.

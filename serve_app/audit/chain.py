@@ -1,8 +1,8 @@
 """The chain of an audit log: how a line is written, and what is wrong with a file.
 
 A line's hash covers its own text and the hash of the line before, so no line can be changed, removed, moved
-or inserted without breaking the chain behind it. Whoever can write the file can also write the rest of the
-chain anew; against that, and against the loss of the last lines, a *head* is kept apart from the file: the
+or inserted without breaking the chain behind it. Someone who can write the file can also rewrite the rest
+of the chain; against that, and against the loss of the last lines, a *head* is kept apart from the file: the
 number and the hash of the last line.
 """
 

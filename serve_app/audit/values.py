@@ -13,7 +13,7 @@ BEGUN = "begun"
 """The outcome of a change that is about to be made: written before it. A second line says how it ended."""
 
 SECRETS = re.compile(r"\b(pk-[0-9a-f]{12}-|sk-|eyJ)[A-Za-z0-9_.+/=-]+")
-"""What looks like a key or a token, with what of it may stay: somebody may have pasted one into a path."""
+"""What looks like a key or a token, with what of it may stay: a client may have pasted one into a path."""
 
 TEXTS = ("actor", "role", "tenant", "action", "target", "outcome", "request_id", "gateway")
 

@@ -294,7 +294,7 @@ def _middle(seconds: Sequence[float], seed: int) -> Interval:
 
 
 def _sizes(pairs: Sequence[Pair], targets: Sequence[Target]) -> Iterable[Row]:
-    """Tokens and cost; nobody judges them, because more may be better."""
+    """Tokens and cost. They get no verdict, because more may be better."""
     whole = [pair for pair in pairs if all(reply.answer.error is None for reply in pair.replies)]
     yield from _size_row("prompt_tokens", "prompt tokens", whole, lambda reply, _: reply.answer.prompt_tokens)
     yield from _size_row("output_tokens", "output tokens", whole, lambda reply, _: reply.answer.output_tokens)

@@ -198,7 +198,7 @@ def _flipped_chance(losses: Values, statistic: Statistic, rng: np.random.Generat
 
 
 def _shuffled_chance(later: Values, sooner: Values, rng: np.random.Generator) -> float:
-    """By drawing anew in which pairs the candidate was second."""
+    """By drawing again in which pairs the candidate was second."""
     observed = float(midmean(later) - midmean(sooner)) - 1e-12
     together = np.concatenate([later, sooner])
     as_large = 0

@@ -24,7 +24,7 @@ def golden_case(feedback: Mapping[str, Any], scorer: str) -> dict[str, Any] | No
 
 def golden_suite(feedback: Iterable[Mapping[str, Any]], scorer: str) -> tuple[dict[str, Any], int]:
     """A suite of all corrections, one case for each request, the newest correction; and how many corrections
-    are left out because nobody knows what was asked."""
+    are left out because what was asked is not known."""
     cases: dict[tuple[str, str], dict[str, Any]] = {}
     left_out = 0
     for each in feedback:

@@ -39,7 +39,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one person says of one answer. ``score``: 0 (wrong) to 1 (right). ``messages``: what was asked, if
-    whoever corrects the answer sent it along."""
+    the correction came with it."""
 
     score: float | None = None
     label: str | None = None

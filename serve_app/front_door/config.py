@@ -111,7 +111,7 @@ def _tls(files: ProxyFiles) -> str:
 
 
 def _client(files: ProxyFiles) -> str:
-    """The client's address for gateways, in place of whatever it said itself."""
+    """The client's address for gateways, instead of what the client itself claims."""
     if files.secret is None:
         return f"\n    http-request del-header {CLIENT_ADDRESS}"
     return f'\n    http-request set-header {CLIENT_ADDRESS} "{files.secret} %[src]"'

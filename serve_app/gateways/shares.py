@@ -2,7 +2,7 @@
 
 Every gateway tells all others once a second how many requests it answers and has refused. From the same
 reports each computes the same shares, so no owner is asked: a gateway gets what it needs, and an equal part
-of what nobody needs; where there is too little, gateways that ask for less than an equal part get all of it,
+of what is not needed; where there is too little, gateways that ask for less than an equal part get all of it,
 and the others share the rest equally (max-min fairness). A share grows one round after it could, when the
 others have read the report that makes theirs smaller.
 """

@@ -74,8 +74,8 @@ def precision(device: Device, *, small: bool = False) -> tuple[str, ...]:
 
 
 def stand_in(capability: float) -> str:
-    """The device of the plan's table that is planned in place of a GPU which it lacks: of its generation or
-    an older one. Its memory is then the GPU's own."""
+    """The device of the plan's table that is planned instead of a GPU which the table lacks: of its
+    generation or an older one. Its memory is then the GPU's own."""
     if capability >= 8.9:
         return "L4"
     return "A10G" if capability >= 8.0 else "T4"

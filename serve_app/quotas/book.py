@@ -218,7 +218,7 @@ class Book:
                 self._dirty[taken.purse] = None
 
     def _give_up_idle(self, now: float) -> None:
-        """What nobody has touched lately is told, so that it is given back; empty purses are forgotten."""
+        """Report what was not used lately, so that it is given back; forget empty purses."""
         if now < self._looked_at + IDLE_S:
             return
         self._looked_at = now

@@ -170,26 +170,26 @@ class Ledger:
         return LeaseReply(self.epoch, whole, applied, durable, grants or [], recalls or [])
 
     def _take_in(self, asked: LeaseCall, gateway: Gateway, now: float, unix: float) -> None:
-        anew = asked.epoch != self.epoch
+        is_new = asked.epoch != self.epoch
         if asked.whole:
             for key in gateway.keys:
                 self._meters[key].holds(asked.gateway, 0, 0)
             gateway.keys.clear()
-        for spent in self._news(asked, anew):
+        for spent in self._news(asked, is_new):
             self._use(spent, now, unix)
         for held in asked.held:
             key = held.scope, held.bound
             self._meter(held.scope, held.bound).holds(asked.gateway, held.free, held.busy)
             (gateway.keys.add if held.free or held.busy else gateway.keys.discard)(key)
 
-    def _news(self, asked: LeaseCall, anew: bool) -> Iterator[Spent]:
+    def _news(self, asked: LeaseCall, is_new: bool) -> Iterator[Spent]:
         """What this owner has not counted. What was used by the minute is not on disk: a new owner is
         told."""
         for batch in asked.batches:
             if batch.seq > self._applied.get(asked.gateway, 0):
                 self._applied[asked.gateway] = batch.seq
-                yield from (spent for spent in batch.spent if not (anew and spent.bound in MINUTES))
-        if anew:
+                yield from (spent for spent in batch.spent if not (is_new and spent.bound in MINUTES))
+        if is_new:
             yield from asked.recent
 
     def _use(self, spent: Spent, now: float, unix: float) -> None:

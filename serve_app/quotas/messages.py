@@ -37,7 +37,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
 class Ask(msgspec.Struct, frozen=True, array_like=True):
     """``need``: the least that is of use; ``all``: what all requests that wait need; ``want``: what will be
-    used soon. 0, 0: nobody waits."""
+    used soon. 0, 0: no request waits."""
 
     scope: str
     bound: Bound
@@ -63,7 +63,7 @@ class LeaseCall(msgspec.Struct, frozen=True, array_like=True):
 
 class Grant(msgspec.Struct, frozen=True, array_like=True):
     """The answer to an Ask. ``amount`` is the gateway's from now on. ``limit`` -1: there is none. ``left``:
-    what nobody has yet. ``resets_s``: until the bound's window ends, or its oldest use leaves it.
+    what no gateway has yet. ``resets_s``: until the bound's window ends, or its oldest use leaves it.
     ``retry_s``: of what was refused, when there may be enough. ``others``: other gateways have some that they
     may give back."""
 

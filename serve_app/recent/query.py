@@ -1,4 +1,4 @@
-"""Which of the newest requests somebody wants to see."""
+"""Which of the newest requests are to be shown."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ class RoutingRequest:
     ``prompt_tokens`` is an estimate from the text's length; ``blocks`` are chained hashes of the prompt's
     text, one for each full block (empty unless the policy needs them); ``session`` is the tenant's session;
     ``cached_tokens`` estimates, by member name, how much of the prompt each member has cached (the router
-    fills it in for policies that need blocks). ``beginning`` names the prompt's beginning, of which nobody
-    is known to hold anything, alike at every gateway.
+    fills it in for policies that need blocks). ``beginning`` names the prompt's beginning, the same at every
+    gateway, where no member is known to hold any of it.
     """
 
     prompt_tokens: float

@@ -31,7 +31,7 @@ def prefix(request: RoutingRequest, candidates: Sequence[Member]) -> list[Member
 
 
 def _same_everywhere(request: RoutingRequest, beginning: str, candidates: Sequence[Member]) -> list[Member]:
-    """Nobody is known here to hold the prefix. Of members that are equally fast the same one is first at
+    """No member is known here to hold the prefix. Of members that are equally fast the same one is first at
     every gateway, so that it is computed once, whichever ones get the requests that begin so."""
     homes = {member.name: place for place, member in enumerate(home_first(beginning, candidates))}
     return sorted(

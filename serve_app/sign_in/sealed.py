@@ -1,5 +1,5 @@
-"""Values that a browser keeps for the gateways: encrypted and authenticated, so that nobody reads or changes
-them, and every gateway of the application opens them without any state of its own."""
+"""Values that a browser keeps for the gateways: encrypted and authenticated, so that others cannot read or
+change them, and every gateway of the application opens them without any state of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which usage somebody wants to see, and how it is grouped."""
+"""Which usage is to be shown, and how it is grouped."""
 
 from __future__ import annotations
 

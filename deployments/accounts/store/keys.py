@@ -73,7 +73,7 @@ def page(db: Sql, query: KeyQuery) -> KeyPage:
 
 
 def changes(db: Sql, report: Report, store: str) -> Changes:
-    """A gateway that knows another file, or a later state of this one (it was restored), starts anew."""
+    """A gateway that knows another file, or a later state of this one (it was restored), gets all keys."""
     newest, forgotten = last_change(db), _forgotten(db)
     missed = report.keys_version < forgotten and report.keys_forgotten != forgotten
     fresh = report.store != store or report.keys_version > newest or missed

@@ -1,7 +1,7 @@
 """Accounts in a Postgres database: one connection writes, another reads, each in a thread of its own.
 
 The writing connection holds an advisory lock of the schema, so that two applications never keep one ledger.
-A connection that was lost is made anew by the next call. psycopg is loaded with the store: it is an extra.
+The next call replaces a connection that was lost. psycopg is loaded with the store: it is an extra.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class PostgresAccounts(SqlAccounts):
 
 
 class _Connection:
-    """Made at the first call, and anew after it was lost."""
+    """Made at the first call, and again after it was lost."""
 
     def __init__(self, url: str, *, is_owner: bool) -> None:
         self._url = url

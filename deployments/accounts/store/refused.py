@@ -1,4 +1,4 @@
-"""Refused users in the database. There are few: whoever learns of a change takes all of them."""
+"""Refused users in the database. There are few: a gateway that learns of a change takes all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from serve_app.accounts.keys import Outcome
 from serve_app.accounts.refused import MOST, MOST_OF_TENANT, Refused, RefusedUser
 
 VERSION = "refused_users"
-"""The version of all of them: drawn anew at each change, so that a restored file has another one."""
+"""The version of all of them: drawn again at each change, so that a restored file has another one."""
 
 _decoder = msgspec.json.Decoder(RefusedUser)
 

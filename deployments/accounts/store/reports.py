@@ -7,7 +7,7 @@ from deployments.accounts.store.usage import add_usage
 from serve_app.accounts.exchange import Report
 
 FORGOTTEN_AFTER_S = 86_400.0
-"""A gateway that was not heard of for so long has ended: each has a new name."""
+"""A gateway that has not reported for so long has ended: each has a new name."""
 
 
 def apply(db: Sql, report: Report, now: float) -> None:

@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS leases(gateway TEXT PRIMARY KEY, seq INTEGER NOT NULL
 has seen of them is one number."""
 
 STORE = "store"
-"""Names this file: a gateway that knows another one starts anew."""
+"""Names this file: a gateway that knows another one reads everything again."""
 
 
 def file_in(folder: Path) -> SqliteFile:

@@ -31,7 +31,7 @@ T = TypeVar("T")
 class SqlAccounts(ABC):
     """An :class:`~deployments.accounts.store.base.AccountStore`, but for opening and closing. It has many
     methods because the contract has them. ``_name``: of this database, so that a gateway which knows another
-    one starts anew."""
+    one reads everything again."""
 
     _settings: AccountSettings
     _name: str

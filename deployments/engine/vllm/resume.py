@@ -86,7 +86,7 @@ class _Telling:
         if self._request.request_id not in self._client.output_processor.request_states:
             return None  # it was aborted
         self._state.is_prefilling = True
-        # vLLM cancels this task when nobody reads the answer any more.
+        # vLLM cancels this task when the answer is no longer read.
         self._queue._input_stream_task = asyncio.ensure_future(self._go_on())
         return None
 

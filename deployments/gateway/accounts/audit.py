@@ -50,7 +50,7 @@ class Auditor:
         self._pace = pace
         self._gateway = gateway
         self._refused = RefusalBound(refused_per_s, time.monotonic())
-        # Strangers hide nobody else's line, and cannot fill the log either.
+        # Strangers cannot hide others' lines, and cannot fill the log either.
         self._strangers = RefusalBound(
             min(refused_per_s, STRANGERS_PER_S), time.monotonic(), most=refused_per_s
         )
@@ -114,7 +114,7 @@ class Auditor:
         self.note(self.event(exchange, operation, error.details.code or error.details.type))
 
     def note(self, event: AuditEvent) -> None:
-        """Write a line soon; nobody waits for it."""
+        """Write a line soon; no request waits for it."""
         if len(self._waiting) >= MOST_WAITING:
             self._left_out += 1
             return

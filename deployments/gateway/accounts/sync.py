@@ -135,7 +135,8 @@ class AccountSync:
             self.limits.remove(scope)
 
     def _take_keys(self, changes: Changes) -> None:
-        """Keys that come anew, page by page, replace the known ones together: none is missing in between."""
+        """Keys that are all read again, page by page, replace the known ones together: none is missing in
+        between."""
         self._store, self._keys_version = changes.store, changes.keys_version
         self._keys_forgotten = changes.keys_forgotten
         if changes.fresh:

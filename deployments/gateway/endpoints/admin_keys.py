@@ -110,7 +110,7 @@ class AdminKeys:
             raise BadRequest("`tenant`: a key stays with its tenant.", param="tenant", code="invalid_value")
         require_version(key, fields.version)
         _refuse_revoked(key)
-        require_within(key.record, exchange.identity)  # nobody takes away what they could not give
+        require_within(key.record, exchange.identity)  # who could not give a right cannot take it away
         record = record_with(key.record, fields, now, self._models)
         require_within(record, exchange.identity)
         exchange.audit_target = f"{exchange.path} {rights_of(record)}"
@@ -133,7 +133,7 @@ class AdminKeys:
         await exchange.respond_json(shown(ended))
 
     async def _keep(self, accounts: GatewayAccounts, key: ManagedKey) -> ManagedKey:
-        """Raises: Conflict: somebody else was first."""
+        """Raises: Conflict: another change came first."""
         kept: Kept = await accounts.client.call("change_key", key)
         if kept.outcome is Outcome.CONFLICT and kept.key is not None:
             raise changed_meanwhile(kept.key)

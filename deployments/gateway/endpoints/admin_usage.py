@@ -39,7 +39,7 @@ class AdminUsage:
         await exchange.respond_json(shown(page, query.by))
 
     async def audit(self, exchange: Exchange) -> None:
-        """The newest lines, newest first, and the head: whoever keeps it elsewhere can tell later whether the
+        """The newest lines, newest first, and the head: a copy of it kept elsewhere shows later whether the
         log was changed. Raises: AccountsUnavailable."""
         accounts, given = self._kept(), _given(exchange)
         unknown = sorted(given.keys() - {"last"})

@@ -48,7 +48,7 @@ class AdminUsers:
         named = named_in(await self._bodies.read(exchange, of))
         tenant = _tenant(named, maker)
         if (tenant, named.user) == (maker.tenant, maker.user):
-            raise BadRequest("Nobody refuses oneself.", param="user", code="invalid_value")
+            raise BadRequest("You cannot refuse yourself.", param="user", code="invalid_value")
         exchange.audit_target = f"tenant={tenant} user={named.user}"
         refused = RefusedUser(
             tenant=tenant,

@@ -140,7 +140,7 @@ class EmbeddingsEndpoint:
 
 
 def _end(response: Any, call: asyncio.Task[list[Embedding]]) -> None:
-    """Nobody waits for it: the embedder drops the texts that are in no pass yet. Serve promises no end."""
+    """The caller has left: the embedder drops the texts that are in no pass yet. Serve promises no end."""
     with suppress(Exception):
         response.cancel()
     asyncio.get_running_loop().call_later(LEFT_S, call.cancel)

@@ -2,7 +2,7 @@
 
 A shadow begins when the client's own answer is complete. It waits in no queue of a model's, takes room only
 at an engine that is idle, goes last where engines know priorities, and is ended as soon as any request waits
-for that model. Nobody pays for it, and its answer is read, measured and forgotten.
+for that model. No tenant pays for it, and its answer is read, measured and forgotten.
 """
 
 from __future__ import annotations

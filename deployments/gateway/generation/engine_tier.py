@@ -85,8 +85,8 @@ class EngineTier:
         return reader
 
     def shadow_call(self, asked: Asked, request: ParsedRequest) -> Call:
-        """The same terms for another ``request`` that nobody waits for: it counts for no tenant, goes last,
-        and is sent once."""
+        """The same terms for another ``request``, without a client: it counts for no tenant, goes last, and
+        is sent once."""
         call, salt = self.call_for(asked), asked.salt
         routing = self._routers[self._names.model_of(request.model)].describe(request, None, salt)
         slot = msgspec.structs.replace(

@@ -67,7 +67,7 @@ class JoinsElsewhere:
         return found_at_engine(asked, reader, JOINED)
 
     def _reader(self, asked: Asked, key: InFlightKey, answer: SharedAnswer) -> Reader | None:
-        """In place of an own request that raced the look-up, for all who wait for that; ``None``: that one
+        """It replaces an own request that raced the look-up, for all who wait for that; ``None``: that one
         has begun."""
         completed, opening = partial(self._completed, asked, answer), answer.open()
         if key not in self._in_flight:

@@ -83,7 +83,7 @@ class FunctionJudge:
     def _returned(self, answered: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
         self._running -= 1
         if answered.done():
-            return  # nobody waits any more
+            return  # the caller no longer waits
         if error is None:
             answered.set_result(value)
         else:

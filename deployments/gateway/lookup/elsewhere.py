@@ -1,7 +1,7 @@
 """This gateway's part in requests that several gateways share: it announces its own with its look-ups, lets
 others join them, and joins theirs.
 
-A request's key is that of the cache and so contains its tenant: nobody joins another tenant's request.
+A request's key is that of the cache and so contains its tenant: no client joins another tenant's request.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Elsewhere:
     # ---- announcing ----
 
     def announce(self, key: InFlightKey | None) -> Flight | None:
-        """What a look-up tells the cache; ``None``: nobody may join the request."""
+        """What a look-up tells the cache; ``None``: the request may not be joined."""
         if key is None:
             return None
         name = name_of(key)
@@ -143,7 +143,7 @@ class Elsewhere:
         return stream
 
     def joined(self, key: InFlightKey) -> None:
-        """The request that begins here under ``key`` is another gateway's: nobody else joins it here."""
+        """The request that begins here under ``key`` is another gateway's: no other request joins it here."""
         self._joined.add(name_of(key))
 
     async def _ask(self, address: PrivateAddress, asked: _Asked) -> SharedStream | None:

@@ -75,7 +75,7 @@ class SharedStream:
             raise StreamLost(str(error)) from error
 
     def _check(self) -> None:
-        """A paused connection says nothing because nobody here reads."""
+        """A paused connection is silent because no client here reads."""
         quiet_s = self._loop.time() - self._heard_at
         if quiet_s >= SILENT_S and not self._connection.is_paused:
             self._connection.abort()
@@ -190,7 +190,7 @@ class SharedAnswer:
         return passed
 
     async def _go_on(self) -> None:
-        """Raises: UpstreamFailed: nobody knows any more what was sent."""
+        """Raises: UpstreamFailed: what was sent is no longer known."""
         self._stream.close()
         self._rest = b""
         if self._size > self._keep_bytes:

@@ -105,7 +105,7 @@ class AtMembers:
         self.has_joined = False
 
     def joined(self) -> None:
-        """The request gets an answer that somebody else has asked for, whatever it has reserved."""
+        """The request gets an answer that another request asked for, whatever it has reserved."""
         self.has_joined, self.goes_on = True, None
 
     def of(self, order: Order | None) -> Order | None:
@@ -244,7 +244,7 @@ class Account:
     def settle(self, record: RequestRecord) -> TokenCounts | None:
         """The request has ended. A generation that goes on for others counts, for this one, when that ends.
 
-        Returns what it is taken to have used, where nobody has counted that, or not credibly; else ``None``.
+        Returns what it is taken to have used, where that was not counted, or not credibly; else ``None``.
         """
         goes_on = self.members.goes_on if _has_left(record) and self._order is not None else None
         if goes_on is not None and goes_on(partial(self._end, record)):
@@ -397,7 +397,7 @@ def _fitting(order: Order, use: Use, price: Price, parts: Sequence[Part]) -> Use
 def _used(
     record: RequestRecord, order: Order | None, reserved: Use, told: TokenCounts, cached_rate: float
 ) -> Use:
-    """What a finished request counts for. A prompt of which nobody has said how long it is counts as it was
+    """What a finished request counts for. A prompt whose length no member reported counts as it was
     estimated, if a member has begun an answer."""
     if record.cache in HITS and (order is None or record.member is None):
         tokens = record.tokens

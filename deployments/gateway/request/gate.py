@@ -111,7 +111,7 @@ class Gate:
         return identity
 
     def _recognised(self, exchange: Exchange, identity: Identity, several: bool) -> None:
-        """``several``: it is one of several tenants, as whoever signs in may be."""
+        """``several``: it is one of several tenants, as a person who signs in may be."""
         exchange.identity = identity
         exchange.facts.tenant = identity.tenant
         if identity is ANYONE:

@@ -72,7 +72,7 @@ class ConsoleSignIn:
         """The browser comes back with a code: begin its session.
 
         Raises:
-            SignInFailed, Unauthorized, Forbidden: the login does not count, or the person is nobody here.
+            SignInFailed, Unauthorized, Forbidden: the login does not count, or its claims map to no user.
             OverCapacity: too many come back at once.
             SignInUnavailable: the provider does not answer.
         """

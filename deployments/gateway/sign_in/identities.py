@@ -34,7 +34,7 @@ class Identities:
 
         Raises:
             Unauthorized: the token is not valid.
-            Forbidden: it is, but its claims mean nobody here; or a session comes from another page.
+            Forbidden: it is, but its claims map to no user here; or a session comes from another page.
             SignInUnavailable: the provider's keys are missing.
         """
         given = headers.get("authorization")

@@ -87,8 +87,8 @@ class Provider:
         return None if is_old else self._keys
 
     def _may_fetch(self) -> bool:
-        """Tokens name keys as they like: that makes no more than one request in ``min_refresh_s``. Whoever
-        comes while one runs waits for it."""
+        """Tokens name keys as they like: that makes no more than one request in ``min_refresh_s``. A
+        caller that comes while one runs waits for it."""
         if self._fetching is not None or self._tried_at is None:
             return True
         return self._clock() - self._tried_at >= self._settings.min_refresh_s

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class GatewaySignIn:
     """Made inside a running event loop; ``close`` ends it. ``secret`` is the same for all gateways of an
-    application; ``client_secret`` is the console's at the provider. Without settings nobody signs in."""
+    application; ``client_secret`` is the console's at the provider. Without settings there is no sign-in."""
 
     def __init__(self, settings: OidcSettings | None, secret: bytes, client_secret: str | None) -> None:
         self._identities: Identities | None = None
@@ -74,7 +74,7 @@ async def me(exchange: Exchange) -> None:
 
 
 async def _off(exchange: Exchange) -> None:
-    raise NotFound("Nobody signs in here (auth.oidc.console): use a key.", code="sign_in_off")
+    raise NotFound("Sign-in is off here (auth.oidc.console): use a key.", code="sign_in_off")
 
 
 def oidc_settings(settings: Settings) -> OidcSettings | None:

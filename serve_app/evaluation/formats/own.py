@@ -1,6 +1,6 @@
 """Promptly's own format: YAML or JSON with `cases`, or JSON lines with one case each.
 
-The first line of JSON lines may have `name`, `description` and `defaults` in place of a case.
+The first line of JSON lines may have `name`, `description` and `defaults` instead of a case.
 """
 
 from __future__ import annotations

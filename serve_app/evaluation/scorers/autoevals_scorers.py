@@ -128,7 +128,7 @@ def scorer_class(name: str) -> Any:
 
 
 def judge_client(services: Services) -> Any:
-    """A client of autoevals that asks the judge and the embedder of the run, and nobody else."""
+    """A client of autoevals that asks only the judge and the embedder of the run."""
     from autoevals.oai import LLMClient
 
     class JudgeClient(LLMClient):  # type: ignore[misc]

@@ -6,9 +6,9 @@ import tracemalloc
 from typing import Any
 
 import pytest
+from support.records import a_record
 
 from serve_app.errors import BadRequest
-from serve_app.openai.usage import NO_TOKENS
 from serve_app.recent import Found, Query, Recent, merged, parse_query
 from serve_app.recent.query import ended_ns
 from serve_app.recent.ring import MOST_STEPS, SLICE
@@ -19,34 +19,13 @@ SECOND_NS = 10**9
 
 
 def a_request(number: int = 0, **changed: Any) -> RequestRecord:
-    usual: dict[str, Any] = {
+    own = {
         "request_id": f"r{number}",
-        "trace_id": None,
         "start_unix_ns": number * SECOND_NS,
-        "method": "POST",
         "route": CHAT,
-        "endpoint": "chat",
         "tenant": "a",
-        "model": "m",
-        "member": "e0",
-        "session": None,
-        "cache": "miss",
-        "similarity": None,
-        "score": None,
-        "status": 200,
-        "error": None,
-        "client_gone": False,
-        "finish_reason": "stop",
-        "streamed": True,
-        "tokens": NO_TOKENS,
-        "ttft_ms": 20.0,
-        "total_ms": 100.0,
-        "upstream_ms": 95.0,
-        "overhead_ms": 5.0,
-        "itl_ms": 2.0,
-        "steps": (),
     }
-    return RequestRecord(**usual | changed)
+    return a_record(**own | changed)
 
 
 def ring(*records: RequestRecord, size: int = 10) -> Recent:
