@@ -5,8 +5,9 @@ endpoint one question in the client's own API.
     promptly connect codex --url https://llm.example.com --model qwen3-8b --run
     eval "$(promptly connect openai --exports)"
 
-The key is read from PROMPTLY_API_KEY, or given with --key. Exit status 1: the endpoint did not answer as the
-client needs it; the message says why.
+The key is read from PROMPTLY_API_KEY, or from the file that --key-file names; never from the command line,
+which other users of the machine can see. Exit status 1: the endpoint did not answer as the client needs it;
+the message says why.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 
-from deployments.cli.endpoint import DEFAULT_URL, CannotConnect, asked, base_url
+from deployments.cli.endpoint import DEFAULT_URL, CannotConnect, asked, base_url, key_in, no_secret
 from serve_app.clients import (
     CLIENTS,
     KEY_VARIABLE,
@@ -38,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("client", choices=CLIENTS, metavar="CLIENT", help=", ".join(CLIENTS))
     parser.add_argument("--url", default=DEFAULT_URL, help=f"of the endpoint; default: {DEFAULT_URL}")
     parser.add_argument("--model", help="default: the first that the endpoint lists")
-    parser.add_argument("--key", help=f"default: ${KEY_VARIABLE}")
+    parser.add_argument("--key-file", metavar="FILE", help=f"holds the key; default: ${KEY_VARIABLE}")
+    parser.add_argument("--key", type=no_secret(KEY_VARIABLE), help=argparse.SUPPRESS)
     parser.add_argument("--exports", action="store_true", help="print only the variables, for a shell")
     parser.add_argument("--no-check", action="store_true", help="do not ask the endpoint anything")
     parser.add_argument(
@@ -53,9 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     client = CLIENTS[options.client]
-    key = options.key or os.environ.get(KEY_VARIABLE) or NO_KEY
     url = base_url(options.url)
     try:
+        key = known_key(options.key_file)
         model = options.model or first_model(url, key)
         target = Target(url, model, key)
         setup = client.setup(target)
@@ -68,6 +70,16 @@ def run(options: argparse.Namespace) -> int:
     lines = exports(setup) if options.exports else described(client, setup, target, answer)
     print("\n".join(lines))
     return 0
+
+
+def known_key(file: str | None) -> str:
+    """Raises: CannotConnect: the file holds no key that can be read."""
+    if file is None:
+        return os.environ.get(KEY_VARIABLE) or NO_KEY
+    found = key_in(file)
+    if found is None:
+        raise CannotConnect(f"There is no key in {file!r}.")
+    return found
 
 
 def exports(setup: Setup) -> Iterator[str]:

@@ -83,7 +83,7 @@ def add_endpoint(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"holds the key; default: ${ADMIN_KEY}, ${TOKEN_VARIABLE} or the file ${FILE_VARIABLE}",
     )
-    parser.add_argument("--key-secret", type=_no_secret, help=argparse.SUPPRESS)
+    parser.add_argument("--key-secret", type=no_secret(ADMIN_KEY), help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print the endpoint's own answer")
 
 
@@ -120,11 +120,16 @@ def known_secret(file: str | None = None) -> str | None:
     found = environment.get(ADMIN_KEY) or environment.get(TOKEN_VARIABLE)
     path = file or environment.get(FILE_VARIABLE)
     if not found and path:
-        try:
-            found = Path(path).expanduser().read_text(encoding="ascii")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CannotConnect(f"The key cannot be read from {path!r}: {error}") from None
+        return key_in(path)
     return (found or "").strip() or None
+
+
+def key_in(path: str) -> str | None:
+    """The key that a file holds; ``None`` if it is empty. Raises: CannotConnect: it cannot be read."""
+    try:
+        return Path(path).expanduser().read_text(encoding="ascii").strip() or None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CannotConnect(f"The key cannot be read from {path!r}: {error}") from None
 
 
 def base_url(url: str) -> str:
@@ -177,7 +182,12 @@ def _message(body: bytes) -> str:
         return body[:200].decode(errors="replace")
 
 
-def _no_secret(_: str) -> NoReturn:
-    raise argparse.ArgumentTypeError(
-        f"a secret on the command line can be read by others: set {ADMIN_KEY}, or use --key-file FILE"
-    )
+def no_secret(variable: str) -> Callable[[str], NoReturn]:
+    """For an option that took a secret once: its error names ``variable`` instead."""
+
+    def refused(_: str) -> NoReturn:
+        raise argparse.ArgumentTypeError(
+            f"a secret on the command line can be read by others: set {variable}, or use --key-file FILE"
+        )
+
+    return refused

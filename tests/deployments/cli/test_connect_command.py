@@ -74,9 +74,11 @@ def endpoint() -> Iterator[Endpoint]:
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_every_client_is_checked_in_its_own_api_and_told_the_rest(
-    name: str, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+    name: str, endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["connect", name, "--url", f"{endpoint.url}/v1/", "--key", "k-1"]) == 0
+    (tmp_path / "key").write_text("k-1\n")
+    command = ["connect", name, "--url", f"{endpoint.url}/v1/", "--key-file", str(tmp_path / "key")]
+    assert main(command) == 0
     (_, asked_models, _), (path, headers, body) = endpoint.asked
     assert asked_models["authorization"] == "Bearer k-1"
     assert path == CLIENTS[name].api.value
@@ -87,8 +89,11 @@ def test_every_client_is_checked_in_its_own_api_and_told_the_rest(
     assert endpoint.url in written
 
 
-def test_exports_are_for_a_shell(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["connect", "openai", "--url", endpoint.url, "--model", "a b", "--key", "it's", "--exports"]
+def test_exports_are_for_a_shell(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "it's")
+    command = ["connect", "openai", "--url", endpoint.url, "--model", "a b", "--exports"]
     assert main(command) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"export OPENAI_BASE_URL={endpoint.url}/v1",
@@ -104,6 +109,30 @@ def test_the_key_comes_from_the_environment(
     assert main(["connect", "codex", "--url", endpoint.url]) == 0
     assert endpoint.asked[-1][1]["authorization"] == "Bearer k-env"
     assert f"export {KEY_VARIABLE}=k-env" in capsys.readouterr().out
+
+
+def test_a_key_on_the_command_line_is_refused_with_another_way(
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["connect", "codex", "--url", endpoint.url, "--key", "k-visible"])
+    said = capsys.readouterr().err
+    assert KEY_VARIABLE in said
+    assert "--key-file" in said
+    assert "k-visible" not in said
+    assert endpoint.asked == []
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff"])
+def test_a_file_without_a_key_is_told(
+    content: bytes | None, endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "key"
+    if content is not None:
+        file.write_bytes(content)
+    assert main(["connect", "codex", "--url", endpoint.url, "--key-file", str(file)]) == 1
+    assert str(file) in capsys.readouterr().err
+    assert endpoint.asked == []
 
 
 def test_a_refusal_is_told_with_its_status_and_message(
