@@ -36,6 +36,7 @@
     ├── SignInUnavailable      503  the sign-in provider's keys or answers are needed, and it gives none
     ├── LimitsUnavailable      503  a limit's owner is away, and what was granted is used up
     ├── ResponsesUnavailable   503  an earlier response is needed, and its store does not answer
+    ├── UploadsUnavailable     503  there is no room for an uploaded file now
     ├── UpstreamTimeout        504  the engine did not begin in time
     └── DeadlineExceeded       504
 
@@ -488,6 +489,24 @@ class ResponsesUnavailable(PromptlyError):
 
     def __init__(self, why: str) -> None:
         super().__init__(f"The store of responses does not answer: {why}.", code="responses_unavailable")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"retry-after": "1"}
+
+
+class UploadsUnavailable(PromptlyError):
+    """``reason`` names no path."""
+
+    status = 503
+    type = "unavailable_error"
+    should_retry = True
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"The uploaded file cannot be kept while it is answered (media.upload_folder): {reason}.",
+            code="uploads_unavailable",
+        )
 
     @property
     def headers(self) -> dict[str, str]:

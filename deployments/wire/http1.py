@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -28,6 +28,7 @@ STALE_S = 0.25
 while it was idle. The time is a round trip around the world; a server that closes later has worked on the
 request."""
 
+FIRST_ERROR = 400
 FIRST_SERVER_ERROR = 500
 """From this status on a server may close without announcing it: uvicorn does after an app's exception."""
 
@@ -72,13 +73,28 @@ class Origin:
         return cls(parts.hostname, port, parts.scheme == "https", authority, path, private)
 
 
-def request_bytes(origin: Origin, method: str, target: str, headers: Mapping[str, str], body: bytes) -> bytes:
-    """The bytes of a whole request. ``target``: path and query, encoded.
+class LongBody(Protocol):
+    """A request's body that is sent in pieces, because it is not held in memory. It may be sent again."""
+
+    @property
+    def size(self) -> int: ...
+
+    async def read(self, at: int) -> bytes:
+        """Its next bytes from there on; at least one before its end."""
+        ...
+
+
+def request_bytes(
+    origin: Origin, method: str, target: str, headers: Mapping[str, str], body: bytes, *, follow: int = 0
+) -> bytes:
+    """The bytes of a whole request, or of its beginning: as many as ``follow`` are sent behind them.
+    ``target``: path and query, encoded.
 
     Raises:
         ValueError: a header or the target contains a line break.
     """
-    length = {"content-length": str(len(body))} if body or method != "GET" else {}
+    size = len(body) + follow
+    length = {"content-length": str(size)} if size or method != "GET" else {}
     fields = {"host": origin.authority, **ALWAYS_SENT, **headers, **length}
     lines = [
         f"{method} {origin.path}{target} HTTP/1.1",
@@ -176,6 +192,8 @@ class Connection(Body, asyncio.Protocol):
         self._is_kept = False
         self._is_silent = True
         self._was_kept = False
+        self._is_cut = False
+        self._is_full = False
         self._sent_at = 0.0
         self.idle_until = 0.0
         """For a kept connection: the loop time from which on no new request may be sent."""
@@ -204,7 +222,8 @@ class Connection(Body, asyncio.Protocol):
     @property
     def can_be_kept(self) -> bool:
         """Whether it can be kept for another request."""
-        return self._is_kept and self.is_read and self.is_open and self.status < FIRST_SERVER_ERROR
+        is_done = self._is_kept and self.is_read and not self._is_cut
+        return is_done and self.is_open and self.status < FIRST_SERVER_ERROR
 
     @property
     def was_stale(self) -> bool:
@@ -249,7 +268,7 @@ class Connection(Body, asyncio.Protocol):
     def send(self, request: bytes) -> None:
         """Send a request. Bytes that the socket does not accept at once are buffered."""
         self.status, self._head_size = 0, 0
-        self._is_complete = self._is_kept = False
+        self._is_complete = self._is_kept = self._is_cut = False
         self._is_silent, self._sent_at = True, self._loop.time()
         self.headers = {}
         self._parser = httptools.HttpResponseParser(self)
@@ -258,6 +277,25 @@ class Connection(Body, asyncio.Protocol):
         else:
             proof, self._proof = self._proof, b""
             self._transport.write(proof + request if proof else request)
+
+    async def send_more(self, part: bytes) -> bool:
+        """Send more of the request's body, once the socket has taken what was sent before. False, and nothing
+        more is to be sent: the server answers already, as it does to refuse, or the connection has ended."""
+        while self._is_full and not self._takes_no_more:
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        self._is_cut = self._takes_no_more
+        if self._transport is not None and not self._is_cut:
+            self._transport.write(part)
+        return not self._is_cut
+
+    @property
+    def _takes_no_more(self) -> bool:
+        is_refused = self._is_complete or self.status >= FIRST_ERROR
+        return is_refused or self._error is not None or self._transport is None
 
     def abort(self) -> None:
         """Close it at once; a waiting reader gets an error."""
@@ -289,6 +327,13 @@ class Connection(Body, asyncio.Protocol):
         if self._size > 2 * self._read_ahead and not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()
+        self._wake()
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
         self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:

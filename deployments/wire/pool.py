@@ -8,7 +8,7 @@ import ssl
 import time
 from collections.abc import Callable
 
-from deployments.wire.http1 import BrokenConnection, Connection, NoConnection, Origin
+from deployments.wire.http1 import BrokenConnection, Connection, LongBody, NoConnection, Origin
 from serve_app.wire.handshake import Handshake, NotProven
 from serve_app.wire.private_address import PrivateAddress
 
@@ -84,7 +84,8 @@ class Connector:
 
 
 class ConnectionPool:
-    """Connections by origin. The most recently used one is reused first, so that surplus ones expire.
+    """Connections by origin. The most recently used one is reused first, so that surplus ones expire. It is
+    long because every way in which a connection is taken, kept and closed is here.
 
     ``idle_s``: how long an idle connection is kept unless the caller says otherwise. It must be less than the
     server's keep-alive time: a request sent while the server closes is lost."""
@@ -112,11 +113,13 @@ class ConnectionPool:
             connection.abort()
         return await self._connect(origin)
 
-    async def begin(self, origin: Origin, request: bytes, *, fresh: bool = False) -> tuple[Connection, bytes]:
-        """Send a request; returns the connection and the first bytes of the response's body (``b""`` if it is
-        empty). If a kept connection turns out to be closed by the server, the request is sent again on a new
-        one, once; ``fresh`` uses a new one from the start. The caller must give the connection back or abort
-        it.
+    async def begin(
+        self, origin: Origin, request: bytes, body: LongBody | None = None, *, fresh: bool = False
+    ) -> tuple[Connection, bytes]:
+        """Send a request, with ``body`` behind it; returns the connection and the first bytes of the
+        response's body (``b""`` if it is empty). If a kept connection turns out to be closed by the server,
+        the request is sent again on a new one, once; ``fresh`` uses a new one from the start. The caller must
+        give the connection back or abort it.
 
         Raises:
             NoConnection: no connection could be made in time; nothing was sent.
@@ -124,7 +127,7 @@ class ConnectionPool:
         """
         connection = await (self._connect(origin) if fresh else self.take(origin))
         try:
-            return connection, await _first_bytes(connection, request)
+            return connection, await _first_bytes(connection, request, body)
         except BrokenConnection:
             if not connection.was_stale:
                 raise
@@ -132,7 +135,7 @@ class ConnectionPool:
             connection = await self._connect(origin)
         except NoConnection as error:  # the request was sent once: the caller must not treat it as unsent
             raise BrokenConnection("closed, and nothing listens there any more") from error
-        return connection, await _first_bytes(connection, request)
+        return connection, await _first_bytes(connection, request, body)
 
     async def ask(self, origin: Origin, request: bytes, most: int = MAX_ASKED_BYTES) -> tuple[int, bytes]:
         """Send one request; returns the status and whole body of the response. Cancelling it closes the
@@ -205,10 +208,15 @@ class ConnectionPool:
             self._sweep_from(min(ends))
 
 
-async def _first_bytes(connection: Connection, request: bytes) -> bytes:
+async def _first_bytes(connection: Connection, request: bytes, body: LongBody | None) -> bytes:
     """Send a request and return the first bytes of the response's body. Any error closes the connection."""
     try:
         connection.send(request)
+        at, is_taken = 0, True
+        while body is not None and is_taken and at < body.size:
+            part = await body.read(at)
+            at += len(part)
+            is_taken = await connection.send_more(part)
         return await connection.read_some()
     except BaseException:
         connection.abort()

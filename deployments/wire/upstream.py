@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from deployments.wire.http1 import BrokenConnection, Connection, NoConnection, Origin, request_bytes
+from deployments.wire.http1 import (
+    BrokenConnection,
+    Connection,
+    LongBody,
+    NoConnection,
+    Origin,
+    request_bytes,
+)
 from deployments.wire.pool import ConnectionPool, ConnectTimeout
 from serve_app.errors import UpstreamFailed
 from serve_app.fleet import EngineReport, Member, Probe
@@ -220,7 +227,7 @@ class UpstreamPool:
         report: EngineReport,
         method: str,
         target: str,
-        body: bytes,
+        body: bytes | LongBody,
         headers: dict[str, str],
         *,
         fresh: bool = False,
@@ -236,8 +243,12 @@ class UpstreamPool:
         """
         origin = self._origin(report)
         try:
-            request = request_bytes(origin, method, target, {**headers, **report.headers}, body)
-            connection, first = await self._pool.begin(origin, request, fresh=fresh)
+            fields = {**headers, **report.headers}
+            if isinstance(body, bytes):
+                request, rest = request_bytes(origin, method, target, fields, body), None
+            else:
+                request, rest = request_bytes(origin, method, target, fields, b"", follow=body.size), body
+            connection, first = await self._pool.begin(origin, request, rest, fresh=fresh)
         except NoConnection as error:
             raise ConnectionRefused(f"No connection: {error}.", code="connection_refused") from error
         except (BrokenConnection, ValueError) as error:

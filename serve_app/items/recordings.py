@@ -28,7 +28,7 @@ def recording_key(
     if is_true(form.get("stream")) or _is_sample(form):
         return None
     what = encoded([path, tenant, model, fingerprint, fields, {name: form.get(name) for name in by}])
-    return hashlib.sha256(what + hashlib.sha256(form.file).digest()).digest()
+    return hashlib.sha256(what + form.digest).digest()
 
 
 def _is_sample(form: Form) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 PLAIN_MOST = 192_000 * 2 * 4.0
 """Bytes per second of uncompressed stereo with 192 kHz and 32 bits."""
@@ -44,7 +45,19 @@ SYNC_WITHIN = 4096
 """Bytes behind an ID3 tag in which the first MP3 frame must begin."""
 
 
-def audio_seconds(data: bytes) -> float | None:
+class Recorded(Protocol):
+    """The bytes of a recording, which may lie in a file: only a few places of it are looked at."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, place: slice, /) -> bytes: ...
+
+    def rfind(self, wanted: bytes, /) -> int:
+        """As of ``bytes``."""
+        ...
+
+
+def audio_seconds(data: Recorded) -> float | None:
     """``None``: it is no WAV, FLAC, Ogg, MP3, MP4 or WebM, its head is cut, or stands behind more than
     ``MAX_PIECES``."""
     try:
@@ -53,20 +66,25 @@ def audio_seconds(data: bytes) -> float | None:
         return None
 
 
-def _reader(data: bytes) -> Callable[[bytes], float | None]:
-    if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
+def _reader(data: Recorded) -> Callable[[Recorded], float | None]:
+    head = data[:12]
+    if head[:4] == b"RIFF" and head[8:] == b"WAVE":
         return _wav
-    if data[4:8] == b"ftyp":
+    if head[4:8] == b"ftyp":
         return _mp4
-    return BY_BEGIN.get(data[:4], _mp3)
+    return BY_BEGIN.get(head[:4], _mp3)
 
 
-def _wav(data: bytes) -> float | None:
+def _numbers(layout: str, data: Recorded, at: int) -> tuple[Any, ...]:
+    return struct.unpack(layout, data[at : at + struct.calcsize(layout)])
+
+
+def _wav(data: Recorded) -> float | None:
     at, bytes_per_s = 12, 0
     for _ in range(MAX_PIECES):
-        name, (length,) = data[at : at + 4], struct.unpack_from("<I", data, at + 4)
+        name, length = _numbers("<4sI", data, at)
         if name == b"fmt ":
-            channels, rate, _, align = struct.unpack_from("<HIIH", data, at + 10)
+            channels, rate, _, align = _numbers("<HIIH", data, at + 10)
             bytes_per_s = rate * (align or channels)
         if name == b"data":
             rest = len(data) - at - 8
@@ -75,14 +93,14 @@ def _wav(data: bytes) -> float | None:
     return None
 
 
-def _flac(data: bytes) -> float:
-    (packed,) = struct.unpack_from(">Q", data, 18)
+def _flac(data: Recorded) -> float:
+    (packed,) = _numbers(">Q", data, 18)
     rate, samples = packed >> 44, packed & 0xFFFFFFFFF
     seconds = samples / rate if samples else len(data) / FLAC_BYTES_PER_S
     return max(seconds, len(data) / FLAC_MOST)
 
 
-def _ogg(data: bytes) -> float | None:
+def _ogg(data: Recorded) -> float | None:
     head = data[:512]
     if b"OpusHead" in head:
         rate = OPUS_RATE
@@ -90,31 +108,32 @@ def _ogg(data: bytes) -> float | None:
         (rate,) = struct.unpack_from("<I", head, head.index(b"\x01vorbis") + 12)
     else:
         return None
-    (samples,) = struct.unpack_from("<q", data, data.rindex(b"OggS") + 6)
+    (samples,) = _numbers("<q", data, data.rfind(b"OggS") + 6)
     return float(max(samples / rate, len(data) / OGG_MOST))
 
 
-def _mp4(data: bytes) -> float | None:
+def _mp4(data: Recorded) -> float | None:
     begin, end = _box(data, b"moov", 0, len(data))
     at, _ = _box(data, b"mvhd", begin, end)
-    layout, skip = (">IQ", 20) if data[at] == 1 else (">II", 12)
-    scale, duration = struct.unpack_from(layout, data, at + skip)
+    (version,) = _numbers("B", data, at)
+    layout, skip = (">IQ", 20) if version == 1 else (">II", 12)
+    scale, duration = _numbers(layout, data, at + skip)
     seconds = float(duration / scale) if duration else len(data) / MP4_BYTES_PER_S
     return max(seconds, len(data) / MP4_MOST)
 
 
-def _box(data: bytes, wanted: bytes, at: int, end: int) -> tuple[int, int]:
+def _box(data: Recorded, wanted: bytes, at: int, end: int) -> tuple[int, int]:
     """Begin and end of the content of the first box with this name. Raises: ValueError: there is none."""
     for _ in range(MAX_PIECES):
         if at + 8 > end:
             break
-        (length,) = struct.unpack_from(">I", data, at)
+        length, name = _numbers(">I4s", data, at)
         head = 8
         if length == 1:
-            (length,) = struct.unpack_from(">Q", data, at + 8)
+            (length,) = _numbers(">Q", data, at + 8)
             head = 16
         length = length or end - at
-        if data[at + 4 : at + 8] == wanted:
+        if name == wanted:
             return at + head, min(end, at + length)
         if length < head:
             break
@@ -122,21 +141,22 @@ def _box(data: bytes, wanted: bytes, at: int, end: int) -> tuple[int, int]:
     raise ValueError(wanted)
 
 
-def _mp3(data: bytes) -> float | None:
+def _mp3(data: Recorded) -> float | None:
     at = 0
-    if data[:3] == b"ID3":
-        size = data[6:10]
-        at = 10 + (size[0] << 21 | size[1] << 14 | size[2] << 7 | size[3])
-        at = next((n for n in range(at, min(len(data), at + SYNC_WITHIN)) if data[n] == 0xFF), len(data))
-    if data[at] != 0xFF or data[at + 1] & 0xE0 != 0xE0:
+    tag = data[:10]
+    if tag[:3] == b"ID3":
+        at = 10 + (tag[6] << 21 | tag[7] << 14 | tag[8] << 7 | tag[9])
+        at += data[at : at + SYNC_WITHIN].index(b"\xff")
+    first = data[at : at + 256]
+    if first[0] != 0xFF or first[1] & 0xE0 != 0xE0:
         return None
-    version, layer = data[at + 1] >> 3 & 3, 4 - (data[at + 1] >> 1 & 3)
-    quality, rate_index = data[at + 2] >> 4, data[at + 2] >> 2 & 3
+    version, layer = first[1] >> 3 & 3, 4 - (first[1] >> 1 & 3)
+    quality, rate_index = first[2] >> 4, first[2] >> 2 & 3
     if version == 1 or layer == 4 or quality in (0, 15) or rate_index == 3:
         return None
     is_one = version == 3
     rate = RATES[rate_index] >> {3: 0, 2: 1, 0: 2}[version]
-    frames = _frames(data[at : at + 256])
+    frames = _frames(first)
     if frames:
         most = BITRATES[is_one, layer][-1] * 1000
         seconds = frames * (1152 if is_one or layer == 2 else 576) / rate
@@ -154,11 +174,11 @@ def _frames(first: bytes) -> int:
     return 0
 
 
-def _webm(data: bytes) -> float:
+def _webm(data: Recorded) -> float:
     return len(data) / WEBM_BYTES_PER_S
 
 
-BY_BEGIN: Mapping[bytes, Callable[[bytes], float | None]] = {
+BY_BEGIN: Mapping[bytes, Callable[[Recorded], float | None]] = {
     b"fLaC": _flac,
     b"OggS": _ogg,
     b"\x1aE\xdf\xa3": _webm,

@@ -20,7 +20,7 @@ OF_A_TENANT = (
 )
 """Sections with the bound of one tenant and that of all."""
 
-BODIES = ("max_body_bytes", "max_conversation_bytes", "max_upload_bytes")
+BODIES = ("max_body_bytes", "max_conversation_bytes")
 
 
 def doubts(settings: Settings) -> Iterator[str]:

@@ -47,6 +47,12 @@ class MediaSettings(Frozen):
         default=32, ge=1, description="Recordings that are uploaded or answered at once."
     )
     max_uploads_per_tenant: int = Field(default=8, ge=1, description="Of them those of one tenant.")
+    upload_folder: str | None = Field(
+        default=None,
+        description="Where a recording of more than 256 KiB lies while its request lasts, in a file without "
+        "a name; at most `max_uploads` times `limits.max_upload_bytes` for each gateway. Default: "
+        "`/var/tmp`, or where that cannot be written the machine's folder for temporary files.",
+    )
 
     @field_validator("allowed_domains")
     @classmethod

@@ -48,6 +48,7 @@ EXAMPLES: tuple[PromptlyError, ...] = (
     errors.SignInUnavailable("no answer"),
     errors.LimitsUnavailable("their owner is away"),
     errors.ResponsesUnavailable("it is away"),
+    errors.UploadsUnavailable("No space left on device"),
     errors.UpstreamTimeout(120.0),
     errors.DeadlineExceeded(1.5),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ from deployments.gateway.request.call import (
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.request.gate import uses_model
 from deployments.gateway.request.tenant_room import TenantRoom
+from deployments.gateway.request.uploads import Upload, UploadedForm
 from deployments.gateway.send.dispatch import Dispatcher
 from deployments.gateway.send.relay import read_all, relay
 from deployments.platform.telemetry import RequestTracer
@@ -34,7 +36,7 @@ from serve_app.guardrails import Stage
 from serve_app.items.recordings import CHUNK_S, TOKENS_PER_S, recording_key
 from serve_app.latency import LatencyWindows
 from serve_app.media.audio import audio_seconds
-from serve_app.media.forms import FILE, Form, parse_form
+from serve_app.media.forms import FILE
 from serve_app.model_choice.names import ModelNames
 from serve_app.model_choice.offers import Offers
 from serve_app.openai.leniency import is_true
@@ -56,13 +58,12 @@ SEPARATOR = b"\0"
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """An upload that was read. ``key`` is ``None`` if its answer is not kept."""
+    """An upload that has arrived. ``key`` is ``None`` if its answer is not kept."""
 
     exchange: Exchange
     identity: Identity
     timeout_s: float
-    form: Form
-    body: bytes
+    uploaded: UploadedForm
     model: str
     seconds: float
     key: bytes | None
@@ -106,13 +107,15 @@ class AudioEndpoint:
         with self._room.take(identity.tenant) as place:
             if not place.size:
                 raise _full(self._media, own=self._room.is_tenants_own(identity.tenant))
-            recording = await self._read(exchange, identity)
-            await exchange.run(self._answer(recording), recording.timeout_s)
+            with closing(Upload(exchange.headers["content-type"], self._media.upload_folder)) as upload:
+                recording = await self._read(exchange, identity, upload)
+                await exchange.run(self._answer(recording), recording.timeout_s)
 
-    async def _read(self, exchange: Exchange, identity: Identity) -> Recording:
+    async def _read(self, exchange: Exchange, identity: Identity, upload: Upload) -> Recording:
         timeout_s = request_timeout_s(exchange.headers, self._timeout_s)
-        body = await self._bodies.read(exchange, identity.tenant, is_upload=True)
-        form = parse_form(exchange.headers["content-type"], body)
+        await self._bodies.read_into(exchange, identity.tenant, upload)
+        uploaded = await upload.form()
+        form = uploaded.form
         model = required_string(dict(form.fields), "model")
         fingerprint = self._offers.fingerprint(model)
         self._offers.require(exchange.path, model)
@@ -120,7 +123,7 @@ class AudioEndpoint:
         if self._guards is not None:
             has_prompt = bool(form.get("prompt"))
             self._guards.refuse_unseen_recording(model, identity.tenant, exchange.path, has_prompt=has_prompt)
-        seconds = _length(form, self._media.max_audio_s)
+        seconds = await _length(uploaded, self._media.max_audio_s)
         exchange.facts.audio_s = seconds
         terms = ItemTerms(
             identity.tenant, self._names.own(model), "", exchange.headers, parse_controls(exchange.headers)
@@ -136,7 +139,7 @@ class AudioEndpoint:
                 fingerprint=fingerprint,
                 by=self._cache.partition_by,
             )
-        return Recording(exchange, identity, timeout_s, form, body, model, seconds, key, terms)
+        return Recording(exchange, identity, timeout_s, uploaded, model, seconds, key, terms)
 
     async def _answer(self, recording: Recording) -> None:
         exchange = recording.exchange
@@ -150,7 +153,7 @@ class AudioEndpoint:
         exchange.response_headers["x-cache"] = "bypass" if recording.key is None else "miss"
         began = time.monotonic()
         answer: Answer = OwnAnswer(self._dispatcher.open(_call(recording, self._tracer)))
-        if is_true(recording.form.get("stream")):
+        if is_true(recording.uploaded.form.get("stream")):
             held = self._held(recording)
             await relay(exchange, answer if held is None else GuardedAnswer(answer, held))
             self._measure(recording, began)
@@ -199,8 +202,8 @@ def _full(media: MediaSettings, *, own: bool) -> OverCapacity:
     return OverCapacity(f"{most} recordings {whose}are being uploaded or answered (media.{setting}).", 1)
 
 
-def _length(form: Form, most_s: float) -> float:
-    seconds = audio_seconds(form.file)
+async def _length(uploaded: UploadedForm, most_s: float) -> float:
+    seconds = await uploaded.file.look(audio_seconds)
     if seconds is None:
         raise BadRequest(
             "`file` is no recording: expected WAV, FLAC, Ogg, MP3, MP4 or WebM.",
@@ -217,16 +220,16 @@ def _length(form: Form, most_s: float) -> float:
 
 
 def _call(recording: Recording, tracer: RequestTracer | None) -> Call:
-    exchange, identity, form = recording.exchange, recording.identity, recording.form
+    exchange, identity, form = recording.exchange, recording.identity, recording.uploaded.form
     fields: dict[str, Any] = dict(form.fields)
     message = Message(
         method=exchange.method,
         target=target_of(exchange),
-        body=recording.body,
+        body=b"",
         fields=fields,
         headers=forwarded_headers(exchange, tracer),
         best_priority=identity.best_priority,
-        form=form,
+        form=recording.uploaded,
     )
     slot = SlotRequest(
         account=exchange.account,
@@ -240,4 +243,4 @@ def _call(recording: Recording, tracer: RequestTracer | None) -> Call:
         weight_field=FILE,
         in_parts=True,
     )
-    return Call(model=recording.model, purpose=Purpose.RELAY, slot=slot, message=message, body=recording.body)
+    return Call(model=recording.model, purpose=Purpose.RELAY, slot=slot, message=message, body=form.content)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from functools import partial
+from typing import Protocol
 
 from deployments.gateway.request.exchange import Exchange
 from serve_app.errors import BodyTimeout, BodyTooLarge, OverCapacity
@@ -31,6 +32,32 @@ async def let_others(size: int) -> None:
         await asyncio.sleep(0)
 
 
+class Taker(Protocol):
+    """Takes a body as it arrives."""
+
+    @property
+    def held(self) -> int:
+        """Bytes that it holds in memory."""
+        ...
+
+    async def take(self, part: bytes) -> None: ...
+
+
+class _Whole:
+    """Keeps the body."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self._parts: list[bytes] = []
+
+    async def take(self, part: bytes) -> None:
+        self.held += len(part)
+        self._parts.append(part)
+
+    def joined(self) -> bytes:
+        return b"".join(self._parts)
+
+
 class Bodies:
     """Reads them, each within its time. Counts those of each tenant that are arriving, and the bytes that it
     holds until their requests end, with what they refer to (``Exchange.load``)."""
@@ -41,12 +68,9 @@ class Bodies:
         self._arriving: Counter[str] = Counter()
         self._held: Counter[str] = Counter()
 
-    async def read(
-        self, exchange: Exchange, tenant: str, *, is_conversation: bool = False, is_upload: bool = False
-    ) -> bytes:
+    async def read(self, exchange: Exchange, tenant: str, *, is_conversation: bool = False) -> bytes:
         """The whole body. From then on the request counts among those that the gateway answers.
-        ``is_conversation``: it may be as long as ``limits.max_conversation_bytes``; ``is_upload``: as
-        ``limits.max_upload_bytes``.
+        ``is_conversation``: it may be as long as ``limits.max_conversation_bytes``.
 
         Raises:
             BodyTimeout: it did not arrive in time, or too slowly.
@@ -60,11 +84,21 @@ class Bodies:
             self._holding(exchange, tenant).add(len(exchange.body) + exchange.loaded_bytes)
             return exchange.body
         setting = "max_conversation_bytes" if is_conversation else "max_body_bytes"
-        setting = "max_upload_bytes" if is_upload else setting
+        whole = _Whole()
+        await self._receive(exchange, tenant, setting, whole, exchange.announced_bytes)
+        return whole.joined()
+
+    async def read_into(self, exchange: Exchange, tenant: str, taker: Taker) -> None:
+        """The same of an upload, which may be as long as ``limits.max_upload_bytes`` and is not held here."""
+        await self._receive(exchange, tenant, "max_upload_bytes", taker, 0)
+
+    async def _receive(
+        self, exchange: Exchange, tenant: str, setting: str, taker: Taker, announced: int
+    ) -> None:
         limit: int = getattr(self._limits, setting)
         if exchange.announced_bytes > limit:
             raise BodyTooLarge(limit, setting)
-        self._refuse_to_hold(tenant, exchange.announced_bytes)
+        self._refuse_to_hold(tenant, announced)
         if self._arriving[tenant] >= self._limits.max_bodies_per_tenant:
             raise OverCapacity(
                 f"{self._limits.max_bodies_per_tenant} request bodies of this tenant are arriving "
@@ -73,20 +107,21 @@ class Bodies:
             )
         self._arriving[tenant] += 1
         try:
-            body = await self._read(exchange, tenant, limit, setting)
+            size = await self._read(exchange, tenant, limit, taker)
         finally:
             self._arriving[tenant] -= 1
             if not self._arriving[tenant]:
                 del self._arriving[tenant]
+        if size > limit:
+            raise BodyTooLarge(limit, setting)
         if exchange.body_read is not None:
             exchange.body_read(exchange)
-        return body
 
-    async def _read(self, exchange: Exchange, tenant: str, limit: int, setting: str) -> bytes:
+    async def _read(self, exchange: Exchange, tenant: str, limit: int, taker: Taker) -> int:
+        """Its size."""
         loop = asyncio.get_running_loop()
         held = self._holding(exchange, tenant)
         began = loop.time()
-        parts: list[bytes] = []
         size = 0
         try:
             async with asyncio.timeout_at(began + self._pace.due_s(0)) as due:
@@ -95,16 +130,15 @@ class Bodies:
                     part, more = await exchange.body_part()
                     size += len(part)
                     if size <= limit:
-                        self._refuse_to_hold(tenant, len(part))
-                        held.add(len(part))
-                        parts.append(part)
+                        before = taker.held
+                        await taker.take(part)
+                        self._refuse_to_hold(tenant, taker.held - before)
+                        held.add(taker.held - before)
                     if more:
                         due.reschedule(began + self._pace.due_s(size))
         except TimeoutError:
             raise BodyTimeout(loop.time() - began, size) from None
-        if size > limit:
-            raise BodyTooLarge(limit, setting)
-        return b"".join(parts)
+        return size
 
     def _holding(self, exchange: Exchange, tenant: str) -> _HeldBytes:
         held = _HeldBytes(self._held, tenant)

@@ -14,12 +14,13 @@ import msgspec
 
 from deployments.gateway.request.account import Account
 from deployments.gateway.request.exchange import JSON, Exchange
+from deployments.gateway.request.uploads import UploadedForm
 from deployments.platform.telemetry import RequestTracer
+from deployments.wire.http1 import LongBody
 from serve_app.admission import FIRST_PRIORITY, PRIORITY_FIELD, body_priority
 from serve_app.dialects.remedies import rewritten, without_limit
 from serve_app.errors import ErrorDetails
 from serve_app.fleet import EngineReport
-from serve_app.media.forms import Form
 from serve_app.openai.continuation import Resumable
 from serve_app.openai.overflow import ANSWER_LIMITS
 from serve_app.openai.requests import CACHE_SALT
@@ -90,7 +91,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     salt: str | None = None
     best_priority: int = FIRST_PRIORITY
     translated: bool = False
-    form: Form | None = None
+    form: UploadedForm | None = None
     as_read: bool = False
 
     def to(self, target: str, fields: Mapping[str, object], body: bytes, *, streams: bool) -> Self:
@@ -153,12 +154,19 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
             return report.api_prefix + self.target.removeprefix("/v1")
         return self.target
 
-    def body_for(self, report: EngineReport, model: str, *, by_priority: bool, token_ids: bool) -> bytes:
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return len(self.body) if self.form is None else self.form.size
+
+    def body_for(
+        self, report: EngineReport, model: str, *, by_priority: bool, token_ids: bool
+    ) -> bytes | LongBody:
         """The client's own bytes, unless fields are added, the member has another name for the model, or it
         must get the fields ``as_read``. ``model`` is the model's own name; ``by_priority``: the member
         schedules by priority; ``token_ids``: it is asked for the tokens of its answer."""
         if self.form is not None:
-            return self.form.encoded({"model": report.served_as or model})
+            return self.form.sent({"model": report.served_as or model})
         changed: dict[str, object] = {}
         if self.salt is not None and report.takes_cache_salt and self.target.startswith(SALTED):
             changed[CACHE_SALT] = self.salt
@@ -220,8 +228,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     ``model`` is any name of a model, an adapter or an alias. ``failover``: another member may be asked, so it
     may be sent more than once. ``resumes``: the request, if its stream may be continued at another member:
-    then members are asked for token ids. ``body`` is the body that quarantine knows the request by: the
-    client's own, whatever is asked on its behalf.
+    then members are asked for token ids. ``body`` is what quarantine knows the request by: the client's own
+    body, whatever is asked on its behalf; of a form a digest.
     """
 
     model: str

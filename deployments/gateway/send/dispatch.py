@@ -96,7 +96,7 @@ def _order(call: Call, to: Destination) -> Order:
         call.slot.weight,
         generates=call.purpose is Purpose.ANSWER or output is not None or call.slot.path == GENERATE,
         streams=call.message.streams,
-        size=len(call.message.body),
+        size=call.message.size,
     )
 
 

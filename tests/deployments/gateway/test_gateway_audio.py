@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import email
+import hashlib
+import io
+import tracemalloc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from email import policy
@@ -14,11 +18,13 @@ import openai
 import pytest
 from aiohttp import FormData, web
 from local_cache import local_cache
-from scripted_member import Member, listening
+from scripted_member import Member, Seen, listening
+from support.full_disk import small_disk
 from support.gateway import MODEL, Answered, Running, gateway
 from support.graph import eventually
 from support.recordings import wav
 
+from deployments.gateway.request.spool import BLOCK, MOST_HELD
 from serve_app.settings.paths import AUDIO
 
 TRANSCRIPTIONS, TRANSLATIONS = AUDIO
@@ -47,11 +53,21 @@ async def whisper(request: web.Request) -> web.StreamResponse:
     return web.json_response({"text": text, "usage": {"type": "duration", "seconds": 1}})
 
 
+class Streaming(Member):
+    """Its answer reads the upload, or not."""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        if request.method != "POST":
+            return await super().handle(request)
+        self.seen.append(Seen(request.path, {}, b""))
+        return await self.answer(request)
+
+
 @asynccontextmanager
 async def hearing(
-    folder: Path | None = None, by: Sequence[str] = (), **args: Any
+    folder: Path | None = None, by: Sequence[str] = (), member: Member | None = None, **args: Any
 ) -> AsyncIterator[tuple[Running, Member]]:
-    member = Member(whisper)
+    member = member or Member(whisper)
     async with listening(member):
         others = [member.upstream(kind="vllm", model="whisper-tiny", paths=list(AUDIO))]
         if folder is None:
@@ -73,7 +89,7 @@ async def upload(
     **fields: str,
 ) -> Answered:
     form = FormData()
-    form.add_field("file", data, filename="talk.wav", content_type="audio/wav")
+    form.add_field("file", io.BytesIO(data), filename="talk.wav", content_type="audio/wav")
     for name, value in {"model": MODEL, **fields}.items():
         form.add_field(name, value)
     async with running.http.post(path, data=form, headers=headers) as response:
@@ -192,6 +208,162 @@ async def test_json_is_no_upload_and_a_missing_model_is_named() -> None:
         assert (unnamed.status, unnamed.error["param"]) == (400, "model")
         unknown = await upload(running, speech(), model="nothing")
         assert unknown.status == 404
+
+
+LONG_S = 250.0
+"""Of a recording of 4 MB, which lies in a file while it is answered."""
+
+
+def spooled(folder: Path) -> dict[str, Any]:
+    return {"media": {"upload_folder": str(folder)}}
+
+
+async def test_a_long_recording_reaches_the_model_whole_and_is_known_again(tmp_path: Path) -> None:
+    folder = tmp_path / "uploads"
+    folder.mkdir()
+    async with hearing(tmp_path / "cache", **spooled(folder)) as (running, member):
+        data = speech(LONG_S, sample=77)
+        for tier in ("miss", "exact"):
+            answer = await upload(running, data, language="de")
+            assert answer.json["text"] == f"{len(data)} bytes of talk.wav by whisper-tiny"
+            assert answer.headers["x-cache"] == tier
+        assert len(member.seen) == 1
+        assert (await upload(running, data[:-1] + b"x")).headers["x-cache"] == "miss"
+        windows = await running.get("/admin/latency")
+        assert windows["audio-ms-per-s"]["count"] == 2
+        assert list(folder.iterdir()) == []
+
+
+async def test_the_bytes_of_a_long_recording_arrive_in_their_order(tmp_path: Path) -> None:
+    seen: list[bytes] = []
+
+    async def hash_it(request: web.Request) -> web.Response:
+        seen.append(hashlib.sha256(_file_of(await request.read())).digest())
+        return web.json_response({"text": "x"})
+
+    data = speech(LONG_S) + bytes(range(256)) * 9000
+    async with hearing(member=Member(hash_it), **spooled(tmp_path)) as (running, _):
+        assert (await upload(running, data)).status == 200
+    assert seen == [hashlib.sha256(data).digest()]
+
+
+def _file_of(body: bytes) -> bytes:
+    begin = body.index(b"\r\n\r\n", body.index(b'name="file"')) + 4
+    return body[begin : body.rindex(b"\r\n--")]
+
+
+async def test_memory_does_not_grow_with_the_recording(tmp_path: Path) -> None:
+    """24 MiB pass through client, gateway and member, all in this process; none of them holds them."""
+    size = 0
+
+    async def count(request: web.Request) -> web.Response:
+        nonlocal size
+        async for part in request.content.iter_any():
+            size += len(part)
+        return web.json_response({"text": "x"})
+
+    head = speech(1.0)
+    pieces = 24 * 16
+
+    async def sent() -> AsyncIterator[bytes]:
+        yield b'--b\r\ncontent-disposition: form-data; name="model"\r\n\r\n' + MODEL.encode()
+        yield b'\r\n--b\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n' + head
+        for _ in range(pieces):
+            yield bytes(1 << 16)
+        yield b"\r\n--b--\r\n"
+
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    limits = {"max_held_bytes_per_tenant": MOST_HELD + 1024}
+    async with hearing(member=Streaming(count), limits=limits, **spooled(tmp_path)) as (running, _):
+        await upload(running, head)  # what is made once is made
+        tracemalloc.start()
+        try:
+            async with running.http.post(TRANSCRIPTIONS, data=sent(), headers=headers) as response:
+                assert response.status == 200, await response.text()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert size > pieces << 16
+    assert peak < 8 << 20
+
+
+async def test_what_uploads_hold_in_memory_counts_among_their_tenants_bytes(tmp_path: Path) -> None:
+    limits = {"max_held_bytes_per_tenant": BLOCK // 2}
+    async with hearing(limits=limits, **spooled(tmp_path)) as (running, member):
+        refused = await upload(running, speech(LONG_S))
+        assert (refused.status, refused.error["code"]) == (429, "over_capacity")
+        assert (await upload(running, speech())).status == 200
+        assert len(member.seen) == 1
+
+
+async def test_a_folder_that_cannot_be_written_is_told_and_short_recordings_go_on(tmp_path: Path) -> None:
+    async with hearing(**spooled(tmp_path / "nowhere")) as (running, member):
+        refused = await upload(running, speech(LONG_S))
+        assert (refused.status, refused.error["code"]) == (503, "uploads_unavailable")
+        assert str(tmp_path) not in refused.error["message"]
+        assert (await upload(running, speech())).status == 200
+        assert len(member.seen) == 1
+
+
+async def test_a_full_disk_is_told_and_short_recordings_go_on(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1 << 20) as disk:
+        async with hearing(**spooled(disk)) as (running, member):
+            refused = await upload(running, speech(LONG_S))
+            assert (refused.status, refused.error["code"]) == (503, "uploads_unavailable")
+            assert (await upload(running, speech(40.0))).status == 200, "640 kB fit again"
+            assert len(member.seen) == 1
+
+
+async def test_a_client_that_leaves_in_its_upload_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with hearing(media={"upload_folder": str(tmp_path), "max_uploads": 1}) as (running, member):
+        head = (
+            f"POST {TRANSCRIPTIONS} HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+            "content-type: multipart/form-data; boundary=b\r\ncontent-length: 9000000\r\n\r\n"
+            '--b\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n'
+        )
+        host, port = running.url.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(head.encode() + speech(LONG_S))
+        await writer.drain()
+
+        async def is_kept() -> bool:
+            return bool(open_files(tmp_path))
+
+        async def is_gone() -> bool:
+            return not open_files(tmp_path)
+
+        assert await eventually(is_kept, within_s=20)
+        writer.transport.abort()
+        assert await eventually(is_gone, within_s=20)
+        assert (await upload(running, speech(LONG_S))).status == 200
+        assert len(member.seen) == 1
+
+
+def open_files(folder: Path) -> list[str]:
+    """What this process has open there, with a name or without."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.append(str(link.readlink()))
+    return [name for name in found if name.startswith(str(folder))]
+
+
+async def test_a_member_that_refuses_before_the_upload_is_read_is_heard(tmp_path: Path) -> None:
+    async def refuse(request: web.Request) -> web.Response:
+        return web.json_response({"error": {"message": "too long for me"}}, status=400)
+
+    async with hearing(member=Streaming(refuse), **spooled(tmp_path)) as (running, member):
+        for _ in range(2):  # and the connection on which the rest was not sent is used no more
+            answer = await upload(running, speech(1500.0))
+            assert (answer.status, answer.error["message"]) == (400, "too long for me")
+        assert len(member.seen) == 2
+
+
+async def test_a_form_that_is_wrong_is_read_to_its_end_and_then_told() -> None:
+    async with hearing() as (running, member):
+        long = await upload(running, speech(600.0), prompt="x" * 70_000)
+        assert (long.status, long.error["code"], long.error["param"]) == (400, "invalid_form", "prompt")
+        assert member.seen == []
 
 
 async def test_openais_client_transcribes() -> None:

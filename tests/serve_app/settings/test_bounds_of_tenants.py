@@ -40,5 +40,4 @@ def test_bytes_of_a_tenant_that_refuse_the_largest_bodies_are_doubtful() -> None
     lines = told(limits={"max_held_bytes_per_tenant": 2_000_000})
     assert [line.partition(": ")[2].split(",")[0] for line in lines] == [
         "less than limits.max_conversation_bytes = 33554432",
-        "less than limits.max_upload_bytes = 26214400",
     ]
