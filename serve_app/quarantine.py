@@ -5,7 +5,9 @@ A member that dies breaks every request it was answering, and nearly all of them
 share one strike. If some of them had received no byte yet, only those share it: a request that kills an
 engine does so when it begins. A body is refused when its shares, from at least two members, add up to more
 than one strike. Breaking two members alone makes two strikes; two bodies that break both members together
-have one each, which is not enough. A body that some member answered completely is cleared.
+have one each, which is not enough. A body that some member answered completely is cleared, also of the
+incidents of the next while: among many clients that ask the same, one may stand alone at the death of a
+member, and another one at the next.
 
 No clock: callers pass ``now`` (monotonic seconds).
 """
@@ -25,6 +27,9 @@ ENOUGH = 1.0
 """Strikes; a body with more than this is refused."""
 
 MOST_INCIDENTS = 256
+MOST_CLEARED = 4096
+"""Bodies that were answered while an incident is remembered; the oldest are forgotten."""
+
 MOST_NAMED = 64
 """Requests of an incident that are remembered individually; further ones are only counted. A share among this
 many is next to nothing."""
@@ -92,6 +97,7 @@ class Quarantine:
         self._for_s = for_s
         self._incidents: deque[Incident] = deque(maxlen=MOST_INCIDENTS)
         self._open: dict[str, Incident] = {}
+        self._cleared: dict[bytes, float] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -107,6 +113,8 @@ class Quarantine:
             self._incidents.append(incident)
         incident.bodies += (incident.begun if begun else incident.unbegun).add(body)
         incident.last_at = now
+        if body in self._cleared:
+            incident.clear(body)
         return incident
 
     def answered(self, member: str, now: float) -> None:
@@ -115,8 +123,12 @@ class Quarantine:
         if incident is not None and now > incident.last_at + SPAN_S:
             del self._open[member]
 
-    def served(self, body: bytes) -> None:
+    def served(self, body: bytes, now: float) -> None:
         """A member answered the body completely."""
+        self._cleared.pop(body, None)
+        self._cleared[body] = now
+        if len(self._cleared) > MOST_CLEARED:
+            del self._cleared[next(iter(self._cleared))]
         for incident in self._incidents:
             incident.clear(body)
 
@@ -135,3 +147,5 @@ class Quarantine:
         if len(self._open) > len(self._incidents):
             kept = {id(incident) for incident in self._incidents}
             self._open = {name: each for name, each in self._open.items() if id(each) in kept}
+        while self._cleared and (oldest := next(iter(self._cleared.items())))[1] + self._for_s <= now:
+            del self._cleared[oldest[0]]

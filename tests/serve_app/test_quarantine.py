@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serve_app.quarantine import MOST_INCIDENTS, MOST_NAMED, SPAN_S, Quarantine, body_key
+from serve_app.quarantine import MOST_CLEARED, MOST_INCIDENTS, MOST_NAMED, SPAN_S, Quarantine, body_key
 
 FOR_S = 60.0
 POISON = b"poison"
@@ -69,7 +69,7 @@ def test_of_two_that_break_two_members_together_neither_is_refused() -> None:
         for body in (POISON, b"innocent"):
             quarantine.broke(body, member, NOW, begun=False)
     assert refused(quarantine, POISON, b"innocent") == []
-    quarantine.served(b"innocent")
+    quarantine.served(b"innocent", NOW)
     assert refused(quarantine, POISON, b"innocent") == [POISON]
 
 
@@ -88,7 +88,7 @@ def test_what_breaks_after_it_answered_again_is_another_incident() -> None:
         quarantine.broke(b"innocent", member, NOW, begun=False)
         quarantine.answered(member, NOW + SPAN_S + 1)
         quarantine.broke(POISON, member, NOW + SPAN_S + 2, begun=False)
-    quarantine.served(b"innocent")
+    quarantine.served(b"innocent", NOW)
     assert refused(quarantine, POISON, b"innocent", now=NOW + 5) == [POISON]
 
 
@@ -104,9 +104,24 @@ def test_what_a_dead_members_last_bytes_answer_does_not_end_its_incident() -> No
 def test_who_was_answered_is_cleared() -> None:
     quarantine = Quarantine(FOR_S)
     quarantine.broke(b"popular", "a", NOW, begun=False)
-    quarantine.served(b"popular")
+    quarantine.served(b"popular", NOW)
     quarantine.broke(b"popular", "b", NOW, begun=False)
     assert refused(quarantine, b"popular") == []
+
+
+def test_who_was_answered_is_cleared_of_the_next_incidents_too_for_a_while() -> None:
+    """Many clients ask the same. One stands alone as a member dies, and another one at the next."""
+    quarantine = Quarantine(FOR_S)
+    quarantine.broke(b"another", "a", NOW, begun=True)
+    quarantine.served(b"popular", NOW)
+    quarantine.broke(b"popular", "a", NOW, begun=False)
+    lonely = quarantine.broke(b"popular", "b", NOW, begun=False)
+    assert refused(quarantine, b"popular") == []
+    assert not lonely.is_lonely
+    later = NOW + FOR_S
+    quarantine.broke(b"popular", "c", later, begun=False)
+    quarantine.broke(b"popular", "d", later, begun=False)
+    assert refused(quarantine, b"popular", now=later) == [b"popular"]
 
 
 def test_memory_is_bounded() -> None:
@@ -117,6 +132,9 @@ def test_memory_is_bounded() -> None:
         assert len(incident.unbegun.named) == MOST_NAMED
     assert len(quarantine._incidents) == MOST_INCIDENTS
     assert len(quarantine._open) <= MOST_INCIDENTS + 1
+    for body in streams(2 * MOST_CLEARED):
+        quarantine.served(body, NOW)
+    assert len(quarantine._cleared) == MOST_CLEARED
 
 
 def test_a_quarantine_of_no_time_refuses_nobody() -> None:

@@ -95,7 +95,7 @@ class Attempt:
             purpose = self._call.purpose
             is_complete = self.response.is_complete and not self._is_broken
             if is_complete and purpose is not Purpose.HELP and not self._quarantine.is_empty:
-                self._quarantine.served(self._call.body_key)
+                self._quarantine.served(self._call.body_key, time.monotonic())
             # Only a generated answer shows how long answers take.
             is_answer = is_complete and purpose is Purpose.ANSWER
             tokens = self.response.end.tokens(self.response.is_stream)
