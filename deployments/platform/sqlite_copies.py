@@ -20,6 +20,7 @@ Copy = Callable[[Any, Any, str | None], int]
 """Copies rows of one tenant, or all, from one connection to another one, inside a transaction there; returns
 how many. What is there stays, so that a second time changes nothing."""
 
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """How the rows of one owner are copied. ``refused``: what ``prepare`` raises."""

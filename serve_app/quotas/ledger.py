@@ -19,7 +19,7 @@ GONE_S = 3.0
 by then have used it: the limit is exceeded by no more than that."""
 
 SETTLE_S = 1.0
-"""A new owner waits for so long until the gateways of the one before have told what they hold."""
+"""A new owner waits for so long until the gateways of the one before have reported what they hold."""
 
 SHORT_S = 1.0
 """For so long after a request found too little, only what requests need is granted."""
@@ -92,7 +92,7 @@ class Gateway:
 
 
 class Ledger:
-    """``now`` is in seconds of a clock that never steps; ``unix``, by which days and months are told, may
+    """``now`` is in seconds of a clock that never steps; ``unix``, which decides the day and the month, may
     step. It is one class because each rule here reads and changes the same few numbers of a meter."""
 
     def __init__(self, table: LimitTable, epoch: str, now: float) -> None:
@@ -183,8 +183,8 @@ class Ledger:
             (gateway.keys.add if held.free or held.busy else gateway.keys.discard)(key)
 
     def _news(self, asked: LeaseCall, is_new: bool) -> Iterator[Spent]:
-        """What this owner has not counted. What was used by the minute is not on disk: a new owner is
-        told."""
+        """What this owner has not counted. Use by the minute is not on disk: gateways report it to a
+        new owner."""
         for batch in asked.batches:
             if batch.seq > self._applied.get(asked.gateway, 0):
                 self._applied[asked.gateway] = batch.seq

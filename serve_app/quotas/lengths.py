@@ -19,7 +19,7 @@ is reserved."""
 ENOUGH = 20
 QUANTILE = 0.95
 STEPS = 4
-"""Sizes are told apart by a quarter of an octave."""
+"""Sizes are distinguished by a quarter of an octave."""
 
 FADES_AT = 1000
 """Answers after which each counts half."""

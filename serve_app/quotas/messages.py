@@ -29,7 +29,7 @@ class Spent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
-    """What was used since the batch before. It is told until the owner has it on disk, and counts once."""
+    """What was used since the batch before. Reported until the owner has it on disk; it counts once."""
 
     seq: int
     spent: list[Spent]

@@ -1,4 +1,4 @@
-"""What clients are told of their limits, in the headers of OpenAI's and Anthropic's APIs."""
+"""The response headers that show a client its limits, as OpenAI's and Anthropic's APIs name them."""
 
 from __future__ import annotations
 

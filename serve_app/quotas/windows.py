@@ -25,7 +25,7 @@ class SlidingMinute:
         self._sum = 0
 
     def add(self, at: float, amount: int) -> None:
-        """``at``: when it was used. What is used late may be told early, so slots come in almost in order."""
+        """``at``: when it was used. Late use may be reported early, so slots arrive almost in order."""
         slot = int(at / SLOT_S)
         self._sum += amount
         behind: list[list[int]] = []

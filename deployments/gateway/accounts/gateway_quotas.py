@@ -155,13 +155,13 @@ class GatewayQuotas:
                     waiting.set_result(None)
 
     def _pause_s(self) -> float | None:
-        """Until the owner is told without being asked; ``None``: there is nothing to tell."""
+        """Seconds until the next report to the owner is due; ``None``: there is nothing to report."""
         if self.book.is_idle:
             return None
         return PERIOD_S if self.book.has_news else BEAT_S
 
     async def _tell(self) -> None:
-        """A new owner is told all, at once."""
+        """A new owner gets a full report at once."""
         reply = await self._told()
         if reply is not None and reply.whole:
             await self._told()

@@ -194,7 +194,7 @@ class RealtimeSession:
             return message
 
     async def _take(self, message: str | bytes) -> None:
-        """One event of the client. What is wrong with it is told, and the session goes on."""
+        """One event of the client. An error in it is answered, and the session goes on."""
         event: ClientEvent | None = None
         await asyncio.sleep(0)  # events that have come already do not keep the loop from all others
         try:

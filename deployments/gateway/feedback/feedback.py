@@ -100,7 +100,7 @@ class GatewayFeedback:
                     self._waiting.popleft()
 
     async def close(self) -> None:
-        """What has finished until now is told, if the owner answers."""
+        """Report what has finished until now, if the owner answers."""
         self._running.cancel()
         await asyncio.gather(self._running, return_exceptions=True)
         with suppress(FeedbackUnavailable, TimeoutError):

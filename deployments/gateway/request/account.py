@@ -64,7 +64,7 @@ class Quotas(Protocol):
     def unix(self) -> float: ...
 
     def disbelieve(self, model: str, member: str) -> None:
-        """A member has told more tokens than its request can have used."""
+        """A member has reported more tokens than its request can have used."""
         ...
 
 
@@ -160,7 +160,7 @@ class Account:
     def __init__(
         self, quotas: Quotas, identity: Identity, path: str, timeline: Timeline, headers: dict[str, str]
     ) -> None:
-        """``headers``: those of the response, in which the client is told of its limits."""
+        """``headers``: those of the response, which show the client its limits."""
         self._quotas = quotas
         self._tenant = identity.tenant
         self._senders = sender_scopes(identity.tenant, identity.key_id, identity.user)

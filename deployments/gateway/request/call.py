@@ -220,7 +220,7 @@ class Resumption(Enum):
     """It is asked for a text completion of all tokens so far."""
 
     CHAT = auto()
-    """It is asked for the same chat, and told the tokens so far."""
+    """It is asked for the same chat, and gets the tokens so far."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

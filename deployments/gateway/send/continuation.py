@@ -168,7 +168,7 @@ class ContinuedAnswer(Live):
                 raise UpstreamFailed("The engine cannot detokenize.", code="upstream_failed") from None
 
     def _same_chat(self, plan: SameChat) -> Call:
-        """The client's own request, for a member that is told what the client has got."""
+        """The client's own request, for a member that also gets what the client has received."""
         message = self._call.message
         if plan.told:
             fields = {**message.fields, TOLD_FIELD: plan.told}
