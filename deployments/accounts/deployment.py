@@ -47,7 +47,11 @@ class Accounts(StoreOwner[AccountStore]):
     async def open_store(self) -> AccountStore:
         store = await asyncio.to_thread(open_store, self._settings)
         quotas = QuotaOwner(store, self._settings)
-        await quotas.begin()
+        try:
+            await quotas.begin()
+        except AccountsError:
+            await store.close()  # the next try opens another one, which needs this one's lock
+            raise
         self._quotas = quotas
         return store
 
