@@ -25,7 +25,7 @@ from deployments.cache.store import StoreError, StoreFull
 from deployments.cache.sweeper import Sweeper
 from deployments.platform.serve import node_address
 from deployments.platform.telemetry import call_tracer
-from deployments.wire.direct_calls import DirectCalls, Method
+from deployments.wire.direct_calls import DirectCalls, DirectlyCalled, Method
 from serve_app.cache.entry import (
     CacheEntry,
     CacheQuery,
@@ -47,7 +47,7 @@ from serve_app.wire.private_address import PrivateAddress
 REOPEN_PERIOD_S = 5.0
 
 
-class SemanticCache:
+class SemanticCache(DirectlyCalled):
     """Look-ups and writes. Look-ups run concurrently with everything; writes and purges run one at a time.
 
     Invariants: a look-up returns the epoch read before it asked the store, and never returns an entry that

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from deployments.embedder import Batches, RecentEmbeddings, TextEncoder, open_configured
 from deployments.platform.serve import node_address
 from deployments.platform.telemetry import call_tracer
-from deployments.wire.direct_calls import DirectCalls
+from deployments.wire.direct_calls import DirectCalls, DirectlyCalled
 from serve_app.embedding import EmbedderInfo, Embedding
 from serve_app.settings import EmbedderSettings
 from serve_app.settings.network import ANY_PORT
@@ -18,7 +18,7 @@ from serve_app.wire.private_address import PrivateAddress
 WARM_UP_TEXT = "What does the first request find already warm?"
 
 
-class Embedder:
+class Embedder(DirectlyCalled):
     """Embeds texts as unit vectors. Calls that arrive during a pass form the next one. A text that was
     embedded recently (a look-up missed, and now its answer is stored) is answered from memory."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from deployments.engine.sleep.announcements import announced
 from deployments.engine.sleep.transitions import EngineSleep
 from deployments.engine.start.environment import engine_environment, node_environment
 from deployments.engine.start.phases import EngineStart
-from deployments.engine.start.traces import seldom_said, trace_arguments, trace_environment
+from deployments.engine.start.traces import held_spans, seldom_said, trace_arguments, trace_environment
 from deployments.engine.start.warm_up import Shapes, need_audio_packages, warm_up
 from deployments.engine.vllm import bridge as vllm_bridge
 from deployments.engine.vllm.arguments import engine_arguments, placement_group_config
@@ -68,6 +69,7 @@ class Engine(LLMServer):
             self._seldom.enter_context(seldom_said())
             self._cpus = await asyncio.to_thread(bind_threads, model)
             await super().__init__(llm_config, **self._server_arguments())
+            self._held_spans = held_spans()
         self._probe = vllm_bridge.load_probe(self)
         self._capacity = vllm_bridge.max_num_seqs(self)
         self._kv_cache_tokens = vllm_bridge.kv_cache_tokens(self)
@@ -131,6 +133,11 @@ class Engine(LLMServer):
     async def record_traffic(self, gateway: GatewayLoad) -> None:
         """Receive a gateway's traffic report; this replica passes it on to the autoscaling policy."""
         self._gateways.record(gateway, time.monotonic())
+
+    async def send_held(self, keys: Sequence[str]) -> None:
+        """A gateway keeps the traces of these requests: vLLM's spans of them are sent."""
+        if self._held_spans is not None:
+            self._held_spans.send(keys)
 
     async def check_health(self) -> None:
         """Serve's health check; a replica that fails it is replaced."""

@@ -50,6 +50,7 @@ from deployments.gateway.lookup.priming import Priming
 from deployments.gateway.lookup.refreshes import Refreshes
 from deployments.gateway.lookup.store_client import CacheClient
 from deployments.gateway.lookup.together import Together
+from deployments.gateway.monitoring.kept_news import KeptNews
 from deployments.gateway.monitoring.latency_page import LatencyPage
 from deployments.gateway.monitoring.monitor import AskOthers, Measured
 from deployments.gateway.monitoring.observers import Observers
@@ -134,7 +135,8 @@ class GatewayRuntime:
         self._settings, self._planner = settings, planner
         self._names = ModelNames.of(settings)
         self._traffic, self._marks = Traffic(), TenantMarks(tenant_secret or new_secret())
-        self._tracer = tracer_from_environment(os.environ, settings.traces)
+        self._news = KeptNews([*engines.values(), embedder, cache, responses, accounts, feedback])
+        self._tracer = tracer_from_environment(os.environ, settings.traces, self._news)
         secrets = _secrets(external, guard_headers or {}, client_secret)
         self._guards = guards_of(settings, self._names, guard_headers or {})
         self._lasting = _lasting(secrets)
@@ -401,6 +403,7 @@ class GatewayRuntime:
         if self._guards is not None:
             self._guards.close()
         await self._upstream.close()
+        await self._news.close()
         await _end(self._tracer)
         self._observers.close()
         self._lasting.close()

@@ -10,15 +10,16 @@ import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from deployments.platform.otlp import TRACES, ended, exporter_names, exporters, watched
-from serve_app.monitoring.kept_traces import KeptTraces
+from serve_app.monitoring.kept_traces import KeptTraces, span_key
 from serve_app.monitoring.semantic_names import (
     KEPT,
     error_type,
@@ -34,7 +35,9 @@ from serve_app.settings.traces import TraceSettings
 if TYPE_CHECKING:
     from opentelemetry.context import Context as SpanContextMap
     from opentelemetry.sdk.trace.export import SpanExporter
-    from opentelemetry.trace import Span, SpanContext
+    from opentelemetry.trace import Span, SpanContext, Tracer
+
+    from deployments.platform.held_spans import HeldSpans
 
 DEFAULT_SERVICE_NAME = "promptly"
 
@@ -87,10 +90,24 @@ class Tracing:
         )
         self._provider.sampler = KeptOr(self._provider.sampler)
         self._watches = watched(TRACES, made, environment)
-        for each in made:
-            self._provider.add_span_processor(BatchSpanProcessor(each))
-        self.tracer = self._provider.get_tracer("promptly")
+        self._processors = [BatchSpanProcessor(each) for each in made]
+        for each in self._processors:
+            self._provider.add_span_processor(each)
         self.propagator = TraceContextTextMapPropagator()
+
+    @cached_property
+    def tracer(self) -> Tracer:
+        """It keeps the sampler of the time when it was made."""
+        return self._provider.get_tracer("promptly")
+
+    def hold(self) -> HeldSpans:
+        """From now on what the sampler leaves out is held. Before the first use of ``tracer``."""
+        from deployments.platform.held_spans import HeldSpans, RecordAll
+
+        held = HeldSpans(self._processors)
+        self._provider.sampler = RecordAll(self._provider.sampler)
+        self._provider.add_span_processor(held)
+        return held
 
     def shut_down(self) -> None:
         """Export the remaining spans, within a few seconds. Never in the event loop."""
@@ -104,9 +121,17 @@ class RequestTracer:
     per token. A request that the sampler leaves out has ids only, until its end says that it is kept.
     """
 
-    def __init__(self, tracing: Tracing, kept: KeptTraces, provider: Mapping[str, str]) -> None:
-        """``provider``: attributes that name this application."""
+    def __init__(
+        self,
+        tracing: Tracing,
+        kept: KeptTraces,
+        provider: Mapping[str, str],
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        """``provider``: attributes that name this application; ``tell`` is called with the ``span_key`` of
+        each request that is kept although the head's sampling left it out."""
         self._tracing = tracing
+        self._tell = tell
         self._tracer = tracing.tracer
         self._kept = kept
         self._provider = dict(provider)
@@ -135,10 +160,12 @@ class RequestTracer:
         the next requests arrive just then."""
         now = timeline.clock()
         reason = self._kept.reason(record, now / 1e9)
-        is_sampled = started.span.get_span_context().trace_flags.sampled
-        if not is_sampled and reason is None:
+        context = started.span.get_span_context()
+        if not context.trace_flags.sampled and reason is None:
             return
-        kept = None if is_sampled else reason
+        kept = None if context.trace_flags.sampled else reason
+        if kept is not None and self._tell is not None:
+            self._tell(span_key(context.trace_id, context.span_id))
         self._waiting.append(_Ended(started, timeline, record, timeline.at_unix_ns(now), kept))
         if self._timer is None:
             self._make_later(DELAY_S)
@@ -208,11 +235,17 @@ class RequestTracer:
 
 
 class CallTracer:
-    """A span for each call that a gateway makes of a deployment, as a child of the request's."""
+    """A span for each call that a gateway makes of a deployment, as a child of the request's. One that the
+    head's sampling left out is held until its gateway says that the trace is kept."""
 
     def __init__(self, tracing: Tracing, deployment: str) -> None:
         self._tracing = tracing
         self._deployment = deployment
+        self._held = tracing.hold()
+
+    def send_held(self, keys: Iterable[str]) -> None:
+        """These requests are kept."""
+        self._held.send(keys)
 
     @contextmanager
     def span(self, method: str, traceparent: str) -> Iterator[None]:
@@ -238,7 +271,9 @@ class CallTracer:
 
 
 def tracer_from_environment(
-    environment: Mapping[str, str], settings: TraceSettings | None = None
+    environment: Mapping[str, str],
+    settings: TraceSettings | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> RequestTracer | None:
     """A tracer if ``OTEL_TRACES_EXPORTER`` or an OTLP endpoint names an exporter, else ``None``.
 
@@ -248,7 +283,8 @@ def tracer_from_environment(
     tracing = _tracing(environment)
     if tracing is None:
         return None
-    return RequestTracer(tracing, KeptTraces(settings or TraceSettings()), provider_attributes(environment))
+    kept = KeptTraces(settings or TraceSettings())
+    return RequestTracer(tracing, kept, provider_attributes(environment), tell)
 
 
 def call_tracer(deployment: str, environment: Mapping[str, str] = os.environ) -> CallTracer | None:

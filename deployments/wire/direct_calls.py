@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.types import Receive, Scope, Send
@@ -90,6 +90,11 @@ class DirectCalls:
     def address(self) -> PrivateAddress:
         return self._listener.address
 
+    def send_held(self, keys: Iterable[str]) -> None:
+        """A gateway keeps the traces of these requests."""
+        if self._tracer is not None:
+            self._tracer.send_held(keys)
+
     async def stop(self) -> None:
         """Stop the listener. Callers whose call is cut off repeat it through the handle."""
         await self._listener.close(STOP_TIMEOUT_S)
@@ -163,6 +168,17 @@ async def _unless_left(receive: Receive, work: Awaitable[Found]) -> Found | None
         timer.cancel()
         for each in watching:
             each.cancel()
+
+
+class DirectlyCalled:
+    """A deployment that has a listener of its own once a gateway asked for its address."""
+
+    _direct: DirectCalls | None = None
+
+    async def send_held(self, keys: Sequence[str]) -> None:
+        """A gateway keeps the traces of these requests: the spans that wait for this are sent."""
+        if self._direct is not None:
+            self._direct.send_held(keys)
 
 
 class DirectClient:

@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 
 from deployments.platform.serve import node_address
 from deployments.platform.telemetry import call_tracer
-from deployments.wire.direct_calls import DirectCalls
+from deployments.wire.direct_calls import DirectCalls, DirectlyCalled
 from serve_app.wire.calls import Interface
 from serve_app.wire.private_address import PrivateAddress
 
@@ -48,7 +48,7 @@ class Ownership:
     not_swept: str
 
 
-class StoreOwner(ABC, Generic[Store]):
+class StoreOwner(DirectlyCalled, ABC, Generic[Store]):
     """If the store cannot be opened, the application keeps running, and the owner tries again."""
 
     def __init__(self, owns: Ownership, ports: range) -> None:

@@ -15,6 +15,11 @@ FAILURE = "failure"
 SLOW = "slow"
 
 
+def span_key(trace_id: int, span_id: int) -> str:
+    """Names a gateway's span of a request, as W3C's ``traceparent`` does."""
+    return f"{trace_id:032x}-{span_id:016x}"
+
+
 class KeptTraces:
     """Decides at each request's end, so nothing is held back: of a window, a request is kept that is among
     the ``slowest`` so far. So the slowest of a whole window are always among those kept, with some more from

@@ -9,9 +9,9 @@ from serve_app.settings.base import Frozen
 
 
 class TraceSettings(Frozen):
-    """Which traces are kept although `OTEL_TRACES_SAMPLER`, or a caller's `traceparent`, leaves them out. Of
-    these the gateway's spans are kept; the embedder, the cache and the engines were told that the trace is
-    left out."""
+    """Which traces are kept although `OTEL_TRACES_SAMPLER`, or a caller's `traceparent`, leaves them out: the
+    spans of the gateway, of the engines that Promptly starts, and of its other deployments, which hold theirs
+    until the request has ended."""
 
     keep_failures: bool = Field(
         default=True, description="Keep the traces of requests that failed for reasons not the client's."

@@ -173,6 +173,28 @@ def test_one_trace_reaches_from_the_client_into_vllm(client: openai.OpenAI, coll
     assert text not in str(collector.spans)
 
 
+def test_a_kept_trace_has_all_parts_although_its_caller_left_it_out(
+    client: openai.OpenAI, collector: Collector
+) -> None:
+    trace, parent = "1af7651916cd43dd8448eb211c80319d", "c7ad6b7169203331"
+    client.chat.completions.create(  # one of the slowest of its minute
+        model=MODEL,
+        messages=[{"role": "user", "content": "Tell a long story of a trace that no one wanted."}],
+        max_tokens=200,
+        extra_body={"ignore_eos": True},
+        extra_headers={"traceparent": f"00-{trace}-{parent}-00"},
+    )
+    parts = {"embedder.embed", "cache.look_up", "llm_request"}
+    expected = {"POST /v1/chat/completions", "engine-queue", "prefill", "decode"} | parts
+    deadline = time.monotonic() + 60
+    while not expected <= {span.name for span in collector.trace(trace)}:
+        assert time.monotonic() < deadline, [span.name for span in collector.trace(trace)]
+        time.sleep(0.2)
+    spans = {span.name: span for span in collector.trace(trace)}
+    root = spans["POST /v1/chat/completions"]
+    assert {spans[name].parent_span_id for name in parts} == {root.span_id}
+
+
 def test_a_whole_cached_answer_has_the_keys_of_a_live_one(client: openai.OpenAI) -> None:
     question = "What is the capital of Japan?"
     fields: dict[str, Any] = {

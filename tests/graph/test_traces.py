@@ -43,3 +43,21 @@ async def test_a_request_is_one_trace_with_a_span_for_each_step(
     (seen,) = await main.engine().broadcast("seen").results_async()
     sent = next(request for request in seen if request["body"]["messages"][0]["content"] == text)
     assert sent["headers"]["traceparent"] == f"00-{trace_id}-{root.span_id.hex()}-01"
+
+
+async def test_a_failure_has_the_spans_of_all_deployments_although_its_caller_left_it_out(
+    http: aiohttp.ClientSession, main: Graph, collector: Collector
+) -> None:
+    trace_id, parent = "1af7651916cd43dd8448eb211c80319d", "c7ad6b7169203331"
+    headers = main.headers() | {"traceparent": f"00-{trace_id}-{parent}-00"}
+    async with http.post(main.url + CHAT, json=chat("status 500"), headers=headers) as response:
+        assert response.status == 502
+
+    async def complete() -> bool:
+        return {span.name for span in collector.trace(trace_id)} >= {f"POST {CHAT}", *CALLS}
+
+    assert await eventually(complete, within_s=20), [span.name for span in collector.trace(trace_id)]
+    spans = {span.name: span for span in collector.trace(trace_id)}
+    root = spans[f"POST {CHAT}"]
+    assert root.parent_span_id.hex() == parent
+    assert {spans[name].parent_span_id for name in CALLS} == {root.span_id}

@@ -13,7 +13,13 @@ import pytest
 from support.collector import collecting
 
 from deployments.engine.deployment import llm_config, resolve_on_node
-from deployments.engine.start.traces import Seldom, seldom_said, trace_arguments, trace_environment
+from deployments.engine.start.traces import (
+    Seldom,
+    held_spans,
+    seldom_said,
+    trace_arguments,
+    trace_environment,
+)
 from deployments.platform.otlp import OTLP_LOGGERS
 from serve_app.model_store import ModelStore
 from serve_app.settings import ModelSettings
@@ -86,3 +92,44 @@ def test_a_dead_endpoint_costs_an_engine_a_line_now_and_then(caplog: pytest.LogC
         "Failed to export spans batch 0.0",
         "Failed to export spans batch 61.0",
     ]
+
+
+HOLDS_VLLMS_TRACES = f"""
+import sys
+from vllm.tracing import SpanKind, extract_trace_context, init_tracer, instrument_manual
+from deployments.engine.start.traces import held_spans
+
+init_tracer("vllm.llm_engine", sys.argv[1])
+instrument_manual("start", 1, attributes={{}})  # vLLM's tracer is older than what holds its spans
+held = held_spans()
+assert held is not None
+for request, flags in ((1, "00"), (2, "00"), (3, "01")):
+    parent = f"00-{TRACE}-{{request:016x}}-{{flags}}"
+    context = extract_trace_context({{"traceparent": parent}})
+    told = {{"gen_ai.latency.time_in_queue": 0.25}}
+    instrument_manual("llm_request", 1, attributes=told, context=context, kind=SpanKind.SERVER)
+held.send([f"{TRACE}-{{2:016x}}"])
+"""
+
+
+def test_vllms_spans_of_a_kept_request_are_sent_after_all() -> None:
+    with collecting() as collector:
+        environment = {BASE: collector.url}
+        ran = subprocess.run(
+            [sys.executable, "-c", HOLDS_VLLMS_TRACES, f"{collector.url}/v1/traces"],
+            env={**os.environ, **environment, **trace_environment(environment)},
+            check=False,
+            capture_output=True,
+            timeout=300,
+        )
+    assert ran.returncode == 0, ran.stderr.decode()
+    found = {span.parent_span_id.hex(): span for span in collector.trace(TRACE)}
+    assert sorted(found) == [f"{2:016x}", f"{3:016x}"], "the first was left out, and no one kept it"
+    kept = {each.key: each.value.double_value for each in found[f"{2:016x}"].attributes}
+    assert kept["gen_ai.latency.time_in_queue"] == 0.25
+
+
+def test_an_engine_that_does_not_trace_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (BASE, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER"):
+        monkeypatch.delenv(name, raising=False)
+    assert held_spans() is None
