@@ -29,4 +29,5 @@ def judged(record: RequestRecord, asked: str | None = None) -> Judged | None:
         output_tokens=record.tokens.output,
         ttft_ms=record.ttft_ms,
         total_ms=record.total_ms,
+        experiment=record.experiment,
     )

@@ -63,4 +63,5 @@ def _request(request: Judged) -> dict[str, Any]:
         "output_tokens": request.output_tokens,
         "ttft_ms": None if request.ttft_ms is None else round(request.ttft_ms, 3),
         "total_ms": round(request.total_ms, 3),
+        "experiment": request.experiment,
     }

@@ -48,6 +48,7 @@ def span_attributes(capture: Mapping[str, Any]) -> dict[str, Value]:
         "promptly.request_id": capture["request_id"],
         "promptly.tenant": capture["tenant"],
         "promptly.cache": known.get("cache"),
+        "promptly.experiment": known.get("experiment"),
         "promptly.ttft_ms": known.get("ttft_ms"),
     }
     reason = known.get("finish_reason")

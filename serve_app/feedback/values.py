@@ -18,7 +18,7 @@ class FeedbackError(Exception):
 class Judged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A finished request, of whose answer something may be said. It holds no text. ``at``: when it arrived,
     Unix seconds. ``entry``: the cache's entry that gave the answer as a near hit; ``asked``: then the hash of
-    the text that it was given to."""
+    the text that it was given to. ``experiment``: what it was in, and its arm (``NAME=ARM``)."""
 
     tenant: str
     request_id: str
@@ -35,6 +35,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     output_tokens: int | None = None
     ttft_ms: float | None = None
     total_ms: float = 0.0
+    experiment: str | None = None
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -60,6 +60,7 @@ def span_attributes(record: RequestRecord) -> dict[str, str | int | float]:
         "promptly.request_id": record.request_id,
         "promptly.tenant": record.tenant,
         "promptly.cache": record.cache,
+        "promptly.experiment": record.experiment,
         "promptly.member": record.member,
         "promptly.client_gone": 1 if record.client_gone else None,
         "promptly.ttft_ms": record.ttft_ms,

@@ -54,6 +54,7 @@ def log_line(record: RequestRecord, form: Literal["text", "json"]) -> str:
         "member": record.member,
         "session": record.session,
         "cache": record.cache,
+        "experiment": record.experiment,
         "error": record.error,
         "client_gone": "yes" if record.client_gone else None,
         "finish": record.finish_reason,

@@ -73,11 +73,12 @@ function OneRequest({request, models, choose, close}) {
   const session = usePoll(request.session ? `/admin/requests?limit=${MOST_TURNS}&session=${encodeURIComponent(request.session)}` : null, 0);
   const turns = request.session && session.data ? session.data.requests.toReversed() : [];
   const known = [["path", request.path], ["status", request.status], ["tenant", request.tenant], ["served by", request.member],
-    ["session", request.session], ["finish", request.finish_reason], ["first token", ms(request.ttft_ms)],
+    ["session", request.session], ["experiment", request.experiment], ["error", request.error], ["finish", request.finish_reason], ["first token", ms(request.ttft_ms)],
     ["between tokens, mean", ms(request.itl_ms)], ["own overhead", ms(request.overhead_ms)],
     ["tokens in", number(request.input_tokens)], ["of these cached", number(request.cached_tokens)],
     ["tokens out", number(request.output_tokens)], ["accepted drafts", number(request.accepted_drafts)],
     ["similarity", request.cache_similarity && number(request.cache_similarity, 4)], ["score", request.cache_score && number(request.cache_score, 3)],
+    ["trace", request.trace_id],
   ].filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== NOTHING);
   return html`<section class="card detail" aria-label="One request" onKeyDown=${(event) => event.key === "Escape" && close()}>
     <div class="head"><h2 tabindex="-1" ref=${title}>${request.model || request.path} <${Outcome} value=${request.outcome} /></h2>

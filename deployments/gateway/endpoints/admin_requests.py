@@ -70,6 +70,7 @@ def _request(record: RequestRecord) -> dict[str, Any]:
         "client_gone": record.client_gone,
         "finish_reason": record.finish_reason,
         "streamed": record.streamed,
+        "experiment": record.experiment,
         "cache": record.cache,
         "cache_similarity": record.similarity,
         "cache_score": record.score,

@@ -120,6 +120,19 @@ async def test_what_is_captured_is_looked_at_for_drift(tmp_path: Path) -> None:
         assert REFUSALS.name not in meter.values
 
 
+async def test_a_captured_request_names_its_arm_of_an_experiment(tmp_path: Path) -> None:
+    arm = {"name": "cool", "percent": 100.0, "settings": {"temperature": 0.0}}
+    args = {"experiments": [{"name": "heat", "arms": [arm]}]}
+    async with capturing(tmp_path, args=args) as (running, _, _):
+        await running.post(SECRET, running.headers("acme"))
+
+        async def named() -> bool:
+            found = (await captures(running))["captures"]
+            return [(each["request"] or {}).get("experiment") for each in found] == ["heat=cool"]
+
+        assert await eventually(named, within_s=20), await captures(running)
+
+
 async def test_other_tenants_and_other_shares_are_not_captured(tmp_path: Path) -> None:
     async with capturing(tmp_path, tenants={"acme": 1.0, "team": 0.0}) as (running, _, _):
         for tenant in ("other", "team", "acme"):

@@ -30,6 +30,14 @@ async def test_a_request_is_there_with_its_steps_and_without_its_text() -> None:
         assert (said["kept"], said["seen"], said["next"]) == (1, 1, None)
 
 
+async def test_a_request_names_its_arm_of_an_experiment() -> None:
+    arm = {"name": "cool", "percent": 100.0, "settings": {"temperature": 0.0}}
+    async with gateway(QUICK, experiments=[{"name": "heat", "arms": [arm]}]) as running:
+        await running.post("hi")
+        (request,) = await newest(running)
+        assert request["experiment"] == "heat=cool"
+
+
 async def test_what_the_console_asks_for_itself_is_not_listed() -> None:
     async with gateway(QUICK) as running:
         for path in ("/admin/fleet", "/v1/models", "/ready", "/nowhere"):

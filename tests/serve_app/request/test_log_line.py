@@ -49,6 +49,11 @@ def test_a_line_says_what_is_known() -> None:
     )
 
 
+def test_a_line_names_the_arm_of_an_experiment() -> None:
+    line = log_line(msgspec.structs.replace(RECORD, experiment="smaller=small"), "text")
+    assert " cache=miss experiment=smaller=small finish=stop " in line
+
+
 def test_json_has_the_whole_record_in_one_line() -> None:
     line = log_line(RECORD, "json")
     assert "\n" not in line
