@@ -135,8 +135,7 @@ class GatewayRuntime:
         self._settings, self._planner = settings, planner
         self._names = ModelNames.of(settings)
         self._traffic, self._marks = Traffic(), TenantMarks(tenant_secret or new_secret())
-        self._news = KeptNews([*engines.values(), embedder, cache, responses, accounts, feedback])
-        self._tracer = tracer_from_environment(os.environ, settings.traces, self._news)
+        self._tracer, self._news = _tracing(settings, engines, embedder, cache, responses, accounts, feedback)
         secrets = _secrets(external, guard_headers or {}, client_secret)
         self._guards = guards_of(settings, self._names, guard_headers or {})
         self._lasting = _lasting(secrets)
@@ -403,8 +402,7 @@ class GatewayRuntime:
         if self._guards is not None:
             self._guards.close()
         await self._upstream.close()
-        await self._news.close()
-        await _end(self._tracer)
+        await _end(self._tracer, self._news)
         self._observers.close()
         self._lasting.close()
 
@@ -440,7 +438,18 @@ def _keeping(bodies: Bodies, accounts: GatewayAccounts | None, names: ModelNames
     }
 
 
-async def _end(tracer: RequestTracer | None) -> None:
+def _tracing(
+    settings: Settings,
+    engines: Mapping[str, DeploymentHandle[Any]],
+    *others: DeploymentHandle[Any] | None,
+) -> tuple[RequestTracer | None, KeptNews]:
+    """What traces requests, and tells all deployments which are kept."""
+    news = KeptNews([*engines.values(), *others])
+    return tracer_from_environment(os.environ, settings.traces, news), news
+
+
+async def _end(tracer: RequestTracer | None, news: KeptNews) -> None:
+    await news.close()
     if tracer is not None:
         tracer.flush()
         await asyncio.to_thread(tracer.shut_down)
