@@ -52,10 +52,13 @@ class Part:
     """Whether open streams pass through it: those are cut when it is killed."""
 
 
+HAPROXY = Part("HAProxy", "haproxy")
+GATEWAY = Part("one gateway of two", "Gateway", GATEWAY_LIMIT_S, first_only=True)
+CONTROLLER = Part("controller", "ServeController", is_on_the_path=False)
 PARTS = (
-    Part("HAProxy", "haproxy"),
-    Part("one gateway of two", "Gateway", GATEWAY_LIMIT_S, first_only=True),
-    Part("controller", "ServeController", is_on_the_path=False),
+    HAPROXY,
+    GATEWAY,
+    CONTROLLER,
     Part("cache", "SemanticCache", is_on_the_path=False),
 )
 ALONE = (Part("the only gateway", "Gateway", GATEWAY_LIMIT_S),)

@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 
 from benchmarks.engines import ScriptedProcess, scripted_process
-from benchmarks.kills import Part, back, kill
+from benchmarks.kills import CONTROLLER, GATEWAY, HAPROXY, Part, back, kill
 from benchmarks.load import percentile
 from benchmarks.options import Options
 from benchmarks.peers import Endpoint, promptly
@@ -25,16 +25,16 @@ from benchmarks.response_store import filled, looked_up
 from benchmarks.table import Figure, at_least, at_most, write_report
 
 MODEL = "scripted"
-TRIES, QUICK_TRIES = 100, 4
+TRIES, QUICK_TRIES = 100, 5
 STORED, QUICK_STORED = 100_000, 2_000
 LOOK_UPS = 2_000
 PATIENCE_S = 30.0
 PAUSE_S = 0.05
 RETRIED = (500, 502, 503, 504)
 
-GATEWAY = Part("one gateway of two", "Gateway", first_only=True)
 STORE = Part("the store", "Responses")
-PARTS = (STORE, GATEWAY, "an engine")
+PARTS = (STORE, GATEWAY, "an engine", HAPROXY, CONTROLLER)
+"""Every process that a request of this path needs, or that keeps those running."""
 
 
 def run(options: Options) -> list[Figure]:
@@ -55,7 +55,7 @@ def run(options: Options) -> list[Figure]:
         Figure("write of a response, p99", "ms", p_of(writes, 99)),
     ]
     about = {
-        "killed in turn": "the store, one gateway of two, one engine of two",
+        "killed in turn": "the store, one gateway of two, one engine of two, HAProxy, Serve's controller",
         "look-up": "a call over the private wire, as a gateway makes it, from another process",
     }
     write_report(options.out, "responses", figures, about=about)
