@@ -39,6 +39,7 @@ Outcome = Literal["answered", "cached", "failed", "client_error", "refused", "go
 class Sample(msgspec.Struct, frozen=True):
     """``model`` is a name that the settings know, or ``OTHER``: clients cannot make new series.
     ``operation``: what was asked for (see :func:`operation`). ``durations``: by measure, milliseconds.
+    ``real_time_factor``: of an uploaded recording, seconds for each of its seconds.
     ``tier``: which tier of the cache answered, if one did. ``generated``: no tier did, so an engine made its
     tokens. ``tokens_answer``: of one answer, 0 for a session of many."""
 
@@ -46,6 +47,7 @@ class Sample(msgspec.Struct, frozen=True):
     operation: str
     outcome: Outcome
     durations: tuple[tuple[str, float], ...]
+    real_time_factor: float | None
     tier: str | None
     looked_up: bool
     stalled: bool
@@ -68,11 +70,13 @@ def sample_of(record: RequestRecord, names: Collection[str]) -> Sample | None:
     outcome, tokens = outcome_of(record), record.tokens
     if record.model is None and outcome == "answered":
         return None  # a stored response was cancelled, a conversation was made
+    is_timed = outcome in TIMED and not is_lasting
     return Sample(
         model=record.model if record.model in names and record.model is not None else OTHER,
         operation=operation(record),
         outcome=outcome,
-        durations=tuple(_durations(record)) if outcome in TIMED and not is_lasting else (),
+        durations=tuple(_durations(record)) if is_timed else (),
+        real_time_factor=record.total_ms / 1000 / record.audio_s if is_timed and record.audio_s else None,
         tier=record.cache if outcome == "cached" else None,
         looked_up=record.cache in HITS or record.cache == "miss",
         stalled=record.error == STALLED,

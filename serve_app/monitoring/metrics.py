@@ -86,6 +86,12 @@ DURATIONS = {
 }
 """Each measure of the latency monitor, by its name there."""
 
+REAL_TIME_FACTOR = Metric(
+    "promptly_real_time_factor",
+    Kind.HISTOGRAM,
+    "Seconds that a client waited for each second of its recording, the queue included.",
+    ("model", "outcome"),
+)
 REQUESTS = _counter("requests", "Finished requests.", "model", "outcome")
 TOKENS = _counter("tokens", "Tokens of finished requests; `kind`: input, output, cached.", "model", "kind")
 TOKENS_SAVED = _counter("tokens_saved", "Output tokens that the cache answered.", "model")
@@ -163,12 +169,11 @@ JUDGEMENTS = _counter(
     "judgements", "Answers for the judge model; `kind`: scored, unreadable, failed, dropped.", "kind"
 )
 METRICS = (
-    *DURATIONS.values(), REQUESTS, TOKENS, TOKENS_SAVED, LOOK_UPS, HITS, ERRORS, STALLED, RUNAWAY, LOOPS,
-    TRAFFIC, CACHE_EVENTS, CPU, FIRING, MEMBERS, QUEUED, MEMBER_REQUESTS, MEMBER_CAPACITY, KV_USE, KV_TOKENS,
-    ACCEPTANCE, LOOP_LAG, BREAKER, TENANT_REQUESTS, TENANT_TOKENS, TENANT_COST, USAGE_DROPPED,
-    FEEDBACK_SAID, FEEDBACK_DROPPED, CAPTURES, CAPTURE_STOPPED, SAMPLED, SAMPLED_CHARS, REFUSALS,
-    OTHER_LANGUAGE, JUDGED, JUDGED_POINTS, JUDGEMENTS,
-    PROMPT_PROBLEMS, EXPERIMENT_REQUESTS, EXPERIMENT_TTFT, EXPERIMENT_E2E, EXPERIMENT_SHADOWS,
-    EXPERIMENT_STOPPED,
+    *DURATIONS.values(), REAL_TIME_FACTOR, REQUESTS, TOKENS, TOKENS_SAVED, LOOK_UPS, HITS, ERRORS, STALLED,
+    RUNAWAY, LOOPS, TRAFFIC, CACHE_EVENTS, CPU, FIRING, MEMBERS, QUEUED, MEMBER_REQUESTS, MEMBER_CAPACITY,
+    KV_USE, KV_TOKENS, ACCEPTANCE, LOOP_LAG, BREAKER, TENANT_REQUESTS, TENANT_TOKENS, TENANT_COST,
+    USAGE_DROPPED, FEEDBACK_SAID, FEEDBACK_DROPPED, CAPTURES, CAPTURE_STOPPED, SAMPLED, SAMPLED_CHARS,
+    REFUSALS, OTHER_LANGUAGE, JUDGED, JUDGED_POINTS, JUDGEMENTS, PROMPT_PROBLEMS, EXPERIMENT_REQUESTS,
+    EXPERIMENT_TTFT, EXPERIMENT_E2E, EXPERIMENT_SHADOWS, EXPERIMENT_STOPPED,
 )  # fmt: skip
 """All of them, as docs/operations.md lists them."""

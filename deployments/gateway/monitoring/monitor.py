@@ -76,6 +76,8 @@ class Monitor:
         for measure, milliseconds in sample.durations:
             opened.observe((model, outcome, measure), milliseconds)
             meter.observe(names.DURATIONS[measure], milliseconds / 1000, labels, sample.operation)
+        if sample.real_time_factor is not None:
+            meter.observe(names.REAL_TIME_FACTOR, sample.real_time_factor, labels, sample.operation)
         opened.count((model, "requests"), 1)
         meter.add(names.REQUESTS, 1, labels)
         if outcome == "refused":

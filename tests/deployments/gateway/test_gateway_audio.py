@@ -22,6 +22,7 @@ from scripted_member import Member, Seen, listening
 from support.full_disk import small_disk
 from support.gateway import MODEL, Answered, Running, gateway
 from support.graph import eventually
+from support.meter import Meter
 from support.recordings import wav
 
 from deployments.gateway.request.spool import BLOCK, MOST_HELD
@@ -208,6 +209,23 @@ async def test_json_is_no_upload_and_a_missing_model_is_named() -> None:
         assert (unnamed.status, unnamed.error["param"]) == (400, "model")
         unknown = await upload(running, speech(), model="nothing")
         assert unknown.status == 404
+
+
+async def test_how_long_clients_wait_for_each_second_is_a_metric(tmp_path: Path) -> None:
+    meter = Meter()
+    async with hearing(tmp_path, meter=meter) as (running, _):
+        for _ in range(2):
+            assert (await upload(running, speech(2.0))).status == 200
+        assert (await upload(running, b"no recording")).status == 400
+
+        async def all_finished() -> bool:
+            return sum(meter.values.get("promptly_requests", {}).values()) == 3
+
+        assert await eventually(all_finished, within_s=10)
+    factors = meter.observed["promptly_real_time_factor"]
+    assert {outcome: len(values) for (_, outcome), values in factors.items()} == {"answered": 1, "cached": 1}
+    waited = meter.observed["promptly_e2e_seconds"]
+    assert all(factors[labels] == pytest.approx([each / 2 for each in waited[labels]]) for labels in factors)
 
 
 LONG_S = 250.0
