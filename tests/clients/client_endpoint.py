@@ -22,7 +22,7 @@ from serve_app.embedding import EmbedderInfo, Embedding
 
 TENANT = "clients"
 CLIENT_LIMIT_S = 240.0
-PLAYS_TOOLS = replace(FAST, max_model_len=100_000, prompt_tokens_details=True)
+PLAYS_TOOLS = replace(FAST, max_model_len=100_000, prompt_tokens_details=True, keep_bodies=4)
 
 
 class OneVector:

@@ -76,10 +76,14 @@ LIBRARIES = (
 )
 
 AGENTS = (
-    ("Claude Code", MESSAGES, "test_claude_code_ends_a_task"),
-    ("Codex", RESPONSES, "test_codex_ends_a_task"),
+    (
+        "Claude Code",
+        MESSAGES,
+        ("test_claude_code_ends_a_task", "test_claude_code_ends_with_an_object_of_a_schema"),
+    ),
+    ("Codex", RESPONSES, ("test_codex_ends_a_task", "test_codex_ends_with_an_object_of_a_schema")),
 )
-"""Agents that end a whole task: name, what they speak, and their test."""
+"""Agents that end a whole task: name, what they speak, and their tests."""
 
 
 def table() -> str:
@@ -91,7 +95,7 @@ def table() -> str:
         cells = [_cell(library, feature, notes) for feature in COLUMNS]
         rows.append([library.name, library.speaks, *cells])
     for name, speaks, _ in AGENTS:
-        rows.append([f"{name}, a whole task", speaks, *["yes"] * 3, "not tried", NO_SUCH])
+        rows.append([f"{name}, a whole task", speaks, *["yes"] * 4, NO_SUCH])
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     explained = [f"{number}. {note}." for number, note in enumerate(notes, start=1)]
     return "\n".join([*lines, "", *explained])

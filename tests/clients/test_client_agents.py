@@ -104,3 +104,42 @@ async def test_codex_ends_a_task(
     assert (work / "count.txt").read_text().strip() == "5"
     assert events[-1]["type"] == "turn.completed"
     assert events[-1]["usage"]["cached_input_tokens"] > 0
+
+
+CITY = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+WHERE = "Which city is the capital of France?"
+
+
+async def test_claude_code_ends_with_an_object_of_a_schema(
+    client_tools: ClientTools, tmp_path: Path, work: Path
+) -> None:
+    plan = [{"calls": [call("StructuredOutput", city="Paris")]}, {"text": "Paris."}]
+    options = ["--output-format", "json", "--json-schema", json.dumps(CITY)]
+    async with endpoint(plan, tmp_path / "store") as running:
+        command, environment = connected("claude", running, client_tools.claude, "-p", WHERE, *options)
+        status, output, errors = await run_client(command, tmp_path, environment, work)
+    assert status == 0, (output, errors)
+    assert json.loads(output)["structured_output"] == {"city": "Paris"}, output
+
+
+async def test_codex_ends_with_an_object_of_a_schema(
+    client_tools: ClientTools, tmp_path: Path, work: Path
+) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text(json.dumps(CITY))
+    options = ["--skip-git-repo-check", "--json", "--output-schema", str(schema)]
+    async with endpoint([{"text": json.dumps({"city": "Paris"})}], tmp_path / "store") as running:
+        command, environment = connected("codex", running, client_tools.codex, "exec", *options, WHERE)
+        status, output, errors = await run_client(command, tmp_path, environment, work)
+        bodies = [json.loads(each["body"]) for engine in running.engines for each in engine.stats().seen]
+    assert status == 0, (output, errors)
+    events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    said = [event["item"]["text"] for event in events if event.get("item", {}).get("type") == "agent_message"]
+    assert json.loads(said[-1]) == {"city": "Paris"}
+    formats = [body["response_format"] for body in bodies if "response_format" in body]
+    assert [each["json_schema"]["schema"] for each in formats] == [CITY]
