@@ -20,6 +20,39 @@ def test_compose_has_what_stands_beside_an_application() -> None:
     assert SERVICES.keys() == {"qdrant", "prometheus", "grafana", "jaeger", "otel-collector"}
 
 
+@pytest.mark.skipif(
+    shutil.which("docker-compose") is None,
+    reason="docker-compose is not installed (Debian: apt-get install --no-install-recommends docker-compose)",
+)
+def test_docker_compose_accepts_the_file() -> None:
+    """Its schema and its mounts; that needs no container engine."""
+    done = subprocess.run(
+        ["docker-compose", "-f", str(FOLDER / "compose.yaml"), "config"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert yaml.safe_load(done.stdout)["services"].keys() == SERVICES.keys()
+
+
+def test_no_two_services_listen_at_one_port() -> None:
+    published = [int(port.split(":")[1]) for each in SERVICES.values() for port in each.get("ports", ())]
+    own = [9090, int(SERVICES["grafana"]["environment"]["GF_SERVER_HTTP_PORT"])]
+    promptly = [8000, 9101, 9102]  # its door, HAProxy's page and Ray's, which are on the host's network too
+    ports = [*published, *own, *promptly]
+    assert len(ports) == len(set(ports))
+
+
+def test_the_collector_bounds_its_memory_first_and_sends_in_batches() -> None:
+    config = yaml.safe_load((FOLDER / "otel-collector.yml").read_text())
+    assert config["processors"].keys() >= {"memory_limiter", "batch"}
+    for name, pipeline in config["service"]["pipelines"].items():
+        assert pipeline["processors"][0] == "memory_limiter", f"{name}: the first, as its documentation asks"
+        assert pipeline["processors"][-1] == "batch"
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_an_image_is_pinned(name: str) -> None:
     assert re.fullmatch(r"[a-z/-]+:v?\d+\.\d+\.\d+", SERVICES[name]["image"])

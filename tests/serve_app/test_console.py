@@ -32,6 +32,11 @@ GRAPHIC_PAIRS = [
 ]
 
 
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.*")), ids=lambda path: path.name)
+def test_signs_are_drawn_because_not_every_machine_has_a_font_with_emoji(path: Path) -> None:
+    assert not re.findall(r"[\U0001F000-\U0001FAFF]", path.read_text(encoding="utf-8"))
+
+
 def test_vendored_files_are_those_of_the_manifest() -> None:
     manifest = json.loads((VENDOR / "manifest.json").read_text(encoding="utf-8"))
     named = {name: each["sha256"] for package in manifest for name, each in package["files"].items()}

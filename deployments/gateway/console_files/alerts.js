@@ -20,6 +20,7 @@ function Firing({alert}) {
 }
 
 function measure(value, unit) {
+  if (unit === "share" && value !== null) return share(value, 0);
   return value === null ? "too few requests" : `${number(value, Number.isInteger(value) ? 0 : 2)} ${unit}`;
 }
 

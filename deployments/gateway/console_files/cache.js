@@ -14,12 +14,13 @@ function CachePage() {
 
 function CacheNumbers({stats}) {
   const rest = Object.entries(stats).filter(([name, value]) => typeof value === "number" && !SHOWN_APART.has(name));
+  const hits = (stats.exact ?? 0) + (stats.semantic ?? 0), answered = hits + (stats.misses ?? 0);
   const refused = Object.entries(stats.refused || {}).sort(([, one], [, two]) => two - one);
   return html`<section class="card"><h2>State <${Badge} kind=${stats.state === "ok" ? "good" : "bad"}>${stats.state}<//>
       ${stats.breaker_open && html` <${Badge} kind="bad">breaker open<//>`}</h2>
     ${stats.trouble && html`<p class="error" role="alert">${stats.trouble}</p>`}
     <div class="tiles"><${Tile} label="Entries" value=${number(stats.entries)} />
-      <${Tile} label="Hit rate" value=${share(hitRate(stats))} note="since the start" />
+      <${Tile} label="Hit rate" value=${share(answered ? hits / answered : null)} note="since the start" />
       <${Tile} label="Exact hits" value=${number(stats.exact)} /><${Tile} label="Semantic hits" value=${number(stats.semantic)} />
       <${Tile} label="Misses" value=${number(stats.misses)} />
       <${Tile} label="Reported wrong" value=${number(stats.reported_wrong)} note=${`${number(stats.reported_right)} right`} /></div>

@@ -21,7 +21,7 @@ function Chart({title, times, series, format}) {
       font: "11px system-ui, sans-serif"};
     const options = {
       width: box.current.clientWidth, height: 190, legend: {show: false}, cursor: {y: false},
-      padding: [8, 8, 0, 0],
+      padding: [8, 26, 0, 0],
       scales: {y: {range: (_, low, high) => [0, high > 0 ? high * 1.12 : 1]}},
       axes: [{...axis, space: 80, size: 26, values: (_, ticks) => ticks.map(clock)}, {...axis, size: 62, values: (_, ticks) => ticks.map(format)}],
       series: [{}, ...series.map((each, index) => ({

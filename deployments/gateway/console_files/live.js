@@ -3,6 +3,8 @@
 const LIVE_EVERY_MS = 2_000;
 const KEPT_POINTS = 300;
 const EVERY = "all";
+const WHOLE = "total";
+const EXPERIMENTS_EVERY_MS = 5_000;
 const WINDOW_NAMES = [["1m", "1 minute"], ["5m", "5 minutes"], ["30m", "30 minutes"]];
 const MEASURES = [
   ["ttft", "First token"], ["tpot", "Between tokens"], ["e2e", "Whole request"],
@@ -95,12 +97,25 @@ function LiveCharts({points, span, model}) {
       ${points.some((point) => point.hits !== null) && html`<${Chart} title="Hit rate, of the last minute" times=${times} format=${(value) => share(value, 0)} series=${[
         {label: "of the look-ups", values: of("hits")}]} />`}
     </div>
-    <${Outcomes} latency=${newest.latency} span=${span} model=${model} /><${Steps} latency=${newest.latency} />`;
+    <${Outcomes} latency=${newest.latency} span=${span} model=${model} /><${Experiments} /><${Steps} latency=${newest.latency} />`;
+}
+
+/** Arms side by side. Nothing where the settings have no experiments. */
+function Experiments() {
+  const poll = usePoll("/admin/experiments", EXPERIMENTS_EVERY_MS);
+  return html`${(poll.data?.experiments ?? []).map((each) => html`<section class="card" data-experiment=${each.name}><h2>Experiment ${each.name}
+      ${each.stopped ? html`<${Badge} kind="bad">ended<//>` : html`<${Badge} kind="good">${each.kind}<//>`}</h2>
+    <p class="note">${each.stopped ? `It has ended, and everybody gets the control: ${each.stopped}` : "As this gateway has measured it."}</p>
+    <div class="scroll"><table class="grid"><thead><tr><th scope="col">Arm</th><th scope="col" class="num">Requests</th><th scope="col" class="num">Failed</th>
+      ${["First token", "Whole request"].flatMap((name) => ["p50", "p95"].map((which) => html`<th scope="col" class="num">${name}, ${which}</th>`))}</tr></thead>
+    <tbody>${each.arms.map((arm) => html`<tr><th scope="row">${arm.name}</th><td class="num">${number(arm.requests)}</td><td class="num">${number(arm.failed)}</td>
+      ${[arm.ttft_ms, arm.e2e_ms].flatMap((of) => ["p50", "p95"].map((which) => html`<td class="num">${of[which] ? ms(of[which]) : NOTHING}</td>`))}</tr>`)}</tbody></table></div>
+  </section>`)}`;
 }
 
 function Outcomes({latency, span, model}) {
   const outcomes = latency.windows?.[span]?.models?.[model]?.outcomes ?? {};
-  const rows = Object.entries(outcomes).flatMap(([outcome, measures]) => MEASURES.filter(([name]) => measures[name])
+  const rows = Object.entries(outcomes).sort(([one], [two]) => (two === EVERY) - (one === EVERY)).flatMap(([outcome, measures]) => MEASURES.filter(([name]) => measures[name])
     .map(([name, label]) => [outcome, label, measures[name]]));
   if (!rows.length) return null;
   return html`<section class="card"><h2>By outcome</h2>
@@ -109,7 +124,8 @@ function Outcomes({latency, span, model}) {
 }
 
 function Steps({latency}) {
-  const steps = Object.entries(latency).filter(([, each]) => each && typeof each === "object" && "p95" in each);
+  const steps = Object.entries(latency).filter(([, each]) => each && typeof each === "object" && "p95" in each)
+    .sort(([one], [two]) => (one === WHOLE) - (two === WHOLE));
   if (!steps.length) return null;
   return html`<section class="card"><h2>Steps of this gateway's newest requests</h2>
     <${PercentileTable} first=${["Step"]} rows=${steps.map(([name, each]) => [[html`<span class=${`dot ${kindOf(name)}`}></span>${name}`], each])} /></section>`;

@@ -35,8 +35,8 @@ function Suggestions() {
   if (!poll.data) return null;
   const {suggestions, captures, feedback} = poll.data;
   return html`<section class="card" data-suggestions=${suggestions.length}><h2>Suggestions</h2>
-    <p class="note">From the newest ${number(captures)} captured requests and ${number(feedback)} pieces of feedback; the same as
-      <code>promptly capture suggest</code>.</p>
+    <p class="note">From the newest ${number(captures)} captured requests and ${number(feedback)} pieces of feedback;
+      the same as <code>promptly capture suggest</code>.</p>
     ${suggestions.length === 0 && html`<p>There is nothing to suggest.</p>`}
     ${suggestions.map((each) => html`<article><h3>${each.about}</h3><p>${each.advice}</p>
       <p class="note">${each.evidence} ${each.effect}</p></article>`)}</section>`;

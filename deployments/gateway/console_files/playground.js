@@ -209,6 +209,9 @@ function Measured({answer}) {
   </div>`;
 }
 
+/** Drawn, because not every machine has a font with emoji. */
+const THUMB = "M8 21H4V10h4zM8 10l4-7c2 0 3 1 3 3l-1 4h6l-2 11H8z";
+
 /** What the person who asked says of the answer. Hidden where no feedback is kept. */
 function Thumbs({id}) {
   const [score, setScore] = useState(null);
@@ -222,10 +225,11 @@ function Thumbs({id}) {
     } catch (failure) { setError(failure); }
   };
   if (error && error.code === "no_feedback") return html`<p class="note">This server keeps no feedback.</p>`;
-  const thumb = (value, sign, label) => html`<button class="small" data-thumb=${value} aria-label=${label} title=${label}
-    aria-pressed=${score === value ? "true" : "false"} onClick=${() => say(value)}>${sign}</button>`;
+  const thumb = (value, label) => html`<button class="small icon" data-thumb=${value} aria-label=${label} title=${label}
+    aria-pressed=${score === value ? "true" : "false"} onClick=${() => say(value)}>
+      <svg viewBox="0 0 24 24" aria-hidden="true"><path d=${THUMB} /></svg></button>`;
   return html`<form class="row thumbs" onSubmit=${(event) => { event.preventDefault(); say(score, words.trim()); setWords(""); }}>
-    ${thumb(1, "👍", "Good answer")}${thumb(0, "👎", "Bad answer")}
+    ${thumb(1, "Good answer")}${thumb(0, "Bad answer")}
     ${score === 0 && html`<label class="unseen" for=${`why-${id}`}>What is wrong?</label>
       <input id=${`why-${id}`} placeholder="What is wrong?" maxlength="4000" value=${words} onInput=${(event) => setWords(event.target.value)} />
       <button class="small" type="submit" disabled=${!words.trim()}>Say so</button>`}

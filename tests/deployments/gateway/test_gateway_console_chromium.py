@@ -435,6 +435,37 @@ async def test_on_a_phone_nothing_is_cut_off_and_every_control_has_a_name(
         assert (sum(map(int, ground.removeprefix("rgb(").removesuffix(")").split(","))) < 200) is dark
 
 
+async def test_arms_of_an_experiment_are_side_by_side_and_a_request_names_its_own(browser: Browser) -> None:
+    arm = {"name": "cool", "percent": 100.0, "settings": {"temperature": 0.0}}
+    given = {"experiments": [{"name": "heat", "arms": [arm]}]}
+    async with gateway(QUICK, **given) as running, console(browser, running) as page:
+        await ask(page, "what is the time")
+        await go(page, "live")
+        await sign_in(page)
+        rows = "[...document.querySelectorAll('[data-experiment=heat] tbody tr')].map((e) => e.innerText)"
+        control, cool = await page.until(f"{rows}.length === 2 && {rows}")
+        assert control.split()[:3] == ["control", "0", "0"]
+        assert cool.split()[:3] == ["cool", "1", "0"]
+        await go(page, "requests")
+        await page.click("[data-request]")
+        known = "document.querySelector('.detail .known')?.innerText"
+        await page.until(f"{known}?.includes('heat=cool')")
+
+
+async def test_the_page_of_the_cache_knows_its_hit_rate(browser: Browser, folder: Path) -> None:
+    async with (
+        local_cache(folder, race=False) as cache,
+        gateway(QUICK, handles=cache.handles, **cache.args) as running,
+        console(browser, running) as page,
+    ):
+        await ask(page, "what is the capital of france")
+        await ask(page, "what is the capital of france")
+        await go(page, "cache")
+        await sign_in(page)
+        tiles = "[...document.querySelectorAll('.tile')].map((e) => e.innerText).join()"
+        await page.until(f"{tiles}.includes('50.0 %')")
+
+
 async def test_thumbs_say_what_a_person_thinks_of_an_answer(browser: Browser, tmp_path: Path) -> None:
     async with (
         feedback_handle(tmp_path / "said") as handle,
