@@ -58,6 +58,15 @@ async def test_answers_given_by_hand_answer_the_same_and_near_questions(folder: 
         assert [entry["answer"] for entry in found["entries"]] == ["Shakespeare."]
 
 
+async def test_an_import_says_how_far_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    many = [{**PAIRS[0], "question": f"question {number}"} for number in range(70)]  # more than one request's
+    async with local_cache(folder, race=False) as cache, cached(cache) as running:
+        await script(running, "warm", written(folder / "faq.jsonl", *many))
+    said = capsys.readouterr().err
+    assert "100%" in said
+    assert "70/70" in said
+
+
 async def test_they_answer_only_requests_with_the_same_settings(folder: Path) -> None:
     async with local_cache(folder, race=False, sampled="all") as cache, cached(cache) as running:
         path = written(folder / "faq.jsonl", PAIRS[0])
