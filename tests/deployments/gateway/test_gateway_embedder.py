@@ -58,18 +58,28 @@ async def until_begun(cache: LocalCache, calls: int) -> None:
     assert await eventually(so, within_s=30), cache.embedder.begun
 
 
+async def until_waiting(cache: LocalCache, texts: int) -> None:
+    """So many texts wait at the embedder for a pass."""
+
+    async def so() -> bool:
+        return cache.embedder.target.waiting == texts
+
+    assert await eventually(so, within_s=30), cache.embedder.target.waiting
+
+
 async def beside_bulk(folder: Path, send: Callable[[Running], Awaitable[Answered]], seen: str) -> Answered:
     """What tenant b sends while a hundred passes of tenant a's texts wait: it is answered after two, and the
     first of them holds a text with ``seen``."""
     encoder = HeldEncoder()
     async with two_tenants(folder, encoder) as (running, cache):
-        calls = cache.embedder.begun["embed"]
+        warm = len(encoder.passes)
         with encoder.held():
             async with meanwhile(bulk(running)) as noise:
-                await until_begun(cache, calls + BULK_CALLS)
+                await until_waiting(cache, waiting := BULK_CALLS * BULK_TEXTS - MOST)
                 before = len(encoder.passes)
+                assert before == warm + 1
                 async with meanwhile(send(running)) as one:
-                    await until_begun(cache, calls + BULK_CALLS + 1)
+                    await until_waiting(cache, waiting + 1)
                     encoder.let_go(2)
                     async with asyncio.timeout(30):
                         answer = await one
