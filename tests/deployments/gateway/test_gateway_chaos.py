@@ -24,6 +24,9 @@ SETTINGS = SimSettings(itl_ms=3, tokens=60, stop_share=0.01)
 QUESTIONS = [f"question {number}" for number in range(32)]
 """Their answers differ in length, so that the clients do not keep step."""
 
+BOUND_S = 120
+"""Far beyond what a busy machine needs."""
+
 FRESH = {"cache-control": "no-store"}
 
 
@@ -64,7 +67,7 @@ async def test_no_client_notices_that_engines_die_and_come_back() -> None:
         answers = await asyncio.gather(*(running.post(question) for question in QUESTIONS))
         expected = {question: answer.text for question, answer in zip(QUESTIONS, answers, strict=True)}
         clients = Clients(running, expected)
-        async with asyncio.timeout(30), replaceable(running) as engines, asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(BOUND_S), replaceable(running) as engines, asyncio.TaskGroup() as tasks:
             for _ in range(CLIENTS):
                 tasks.create_task(clients.ask())
             await clients.more(BETWEEN_KILLS)
@@ -132,7 +135,7 @@ async def test_clients_that_join_and_leave_do_not_disturb_each_other_while_engin
                 assert answer.text == expected[question]
                 endings[answer.headers["x-cache"]] += 1
 
-            async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+            async with asyncio.timeout(BOUND_S), asyncio.TaskGroup() as tasks:
                 for _ in range(400):
                     tasks.create_task(client())
                     await asyncio.sleep(chance.choice([0, 0, 0.002]))
