@@ -377,6 +377,30 @@ async def test_a_member_that_refuses_before_the_upload_is_read_is_heard(tmp_path
         assert len(member.seen) == 2
 
 
+async def test_a_recording_that_breaks_members_is_refused_under_any_boundary() -> None:
+    async def die(request: web.Request) -> web.StreamResponse:
+        if request.transport is not None:
+            request.transport.abort()
+        return web.Response()
+
+    members = [Member(die), Member(die)]
+    async with listening(*members):
+        others = [
+            member.upstream(kind="vllm", model="whisper-tiny", paths=list(AUDIO)) | {"name": name}
+            for member, name in zip(members, ("one", "two"), strict=True)
+        ]
+        async with gateway(others=others) as running:
+
+            async def is_refused() -> bool:
+                return (await upload(running, speech())).status == 422
+
+            assert await eventually(is_refused, within_s=20)
+            assert all(member.seen for member in members)
+            asked = sum(len(member.seen) for member in members)
+            assert (await upload(running, speech())).status == 422
+            assert sum(len(member.seen) for member in members) == asked
+
+
 async def test_a_form_that_is_wrong_is_read_to_its_end_and_then_told() -> None:
     async with hearing() as (running, member):
         long = await upload(running, speech(600.0), prompt="x" * 70_000)
