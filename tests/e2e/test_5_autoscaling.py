@@ -1,4 +1,4 @@
-"""Real engines come when somebody asks, a second one for a line of requests, and both go when it is quiet."""
+"""Real engines start when a request comes, a second one for a queue, and both stop when it is quiet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replica that nobody needs is put to sleep, and wakes for the next request; on real engines.
+"""A replica without work is put to sleep, and wakes for the next request; on real engines.
 
 On a CPU vLLM stops its scheduler and keeps the memory: all but the giving back of a GPU's memory is real, the
 reading of weights after a deep sleep too.

@@ -1,4 +1,4 @@
-"""Ray Serve in this process's own small cluster, with scripted engines in place of vLLM."""
+"""Ray Serve in this process's own small cluster, with scripted engines instead of vLLM."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ async def test_max_age_and_ttl_bound_the_age(http: aiohttp.ClientSession, main: 
     body = chat("say max age")
     assert await status_of(http, main, body, x_cache_ttl="1") == "miss"
     assert await status_of(http, main, body, cache_control="max-age=60") == "exact"
-    assert await status_of(http, main, body, cache_control="max-age=0") == "miss"  # stored anew, for a day
+    assert await status_of(http, main, body, cache_control="max-age=0") == "miss"  # stored again, for a day
     assert await status_of(http, main, chat("say short"), x_cache_ttl="0.05") == "miss"
 
     async def expired() -> bool:

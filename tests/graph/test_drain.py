@@ -1,4 +1,4 @@
-"""Replicas that Serve takes away finish what they have begun; nobody's stream is cut."""
+"""Replicas that Serve takes away finish what they have begun; no stream is cut."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_a_refusal_keeps_the_engines_status(status: int) -> None:
 
 
 def test_an_engines_failure_is_one_of_the_upstreams() -> None:
-    """Whoever catches that also has the engines' own 5xx."""
+    """Code that catches it also catches the engines' own 5xx."""
     assert isinstance(errors.EngineError(ENGINES_OWN), errors.UpstreamFailed)
     assert errors.EngineError(ENGINES_OWN).status == 502
 

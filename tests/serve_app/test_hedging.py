@@ -121,7 +121,7 @@ def test_silence_says_nothing_before_enough_is_known() -> None:
 
 
 def test_hedging_does_not_lower_the_quantile_it_waits_for() -> None:
-    """Whoever loses is cancelled: were it left out, only the fast ones would be seen."""
+    """The attempt that loses is cancelled: were it left out, only the fast ones would be seen."""
     choose = random.Random(6)
     hedge = learned(*(choose.random() for _ in range(WINDOW)), quantile=0.9)
     hedges = 0

@@ -74,7 +74,7 @@ def test_of_two_that_break_two_members_together_neither_is_refused() -> None:
 
 
 def test_a_member_that_fails_everybody_says_nothing_of_a_body() -> None:
-    """One incident lasts until it answers somebody again, however long that is."""
+    """One incident lasts until it answers a request again, however long that is."""
     quarantine = Quarantine(FOR_S)
     for second in range(20):
         for member in ("a", "b"):

@@ -25,7 +25,7 @@ class PlainAccounts(Accounts):
     """Serve awaits the destructor; the interpreter would not."""
 
     def __del__(self) -> None:  # type: ignore[override]
-        """Whoever opens it calls ``close``."""
+        """The test that opens it calls ``close``."""
 
 
 async def open_accounts(folder: Path, **settings: Any) -> Accounts:

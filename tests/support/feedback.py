@@ -17,7 +17,7 @@ class PlainFeedback(Feedback):
     """Serve awaits the destructor; the interpreter would not."""
 
     def __del__(self) -> None:  # type: ignore[override]
-        """Whoever opens it calls ``close``."""
+        """The test that opens it calls ``close``."""
 
 
 async def open_feedback(folder: Path, **settings: Any) -> Feedback:

@@ -16,7 +16,7 @@ class PlainResponses(Responses):
     """Serve awaits the destructor; the interpreter would not."""
 
     def __del__(self) -> None:  # type: ignore[override]
-        """Whoever opens it calls ``close``."""
+        """The test that opens it calls ``close``."""
 
 
 async def open_responses(folder: Path, **settings: Any) -> Responses:

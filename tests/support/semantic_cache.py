@@ -14,7 +14,7 @@ class PlainCache(SemanticCache):
     """Serve awaits the destructor; the interpreter would not."""
 
     def __del__(self) -> None:  # type: ignore[override]
-        """Whoever opens it calls ``close``."""
+        """The test that opens it calls ``close``."""
 
 
 async def open_semantic_cache(

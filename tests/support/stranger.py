@@ -1,4 +1,4 @@
-"""Somebody who listens where a replica listened, and is not that replica."""
+"""A server that listens where a replica listened, and is not that replica."""
 
 from __future__ import annotations
 

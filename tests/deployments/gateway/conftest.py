@@ -13,6 +13,6 @@ MEMORY = Path("/dev/shm")
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """For a store that nobody needs tomorrow: in memory where there is such a folder, for a store syncs."""
+    """For a store that is needed only now: in memory where there is such a folder, for a store syncs."""
     with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
         yield Path(name)

@@ -176,7 +176,7 @@ async def test_who_has_nobody_ahead_of_its_priority_is_not_refused() -> None:
 
 
 async def test_who_could_not_be_served_in_time_is_refused_at_once() -> None:
-    """One answer took a third of a second: whoever may wait less need not begin to."""
+    """One answer took a third of a second: a request that may wait less need not begin to."""
     slow = SimSettings(itl_ms=40, tokens=8)
     async with gateway(slow, upstream=ONE, limits={"max_queue_wait_s": 30.0}) as running:
         assert (await running.post("to know how long it takes", stream=True)).text
@@ -302,7 +302,7 @@ async def test_a_member_that_is_left_alone_for_a_moment_serves_those_who_wait_wh
 
 
 async def test_a_member_that_is_left_alone_for_a_moment_is_asked_when_the_moment_is_over() -> None:
-    """Also where nobody else ends a request, and its health is not looked at meanwhile."""
+    """Also where no other request ends, and its health is not looked at meanwhile."""
     upstreams = [{"priority": 0, "health_period_s": 60.0}, {"priority": 1, "health_period_s": 60.0}]
     async with gateway(SHORT, SHORT, upstreams=upstreams, limits={"max_queue_wait_s": 8.0}) as running:
         failing, gone = running.engines

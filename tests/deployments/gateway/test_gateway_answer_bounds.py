@@ -24,7 +24,7 @@ RARELY_LOOKED_AT = {"health_period_s": 60.0}
 
 
 class Endless:
-    """Writes until nobody reads any more."""
+    """Writes until its reader has left."""
 
     def __init__(self, begin: bytes, *, stream: bool, status: int = 200) -> None:
         self.begin = begin

@@ -205,7 +205,7 @@ async def test_with_keys_the_allowed_names_hold_once_they_are_said() -> None:
 
 
 async def test_without_any_auth_a_foreign_page_is_refused_too() -> None:
-    """Whoever may connect is served; a page is not the one who connects."""
+    """A client that may connect is served; a page is not the one who connects."""
     async with gateway(auth="none") as running:
         assert (await send(running, "POST", CHAT, {"origin": EVIL} | JSON, HELLO)).status == 403
         assert (await send(running, "POST", CHAT, JSON, HELLO, host="llm.example.com")).status == 200

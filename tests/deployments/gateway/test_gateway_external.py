@@ -77,7 +77,8 @@ def test_a_key_is_not_shown_where_an_upstream_is_printed() -> None:
 
 @pytest.mark.parametrize("value", [f"{KEY}\n", f" {KEY} ", f"{KEY}\r\n"])
 def test_a_key_that_a_file_ended_with_a_newline_is_usable(value: str) -> None:
-    """No HTTP header can hold a newline: the member would never be asked how it is, and nobody told why."""
+    """No HTTP header can hold a newline: the member would never be asked how it is, and the reason would
+    show nowhere."""
     (external,) = external_upstreams(parsed(key_env="K"), {"K": value})
     assert external.report.headers["authorization"] == f"Bearer {KEY}"
 

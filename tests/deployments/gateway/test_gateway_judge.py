@@ -1,4 +1,4 @@
-"""A judge grades some captured answers, on idle engines only, and nobody's request waits for it."""
+"""A judge grades some captured answers, on idle engines only, and no request waits for it."""
 
 from __future__ import annotations
 

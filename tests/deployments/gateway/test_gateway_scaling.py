@@ -138,7 +138,7 @@ async def test_a_model_that_is_scaled_to_zero_is_ready_and_listed() -> None:
         assert await status_of(running, "/ready") == 200
         assert (await running.get("/ready"))["ready_replicas"] == {MODEL: 0}
         assert await status_of(running, f"/v1/models/{MODEL}") == 200
-        assert fleet.calls == 0  # looking wakes nobody
+        assert fleet.calls == 0  # looking wakes no engine
 
 
 async def test_who_asks_first_waits_for_the_start_and_is_served() -> None:

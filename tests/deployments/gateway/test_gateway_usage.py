@@ -1,4 +1,4 @@
-"""Usage through real gateways: what clients got is what is counted, whoever is killed."""
+"""Usage through real gateways: what clients got is what is counted, whichever part is killed."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ async def sent(door: Door, raw: bytes) -> tuple[int, dict[str, str], Any]:
 
 
 async def models(url: str) -> int:
-    """The status of a plain request on a connection of its own; 0 where nobody listens."""
+    """The status of a plain request on a connection of its own; 0 where nothing listens."""
     try:
         async with aiohttp.ClientSession() as http, http.get(f"{url}/v1/models") as response:
             return response.status

@@ -1,4 +1,4 @@
-"""Keys in a file in place of the environment."""
+"""Keys in a file instead of the environment."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ async def test_a_caller_on_the_same_node_uses_a_socket_that_only_its_user_reache
     path = Path(listener.address.socket)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     app.finish.set()
-    away = replace(listener.address, url="http://127.0.0.1:1")  # nobody listens there
+    away = replace(listener.address, url="http://127.0.0.1:1")  # nothing listens there
     with pytest.raises(NoConnection, match="does not know the secret"):
         await _get(away)  # the socket answered, for its own address
     assert await _get(listener.address) == "done"
@@ -152,7 +152,7 @@ async def test_two_listeners_have_secrets_and_ports_of_their_own(listener: Priva
 
 
 def free_ports(count: int) -> range:
-    """Ports in a row that nobody listens on now."""
+    """Ports in a row on which nothing listens now."""
     for first in range(25000, 29000, count):
         held = []
         try:

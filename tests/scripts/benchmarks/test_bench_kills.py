@@ -36,7 +36,7 @@ ENDS = {"/done": [CHUNK, b"data: [DONE]\n\n"], "/told": [CHUNK, ERROR], "/cut": 
         ([1.0, 1.1, 1.2, 4.2, 4.3], 4.4, 2.9),
         ([1.0, 1.1, 1.2, 2.2, 5.2], 5.3, 2.9),  # the longest of two
         ([4.2, 1.0, 1.2, 1.1, 4.3], 4.4, 2.9),  # in whatever order they were answered
-        ([1.0, 1.1], 9.1, 7.9),  # nobody was answered again
+        ([1.0, 1.1], 9.1, 7.9),  # no request was answered again
     ],
 )
 def test_an_outage_is_the_longest_time_without_an_answer(

@@ -1,4 +1,4 @@
-"""Checks for the tests of the runner: a registry in place of ``gpu_check.registry``."""
+"""Checks for the tests of the runner: a registry instead of ``gpu_check.registry``."""
 
 from __future__ import annotations
 

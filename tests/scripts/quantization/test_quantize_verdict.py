@@ -54,7 +54,7 @@ def test_a_result_that_is_there_is_found_by_its_scheme(tmp_path: Path) -> None:
 def test_both_models_answer_the_suite_and_the_report_lies_beside_the_weights(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Scripted engines in place of vLLM."""
+    """Scripted engines instead of vLLM."""
 
     @contextmanager
     def scripted(folder: Path, arguments: object) -> Iterator[Endpoint]:

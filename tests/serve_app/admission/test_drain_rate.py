@@ -1,4 +1,4 @@
-"""Departures are a rate only while the fleet is full; whoever waits is told by it how long."""
+"""Departures are a rate only while the fleet is full; it tells those that wait how long."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from serve_app.admission.drain import ENOUGH, WINDOW
 
 
 def drained(times: Iterable[float], since: float = 0.0) -> DrainRate:
-    """Somebody waits from ``since`` on; requests depart at ``times``."""
+    """A request waits from ``since`` on; requests depart at ``times``."""
     drain = DrainRate()
     drain.waits(since)
     for time in times:
@@ -137,5 +137,5 @@ def test_the_wait_foretold_is_about_the_wait_that_comes(slots: int, service_s: t
     seen = foretold_and_waited(slots, service_s)
     assert len(seen) > 5 * slots
     assert 0.75 < median(foretold / waited for foretold, waited in seen) < 1.33
-    # Nobody who would have been served within ten seconds is sent away for a minute.
+    # No client that would have been served within ten seconds is sent away for a minute.
     assert not [foretold for foretold, waited in seen if waited <= 10.0 and foretold > 60.0]

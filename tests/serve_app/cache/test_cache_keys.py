@@ -210,7 +210,7 @@ def test_unset_fields_of_an_earlier_message_do_no_harm() -> None:
 
 
 def test_text_cannot_move_from_the_last_message_into_the_rest() -> None:
-    """Words that an asker controls never reach the partition of somebody else's system prompt."""
+    """Words that a client controls never reach the partition of another client's system prompt."""
     system = {"role": "system", "content": "Be brief."}
     honest = key_of(chat_request(messages=[system, user("hi")]))
     for text in (

@@ -1,4 +1,4 @@
-"""Scorers of autoevals: they ask the judge of the run, and nobody else."""
+"""Scorers of autoevals: they ask only the judge of the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from serve_app.evaluation import ScoreError
 
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever opens a connection fails; a key in the environment must not be used either."""
+    """A scorer that opens a connection fails; a key in the environment must not be used either."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a scorer opened a connection")

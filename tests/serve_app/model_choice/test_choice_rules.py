@@ -58,7 +58,7 @@ def test_a_model_that_has_to_start_is_taken_only_if_no_other_is_long_enough() ->
     assert cheapest_that_fits(request(10), models) == "middle"
     assert cheapest_that_fits(request(5_000), models) == "large"
     down = (MIDDLE, changed(LARGE, can_serve=False))
-    assert cheapest_that_fits(request(5_000), down) == "middle"  # its engine says so; nobody else could
+    assert cheapest_that_fits(request(5_000), down) == "middle"  # only its engine says so
 
 
 def test_a_model_that_does_not_say_how_long_it_is_fits() -> None:

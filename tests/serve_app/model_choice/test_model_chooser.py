@@ -97,7 +97,7 @@ def test_text_completions_are_chosen_for_alike() -> None:
 
 def test_what_engines_report_goes_before_the_settings() -> None:
     long = "word " * 20_000  # 25,000 tokens by estimate
-    assert chosen(chooser(large=None, small=None), long) == "small"  # nobody says how long `small` is
+    assert chosen(chooser(large=None, small=None), long) == "small"  # how long `small` is, is not known
     order = ["large", "small"]
     assert chosen(chooser(small=1_000, models=order, tiers={}), "hi") == "large"
     assert chosen(chooser(small=64_000, large=1_000, models=order, tiers={}), long) == "small"
@@ -123,7 +123,7 @@ def test_prices_decide_where_there_are_some() -> None:
 def test_a_model_without_members_is_passed_over() -> None:
     fleet = FleetTable(dict.fromkeys(("small", "large")))
     found = ModelChooser(settings(), fleet)
-    assert chosen(found) == "small"  # nobody is there: the line decides
+    assert chosen(found) == "small"  # no model is there: the order decides
     fleet.learn(make_report("l", model="large"), now=0.0)
     assert chosen(found) == "large"
     fleet.learn(make_report("s", model="small", state=EngineState.DRAINING), now=0.0)

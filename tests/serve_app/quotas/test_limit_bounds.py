@@ -1,4 +1,4 @@
-"""A limit that nobody can mean is refused, and the field is named."""
+"""A limit that makes no sense is refused, and the field is named."""
 
 from __future__ import annotations
 

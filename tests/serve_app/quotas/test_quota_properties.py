@@ -83,7 +83,7 @@ class World:
         self.ledger.written(applied)
 
     def kill_gateway(self) -> None:
-        """What runs there has used all it will use, and nobody hears of it."""
+        """What runs there has used all it will use, and the owner never learns of it."""
         index = self.rng.randrange(len(self.members))
         for purse in self.members[index].book._purses.values():
             self.lost += purse.free + purse.busy + sum(purse.unsent.values())

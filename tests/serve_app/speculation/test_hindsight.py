@@ -14,7 +14,7 @@ Text = Sequence[int]
 
 
 def draft_at(text: Text, place: int, seed: int) -> list[int]:
-    """Of one to four tokens, right up to some place, and the same whoever asks."""
+    """Of one to four tokens, right up to some place, and the same for every caller."""
     choose = random.Random(seed * 100_003 + place)
     count, held = choose.choice((0, 2, MOST)), choose.choice((0, 0, 1, 2, MOST, MOST))
     right = text[place : place + count]

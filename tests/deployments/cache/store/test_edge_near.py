@@ -46,7 +46,7 @@ async def fill(store: CacheStore, numbers: Sequence[int]) -> None:
 
 
 async def asked(store: CacheStore, now: float = 150.0, oldest: float = 0.0) -> list[list[Match]]:
-    """What is near to some vectors that nobody stored."""
+    """What is near to some vectors that were not stored."""
     return [await store.nearest("p", vector_of(10_000 + number), now, oldest, 3) for number in range(10)]
 
 

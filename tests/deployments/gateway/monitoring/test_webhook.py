@@ -1,4 +1,4 @@
-"""A webhook is told of alerts, in bounded time, and hurts nobody where it is dead."""
+"""A webhook is told of alerts, in bounded time, and does no harm where it is dead."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from serve_app.request.record import RequestRecord
 
 
 async def nothing(*_: Any) -> Any:
-    """Nobody receives and nobody sends."""
+    """Nothing is received or sent."""
 
 
 def exchange() -> Exchange:
