@@ -126,7 +126,7 @@ def _of(source: Sql, statement: str, tenant: str | None, order: str = "") -> Any
 
 
 def _scopes_of(source: Sql, tenant: str | None) -> Any:
-    """Whether a scope is the tenant's. A model's is nobody's."""
+    """Whether a scope is the tenant's. A model's belongs to no tenant."""
     if tenant is None:
         return lambda scope: True
     own = {f"tenant:{tenant}"}
