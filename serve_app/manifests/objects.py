@@ -132,7 +132,7 @@ def _ray_service(pods: Sequence[Group], setup: Setup, text: str, ray_version: st
         storage["storageClassName"] = choices.storage_class
     cluster: Json = {
         "rayVersion": ray_version,
-        # A client that reaches Ray's ports can run code: every call carries a token, which the operator makes.
+        # A client of Ray's ports can run code: every call carries a token, which the operator makes.
         "authOptions": {"mode": "token"},
         # The head's control store outlives its pod, and with it the application.
         "gcsFaultToleranceOptions": {"backend": "rocksdb", "storage": storage},
