@@ -64,7 +64,7 @@ class SqliteFile:
         try:
             with suppress(OSError):
                 self.path.chmod(0o600)
-            # In this mode SQLite asks for the file as a whole, of which every process that has it open holds a share.
+            # In this mode SQLite locks the whole file, which every process that has it open shares.
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             connection.execute("PRAGMA journal_mode=WAL")
             prepare(connection)
