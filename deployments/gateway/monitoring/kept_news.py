@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Iterable
@@ -19,7 +20,10 @@ METHOD = "send_held"
 TOLD_AFTER_S = 0.5
 """What is kept meanwhile is told together."""
 
-TELL_TIMEOUT_S = 1.0
+TELL_TIMEOUT_S = 5.0
+"""On a busy machine Serve may take a second."""
+
+CLOSE_TIMEOUT_S = 1.0
 
 MOST_WAITING = 1024
 """Requests; the spans of older ones are not sent."""
@@ -50,7 +54,9 @@ class KeptNews:
             self._telling.cancel()
             await asyncio.gather(self._telling, return_exceptions=True)
             self._telling = None
-        await self._tell_all()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._tell_all()
 
     async def _tell(self) -> None:
         while self._waiting:
