@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from local_cache import local_cache
 from support.collector import Collector, collecting
 from support.gateway import CHAT, FAST, Faults, gateway
+from support.graph import eventually
+from support.handles import LocalHandle
+
+from deployments.platform.telemetry import call_tracer
+from deployments.wire.direct_calls import DirectCalls
+from serve_app.wire.calls import CACHE
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 ERROR = 2
@@ -85,6 +96,60 @@ async def test_a_failure_is_kept_whatever_the_sampling(
     steps = [span for span in collector.trace(TRACE) if span is not root]
     assert steps
     assert all(span.parent_span_id == root.span_id for span in steps)
+
+
+class ServedHandle(LocalHandle):
+    """Reaches all replicas, too: its target is the only one."""
+
+    def broadcast(self, method: str, *args: Any) -> _Broadcast:
+        return _Broadcast(getattr(self, method).remote(*args))
+
+
+@dataclass(frozen=True)
+class _Broadcast:
+    call: Any
+
+    async def _fetch_replica_results_async(self) -> list[_Broadcast]:
+        return [self]
+
+    async def get_async(self) -> Any:
+        return await self.call
+
+
+async def test_the_cache_s_part_of_a_failure_is_kept_and_that_of_other_requests_is_not(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+    async with local_cache(folder, race=False) as cache:
+        served = cache.store.target
+        reached = asyncio.Event()
+
+        async def look_up(query: Any) -> Any:
+            reached.set()
+            return await served.look_up(query)
+
+        methods = {"look_up": look_up, "stats": served.stats}
+        served._direct = DirectCalls(CACHE, methods, "127.0.0.1", call_tracer("cache"))
+        handles = {**cache.handles, "cache": ServedHandle(served)}
+        quiet = {"traces": {"keep_slowest": 0}}
+        async with gateway(FAST, handles=handles, **cache.args, **quiet) as running:
+
+            async def reaches_it_directly() -> bool:
+                await running.post(f"is the address known {uuid4().hex}")
+                return reached.is_set()
+
+            assert await eventually(reaches_it_directly, within_s=20)
+            assert (await running.post("well", headers=caller("1" * 32, "00"))).status == 200
+            await running.engines[0].set_faults(Faults(status=500))
+            assert (await running.post("ill", headers=caller(flags="00"))).status == 502
+
+            async def sent() -> bool:
+                return any(span.name == "cache.look_up" for span in collector.trace(TRACE))
+
+            assert await eventually(sent, within_s=20), [span.name for span in collector.trace(TRACE)]
+    (looked_up,) = [span for span in collector.spans if span.name == "cache.look_up"]
+    assert looked_up.parent_span_id == root_of(collector, TRACE).span_id
 
 
 async def test_the_slowest_is_kept_with_the_trace_that_its_log_line_names(
