@@ -43,6 +43,7 @@ from benchmarks import (
     speculation,
     start,
     stopwatch,
+    teams,
     timeline,
     two_gateways,
     vllm_failover,
@@ -72,6 +73,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "noisy": noisy.run,
     "keys": keys.run,
     "quotas": quotas.run,
+    "teams": teams.run,
     "experiments": experiments.run,
     "failover": failover.run,
     "vllm-failover": vllm_failover.run,
@@ -99,6 +101,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one short repeat, to see that everything works")
     parser.add_argument("--litellm", action="store_true", help="install LiteLLM beside and measure it too")
     parser.add_argument("--noise", nargs="+", choices=noisy.KINDS, default=(), help="only these, in `noisy`")
+    parser.add_argument("--parts", nargs="+", choices=teams.NAMES, default=(), help="only these, in `teams`")
     parser.add_argument("--out", type=Path, default=ROOT / "bench")
     return parser.parse_args()
 
@@ -106,7 +109,9 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     chosen = arguments()
     repeats = 1 if chosen.quick else chosen.repeats
-    options = Options(chosen.out, repeats, chosen.quick, chosen.litellm, tuple(chosen.noise))
+    options = Options(
+        chosen.out, repeats, chosen.quick, chosen.litellm, tuple(chosen.noise), tuple(chosen.parts)
+    )
     began = time.monotonic()
     figures: list[Figure] = []
     failed: list[str] = []

@@ -6,6 +6,8 @@ first use.
 
 from __future__ import annotations
 
+import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -17,13 +19,15 @@ from typing import Any
 
 import yaml
 
-from benchmarks.peers.endpoint import ROOT, Endpoint, PeerError, local_url
-from benchmarks.peers.processes import scratch_folder, server
+from benchmarks.peers.endpoint import ROOT, Endpoint, PeerError, environment, local_url
+from benchmarks.peers.processes import READY_TIMEOUT_S, running, scratch_folder, server
+from deployments.cli.endpoint import CannotConnect, asked
 from deployments.launcher import ports
 
 REQUIREMENT = "litellm[proxy]==1.103.0"
 FOLDER = ROOT / ".bench-venvs" / "litellm"
 INSTALL_TIMEOUT_S = 900.0
+DATABASE = "BENCH_LITELLM_DATABASE_URL"
 QUIET = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it fetches a price list from the network
     "LITELLM_LOG": "ERROR",
@@ -48,6 +52,47 @@ def litellm(
         command += ["--num_workers", str(workers), "--telemetry", "False"]
         with server("LiteLLM", command, QUIET, local_url(port), model) as endpoint:
             yield endpoint
+
+
+@contextmanager
+def litellm_with_keys(upstream_url: str, model: str) -> Iterator[tuple[Endpoint, str]]:
+    """LiteLLM that keeps keys and what they spend in the Postgres database that ``DATABASE`` names, and one
+    key with limits.
+
+    Raises:
+        PeerError: the variable is not set, or LiteLLM does not start with the database.
+    """
+    database = os.environ.get(DATABASE)
+    if not database:
+        raise PeerError(f"its keys need a Postgres database: set {DATABASE}")
+    program, port, master = install(), ports.free_port(), f"sk-{secrets.token_hex(16)}"
+    with scratch_folder() as folder:
+        config = folder / "config.yaml"
+        settings = {"master_key": master, "database_url": database}
+        values = proxy_config(upstream_url, model) | {"general_settings": settings}
+        config.write_text(yaml.safe_dump(values), encoding="utf-8")
+        command = [str(program), "--config", str(config), "--host", ports.LOOPBACK, "--port", str(port)]
+        url, env = local_url(port), environment(**QUIET)
+        with running(
+            "LiteLLM with keys",
+            [*command, "--telemetry", "False"],
+            env,
+            log=folder / "log",
+            ready=lambda: _key(url, master) is not None,
+            limit_s=READY_TIMEOUT_S,
+        ) as pid:
+            key = _key(url, master)
+            assert key is not None, "it has just made one"
+            yield Endpoint("LiteLLM with keys", url, model, (pid,)), key
+
+
+def _key(url: str, master: str) -> str | None:
+    """A new key with limits that are not reached; ``None``: it does not make one yet."""
+    headers, limits = {"authorization": f"Bearer {master}"}, {"rpm_limit": 10**6, "tpm_limit": 10**9}
+    try:
+        return str(asked(f"{url}/key/generate", {**limits, "max_budget": 10**6}, headers)["key"])
+    except (CannotConnect, KeyError):
+        return None
 
 
 def proxy_config(upstream_url: str, model: str, others: Sequence[str] = ()) -> dict[str, Any]:
