@@ -156,9 +156,7 @@ class GatewayRuntime:
             self._marks,
             keys=keys,
             signed_in=self._sign_in,
-            managed=None if self._accounts is None else self._accounts.keys,
-            quotas=None if self._accounts is None else self._accounts.quotas,
-            refused=None if self._accounts is None else self._accounts.refused,
+            **_known_by(self._accounts),
             admin_token=admin_token,
             is_public=is_public,
         )
@@ -270,6 +268,7 @@ class GatewayRuntime:
             offers=self._intake.offers,
             generating=partial(generating, Endpoint.CHAT),
             finished=self._observers.finished,
+            guards=self._guards,
         )
         return self._responses.handlers | {
             "chat": generating(Endpoint.CHAT),
@@ -425,6 +424,13 @@ def _showing(admin: Admin) -> dict[str, Handler]:
         "admin_latency": admin.latency,
         "admin_traffic": admin.traffic,
     }
+
+
+def _known_by(accounts: GatewayAccounts | None) -> dict[str, Any]:
+    """What the gate asks of the accounts."""
+    if accounts is None:
+        return {"managed": None, "quotas": None, "refused": None}
+    return {"managed": accounts.keys, "quotas": accounts.quotas, "refused": accounts.refused}
 
 
 def _keeping(bodies: Bodies, accounts: GatewayAccounts | None, names: ModelNames) -> dict[str, Handler]:

@@ -137,6 +137,13 @@ class Guards:
         check = Check("", stage, models[-1], tenant, path, ())
         return Held(tuple(self._guards[each.name] for each in guards), check)
 
+    def held_for_any(self, model: str | None, tenant: str, path: str) -> Held | None:
+        """Of a request whose model is chosen later (an auto model's name, or ``None``): the guards of all
+        models hold then."""
+        served = self._names.served
+        names = (model,) if model is not None and model in served else tuple(served)
+        return self.held(Stage.BEFORE, models=names, tenant=tenant, path=path)
+
     def refuse_unseen_answer(self, model: str, tenant: str, path: str) -> None:
         """For an answer in a form that no guard can read. Raises: GuardRefused."""
         held = self.held(Stage.AFTER, models=(model,), tenant=tenant, path=path)

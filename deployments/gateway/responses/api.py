@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from deployments.gateway.guardrails.guards import Guards
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.exchange import Handler
 from deployments.gateway.request.finished import Finished
 from deployments.gateway.responses.background import Background
 from deployments.gateway.responses.conversations import Conversations
 from deployments.gateway.responses.endpoint import CreateResponse, StoredResponses
+from deployments.gateway.responses.guarding import StoredTexts
 from deployments.gateway.responses.reading import ResponsesReader
 from deployments.gateway.responses.store_client import ResponseStoreClient
 from serve_app.model_choice.offers import Offers
@@ -34,12 +36,14 @@ class ResponsesApi:
         offers: Offers,
         generating: Callable[[ResponsesReader], Handler],
         finished: Finished,
+        guards: Guards | None,
     ) -> None:
         """``generating`` makes the endpoint that answers what the reader reads."""
         owner = uuid4().hex
         own = settings.responses
         self._client = None if store is None or not own.enabled else ResponseStoreClient(store, own)
-        generate = generating(ResponsesReader(self._client))
+        texts = StoredTexts(guards)
+        generate = generating(ResponsesReader(self._client, texts))
         self._background = (
             None if self._client is None else Background(self._client, own, owner, generate, finished)
         )
@@ -50,7 +54,7 @@ class ResponsesApi:
             settings.limits.request_timeout_s,
             settings.gateway.keep_alive_s,
         )
-        conversations = Conversations(bodies, self._client, settings.limits)
+        conversations = Conversations(bodies, self._client, settings.limits, texts)
         self.handlers: dict[str, Handler] = {
             "responses": create,
             "response": stored.one,

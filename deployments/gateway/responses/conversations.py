@@ -11,6 +11,7 @@ import msgspec
 
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.responses.guarding import StoredTexts
 from deployments.gateway.responses.store_client import ResponseStoreClient, absent
 from serve_app.dialects.responses import items as kinds
 from serve_app.dialects.responses.ids import ItemIds
@@ -31,7 +32,15 @@ NOT_KEPT = "Conversations are not stored here (responses.enabled)."
 class Conversations:
     """Create, read, change and delete them, and their items."""
 
-    def __init__(self, bodies: Bodies, store: ResponseStoreClient | None, limits: LimitSettings) -> None:
+    def __init__(
+        self,
+        bodies: Bodies,
+        store: ResponseStoreClient | None,
+        limits: LimitSettings,
+        texts: StoredTexts,
+    ) -> None:
+        """``texts``: what may be stored."""
+        self._texts = texts
         self._bodies = bodies
         self._store = store
         self._limits = limits
@@ -122,7 +131,9 @@ class Conversations:
         body = await self._bodies.read(exchange, tenant)
         fields = parse_json(body) if body else {}
         refuse_deep(fields, self._limits.max_json_depth)
-        return fields
+        given = {name: fields[name] for name in ("items", "metadata") if fields.get(name)}
+        items, metadata = await self._texts.items(exchange, given.get("items"), given.get("metadata"))
+        return {**fields, "items": items, "metadata": metadata}
 
     def _admitted(self, exchange: Exchange) -> tuple[str, ResponseStoreClient]:
         tenant = exchange.identity.tenant

@@ -18,6 +18,7 @@ import msgspec
 from deployments.gateway.request.bodies import LONG_BYTES, let_others
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.responses.detached import DetachedExchange
+from deployments.gateway.responses.guarding import StoredTexts
 from deployments.gateway.responses.store_client import ResponseStoreClient, absent
 from serve_app.dialects import Reading
 from serve_app.dialects.responses import items as kinds
@@ -52,10 +53,11 @@ class InBackground(Exception):
 
 
 class ResponsesReader:
-    """``store`` is ``None`` where nothing is stored."""
+    """``store`` is ``None`` where nothing is stored. ``texts``: what may be stored."""
 
-    def __init__(self, store: ResponseStoreClient | None) -> None:
+    def __init__(self, store: ResponseStoreClient | None, texts: StoredTexts) -> None:
         self._store = store
+        self._texts = texts
 
     async def __call__(self, exchange: Exchange, identity: Identity, fields: Mapping[str, Any]) -> Reading:
         """Raises: BadRequest, NotFound, OverCapacity, ResponsesUnavailable; InBackground."""
@@ -69,7 +71,10 @@ class ResponsesReader:
         items = await self._with_named(self._store, identity.tenant, asked, history, exchange)
         await let_others(exchange.loaded_bytes)
         chat = chat_fields(asked, history, items)
-        kept = msgspec.json.encode(kinds.stored(items, ids)) if asked.request.wants_store else b""
+        kept = b""
+        if asked.request.wants_store:  # the chat passes its guards later, when its model is known
+            asked, items = await self._texts.request(exchange, asked, items)
+            kept = msgspec.json.encode(kinds.stored(items, ids))
         keeper = (
             ResponseKeeper(self._store, identity.tenant, asked, kept) if asked.request.wants_store else None
         )

@@ -121,6 +121,91 @@ async def test_a_stored_response_is_what_its_client_was_told(tmp_path: Path, str
         assert "joe" not in to.seen
 
 
+def kept_bytes(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def shows_a_secret(text: str | bytes) -> bool:
+    said = text if isinstance(text, str) else text.decode(errors="replace")
+    return any(secret in said for secret in ("joe.bloggs", "7946", "4111"))
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_the_store_keeps_of_a_request_what_its_guards_left(tmp_path: Path, background: bool) -> None:
+    tool = {"type": "function", "name": "send", "parameters": {"type": "object"}, "description": SECRETS}
+    body = {
+        "model": MODEL,
+        "instructions": f"Be kind. {SECRETS}",
+        "metadata": {"about": SECRETS},
+        "user": "ann",
+        "input": [
+            {"role": "user", "content": SECRETS},
+            {
+                "type": "function_call",
+                "call_id": "call_1",
+                "name": "send",
+                "arguments": '{"to": "joe.bloggs@x.com"}',
+            },
+            {"type": "function_call_output", "call_id": "call_1", "output": SECRETS},
+        ],
+        "tools": [tool],
+        "background": background,
+    }
+    async with (
+        responses_handle(tmp_path) as store,
+        guarded(MASK, handles={"responses": store}) as to,
+        openai_client(to.running) as client,
+    ):
+        told = (await to.running.send(body, "/v1/responses")).json
+        found = await client.responses.retrieve(told["id"])
+        while found.status in ("queued", "in_progress"):
+            await asyncio.sleep(0.02)
+            found = await client.responses.retrieve(told["id"])
+        assert found.status == "completed"
+        assert found.metadata == {"about": MASKED}
+        listed = await client.responses.input_items.list(told["id"], order="asc")
+        items = [each.to_dict() for each in listed.data]
+        assert items[0]["content"][0]["text"] == MASKED
+        assert (items[1]["call_id"], items[1]["arguments"]) == ("call_1", '{"to": "[email]"}')
+        assert items[2]["output"] == MASKED
+        assert not shows_a_secret(json.dumps(told) + found.to_json())
+        named = {"type": "item_reference", "id": items[0]["id"]}
+        for more in ({"previous_response_id": told["id"], "input": "go on"}, {"input": [named]}):
+            assert (await to.running.send({"model": MODEL, **more}, "/v1/responses")).status == 200
+        assert not shows_a_secret(to.seen)
+    assert not shows_a_secret(kept_bytes(tmp_path))
+
+
+async def test_a_conversation_keeps_of_its_items_what_guards_left(tmp_path: Path) -> None:
+    message = {"type": "message", "role": "user", "content": SECRETS}
+    async with (
+        responses_handle(tmp_path) as store,
+        guarded(MASK, handles={"responses": store}) as to,
+        openai_client(to.running) as client,
+    ):
+        made = await client.conversations.create(items=[message], metadata={"about": SECRETS})
+        assert made.metadata == {"about": MASKED}
+        changed = await client.conversations.update(made.id, metadata={"again": SECRETS})
+        assert changed.metadata == {"again": MASKED}
+        added = await client.conversations.items.create(made.id, items=[message])
+        assert not shows_a_secret(added.to_json())
+        await client.responses.create(model=MODEL, input=SECRETS, conversation=made.id)
+        items = [each.to_json() for each in (await client.conversations.items.list(made.id)).data]
+        assert len(items) == 4
+        assert not shows_a_secret("".join(items))
+    assert not shows_a_secret(kept_bytes(tmp_path))
+
+
+async def test_what_a_guard_refuses_is_not_kept_in_a_conversation_either(tmp_path: Path) -> None:
+    async with guard_server("refuse") as server, responses_handle(tmp_path) as store:
+        settings = {"name": "strict", "http": {"url": server.url}, "models": [MODEL]}
+        async with guarded(settings, handles={"responses": store}) as to:
+            body = {"items": [{"role": "user", "content": SECRETS}]}
+            refused = await to.running.send(body, "/v1/conversations")
+            assert (refused.status, refused.error["code"]) == (400, "no_secrets")
+    assert not shows_a_secret(kept_bytes(tmp_path))
+
+
 async def test_clients_of_one_stream_are_told_what_their_own_guards_let_pass(tmp_path: Path) -> None:
     begun, goes_on = asyncio.Event(), asyncio.Event()
     said = Said()
