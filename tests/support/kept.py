@@ -19,6 +19,7 @@ from deployments.feedback.store.sqlite import SqliteFeedback
 from deployments.responses.store.sqlite import SqliteStore
 from serve_app.accounts.exchange import Report
 from serve_app.accounts.keys import KeyQuery, State
+from serve_app.accounts.refused import RefusedUser
 from serve_app.audit import AuditEvent
 from serve_app.feedback.values import FeedbackQuery, Said
 from serve_app.quotas.limits import Limit
@@ -81,6 +82,7 @@ class Place:
             for tenant in ("acme", "b"):
                 await accounts.make_key(managed(tenant, NOW)[1])
                 await accounts.put_limit(Limit(f"tenant:{tenant}", tokens_per_day=9))
+                await accounts.refuse_user(RefusedUser(tenant=tenant, user="eve", at=NOW))
             counts = Counts(requests=2, tokens_in=7, cost=0.5)
             rows = tuple(UsageRow("2026-09-21", name, "k", "", "m", counts) for name in ("acme", "b"))
             await accounts.exchange(Report(gateway="g", seq=1, usage=rows), NOW)
@@ -105,6 +107,7 @@ class Place:
         async with self.owner_of_accounts() as accounts:
             keys = (await accounts.keys(KeyQuery(state=State.ANY))).keys
             limits, _ = await accounts.limits()
+            refused = (await accounts.refused_users()).users
             usage = (await accounts.usage(UsageQuery(by=("tenant",)))).groups
         async with self.owner_of_responses() as responses:
             said = {}
@@ -118,6 +121,7 @@ class Place:
             given = (await feedback.page(FeedbackQuery())).feedback
         return {
             "keys": sorted((key.record.id, key.version, key.revoked_at) for key in keys),
+            "refused": [(each.tenant, each.user) for each in refused],
             "limits": sorted((limit.scope, limit.tokens_per_day) for limit in limits),
             "usage": sorted((group.of, group.counts.requests, group.counts.cost) for group in usage),
             "responses": (said, entries),

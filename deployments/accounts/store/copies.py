@@ -1,4 +1,4 @@
-"""Accounts in a backup, and back: keys (their hashes), limits, what was used of budgets, and usage.
+"""Accounts in a backup, and back: keys (their hashes), refused users, limits, used budgets, and usage.
 
 Which reports of gateways were applied is not copied: every gateway has a new name after a start.
 """
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from deployments.accounts.store import keys, limits
+from deployments.accounts.store import keys, limits, refused
 from deployments.accounts.store.base import Sql
 from deployments.accounts.store.postgres import transact, url_from
 from deployments.accounts.store.registry import folder_of
@@ -42,9 +42,10 @@ ADD_USED = (
 
 def copy_accounts(source: Sql, target: Sql, tenant: str | None) -> int:
     """Of a key the version that was changed more often is kept, so that a key that was revoked since stays
-    so. A limit that is set or was removed there stays."""
+    so. A limit that is set or was removed there stays. Who is refused in one of both is refused."""
     return (
         _copy_keys(source, target, tenant)
+        + _copy_refused(source, target, tenant)
         + _copy_limits(source, target, tenant)
         + _copy_used(source, target, tenant)
         + _copy_usage(source, target, tenant)
@@ -92,6 +93,13 @@ def _copy_keys(source: Sql, target: Sql, tenant: str | None) -> int:
             keys.write(target, key)
             copied += 1
     return copied
+
+
+def _copy_refused(source: Sql, target: Sql, tenant: str | None) -> int:
+    mine = [user for user in refused.everyone(source).users if tenant in (None, user.tenant)]
+    for user in mine:
+        refused.refuse(target, user)
+    return len(mine)
 
 
 def _copy_limits(source: Sql, target: Sql, tenant: str | None) -> int:

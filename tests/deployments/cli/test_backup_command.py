@@ -86,6 +86,7 @@ async def test_one_tenant_is_taken_out_and_put_in_without_the_others(
         found = await place.found()
         assert len(found["keys"]) == 1
         assert found["limits"] == [("tenant:acme", 9)]
+        assert found["refused"] == [("acme", "eve")]
         assert found["usage"] == [(("acme",), 2, 0.5)]
         assert found["feedback"] == [("acme", "user:ann", "wrong")]
         said, entries = found["responses"]
