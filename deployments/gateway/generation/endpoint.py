@@ -135,7 +135,9 @@ class GenerationEndpoint:
             return
         if self._engine.has_room(asked):
             self._traffic.refreshed += 1
-            self._refreshes.start(asked.key.entry_id, self._engine.start(asked), asked.timeout_s)
+            answer, account = self._engine.refresh(asked)
+            ended = None if account is None else account.end_beside
+            self._refreshes.start(asked.key.entry_id, answer, asked.timeout_s, ended)
 
 
 def _guarded(guards: Guards, asked: Asked, answer: Answer) -> Answer:

@@ -12,6 +12,7 @@ from deployments.gateway.generation.asked import Asked
 from deployments.gateway.generation.record import Recorder
 from deployments.gateway.generation.tiers import Found, found_at_engine
 from deployments.gateway.lookup.in_flight import InFlightRequests
+from deployments.gateway.request.account import Account
 from deployments.gateway.request.answer import Answer, OwnAnswer
 from deployments.gateway.request.authentication import ANYONE
 from deployments.gateway.request.call import (
@@ -36,7 +37,8 @@ from serve_app.settings import Settings
 
 
 class EngineTier:
-    """Asks an engine. Others may join where an identical request could be answered alike."""
+    """Asks an engine. Others may join where an identical request could be answered alike. It is one class
+    because an answer, one that replaces a stale one, and a shadow are asked for on the same terms."""
 
     def __init__(
         self,
@@ -68,7 +70,19 @@ class EngineTier:
     def start(self, asked: Asked, *, races: bool = False) -> Answer:
         """An answer that opens when it is first asked to begin; one that ``races``, or that others may join,
         opens by itself."""
-        opening = self._dispatcher.open(self.call_for(asked))
+        return self._start(asked, self.call_for(asked), asked.exchange.account, races=races)
+
+    def refresh(self, asked: Asked) -> tuple[Answer, Account | None]:
+        """An answer that replaces the stale one which the request got; and who pays it, at its end: the same
+        sender. Else whoever asks for stale answers again and again had an engine work for nothing."""
+        call, account = self.call_for(asked), asked.exchange.account
+        if account is not None:
+            account = account.beside()
+            call = msgspec.structs.replace(call, slot=msgspec.structs.replace(call.slot, account=account))
+        return self._start(asked, call, account, races=False), account
+
+    def _start(self, asked: Asked, call: Call, account: Account | None, *, races: bool) -> Answer:
+        opening = self._dispatcher.open(call)
         key = asked.in_flight_key if self._joins else None
         if key is None and not races and not asked.may_store:
             return OwnAnswer(opening)
@@ -80,8 +94,8 @@ class EngineTier:
             opens_alone=not races,
             priority=asked.priority,
         )
-        if asked.exchange.account is not None:
-            asked.exchange.account.members.goes_on = reader.goes_on
+        if account is not None:
+            account.members.goes_on = reader.goes_on
         return reader
 
     def shadow_call(self, asked: Asked, request: ParsedRequest) -> Call:

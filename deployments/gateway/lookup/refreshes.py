@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from uuid import UUID
 
 from deployments.gateway.request.answer import Answer
@@ -21,11 +22,18 @@ class Refreshes:
     def __contains__(self, entry_id: UUID) -> bool:
         return entry_id in self._tasks
 
-    def start(self, entry_id: UUID, answer: Answer, limit_s: float) -> None:
-        """Read an answer to its end, so that it is stored; it is cancelled after ``limit_s`` seconds."""
+    def start(self, entry_id: UUID, answer: Answer, limit_s: float, ended: Callable[[], None] | None) -> None:
+        """Read an answer to its end, so that it is stored; it is cancelled after ``limit_s`` seconds.
+        ``ended`` is called in any case."""
         task = asyncio.get_running_loop().create_task(_drain(answer, limit_s))
         self._tasks[entry_id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(entry_id, None))
+
+        def over(_: asyncio.Task[None]) -> None:
+            self._tasks.pop(entry_id, None)
+            if ended is not None:
+                ended()
+
+        task.add_done_callback(over)
 
     def stop(self) -> None:
         for task in list(self._tasks.values()):

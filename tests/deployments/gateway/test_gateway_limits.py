@@ -381,6 +381,39 @@ async def test_a_generation_that_others_joined_is_paid_by_who_began_it(tmp_path:
             assert await eventually(counted, within_s=10)
 
 
+async def test_answers_that_are_fetched_beside_stale_ones_are_paid_and_end_with_the_budget(
+    tmp_path: Path,
+) -> None:
+    stale = local_cache(tmp_path / "cache", race=False, stale_s=600.0)
+    async with stale as cache, accounts_handle(tmp_path) as handle:
+        key, kept = managed("acme")
+        await handle.target.make_key(kept)
+        await handle.target.set_limit(Limit("tenant:acme", tokens_per_day=1000))
+        shared = {**cache.args, "auth": {"accounts": True}, "accounts": {"call_timeout_s": 0.5}}
+        handles = {"accounts": handle, **cache.handles}
+        long = SimSettings(itl_ms=0, tokens=100)
+        async with gateway(long, handles=handles, **shared) as running:
+            assert await eventually(lambda: knows(running, bearer(key)), within_s=10)
+            brief = {**bearer(key), "x-cache-ttl": "0.01"}  # each answer is stale at once
+
+            async def again() -> str:
+                answer = await running.post("tell", brief, temperature=0, max_tokens=120)
+                return answer.headers["x-cache"] if answer.status == 200 else "refused"
+
+            for _ in range(60):
+                assert await again() in ("miss", "exact"), "a stale answer costs nothing by itself"
+                await asyncio.sleep(0.02)
+            asked = running.requests()[0]
+            assert 3 <= asked <= 10  # what the budget has room for
+
+            async def counted() -> bool:
+                return 100 * asked < await used_of(handle) <= 1000
+
+            assert await eventually(counted, within_s=10)
+            await again()
+            assert running.requests() == [asked]
+
+
 async def test_an_absurd_count_of_a_member_does_not_use_up_a_budget(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
