@@ -270,7 +270,7 @@ async def test_a_dry_run_says_what_is_in_it_and_writes_nothing(
     assert restore(there, kept[1], "--dry-run") == 0
     said = capsys.readouterr().out
     assert "of everybody; it is whole" in said
-    assert "accounts: 6 rows" in said
+    assert "accounts: 8 rows" in said
     assert names(there.folder) == ["config.yaml"]
 
 
