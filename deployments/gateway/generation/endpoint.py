@@ -136,7 +136,7 @@ class GenerationEndpoint:
         if self._engine.has_room(asked):
             self._traffic.refreshed += 1
             answer, account = self._engine.refresh(asked)
-            ended = None if account is None else account.end_beside
+            ended = None if account is None else account.ended
             self._refreshes.start(asked.key.entry_id, answer, asked.timeout_s, ended)
 
 

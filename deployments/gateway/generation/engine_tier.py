@@ -15,6 +15,7 @@ from deployments.gateway.lookup.in_flight import InFlightRequests
 from deployments.gateway.request.account import Account
 from deployments.gateway.request.answer import Answer, OwnAnswer
 from deployments.gateway.request.authentication import ANYONE
+from deployments.gateway.request.beside import Beside
 from deployments.gateway.request.call import (
     Call,
     Message,
@@ -72,12 +73,12 @@ class EngineTier:
         opens by itself."""
         return self._start(asked, self.call_for(asked), asked.exchange.account, races=races)
 
-    def refresh(self, asked: Asked) -> tuple[Answer, Account | None]:
+    def refresh(self, asked: Asked) -> tuple[Answer, Beside | None]:
         """An answer that replaces the stale one which the request got; and who pays it, at its end: the same
         sender. Else whoever asks for stale answers again and again had an engine work for nothing."""
-        call, account = self.call_for(asked), asked.exchange.account
-        if account is not None:
-            account = account.beside()
+        call, account = self.call_for(asked), None
+        if asked.exchange.account is not None:
+            account = Beside.of(asked.exchange.account)
             call = msgspec.structs.replace(call, slot=msgspec.structs.replace(call.slot, account=account))
         return self._start(asked, call, account, races=False), account
 

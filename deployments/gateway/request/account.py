@@ -241,30 +241,6 @@ class Account:
         self._permits = []
         return other
 
-    def beside(self) -> Account:
-        """For what a request causes beside its answer; ``end_beside`` ends it."""
-        other = Account.__new__(Account)
-        other.__dict__.update(self.__dict__)
-        other._taken, other._permits, other._order, other._told = [], [], None, None
-        other._scopes, other._reserved, other._headers = self._senders, Use(0, 0), {}
-        other.members, other._look, other._more = AtMembers(self._timeline), None, None
-        other._is_over = False
-        return other
-
-    def end_beside(self) -> None:
-        """It has ended: it pays what members did, unless others wait for that still."""
-        goes_on = self.members.goes_on
-        if self._is_over or (goes_on is not None and goes_on(self._pay_beside)):
-            return
-        self._pay_beside()
-
-    def _pay_beside(self) -> None:
-        self._stop_looking()
-        told = NO_TOKENS if self._order is None else self._order.credible(self._generated())
-        is_told = told.prompt is not None or told.output is not None
-        prompt = self._reserved.prompt if told.prompt is None else told.prompt
-        self._close(Use(prompt, told.output or 0) if is_told else Use(0, 0))
-
     def settle(self, record: RequestRecord) -> TokenCounts | None:
         """The request has ended. A generation that goes on for others counts, for this one, when that ends.
 
@@ -278,7 +254,10 @@ class Account:
     def _end(self, record: RequestRecord) -> TokenCounts | None:
         if self._is_over:
             return None
-        self._stop_looking()
+        self._is_over = True
+        for waiting in (self._look, self._more):
+            if waiting is not None:
+                waiting.cancel()
         said = _known(record.tokens, self._generated()) if self._told is None else self._told
         told = said if self._order is None else self._order.credible(said)
         guess = None if told is said else told
@@ -294,21 +273,12 @@ class Account:
         if self._order is None and (used.prompt or used.output):
             self._price = self._quotas.price(record.model or "")
             self._quotas.spend(self._parts(self._scopes, EVERY_COST, used))
-        self._close(used)
-        _learn(record, self._order, self._senders, self._quotas.lengths)
-        _learn_pieces(record, self._order, self.members.pieces(), self._quotas.lengths)
-        return guess
-
-    def _stop_looking(self) -> None:
-        self._is_over = True
-        for waiting in (self._look, self._more):
-            if waiting is not None:
-                waiting.cancel()
-
-    def _close(self, used: Use) -> None:
         self._pay(used)
         for permit in self._permits:
             self._quotas.settle(permit, 0)
+        _learn(record, self._order, self._senders, self._quotas.lengths)
+        _learn_pieces(record, self._order, self.members.pieces(), self._quotas.lengths)
+        return guess
 
     def _generated(self) -> TokenCounts:
         order = self._order
