@@ -1,0 +1,101 @@
+"""The commands in README.md and docs/, and which of them a test runs, which runs elsewhere, and which cannot.
+
+A new command needs a line in ``HERE`` (``tests/deployments/gateway/test_documented_commands.py`` runs it), in
+``ELSEWHERE`` (another test runs it), or in ``CANNOT`` with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^ *```(console|sh|bash)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"\s{2,}# .*$")
+LONGEST = 12
+"""Lines of one command."""
+
+
+@dataclass(frozen=True)
+class Command:
+    page: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}: {self.text}"
+
+
+HERE: tuple[str, ...] = (
+    r"curl -N http://127\.0\.0\.1:8000/v1/chat/completions -H",
+    r"curl -N -i http://127\.0\.0\.1:8000/v1/chat/completions \.\.\.",
+    r"curl \$URL/v1/feedback",
+    r'curl "\$URL/admin/(feedback|usage)\?',
+    r"curl http://127\.0\.0\.1:8000/admin/fleet",
+    r"promptly (connect|check|prompts|feedback|capture|init|doctor|completion|limits|usage) ?",
+    r"promptly eval --replay",
+    r"promptly (backup|restore) all\.promptly",
+    r"promptly keys (create|list|rotate|revoke)",
+    r"promptly audit (verify|show)",
+    r"source /tmp/promptly-…/env",
+    r"\.venv/bin/python scripts/make_key\.py",
+    r"set -a; \. config/cluster\.env; set \+a",
+)
+
+ELSEWHERE: Mapping[str, str] = {
+    r"make serve$": "tests/e2e/conftest.py",
+    r"promptly serve ": "tests/e2e/conftest.py",
+    r"make serve CONFIG=config/mine\.yaml": "tests/e2e/test_3_wrong_settings.py",
+    r"pip install 'promptly_serve-": "tests/test_package.py",
+}
+"""The test that runs it, or what it starts."""
+
+CANNOT: Mapping[str, str] = {
+    r"ray start \.\.\.": "it is shortened: the arguments are those of one's own nodes",
+}
+"""Why no test runs it."""
+
+
+def commands() -> list[Command]:
+    return [
+        Command(str(page.relative_to(ROOT)), text)
+        for page in PAGES
+        for text in _commands_of(page.read_text(encoding="utf-8"))
+    ]
+
+
+def matches(patterns: Iterator[str] | tuple[str, ...] | Mapping[str, str], command: Command) -> bool:
+    return any(re.match(pattern, command.text) for pattern in patterns)
+
+
+def _commands_of(page: str) -> Iterator[str]:
+    for kind, block in BLOCK.findall(page):
+        lines = block.split("\n")
+        for number, line in enumerate(lines):
+            if kind == "console" and line.lstrip().startswith("$ "):
+                yield _whole(line.lstrip()[2:], lines[number + 1 :])
+            elif kind != "console" and _is_command(line):
+                yield COMMENT.sub("", line.strip())
+
+
+def _is_command(line: str) -> bool:
+    """No comment, and no line of a file of variables."""
+    return bool(line.strip()) and not re.match(r"#|[A-Za-z_]+=\S*$", line.strip())
+
+
+def _whole(line: str, following: list[str]) -> str:
+    """A command with the lines that its open quotes and backslashes take in."""
+    text = COMMENT.sub("", line)
+    for more in following[:LONGEST]:
+        try:
+            shlex.split(text)
+        except ValueError:
+            text = f"{text}\n{more}"
+            continue
+        if not text.endswith("\\"):
+            break
+        text = f"{text}\n{COMMENT.sub('', more)}"
+    return text.rstrip()
