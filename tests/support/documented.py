@@ -42,6 +42,9 @@ HERE: tuple[str, ...] = (
     r"promptly audit (verify|show)",
     r"source /tmp/promptly-…/env",
     r"\.venv/bin/python scripts/make_key\.py",
+    r"promptly manifest config\.yaml",
+    r"(head -3 chat\.yaml|mkdir -p config/chart/files)",
+    r"python examples/(rag_chat|batch_job|agent)\.py",
     r"set -a; \. config/cluster\.env; set \+a",
 )
 
@@ -50,10 +53,13 @@ ELSEWHERE: Mapping[str, str] = {
     r"promptly serve ": "tests/e2e/conftest.py",
     r"make serve CONFIG=config/mine\.yaml": "tests/e2e/test_3_wrong_settings.py",
     r"pip install 'promptly_serve-": "tests/test_package.py",
+    r"python examples/embedding_service\.py": "tests/deployments/gateway/test_examples.py",
 }
 """The test that runs it, or what it starts."""
 
 CANNOT: Mapping[str, str] = {
+    r"(kubectl|helm|podman|docker|buildah) ": "it needs a cluster or a container engine, which no test has",
+    r"pip install openai": "a package of a registry; the tests have it installed",
     r"ray start \.\.\.": "it is shortened: the arguments are those of one's own nodes",
 }
 """Why no test runs it."""

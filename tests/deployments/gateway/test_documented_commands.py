@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
 import re
 import sys
@@ -104,7 +105,12 @@ def prepared(folder: Path) -> None:
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    (folder / "scripts").symlink_to(ROOT / "scripts")
+    for name in ("scripts", "examples", "docs"):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / "README.md").symlink_to(ROOT / "README.md")
+    (folder / "bin" / "python").symlink_to(python)
+    questions = ({"id": str(number), "prompt": f"question {number}"} for number in range(3))
+    (folder / "questions.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in questions))
     (folder / "config").mkdir()
     for path in (ROOT / "config").iterdir():
         if path.is_file():
@@ -150,6 +156,7 @@ async def workplace(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
                 "HF_HUB_OFFLINE": "1",
                 "PYTHONPATH": str(ROOT),
                 "URL": running.url,
+                "PROMPTLY_URL": running.url,
                 "KEY": secret,
                 "ADMIN_KEY": ADMIN_TOKEN,
                 "PROMPTLY_ADMIN_TOKEN": ADMIN_TOKEN,
