@@ -38,6 +38,7 @@ from deployments.platform.cluster import check_room, is_one_node
 from deployments.platform.prompt_folder import located
 from deployments.platform.secret_environment import with_secrets
 from deployments.platform.serve import listening_host
+from deployments.platform.versions import keep_versions, versioned
 from deployments.responses.deployment import Responses
 from serve_app.engines.placement import gateway_bounds
 from serve_app.errors import SettingsError
@@ -49,6 +50,7 @@ from serve_app.request.tenant_marks import new_secret
 from serve_app.settings import KeySettings, ModelSettings, Settings, check_exposure, parse_args
 from serve_app.settings.doubts import doubts
 from serve_app.settings.network import ANY_PORT
+from serve_app.upgrades import part_versions
 
 SOURCE = "applications[].args"
 """The key of the settings in a Serve config file: a builder gets the arguments, not the file's name."""
@@ -83,6 +85,10 @@ ONE_LOOP = {
 default every chunk of a gateway, and every call of embedder and cache, crosses from Serve's thread to a
 second one (see docs/benchmarks.md). What takes long in them has threads of its own."""
 
+ONE_SPARE = 1
+"""Percent of the replicas that a roll may start before it stops any: rounded up, so one. Owners of files have
+none: two processes must not have one open."""
+
 DRAFTS_ALONE = (
     "model %s: with keys, `suffix` drafts from each request's own text alone, not from former answers "
     "(engine.speculation.share_drafts)"
@@ -99,6 +105,7 @@ def build(args: dict[str, Any]) -> serve.Application:
     Raises:
         RayServeException: wrong settings; Serve shows the one message and starts nothing.
     """
+    keep_versions()
     try:
         settings = parse_args(args, source=SOURCE)
         check_exposure(settings, listening_host(), source=SOURCE)
@@ -117,7 +124,12 @@ def build_graph(
     """Wire the deployments. ``engine`` makes a model's engine deployment; tests pass a substitute."""
     for auto in settings.auto_models:
         load_rule(auto.rule)  # a missing user function fails here, before any model loads
-    engines = {model.id: engine(model) for model in settings.engine_models if model.engine is not None}
+    versions = part_versions(settings)
+    engines = {
+        model.id: versioned(engine(model), versions[f"Engine:{model.id}"])
+        for model in settings.engine_models
+        if model.engine is not None
+    }
     for model, asked in zip(settings.engine_models, settings.models, strict=True):
         if model != asked:
             logger.warning(DRAFTS_ALONE, model.id)
@@ -130,6 +142,7 @@ def build_graph(
         max_ongoing_requests=GATEWAY_MAX_ONGOING,
         # As long as the slowest engine's drain: a replaced gateway lets its streams finish.
         graceful_shutdown_timeout_s=max(model.drain_timeout_s for model in settings.models) + DRAIN_MARGIN_S,
+        max_surge_percent=ONE_SPARE,
         ray_actor_options={"num_cpus": settings.gateway.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
     ).bind(
         located(settings),
@@ -186,6 +199,7 @@ def engine_options(model: ModelSettings) -> dict[str, Any]:
     """Serve's options for a model's engine deployment. To Serve a data-parallel rank is a replica."""
     options: dict[str, Any] = {
         "graceful_shutdown_timeout_s": model.drain_timeout_s + DRAIN_MARGIN_S,
+        "max_surge_percent": ONE_SPARE,
         "logging_config": QUIET,
     }
     if isinstance(model.replicas, int):
@@ -240,61 +254,67 @@ def _embedder(settings: Settings) -> serve.Application | None:
     }
     if settings.embedder.device == "cuda":
         options["num_gpus"] = 1
-    return _deployment(
+    application = _deployment(
         Embedder,
         name="Embedder",
         num_replicas=settings.embedder.replicas,
+        max_surge_percent=ONE_SPARE,
         max_ongoing_requests=EMBEDDER_MAX_ONGOING,
         ray_actor_options=options,
     ).bind(settings.embedder, ports=settings.network.private_ports)
+    return versioned(application, part_versions(settings)["Embedder"])
 
 
 def _semantic_cache(settings: Settings, embedder: serve.Application | None) -> serve.Application | None:
     if settings.cache is None:
         return None
-    return _deployment(
+    application = _deployment(
         SemanticCache,
         name="SemanticCache",
         num_replicas=1,  # one process owns the epochs and purges, and the embedded store is one folder
         max_ongoing_requests=CONTROL_MAX_ONGOING,
         ray_actor_options={"num_cpus": settings.cache.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
     ).bind(settings.cache, embedder, ports=settings.network.private_ports)
+    return versioned(application, part_versions(settings)["SemanticCache"])
 
 
 def _responses(settings: Settings) -> serve.Application | None:
     if not settings.responses.enabled:
         return None
-    return _deployment(
+    application = _deployment(
         Responses,
         name="Responses",
         num_replicas=1,  # one process owns the file
         max_ongoing_requests=CONTROL_MAX_ONGOING,
         ray_actor_options={"num_cpus": settings.responses.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
     ).bind(settings.responses, ports=settings.network.private_ports)
+    return versioned(application, part_versions(settings)["Responses"])
 
 
 def _accounts(settings: Settings) -> serve.Application | None:
     if settings.accounts is None:
         return None
-    return _deployment(
+    application = _deployment(
         Accounts,
         name="Accounts",
         num_replicas=1,  # one process owns the file
         max_ongoing_requests=CONTROL_MAX_ONGOING,
         ray_actor_options={"num_cpus": settings.accounts.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
     ).bind(settings.accounts, ports=settings.network.private_ports)
+    return versioned(application, part_versions(settings)["Accounts"])
 
 
 def _feedback(settings: Settings) -> serve.Application | None:
     if settings.feedback is None:
         return None
-    return _deployment(
+    application = _deployment(
         Feedback,
         name="Feedback",
         num_replicas=1,  # one process owns the file
         max_ongoing_requests=CONTROL_MAX_ONGOING,
         ray_actor_options={"num_cpus": settings.feedback.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
     ).bind(settings.feedback, ports=settings.network.private_ports)
+    return versioned(application, part_versions(settings)["Feedback"])
 
 
 __all__ = ["build", "build_engine", "build_graph", "engine_options"]

@@ -55,7 +55,7 @@ SERVE_APP = (
     {"settings", "quotas", "gateways", "realtime", "stored_responses", "autoscaling", "speculation"},
     {"openai", "media", "planning", "front_door", "usage", "audit"},
     {"cache", "dialects", "engines", "items", "guardrails", "machine"},
-    {"api", "wire", "manifests"},
+    {"api", "wire", "manifests", "upgrades"},
     {"fleet"},
     {"request", "routing"},
     {"admission", "latency", "model_choice", "monitoring", "recent", "prompts"},

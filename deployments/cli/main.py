@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, str] = {
     "check": "check a config file and what it names on this machine, without starting anything",
     "connect": "point a client (claude, codex, langchain …) at a running endpoint",
     "manifest": "print what Kubernetes needs to run a config file",
+    "apply": "change a running application to another config file, or back",
     "keys": "make, list, show, change, rotate and revoke keys of a running endpoint",
     "usage": "what keys, users, tenants and models used",
     "audit": "check the chain of the audit log, and show its lines",
