@@ -64,7 +64,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--sample-tokens", type=int, default=512, help="most of one sample")
     parser.add_argument("--answer-tokens", type=int, default=128, help="of each sample that the model writes")
     parser.add_argument("--held", type=Path, default=HELD_TEXT, help="text to measure perplexity on")
-    parser.add_argument("--rounds", type=int, default=2, help="of the time per token; 0: do not measure it")
+    parser.add_argument(
+        "--rounds", type=int, help="of the time per token; 0: none (default: 2; with --suite, which times, 0)"
+    )
     parser.add_argument("--suite", type=Path, help="of cases; judges the result as `promptly eval` does")
     parser.add_argument("--repeats", type=int, default=1, help="of each case (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
@@ -84,7 +86,8 @@ def main(words: Sequence[str] | None = None) -> int:
         made = quantised_folder(options, store)
         if suite is None or made is None:
             plan = checked(options, store)
-            print(as_markdown(quantise(plan, options.rounds)))
+            rounds = options.rounds if options.rounds is not None else 0 if suite else 2
+            print(as_markdown(quantise(plan, rounds)))
             made = plan.out
         return 0 if suite is None else verdict(options, store, made, suite)
     except (QuantizeError, SuiteError) as error:

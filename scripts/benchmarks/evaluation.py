@@ -36,8 +36,9 @@ from deployments.evaluation.client import TargetClient
 from deployments.evaluation.runner import Plan, Run
 from deployments.evaluation.services import HttpServices
 from serve_app.evaluation.case import Case
-from serve_app.evaluation.outcome import TIMES, Pair, time_pairs
-from serve_app.evaluation.statistics import loss_of_scores, loss_of_times
+from serve_app.evaluation.outcome import Pair, paired_times
+from serve_app.evaluation.report import Choices
+from serve_app.evaluation.statistics import loss_of_scores, losses_of_times
 from serve_app.evaluation.target import Target
 from serve_app.evaluation.verdict import Judgement, Verdict, judge_scores, judge_times
 
@@ -162,7 +163,8 @@ async def measured(baseline: str, candidate: str, pairs: int, seed: int) -> list
 
 
 def judged(pairs: Sequence[Pair]) -> dict[str, Judgement]:
-    return judge_times({name: loss_of_times(*time_pairs(pairs, time)) for name, time in TIMES.items()})
+    """As a run that judges quality, too."""
+    return judge_times(losses_of_times(*paired_times(pairs)), level=Choices().level)
 
 
 def percent(verdicts: Sequence[Verdict], wanted: Verdict = Verdict.WORSE) -> float:

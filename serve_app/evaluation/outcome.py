@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from statistics import fmean, median
 
 from serve_app.evaluation.answer import Answer
@@ -64,21 +65,24 @@ def e2e(answer: Answer) -> float | None:
 TIMES: Mapping[str, Time] = {"ttft": ttft, "itl": itl, "e2e": e2e}
 """Seconds. An answer that is an error has none."""
 
+NO_TIMES = (nan, nan)
+
 
 def times_of(replies: Iterable[Reply], time: Time) -> list[float]:
     found = (time(reply.answer) for reply in replies if reply.answer.error is None)
     return [value for value in found if value is not None and value > 0]
 
 
-def time_pairs(pairs: Sequence[Pair], time: Time) -> tuple[list[float], list[float], list[bool]]:
-    """Seconds of baseline and candidate, and whether the candidate was second, of pairs that have both."""
-    found = []
+def paired_times(pairs: Sequence[Pair]) -> tuple[dict[str, tuple[list[float], list[float]]], list[bool]]:
+    """By name the seconds of baseline and candidate, NaN in pairs that lack one of them; and whether the
+    candidate was second."""
+    times: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in TIMES}
     for pair in pairs:
-        both = times_of(pair.replies, time)
-        if len(both) == 2:
-            found.append((both[0], both[1], pair.turn.is_candidate_second))
-    baseline, candidate, second = zip(*found, strict=True) if found else ((), (), ())
-    return list(baseline), list(candidate), list(second)
+        for name, time in TIMES.items():
+            both = times_of(pair.replies, time)
+            for side, seconds in zip(times[name], both if len(both) == 2 else NO_TIMES, strict=True):
+                side.append(seconds)
+    return times, [pair.turn.is_candidate_second for pair in pairs]
 
 
 def typical_times(replies: Mapping[str, Sequence[Reply]]) -> dict[str, dict[str, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 import numpy as np
@@ -15,15 +15,18 @@ from serve_app.evaluation.outcome import (
     Reply,
     by_case,
     mean_value,
-    time_pairs,
+    paired_times,
     times_of,
     typical_times,
 )
 from serve_app.evaluation.statistics import (
+    LEVEL,
     Interval,
+    Loss,
     interval_of,
     loss_of_scores,
     loss_of_times,
+    losses_of_times,
     mean,
     median,
     ratio_of_means,
@@ -34,7 +37,8 @@ from serve_app.evaluation.verdict import (
     TIME_MARGIN,
     Judgement,
     Verdict,
-    judge_scores,
+    judge_former,
+    judge_shares,
     judge_times,
     together,
 )
@@ -72,10 +76,16 @@ class Choices:
     former_margin: float = FORMER_MARGIN
     seed: int = 0
 
+    @property
+    def level(self) -> float:
+        """Of each gate: all together call a target worse than itself in at most ``LEVEL`` of the runs."""
+        return LEVEL / max(1, len(set(self.gates)))
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure. ``change``: candidate minus baseline if ``is_share``, else candidate over baseline."""
+    """One figure. ``change``: candidate minus baseline if ``is_share``, else candidate over baseline.
+    ``loss``: of a score, before it is judged."""
 
     key: str
     title: str
@@ -83,6 +93,7 @@ class Row:
     baseline: Interval | None = None
     change: Interval | None = None
     is_share: bool = False
+    loss: Loss | None = None
     judgement: Judgement | None = None
 
 
@@ -187,13 +198,13 @@ def _quality_rows(cases: Mapping[str, Sequence[Pair]], pairs: Sequence[Pair], ch
     if failed and all(pair.baseline is not None for pair in pairs):
         one = [fmean(_answered(pair.baseline) for pair in given) for given in cases.values()]
         two = [fmean(_answered(pair.candidate) for pair in given) for given in cases.values()]
-        rows.append(_shares(ANSWERED, "answered, %", one, two, choices, judged=True))
-    return rows
+        rows.append(_shares(ANSWERED, "answered, %", one, two, choices))
+    losses = {row.key: row.loss for row in rows if row.loss is not None}
+    judged = judge_shares(losses, choices.score_margin, choices.level)
+    return [replace(row, judgement=judged.get(row.key)) for row in rows]
 
 
-def _score_row(
-    key: str, title: str, cases: Sequence[Sequence[Pair]], choices: Choices, *, judged: bool = True
-) -> Row | None:
+def _score_row(key: str, title: str, cases: Sequence[Sequence[Pair]], choices: Choices) -> Row | None:
     """Of the cases that both sides have scores for."""
     alone = [mean_value(pair.candidate for pair in given) for given in cases]
     if all(pair.baseline is None for given in cases for pair in given):
@@ -204,12 +215,10 @@ def _score_row(
     if not both:
         return None
     one, two = map(list, zip(*both, strict=True))
-    return _shares(key, title, one, two, choices, judged=judged)
+    return _shares(key, title, one, two, choices)
 
 
-def _shares(
-    key: str, title: str, one: Sequence[float], two: Sequence[float], choices: Choices, *, judged: bool
-) -> Row:
+def _shares(key: str, title: str, one: Sequence[float], two: Sequence[float], choices: Choices) -> Row:
     loss = loss_of_scores(one, two, choices.seed)
     return Row(
         key,
@@ -218,14 +227,14 @@ def _shares(
         interval_of(one, mean, choices.seed),
         loss.interval.mapped(lambda value: 0.0 - value),
         is_share=True,
-        judgement=judge_scores(loss, choices.score_margin) if judged else None,
+        loss=loss,
     )
 
 
 def _time_rows(pairs: Sequence[Pair], cases: Mapping[str, Sequence[Pair]], choices: Choices) -> list[Row]:
-    found = {name: time_pairs(pairs, time) for name, time in TIMES.items()}
-    losses = {name: loss_of_times(*given, choices.seed) for name, given in found.items() if given[0]}
-    judged = judge_times(losses, choices.time_margin)
+    times, second = paired_times(pairs)
+    losses = losses_of_times(times, second, choices.seed)
+    judged = judge_times(losses, choices.time_margin, choices.level)
     rows = []
     for name, time in TIMES.items():
         candidate = _middle(times_of(_replies(pairs, CANDIDATE), time), choices.seed)
@@ -275,7 +284,7 @@ def _former_rows(cases: Mapping[str, Sequence[Pair]], choices: Choices) -> list[
             before[name] = one
             most = [value * allowed for value in one]
             losses[name] = loss_of_times(most, two, [True] * len(two), choices.seed)
-    judged = judge_times(losses, 0.0)
+    judged = judge_former(losses)
     return [
         Row(
             f"{FORMER}_{name}",
@@ -324,7 +333,7 @@ def _tag_rows(cases: Mapping[str, Sequence[Pair]]) -> Iterable[Row]:
             groups.setdefault(tag, []).append(given)
     for tag in sorted(groups):
         title = f"{tag} ({len(groups[tag])})"
-        if row := _score_row(tag, title, groups[tag], Choices(), judged=False):
+        if row := _score_row(tag, title, groups[tag], Choices()):
             yield row
 
 

@@ -10,7 +10,11 @@ Two means, because each covers what the other cannot:
   case that the candidate lost in full; without any difference it is then 3 / n, near the exact bound.
 - The **randomization test** (Fisher 1935) gives the chance of a loss as large if both were the same. Which of
   the two is asked first is drawn for each pair, so it is exact whatever the noise is: drift, bursts, noise
-  that lasts longer than a pair, answers that come out of the same cache the second time.
+  that lasts longer than a pair, answers that come out of the same cache the second time. Of scores of 0 and 1
+  it is the sign test of the cases that differ, and no unbiased test finds more.
+
+Several times of the same requests are tested together (Westfall and Young 1993): every draw of the order
+gives all of them, so that times that move together cost hardly more than one.
 
 Times are compared by the midmean (the mean of the middle half) of the logarithms of their ratios: a burst of
 noise on a shared machine is not in it, and it needs fewer pairs than the median.
@@ -20,14 +24,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-LEVEL = 0.025
-"""Of a one-sided test. Intervals have a confidence of 1 − 2 × ``LEVEL`` = 95 %."""
+LEVEL = 0.05
+"""Of all one-sided tests of a run together: how often it may call a target worse than itself."""
+
+TAIL = 0.025
+"""Beyond either end of an interval, whose confidence is 95 %."""
 
 RESAMPLES = 4000
 CHUNK = 2_000_000
@@ -36,11 +44,16 @@ CHUNK = 2_000_000
 OUTER_SHARE = 0.25
 """Of the values at either end that the midmean leaves out."""
 
-POWER_SIGMAS = 2.8
-"""Standard errors that lie between an effect and a bound if four of five comparisons are to find it: 1.96 for
-``LEVEL``, 0.84 for 80 %."""
+POWER = 0.8
+"""The share of comparisons that are to decide."""
+
+NORMAL = NormalDist()
+
+LEAST_EACH = 2
+"""Pairs of either order, so that the order can be drawn anew."""
 
 Values = NDArray[np.float64]
+Numbers = Sequence[float] | Values
 Statistic = Callable[[Values], Values]
 """One value of each row."""
 
@@ -69,11 +82,12 @@ class Loss:
     error: float
     count: int
 
-    def needed(self, margin: float) -> int:
-        """Pairs after which four of five comparisons decide, if the loss stays as it is: that it is above 0,
-        or that it is below ``margin``, whichever takes fewer."""
-        gap = max(self.interval.estimate, margin - self.interval.estimate)
-        return max(math.ceil(self.count * (POWER_SIGMAS * self.error / gap) ** 2), self.count + 1)
+    def needed(self, margin: float, level: float = LEVEL) -> int:
+        """Pairs after which four of five comparisons decide, if the loss stays as it is: that it is above 0
+        by a test of that ``level``, or that it is below ``margin``, whichever takes fewer."""
+        estimate = self.interval.estimate
+        share = max(estimate / _sigmas(level), (margin - estimate) / _sigmas(TAIL))
+        return max(math.ceil(self.count * (self.error / share) ** 2), self.count + 1)
 
 
 def loss_of_scores(baseline: Sequence[float], candidate: Sequence[float], seed: int = 0) -> Loss:
@@ -88,13 +102,13 @@ def loss_of_scores(baseline: Sequence[float], candidate: Sequence[float], seed: 
     means = resampled(losses, mean, rng)
     cautious = resampled(np.append(losses, 1.0), mean, rng)
     interval = Interval(
-        float(losses.mean()), float(np.quantile(means, LEVEL)), float(np.quantile(cautious, 1 - LEVEL))
+        float(losses.mean()), float(np.quantile(means, TAIL)), float(np.quantile(cautious, 1 - TAIL))
     )
     return Loss(interval, _flipped_chance(losses, mean, rng), float(cautious.std()), len(losses))
 
 
 def loss_of_times(
-    baseline: Sequence[float], candidate: Sequence[float], is_second: Sequence[bool], seed: int = 0
+    baseline: Numbers, candidate: Numbers, is_second: Sequence[bool] | NDArray[np.bool_], seed: int = 0
 ) -> Loss:
     """The logarithm of how many times longer the candidate takes. Seconds, above 0; ``is_second``: whether
     the candidate was asked second in that pair. What the place in the pair does (the second finds warm
@@ -106,13 +120,38 @@ def loss_of_times(
     ratios = np.log(_array(candidate)) - np.log(_array(baseline))
     second = np.asarray(is_second, dtype=bool)
     rng = np.random.default_rng(seed)
-    if min(second.sum(), (~second).sum()) < 2:
+    if min(second.sum(), (~second).sum()) < LEAST_EACH:
         draws = resampled(ratios, midmean, rng)
         return _loss(float(midmean(ratios)), draws, _flipped_chance(ratios, midmean, rng), len(ratios))
     later, sooner = ratios[second], -ratios[~second]  # both: the second of a pair over its first
     estimate = float(midmean(later) - midmean(sooner)) / 2
     draws = (resampled(later, midmean, rng) - resampled(sooner, midmean, rng)) / 2
     return _loss(estimate, draws, _shuffled_chance(later, sooner, rng), len(ratios))
+
+
+def losses_of_times(
+    times: Mapping[str, tuple[Sequence[float], Sequence[float]]], is_second: Sequence[bool], seed: int = 0
+) -> dict[str, Loss]:
+    """``loss_of_times`` of several times of the same pairs, each of baseline and candidate; NaN where a pair
+    lacks one. Their chances are corrected for being several. A time that no pair has is left out."""
+    second = np.asarray(is_second, dtype=bool)
+    sides = {name: (_array(one), _array(two)) for name, (one, two) in times.items() if len(one)}
+    has = {name: ~np.isnan(one + two) for name, (one, two) in sides.items()}
+    losses = {
+        name: loss_of_times(one[has[name]], two[has[name]], second[has[name]], seed)
+        for name, (one, two) in sides.items()
+        if has[name].any()
+    }
+    several = [
+        name for name in losses if min(second[has[name]].sum(), (~second)[has[name]].sum()) >= LEAST_EACH
+    ]
+    if len(several) < len(losses) or not losses:
+        chances = holm({name: loss.chance for name, loss in losses.items()})
+    else:
+        ratios = np.array([np.log(sides[name][1]) - np.log(sides[name][0]) for name in several])
+        values = np.where(second, ratios, -ratios)
+        chances = _joint_chances(several, values, second, np.random.default_rng(seed))
+    return {name: replace(loss, chance=chances[name]) for name, loss in losses.items()}
 
 
 def ratio_of_means(baseline: Sequence[float], candidate: Sequence[float], seed: int = 0) -> Interval:
@@ -208,16 +247,67 @@ def _shuffled_chance(later: Values, sooner: Values, rng: np.random.Generator) ->
     return (1 + as_large) / (1 + RESAMPLES)
 
 
+def _joint_chances(
+    names: Sequence[str], values: Values, second: NDArray[np.bool_], rng: np.random.Generator
+) -> dict[str, float]:
+    """One row of ``values`` for each name: of each pair the logarithm of its second request over its first,
+    or NaN. Pairs that have the same times change places with one another only, so that as many as before
+    stand on either side."""
+    _, kinds = np.unique(np.isnan(values), axis=1, return_inverse=True)
+    groups = [np.flatnonzero(kinds.ravel() == kind) for kind in range(int(kinds.max()) + 1)]
+    drawn = [_differences(values, [(group[second[group]], group[~second[group]]) for group in groups])]
+    for height in _heights(len(second)):
+        places = []
+        for group in groups:
+            shuffled = rng.permuted(np.broadcast_to(group, (height, len(group))), axis=1)
+            later = int(second[group].sum())
+            places.append((shuffled[:, :later], shuffled[:, later:]))
+        drawn.append(_differences(values, places))
+    return _stepped_down(names, np.concatenate(drawn, axis=-1))
+
+
+def _differences(values: Values, groups: Sequence[tuple[Any, Any]]) -> Values:
+    """Of each row: the midmean of the pairs whose second request is the candidate's less that of the others,
+    for each draw. ``groups``: places of both kinds, one draw in each row; all pairs of a group have the same
+    times."""
+    found = []
+    for row in values:
+        kept = [both for both in groups if not any(np.isnan(row[side]).any() for side in both)]
+        later, sooner = (np.concatenate([each[side] for each in kept], axis=-1) for side in (0, 1))
+        found.append(np.atleast_1d(midmean(row[later]) - midmean(row[sooner])))
+    return np.array(found)
+
+
+def _stepped_down(names: Sequence[str], drawn: Values) -> dict[str, float]:
+    """The chance that the least of several chances is as small without a cause. ``drawn``: a row for each
+    name, whose first value is the observed one."""
+    count = drawn.shape[1]
+    chances = np.array([(count - np.searchsorted(np.sort(row), row - 1e-12)) / count for row in drawn])
+    order = np.argsort(chances[:, 0], kind="stable")
+    found: dict[str, float] = {}
+    least = 0.0
+    for position, row in enumerate(order):
+        smallest = chances[order[position:]].min(axis=0)
+        least = max(least, float(np.mean(smallest <= chances[row, 0])))
+        found[names[row]] = least
+    return found
+
+
+def _sigmas(level: float) -> float:
+    """Standard errors between an effect and a bound, so that a test of that level finds it with ``POWER``."""
+    return NORMAL.inv_cdf(1 - level) + NORMAL.inv_cdf(POWER)
+
+
 def _loss(estimate: float, draws: Values, chance: float, count: int) -> Loss:
     return Loss(_interval(estimate, draws), chance, float(draws.std()), count)
 
 
 def _interval(estimate: float, draws: Values) -> Interval:
-    low, high = np.quantile(draws, [LEVEL, 1 - LEVEL])
+    low, high = np.quantile(draws, [TAIL, 1 - TAIL])
     return Interval(estimate, float(low), float(high))
 
 
-def _array(values: Sequence[float]) -> Values:
+def _array(values: Numbers) -> Values:
     """Raises: ValueError: there are none."""
     array = np.asarray(values, dtype=float)
     if not array.size:

@@ -1,8 +1,9 @@
 """Verdicts: worse, not worse, undecided. A loss is judged against a margin, the largest that is accepted.
 
 - **Not worse**: the interval's upper end is below the margin. Also a loss that is certain but small is none.
-- **Worse**: the interval's lower end is above 0, and the chance of such a loss without a cause is at most
-  ``LEVEL``, which the order's draw guarantees: of forty comparisons of a target with itself one says "worse".
+- **Worse**: the chance of such a loss without a cause is at most the level, which the order's draw
+  guarantees: of twenty runs of a target against itself one says "worse". A run that asks two questions, as
+  quality and latency, gives each one half of ``LEVEL``.
 - **Undecided**: neither, with the number of pairs that would decide.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from serve_app.evaluation.statistics import LEVEL, Loss, holm
+from serve_app.evaluation.statistics import LEVEL, TAIL, Loss, holm
 
 SCORE_MARGIN = 0.03
 """Three points of a mean score of 0 to 1 (or of the share of cases that pass)."""
@@ -44,17 +45,37 @@ class Judgement:
     needed: int | None = None
 
 
-def judge_scores(loss: Loss, margin: float = SCORE_MARGIN) -> Judgement:
+def judge_scores(loss: Loss, margin: float = SCORE_MARGIN, level: float = LEVEL) -> Judgement:
     """``margin``: above 0; points of a mean score."""
-    return _judged(loss, margin)
+    return _judged(loss, margin, level)
 
 
-def judge_times(losses: Mapping[str, Loss], margin: float = TIME_MARGIN) -> dict[str, Judgement]:
-    """Several times of the same requests. That any of them is found worse without a cause stays as rare as
-    for one (Holm). ``margin``: above 0; a share of the baseline's time."""
+def judge_shares(
+    losses: Mapping[str, Loss], margin: float = SCORE_MARGIN, level: float = LEVEL
+) -> dict[str, Judgement]:
+    """Several scores of the same cases. That any of them is found worse without a cause stays as rare as for
+    one (Holm)."""
     chances = holm({name: loss.chance for name, loss in losses.items()})
     return {
-        name: _with_least(_judged(replace(loss, chance=chances[name]), math.log1p(margin)))
+        name: _judged(replace(loss, chance=chances[name]), margin, level) for name, loss in losses.items()
+    }
+
+
+def judge_times(
+    losses: Mapping[str, Loss], margin: float = TIME_MARGIN, level: float = LEVEL
+) -> dict[str, Judgement]:
+    """Several times of the same requests, whose chances are those of ``losses_of_times``: that any of them is
+    found worse without a cause is as rare as for one. ``margin``: above 0; a share of the baseline's time."""
+    return {name: _with_least(_judged(loss, math.log1p(margin), level)) for name, loss in losses.items()}
+
+
+def judge_former(losses: Mapping[str, Loss]) -> dict[str, Judgement]:
+    """Times against the most that an earlier report allows. No order was drawn, so the interval has to be
+    beyond that, too."""
+    chances = holm({name: loss.chance for name, loss in losses.items()})
+    sure = {name: chances[name] if loss.interval.low > 0 else 1.0 for name, loss in losses.items()}
+    return {
+        name: _with_least(_judged(replace(loss, chance=sure[name]), 0.0, TAIL))
         for name, loss in losses.items()
     }
 
@@ -68,12 +89,12 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
     return Verdict.NOT_WORSE
 
 
-def _judged(loss: Loss, margin: float) -> Judgement:
+def _judged(loss: Loss, margin: float, level: float) -> Judgement:
     if loss.interval.high < margin:
         return Judgement(loss, margin, Verdict.NOT_WORSE)
-    if loss.interval.low > 0 and loss.chance <= LEVEL:
+    if loss.chance <= level:
         return Judgement(loss, margin, Verdict.WORSE)
-    return Judgement(loss, margin, Verdict.UNDECIDED, loss.needed(margin))
+    return Judgement(loss, margin, Verdict.UNDECIDED, loss.needed(margin, level))
 
 
 def _with_least(judgement: Judgement) -> Judgement:
