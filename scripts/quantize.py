@@ -49,6 +49,7 @@ from serve_app.evaluation.writers.tables import terminal
 from serve_app.model_store import ModelStore, default_cache_dir
 
 WORKER = "quantization.worker"
+ROUNDS = 2
 CARD_JSON, CARD_TEXT = "quantization.json", "QUANTIZATION.md"
 
 
@@ -65,7 +66,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--answer-tokens", type=int, default=128, help="of each sample that the model writes")
     parser.add_argument("--held", type=Path, default=HELD_TEXT, help="text to measure perplexity on")
     parser.add_argument(
-        "--rounds", type=int, help="of the time per token; 0: none (default: 2; with --suite, which times, 0)"
+        "--rounds", type=int, help=f"of the time per token (default: {ROUNDS}; with --suite, which times, 0)"
     )
     parser.add_argument("--suite", type=Path, help="of cases; judges the result as `promptly eval` does")
     parser.add_argument("--repeats", type=int, default=1, help="of each case (default: %(default)s)")
@@ -83,11 +84,12 @@ def main(words: Sequence[str] | None = None) -> int:
                 return 0
         store = ModelStore(default_cache_dir())
         suite = None if options.suite is None else load_suite(options.suite)
+        if options.rounds is None:
+            options.rounds = ROUNDS if suite is None else 0
         made = quantised_folder(options, store)
         if suite is None or made is None:
             plan = checked(options, store)
-            rounds = options.rounds if options.rounds is not None else 0 if suite else 2
-            print(as_markdown(quantise(plan, rounds)))
+            print(as_markdown(quantise(plan, options.rounds)))
             made = plan.out
         return 0 if suite is None else verdict(options, store, made, suite)
     except (QuantizeError, SuiteError) as error:

@@ -353,7 +353,8 @@ class GatewayRuntime:
         entries = AdminEntries(
             bodies, self._cache, settings=settings, names=self._names, offers=self._intake.offers
         )
-        return feedback_handlers(bodies, self._feedback, self._cache, self._dispatcher) | {
+        told = self._trials.scored
+        return feedback_handlers(bodies, self._feedback, self._cache, self._dispatcher, told) | {
             **_showing(admin),
             "admin_audit": usage.audit,
             "admin_cache": cache.cache,

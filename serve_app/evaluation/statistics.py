@@ -107,6 +107,23 @@ def loss_of_scores(baseline: Sequence[float], candidate: Sequence[float], seed: 
     return Loss(interval, _flipped_chance(losses, mean, rng), float(cautious.std()), len(losses))
 
 
+def loss_of_groups(baseline: Numbers, candidate: Numbers, seed: int = 0) -> Loss:
+    """The loss of the mean score of two groups, each of other sessions, which a hash has divided. ``count``:
+    of the smaller group.
+
+    Raises:
+        ValueError: a group is empty.
+    """
+    one, two = _array(baseline), _array(candidate)
+    rng = np.random.default_rng(seed)
+    draws = resampled(one, mean, rng) - resampled(two, mean, rng)
+    cautious = resampled(one, mean, rng) - resampled(np.append(two, 0.0), mean, rng)
+    estimate = float(one.mean() - two.mean())
+    ends = float(np.quantile(draws, TAIL)), float(np.quantile(cautious, 1 - TAIL))
+    chance = _regrouped_chance(one, two, rng)
+    return Loss(Interval(estimate, *ends), chance, float(cautious.std()), min(len(one), len(two)))
+
+
 def loss_of_times(
     baseline: Numbers, candidate: Numbers, is_second: Sequence[bool] | NDArray[np.bool_], seed: int = 0
 ) -> Loss:
@@ -234,6 +251,17 @@ def _flipped_chance(losses: Values, statistic: Statistic, rng: np.random.Generat
         as_large += int(np.sum(statistic(signs * losses) >= observed))
     # The observed order is one of the possible ones: the chance is never 0.
     return (1 + as_large) / (1 + RESAMPLES)
+
+
+def _regrouped_chance(one: Values, two: Values, rng: np.random.Generator) -> float:
+    """By drawing anew who is in which group."""
+    together = np.concatenate([one, two])
+    observed = float(two.sum()) + 1e-12
+    as_small = 0
+    for height in _heights(len(together)):
+        drawn = rng.permuted(np.broadcast_to(together, (height, len(together))), axis=1)
+        as_small += int(np.sum(drawn[:, : len(two)].sum(axis=-1) <= observed))
+    return (1 + as_small) / (1 + RESAMPLES)
 
 
 def _shuffled_chance(later: Values, sooner: Values, rng: np.random.Generator) -> float:

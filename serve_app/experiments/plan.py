@@ -28,11 +28,13 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """``change`` is ``None`` for the control."""
+    """``change`` is ``None`` for the control. ``place``: that of the unit, which stands for it where nobody
+    may learn a session's name; 0 where nothing was drawn."""
 
     experiment: str
     arm: str
     change: Change | None
+    place: float = 0.0
 
     @property
     def label(self) -> str:
@@ -82,16 +84,16 @@ class Experiment:
 
     def assigned(self, asking: Asking, unix: float) -> Assigned:
         name = self.settings.name
+        unit = asking.unit if self.settings.unit == "session" else asking.request
+        at = place(name, asking.tenant, unit)
         chosen = self._wished(asking.wish) if self.settings.allow_choice else None
         if chosen is None:
-            unit = asking.unit if self.settings.unit == "session" else asking.request
-            at = place(name, asking.tenant, unit)
             chosen = next(
                 (arm for arm in self.arms if arm.start <= at < arm.start + arm.percent(unix)), CONTROL
             )
         if isinstance(chosen, str):
-            return Assigned(name, CONTROL, None)
-        return Assigned(name, chosen.name, chosen.change)
+            return Assigned(name, CONTROL, None, at)
+        return Assigned(name, chosen.name, chosen.change, at)
 
     def _wished(self, wish: str | None) -> Arm | str | None:
         name, _, arm = (wish or "").strip().partition("=")

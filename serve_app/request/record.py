@@ -123,6 +123,8 @@ class Facts(msgspec.Struct):
     user: str | None = None
     audio_s: float = 0.0
     experiment: str | None = None
+    place: float = 0.0
+    """In that experiment: the same for all requests that keep one arm."""
 
 
 def trace_id_of(traceparent: str | None) -> str | None:

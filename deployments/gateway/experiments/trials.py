@@ -10,10 +10,12 @@ from secrets import token_hex
 
 import msgspec
 
+from deployments.gateway.experiments.judged_arms import ArmsScores
 from deployments.gateway.monitoring.monitor import AskOthers, Measured
 from serve_app.experiments.figures import ArmKey, ArmState, ArmWindow, with_others
 from serve_app.experiments.plan import Asking, Assigned, Plan
-from serve_app.experiments.stopping import reason_to_stop
+from serve_app.experiments.scores import UnitScores
+from serve_app.experiments.stopping import WORSE, reason_to_stop
 from serve_app.monitoring import metrics as names
 from serve_app.monitoring.intake import outcome_of
 from serve_app.monitoring.metrics import Meter, NoMeter
@@ -36,6 +38,8 @@ class TrialsState(msgspec.Struct, frozen=True):
     gateway: str
     arms: list[ArmState]
     stopped: dict[str, str]
+    scores: dict[str, list[UnitScores]] = {}
+    """What a judge said, by ``NAME=ARM``."""
 
 
 class Trials:
@@ -63,6 +67,7 @@ class Trials:
             for arm in (CONTROL, *(arm.name for arm in each.arms))
         }
         self._verdicts: dict[ArmKey, str] = {}
+        self._scores = ArmsScores(list(self._windows))
         self.stopped: dict[str, str] = {}
         self._judging: asyncio.Task[None] | None = None
         if experiments:
@@ -117,6 +122,10 @@ class Trials:
         if ttft_ms is not None:
             self._meter.observe(names.EXPERIMENT_TTFT, ttft_ms / 1000, labels)
 
+    def scored(self, label: str, place: float, score: float) -> None:
+        """A judge has graded an answer of an arm (``NAME=ARM``), 0 to 1."""
+        self._scores.add(label, place, score)
+
     def shadowed(self, experiment: str, event: str) -> None:
         """What became of a shadow request."""
         self._meter.add(names.EXPERIMENT_SHADOWS, 1, {"experiment": experiment, "event": event})
@@ -137,7 +146,7 @@ class Trials:
             return b""
         now = time.monotonic()
         arms = [window.read(now).state(key) for key, window in self._windows.items()]
-        return msgspec.msgpack.encode(TrialsState(self._name, arms, self.stopped))
+        return msgspec.msgpack.encode(TrialsState(self._name, arms, self.stopped, self._scores.state()))
 
     async def _judge_forever(self, period_s: float) -> None:
         while True:
@@ -153,13 +162,22 @@ class Trials:
         now = time.monotonic()
         own = {key: window.read(now) for key, window in self._windows.items()}
         together = with_others(own, [arm for state in others for arm in state.arms])
+        await self._scores.judge([state.scores for state in others])
         for name, settings in self._settings.items():
             if name not in self.stopped:
                 arms = {arm: figures for (owner, arm), figures in together.items() if owner == name}
-                verdicts = {arm: said for (owner, arm), said in self._verdicts.items() if owner == name}
+                verdicts = self._said(name)
                 found = next((state.stopped[name] for state in others if name in state.stopped), None)
                 self._end(name, found or reason_to_stop(settings.stop, arms, verdicts))
             self._meter.set(names.EXPERIMENT_STOPPED, float(name in self.stopped), {"experiment": name})
+
+    def _said(self, name: str) -> dict[str, str]:
+        """By arm: what was told, and what the judge's scores say; ``worse`` if either is."""
+        found = {arm: str(each.verdict) for arm, each in self._scores.verdicts(name).items()}
+        for (owner, arm), said in self._verdicts.items():
+            if owner == name and found.get(arm) != WORSE:
+                found[arm] = said
+        return found
 
     def _end(self, name: str, reason: str | None) -> None:
         if reason is not None:
@@ -175,7 +193,7 @@ class Trials:
                 "kind": settings.kind,
                 "stopped": self.stopped.get(name),
                 "arms": [
-                    _described(arm, window, now)
+                    _described(arm, window, now) | self._scores.described((owner, arm))
                     for (owner, arm), window in self._windows.items()
                     if owner == name
                 ],

@@ -19,7 +19,7 @@ import msgspec
 
 from deployments.gateway.feedback.client import FeedbackClient
 from deployments.gateway.feedback.copied import CopiedAnswer
-from deployments.gateway.feedback.judging import LiveJudge
+from deployments.gateway.feedback.judging import LiveJudge, Trial
 from deployments.gateway.generation.asked import Asked
 from deployments.gateway.monitoring.monitor import Monitor
 from deployments.gateway.request.answer import Answer, Head
@@ -28,6 +28,7 @@ from serve_app.feedback.captured import Capture, CaptureReply, Content, Redact, 
 from serve_app.feedback.traits import Traits, traits_of
 from serve_app.guardrails.mask import Masker
 from serve_app.monitoring import metrics as names
+from serve_app.monitoring.intake import HITS
 from serve_app.monitoring.metrics import Meter
 from serve_app.settings.feedback import CaptureSettings
 
@@ -42,8 +43,9 @@ FULL, TOO_LARGE, WAITING, UNREADABLE, KEPT = "full", "too_large", "waiting", "un
 logger = logging.getLogger("ray.serve")
 
 
-Seen = tuple[Traits, Content]
-"""What is seen of an answer, and the redacted content."""
+Seen = tuple[Traits, Content, Trial | None]
+"""What is seen of an answer, the redacted content, and the arm of an experiment that an engine answered
+for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class Waiting:
     streamed: bool
     complete: bool
     size: int
+    trial: Trial | None
 
 
 class Capturing:
@@ -119,6 +122,7 @@ class Capturing:
                 head.content_type.startswith(EVENTS),
                 complete,
                 size,
+                _trial(asked),
             )
         )
 
@@ -175,7 +179,7 @@ class Capturing:
             self._look_at(captures, seen)
 
     def _look_at(self, captures: list[Capture], seen: list[Seen]) -> None:
-        for capture, (traits, content) in zip(captures, seen, strict=True):
+        for capture, (traits, content, trial) in zip(captures, seen, strict=True):
             if self.monitor is not None:
                 self.monitor.sampled(
                     capture.model,
@@ -184,7 +188,7 @@ class Capturing:
                     chars=traits.chars,
                 )
             if self.judge is not None:
-                self.judge.offer(capture.model, content.question, content.text)
+                self.judge.offer(capture.model, content.question, content.text, trial)
 
     def _stop(self, why: str) -> None:
         """Serving goes on as before; nothing waits for room."""
@@ -204,6 +208,14 @@ class Capturing:
                 self._meter.add(names.CAPTURES, number, {"kind": kind})
         self._counted.clear()
         self._meter.set(names.CAPTURE_STOPPED, float(self._is_stopped), {})
+
+
+def _trial(asked: Asked) -> Trial | None:
+    """What the cache answered is not the arm's."""
+    facts = asked.exchange.facts
+    if facts.experiment is None or asked.exchange.response_headers.get("x-cache") in HITS:
+        return None
+    return Trial(facts.experiment, facts.place)
 
 
 def redaction_of(settings: CaptureSettings) -> Redact | None:
@@ -259,5 +271,5 @@ def prepared(batch: list[Waiting], redact: Redact | None) -> tuple[list[Capture]
                 content=msgspec.msgpack.encode(content),
             )
         )
-        seen.append((traits, content))
+        seen.append((traits, content, each.trial))
     return captures, seen

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from deployments.gateway.feedback.captures import AdminCaptures
 from deployments.gateway.feedback.feedback import PERIOD_S, GatewayFeedback
+from deployments.gateway.feedback.judging import Scored
 from deployments.gateway.feedback.own import own
 from deployments.gateway.feedback.suggestions import AdminSuggestions
 from deployments.gateway.lookup.store_client import CacheClient
@@ -121,10 +122,12 @@ def feedback_handlers(
     feedback: GatewayFeedback | None,
     cache: CacheClient | None,
     dispatcher: Dispatcher,
+    scored: Scored,
 ) -> dict[str, Handler]:
-    """By the names that the table of routes uses. ``dispatcher``: where the judge model is asked."""
+    """By the names that the table of routes uses. ``dispatcher``: where the judge model is asked; ``scored``:
+    who is told what it says of experiments' arms."""
     if feedback is not None:
-        feedback.judge_at(dispatcher)
+        feedback.judge_at(dispatcher, scored)
     endpoint = FeedbackEndpoint(bodies, feedback, cache)
     captures = AdminCaptures(feedback)
     return {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from deployments.gateway.feedback.capture import Capturing
 from deployments.gateway.feedback.client import FeedbackClient
-from deployments.gateway.feedback.judging import LiveJudge
+from deployments.gateway.feedback.judging import LiveJudge, Scored
 from deployments.gateway.generation.asked import Asked
 from deployments.gateway.monitoring.monitor import Monitor
 from deployments.gateway.request.answer import Answer
@@ -66,12 +66,13 @@ class GatewayFeedback:
         if self.capture is not None:
             self.capture.monitor = monitor
 
-    def judge_at(self, dispatcher: Dispatcher) -> None:
-        """Where the judge model is asked, if the settings name one."""
+    def judge_at(self, dispatcher: Dispatcher, scored: Scored) -> None:
+        """Where the judge model is asked, if the settings name one; ``scored`` is told of experiments."""
         capture, settings = self.capture, self.settings.capture
         if capture is None or capture.monitor is None or settings is None or settings.judge is None:
             return
-        capture.judge = LiveJudge(settings.judge, dispatcher, capture.monitor.judged, self.meter)
+        judge, judged = settings.judge, capture.monitor.judged
+        capture.judge = LiveJudge(judge, dispatcher, judged, self.meter, scored=scored)
 
     def copied(self, asked: Asked, answer: Answer) -> Answer:
         return answer if self.capture is None else self.capture.copied(asked, answer)

@@ -43,7 +43,18 @@ CHARS_PER_TOKEN = 4.0
 Judged = Callable[[str, float], None]
 """Given the model whose answer it is, and the score."""
 
+Scored = Callable[[str, float, float], None]
+"""Given the arm of an experiment whose answer it is, the place of what keeps that arm, and the score."""
+
 logger = logging.getLogger("ray.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The arm of an experiment (``NAME=ARM``) that gave an answer, and the place of what keeps that arm."""
+
+    label: str
+    place: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,7 @@ class Waiting:
     question: str
     answer: str
     at: float
+    trial: Trial | None
 
 
 class LiveJudge:
@@ -65,24 +77,27 @@ class LiveJudge:
         dispatcher: Dispatcher,
         judged: Judged,
         meter: Meter,
+        *,
         draw: Callable[[], float] = random.random,
+        scored: Scored | None = None,
     ) -> None:
         self._settings = settings
         self._dispatcher = dispatcher
         self._judged = judged
         self._meter = meter
         self._draw = draw
+        self._scored = scored
         self._waiting: deque[Waiting] = deque()
         self._working = asyncio.get_running_loop().create_task(self._work(), context=Context())
 
-    def offer(self, model: str, question: str, answer: str) -> None:
+    def offer(self, model: str, question: str, answer: str, trial: Trial | None = None) -> None:
         """It is judged later, or not at all."""
         if not answer or self._draw() >= self._settings.share:
             return
         if len(self._waiting) >= MOST_WAITING:
             self._count("dropped")
             return
-        self._waiting.append(Waiting(model, question, answer, time.monotonic()))
+        self._waiting.append(Waiting(model, question, answer, time.monotonic(), trial))
 
     async def close(self) -> None:
         self._working.cancel()
@@ -114,6 +129,8 @@ class LiveJudge:
         if score is None:
             return "unreadable"
         self._judged(waiting.model, score)
+        if self._scored is not None and waiting.trial is not None:
+            self._scored(waiting.trial.label, waiting.trial.place, score)
         return "scored"
 
     async def _ask(self, fields: dict[str, object]) -> bytes:

@@ -114,6 +114,7 @@ class Drawing:
         if change is not None and change.changes_fields:
             sent = generation_from(plain.raw.endpoint, change.applied(sent.fields))
         exchange.response_headers[EXPERIMENT_HEADER] = exchange.facts.experiment = trial.label
+        exchange.facts.place = trial.place
         return Drawn(plain.raw, sent, prompt, trial, plain.shadow)
 
     async def shadowed(self, exchange: Exchange, drawn: Drawn, request: ParsedRequest) -> Shadowed | None:

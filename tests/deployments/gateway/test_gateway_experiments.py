@@ -192,6 +192,50 @@ async def test_a_verdict_ends_it_in_all_gateways() -> None:
         await second.close()
 
 
+async def test_what_a_judge_says_ends_an_experiment_in_all_gateways() -> None:
+    """Each gateway has seen too little by itself."""
+    settings = (ExperimentSettings.model_validate(tried(ALL)["experiments"][0]),)
+    states: list[bytes] = []
+
+    async def others() -> list[Any]:
+        return [Measured("other", b"", state) for state in states]
+
+    first, second = (Trials(settings, None, others, period_s=3600) for _ in range(2))
+    try:
+        for number in range(40):
+            trials = (first, second)[number % 2]
+            trials.scored("heat=control", number, 0.8)
+            trials.scored("heat=cool", number, 0.3)
+            trials.scored("heat=none", number, 0.0)
+            trials.scored("odd", number, 0.0)
+        await first.judge()
+        assert not first.stopped
+        states.append(second.state())
+        await first.judge()
+        assert "`worse`" in first.stopped["heat"]
+        control, cool = first.described()[0]["arms"]  # type: ignore[misc]
+        assert control["judged"] == {"answers": 20, "sessions": 20, "score": 0.8}
+        assert (cool["judged"]["verdict"], cool["judged"]["change"]) == ("worse", -0.5)
+    finally:
+        await first.close()
+        await second.close()
+
+
+async def test_a_judge_that_finds_an_arm_as_good_ends_nothing() -> None:
+    settings = (ExperimentSettings.model_validate(tried(ALL)["experiments"][0]),)
+    trials = Trials(settings, None, None, period_s=3600)
+    try:
+        for number in range(60):
+            for arm in ("control", "cool"):
+                trials.scored(f"heat={arm}", number, 0.5 + number % 5 / 10)
+        await trials.judge()
+        assert not trials.stopped
+        cool = trials.described()[0]["arms"][1]  # type: ignore[index]
+        assert cool["judged"]["verdict"] == "undecided"
+    finally:
+        await trials.close()
+
+
 async def test_administrators_see_figures_and_tell_verdicts() -> None:
     async with gateway(QUICK, **tried(ALL)) as running:
         assert (await asked(running, "s")).headers["x-experiment"] == "heat=cool"

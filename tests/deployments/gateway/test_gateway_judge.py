@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -62,7 +62,9 @@ def completion(text: str) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def judging(folder: Path, engine: Judging, **judge: object) -> AsyncIterator[tuple[Running, Meter]]:
+async def judging(
+    folder: Path, engine: Judging, experiments: Sequence[object] = (), **judge: object
+) -> AsyncIterator[tuple[Running, Meter]]:
     asked = {"model": MODEL, "share": 1.0, "max_per_minute": 6000.0, **judge}
     capture = {"tenants": {"default": 1.0}, "judge": asked}
     settings = {"encryption_key_env": "CAPTURE_KEY", "capture": capture}
@@ -71,7 +73,11 @@ async def judging(folder: Path, engine: Judging, **judge: object) -> AsyncIterat
         listening(engine.member),
         feedback_handle(folder, **settings) as handle,
         gateway(
-            others=[engine.member.upstream()], handles={"feedback": handle}, feedback=settings, meter=meter
+            others=[engine.member.upstream()],
+            handles={"feedback": handle},
+            feedback=settings,
+            experiments=list(experiments),
+            meter=meter,
         ) as running,
     ):
         yield running, meter
@@ -94,6 +100,30 @@ async def test_an_answer_is_graded_for_the_model_that_gave_it(tmp_path: Path) ->
         (asked,) = engine.judged
         assert "the capital?" in asked
         assert "Paris" in asked
+
+
+async def test_what_is_graded_counts_for_the_arm_of_its_experiment(tmp_path: Path) -> None:
+    arm = {"name": "cool", "percent": 100.0, "settings": {"temperature": 0.0}}
+    engine = Judging("7")
+    async with judging(tmp_path, engine, [{"name": "heat", "arms": [arm]}]) as (running, _):
+        for number in range(3):
+            await running.post("the capital?", {"x-session-id": f"s{number % 2}"})
+
+        async def judged() -> dict[str, object]:
+            (shown,) = (await running.get("/admin/experiments"))["experiments"]
+            return {each["name"]: each.get("judged") for each in shown["arms"]}
+
+        async def counted() -> bool:
+            return ((await judged())["cool"] or {}) == {"answers": 3, "sessions": 2, "score": 0.7}
+
+        assert await eventually(counted, within_s=30), await judged()
+        assert (await judged())["control"] is None
+
+        async def named() -> bool:
+            captures = (await running.get("/admin/captures"))["captures"]
+            return [(each["request"] or {}).get("experiment") for each in captures] == ["heat=cool"] * 3
+
+        assert await eventually(named, within_s=20)
 
 
 @pytest.mark.parametrize(("reply", "status", "kind"), [("splendid", 200, "unreadable"), ("7", 400, "failed")])
