@@ -45,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for one in (found, export):
         one.add_argument("--tenant", help="only this one")
         one.add_argument("--model", help="only this one")
+        one.add_argument(
+            "--experiment", metavar="NAME=ARM", help="only what this arm of an experiment answered"
+        )
     suggest = commands.add_parser("suggest", help="what the numbers say to change, with the evidence")
     for one in (found, export, erase, suggest):
         add_endpoint(one)
@@ -62,21 +65,22 @@ def _done(options: argparse.Namespace) -> dict[str, Any]:
     if options.action == "erase":
         return kept.asked(f"?{urlencode({'tenant': options.tenant})}", method="DELETE")
     query = {name: value for name in ("tenant", "model") if (value := getattr(options, name)) is not None}
+    arm: str | None = options.experiment
     if options.action == "list":
-        return kept.all("captures", {**query, "limit": PAGE})
+        return {"captures": [each for page in _pages(kept, query, arm) for each in page]}
     if options.file is not None:
-        pages = _pages(kept, {**query, "content": "true"})
+        pages = _pages(kept, {**query, "content": "true"}, arm)
         return {"to": options.file, "exported": _to_file(Path(options.file), pages)}
-    pages = _pages(kept, {**query, "content": "true"} if options.content else query)
+    pages = _pages(kept, {**query, "content": "true"} if options.content else query, arm)
     return {"to": options.otlp, "exported": sum(map(_sender(options.otlp), pages))}
 
 
-def _pages(kept: Administrator, query: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
+def _pages(kept: Administrator, query: Mapping[str, str], arm: str | None) -> Iterator[list[dict[str, Any]]]:
     """Raises: CannotConnect."""
     after: dict[str, str] = {}
     while True:
         page = kept.asked(f"?{urlencode({**query, **after, 'limit': PAGE})}")
-        yield page["captures"]
+        yield [each for each in page["captures"] if arm in (None, (each["request"] or {}).get("experiment"))]
         if page["next"] is None:
             return
         after = {"after": page["next"]}
@@ -148,4 +152,6 @@ def _lines(answer: Mapping[str, Any]) -> Iterator[str]:
         yield f"{answer['tenant']}: {answer['erased']} captures are erased"
         return
     for each in answer["captures"]:
-        yield "  ".join(str(each[name]) for name in ("at", "tenant", "request_id", "model", "size"))
+        arm = (each["request"] or {}).get("experiment") or ""
+        words = (str(each[name]) for name in ("at", "tenant", "request_id", "model", "size"))
+        yield "  ".join((*words, arm)).rstrip()

@@ -3,10 +3,10 @@
 Scores: 200 suites of 400 cases are drawn from the answers of a real run (`evaluation_answers.json`: for each
 case the scores of SmolLM2-135M in bf16 and in INT8). Either both sides have the answer in bf16, or one side
 has that in INT8; which side is drawn for each case, so that a verdict "worse" is a false alarm. For the
-planted loss so many of the candidate's points are taken away that its mean falls by five points.
-
-    python scripts/quantize.py HuggingFaceTB/SmolLM2-135M-Instruct --scheme int8-rounded --suite SUITE
-    cd scripts; python -m benchmarks.evaluation FOLDER/evaluation.json    # keeps the scores of that run
+planted loss so many of the candidate's points are taken away, case by case, that its mean falls by five
+points. With repeats the side is drawn for each answer: that is noise of single answers, which repeats
+average out. *The most that can be found* is the share that the exact sign test of the cases that differ
+finds, with its last case drawn: of scores of 0 and 1 no unbiased test of that level finds more.
 
 Times: real requests to two scripted engines in turn, 200 in all for one verdict, while two processes beside
 them compute in bursts for half of the time. The candidate is the same, or its first token takes a tenth
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import multiprocessing
 import random
 import sys
@@ -38,12 +39,13 @@ from deployments.evaluation.services import HttpServices
 from serve_app.evaluation.case import Case
 from serve_app.evaluation.outcome import Pair, paired_times
 from serve_app.evaluation.report import Choices
-from serve_app.evaluation.statistics import loss_of_scores, losses_of_times
+from serve_app.evaluation.statistics import LEVEL, loss_of_scores, losses_of_times
 from serve_app.evaluation.target import Target
 from serve_app.evaluation.verdict import Judgement, Verdict, judge_scores, judge_times
 
 ANSWERS = Path(__file__).with_name("evaluation_answers.json")
 SUITES, QUICK_SUITES = 200, 20
+REPEATS = 3
 CASES = 400
 PLANTED_POINTS = 0.05
 MODEL = "scripted"
@@ -64,7 +66,9 @@ def run(options: Options) -> list[Figure]:
     recorded = recorded_scores(ANSWERS)
     same = [[scores[0]] * 2 for scores in recorded]
     figures = score_figures(same, suites, "the same answers twice, as at temperature 0")
-    figures += score_figures(recorded, suites, "answers as different as bf16's and INT8's")
+    different = "answers as different as bf16's and INT8's"
+    figures += score_figures(recorded, suites, different)
+    figures += score_figures(recorded, suites, f"{different}, each asked {REPEATS} times", REPEATS)
     figures += time_figures(timed)
     about = {
         "answers": f"{sum(map(len, recorded)):,} recorded answers to {len(recorded)} cases; mean score "
@@ -85,36 +89,57 @@ def recorded_scores(path: Path) -> list[list[float]]:
     return [[float(score) for score in case["scores"]] for case in document["cases"]]
 
 
-def score_figures(recorded: Sequence[Sequence[float]], suites: int, series: str) -> list[Figure]:
-    found = {
-        planted: [
-            judge_scores(loss_of_scores(*drawn(recorded, planted, seed), seed)).verdict
-            for seed in range(suites)
-        ]
+def score_figures(
+    recorded: Sequence[Sequence[float]], suites: int, series: str, repeats: int = 1
+) -> list[Figure]:
+    """As a run with ``--gates quality`` judges."""
+    given = {
+        planted: [drawn(recorded, planted, seed, repeats) for seed in range(suites)]
         for planted in (0.0, PLANTED_POINTS)
     }
-    rows = (
+    found = {
+        planted: [judge_scores(loss_of_scores(*pair, seed)).verdict for seed, pair in enumerate(pairs)]
+        for planted, pairs in given.items()
+    }
+    rows = [
         ("the same twice: worse, %", 0.0, Verdict.WORSE, at_most(5)),
         ("the same twice: not worse, %", 0.0, Verdict.NOT_WORSE, None),
         ("loss of 5 points: worse, %", PLANTED_POINTS, Verdict.WORSE, at_least(80)),
         ("loss of 5 points: not worse, %", PLANTED_POINTS, Verdict.NOT_WORSE, None),
-    )
-    return [
+    ]
+    figures = [
         Figure(name, "", (percent(found[planted], verdict),), target, f"{CASES} cases, {series}")
         for name, planted, verdict, target in rows
     ]
+    if repeats == 1:
+        most = 100 * float(np.mean([sign_test(*pair) for pair in given[PLANTED_POINTS]]))
+        figures.append(
+            Figure("loss of 5 points: the most that can be found, %", "", (most,), None, figures[0].series)
+        )
+    return figures
 
 
-def drawn(recorded: Sequence[Sequence[float]], planted: float, seed: int) -> tuple[list[float], list[float]]:
-    """One suite: cases drawn with replacement; of each case another answer for either side."""
+def drawn(
+    recorded: Sequence[Sequence[float]], planted: float, seed: int, repeats: int = 1
+) -> tuple[list[float], list[float]]:
+    """One suite: cases drawn with replacement; of each case another answer for either side, anew for each
+    repeat."""
     rng = np.random.default_rng(seed)
     spoiled = planted / float(np.mean([np.mean(scores) for scores in recorded]))
     one, two = [], []
     for case in rng.integers(0, len(recorded), CASES):
-        answers = rng.permutation(recorded[case])
+        answers = np.mean([rng.permutation(recorded[case]) for _ in range(repeats)], axis=0)
         one.append(float(answers[0]))
         two.append(float(answers[1]) * float(rng.random() >= spoiled))
     return one, two
+
+
+def sign_test(one: Sequence[float], two: Sequence[float]) -> float:
+    """The chance with which it says "worse"; where the next lost case would decide, that is drawn."""
+    lost = sum(first > second for first, second in zip(one, two, strict=True))
+    count = lost + sum(first < second for first, second in zip(one, two, strict=True))
+    chances = [math.comb(count, number) / 2**count for number in range(lost, count + 1)]
+    return min(1.0, max(0.0, (LEVEL - sum(chances[1:])) / chances[0]))
 
 
 # ---- times -----------------------------------------------------------------------------------------------

@@ -100,10 +100,16 @@ def _case(captured: Mapping[str, Any], origin: str, assertions: tuple[Assertion,
         messages=tuple(asked["messages"]),
         expected=text or None,
         assertions=assertions if text else (),
-        tags=tuple(str(captured[name]) for name in ("model",) if name in captured),
+        tags=_tags(captured),
         settings=settings,
         origin=origin,
     )
+
+
+def _tags(captured: Mapping[str, Any]) -> tuple[str, ...]:
+    """The model, and the arm of an experiment: scores are shown for each."""
+    named = (captured.get("model"), (captured.get("request") or {}).get("experiment"))
+    return tuple(str(name) for name in named if name)
 
 
 def _times(captured: Mapping[str, Any]) -> dict[str, float]:

@@ -56,7 +56,6 @@ def _request(request: Judged) -> dict[str, Any]:
     return {
         "at": round(request.at, 3),
         "model": request.model,
-        "experiment": request.experiment,
         "cache": request.cache,
         "entry": request.entry,
         "finish_reason": request.finish_reason,

@@ -61,6 +61,8 @@ async def test_captures_go_to_a_file_of_the_users_own(
         assert capsys.readouterr().out.count("default") == 2
         assert await command(running, "export", "--file", str(file)) == 0
         assert "2 requests" in capsys.readouterr().out
+        assert await command(running, "list", "--experiment", "heat=cool") == 0
+        assert capsys.readouterr().out.strip() == "", "no request was in that experiment"
         assert await command(running, "erase", "--tenant", "default") == 0
         assert "2 captures are erased" in capsys.readouterr().out
     first, _ = map(json.loads, file.read_text().splitlines())

@@ -46,6 +46,11 @@ def test_answers_of_the_cache_have_no_times_to_compare() -> None:
     assert found.former == {}
 
 
+def test_scores_are_shown_for_each_arm_of_an_experiment() -> None:
+    (case,) = traffic_in([a_line(request={"experiment": "heat=cool"})], "y", (Assertion("exact"),)).cases
+    assert case.tags == ("big", "heat=cool")
+
+
 def test_a_call_of_a_tool_is_only_timed() -> None:
     answer = {"text": "", "tool_calls": [{"function": {"name": "find"}}], "complete": True}
     (case,) = traffic_in([a_line(answer=answer)], "y", (Assertion("exact"),)).cases

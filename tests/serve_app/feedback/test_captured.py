@@ -99,6 +99,30 @@ def test_a_span_has_texts_only_where_they_are_given() -> None:
     assert with_texts["gen_ai.usage.input_tokens"] == 3
 
 
+def test_langfuse_gets_a_generation_with_its_first_token_and_tags() -> None:
+    """By the names of its SDK's ``LangfuseOtelSpanAttributes``."""
+    known = {"ttft_ms": 12.0, "experiment": "heat=cool", "cache": "miss"}
+    found = span_attributes(a_capture(request=known))
+    assert found["langfuse.observation.type"] == "generation"
+    assert found["langfuse.observation.completion_start_time"] == '"1970-01-01T00:16:40.512Z"'
+    assert found["langfuse.trace.tags"] == ["acme", "miss", "heat=cool"]
+
+
+def test_phoenix_gets_messages_leaf_by_leaf() -> None:
+    """By the names of ``openinference.semconv.trace``."""
+    call = {"id": "c1", "function": {"name": "find", "arguments": "{}"}}
+    answer = {"text": "", "tool_calls": [call], "finish_reason": "tool_calls", "complete": True}
+    asked = {"messages": [{"role": "system", "content": "Be short."}, *ASKED["messages"]], "temperature": 0}
+    found = span_attributes(a_capture(asked=asked, answer=answer))
+    assert found["llm.input_messages.0.message.role"] == "system"
+    assert found["llm.input_messages.0.message.content"] == "Be short."
+    assert found["llm.input_messages.1.message.contents.0.message_content.text"] == "call 030 1234567"
+    tool = "llm.output_messages.0.message.tool_calls.0.tool_call"
+    assert (found[f"{tool}.id"], found[f"{tool}.function.name"]) == ("c1", "find")
+    assert json.loads(str(found["llm.invocation_parameters"])) == {"temperature": 0}
+    assert json.loads(str(found["metadata"]))["tenant"] == "acme"
+
+
 def test_a_span_is_the_same_at_every_export() -> None:
     assert span_ids(a_capture()) == span_ids(a_capture())
     assert span_ids(a_capture()) != span_ids(a_capture(tenant="other"))
