@@ -21,7 +21,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ from serve_app.evaluation.verdict import SCORE_MARGIN, TIME_MARGIN
 from serve_app.evaluation.writers.documents import FormerError, as_json, as_junit, former_times
 from serve_app.evaluation.writers.page import as_page
 from serve_app.evaluation.writers.tables import markdown, terminal
+from serve_app.suggestions.contract import Observed
+from serve_app.suggestions.registry import suggestions_of
 
 ROLES = (BASELINE, CANDIDATE)
 WRITERS = {"markdown": markdown, "json": as_json, "junit": as_junit, "html": as_page}
@@ -185,6 +187,7 @@ def asked_for(options: argparse.Namespace) -> Asked:
         embedder=_place(options, "embedder"),
         limit_s=options.timeout,
         keep_texts=options.answers,
+        notes=() if traffic is None else tuple(_suggested(traffic)),
     )
 
 
@@ -205,6 +208,14 @@ def _asked_of(options: argparse.Namespace) -> tuple[Suite, Traffic | None]:
     if traffic.left_out:
         print(f"{path}: {traffic.left_out} requests are no complete chats", file=sys.stderr)
     return Suite(path.stem, traffic.cases, source=str(path)), traffic
+
+
+def _suggested(traffic: Traffic) -> Iterator[str]:
+    """What the requests that are replayed say to change."""
+    named = [each for each in traffic.captured if "tenant" in each and "model" in each]
+    for each in suggestions_of(Observed(captures=named)):
+        found = f"{each.advice} Evidence: {each.evidence} Effect: {each.effect}"
+        yield f"suggestion for {each.about}: {found}".rstrip(".")
 
 
 def _assertions(options: argparse.Namespace) -> tuple[Assertion, ...]:

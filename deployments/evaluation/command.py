@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import aiohttp
@@ -33,6 +33,8 @@ class Asked:
     embedder: Place | None = None
     limit_s: float = 300.0
     keep_texts: bool = False
+    notes: Sequence[str] = ()
+    """For the report, besides its own."""
 
 
 def evaluate(asked: Asked, is_quiet: bool = False) -> Report:
@@ -65,7 +67,7 @@ async def evaluated(asked: Asked, progress: Progress) -> Report:
             pairs = await run.pairs()
         finally:
             loop.remove_signal_handler(signal.SIGINT)
-    return make_report(
+    report = make_report(
         asked.suite,
         asked.targets,
         pairs,
@@ -76,6 +78,7 @@ async def evaluated(asked: Asked, progress: Progress) -> Report:
         took_s=time.monotonic() - began,
         concurrency=asked.plan.concurrency,
     )
+    return replace(report, notes=(*report.notes, *asked.notes))
 
 
 class Line:

@@ -19,17 +19,13 @@ SET_BY_TARGET = frozenset({"model", "messages", "prompt", "stream", "stream_opti
 class Traffic:
     """``arrivals``: seconds after the first request, in order, one for each case. ``former``: what each took
     when it was captured, in seconds, by the case's id. ``left_out``: requests that are no chats, or whose
-    answer is not complete."""
+    answer is not complete. ``captured``: all that was read."""
 
     cases: tuple[Case, ...]
     arrivals: tuple[float, ...]
     former: Mapping[str, Mapping[str, float]]
     left_out: int = 0
-
-    def first(self, count: int | None) -> Traffic:
-        if count is None:
-            return self
-        return Traffic(self.cases[:count], self.arrivals[:count], self.former, self.left_out)
+    captured: tuple[Mapping[str, Any], ...] = ()
 
 
 def traffic_in(lines: Iterable[str], source: str, assertions: tuple[Assertion, ...]) -> Traffic:
@@ -40,12 +36,13 @@ def traffic_in(lines: Iterable[str], source: str, assertions: tuple[Assertion, .
         SuiteError: it names file and line.
     """
     _check(assertions)
-    captures, left_out = [], 0
+    captures, left_out, read = [], 0, []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         origin = f"{source}:{number}"
         captured = _capture(line, origin)
+        read.append(captured)
         asked, answer = captured["asked"], captured["answer"]
         if not isinstance(asked.get("messages"), list) or not answer.get("complete", True):
             left_out += 1
@@ -62,7 +59,7 @@ def traffic_in(lines: Iterable[str], source: str, assertions: tuple[Assertion, .
         arrivals.append(at - begin)
         if times := _times(captured):
             former[case.id] = times
-    return Traffic(tuple(cases), tuple(arrivals), former, left_out)
+    return Traffic(tuple(cases), tuple(arrivals), former, left_out, tuple(read))
 
 
 def _check(assertions: Iterable[Assertion]) -> None:

@@ -172,10 +172,15 @@ def captured(folder: Path, count: int = 24, gap_s: float = 0.05) -> Path:
         {
             "at": 1000.0 + number * gap_s,
             "request_id": f"r{number}",
+            "tenant": "acme",
             "model": "before",
-            "asked": {"model": "before", "messages": [{"role": "user", "content": f"Question {number}"}]},
+            "asked": {
+                "model": "before",
+                "messages": [{"role": "user", "content": f"Question {number}"}],
+                "max_tokens": 4000,
+            },
             "answer": {"text": "an answer", "complete": True},
-            "request": {"ttft_ms": 1000.0, "total_ms": 5000.0, "cache": "miss"},
+            "request": {"ttft_ms": 1000.0, "total_ms": 5000.0, "cache": "miss", "output_tokens": 100},
         }
         for number in range(count)
     ]
@@ -195,6 +200,9 @@ async def test_captured_requests_are_asked_again_at_their_times(tmp_path: Path) 
     assert document["targets"]["candidate"]["answers"] == 24
     assert document["took_s"] >= 1.0
     assert f"{FORMER}_ttft" in document["figures"], "the times of then are compared"
+    assert any(
+        note.startswith("suggestion for acme / before: Ask for `max_tokens`") for note in document["notes"]
+    )
 
 
 async def test_a_replay_faster_than_it_came_ends_sooner(tmp_path: Path) -> None:

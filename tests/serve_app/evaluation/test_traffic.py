@@ -30,7 +30,6 @@ def test_requests_keep_their_order_and_their_distances() -> None:
     assert first.settings == {"max_tokens": 8}
     assert first.origin == "y.jsonl:3"
     assert found.former[first.id] == {"ttft": 0.02, "e2e": 0.12}
-    assert len(found.first(1).cases) == 1
 
 
 def test_a_scorer_that_is_not_there_or_lacks_something_is_named() -> None:
