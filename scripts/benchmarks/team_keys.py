@@ -49,7 +49,7 @@ def cost(options: Options) -> tuple[list[Figure], dict[str, str]]:
     runs: list[dict[str, list[float]]] = []
     notes: dict[str, str] = {}
     for repeat in range(options.repeats):
-        found, notes = _in_turns(options, repeat)
+        found, notes = _measured(options, repeat)
         runs.append(found)
     return added(runs), notes
 
@@ -67,7 +67,7 @@ def added(runs: Sequence[Mapping[str, Sequence[float]]]) -> list[Figure]:
     return figures
 
 
-def _in_turns(options: Options, seed: int) -> tuple[dict[str, list[float]], dict[str, str]]:
+def _measured(options: Options, seed: int) -> tuple[dict[str, list[float]], dict[str, str]]:
     count = QUICK_KEYS if options.quick else KEYS
     turns = QUICK_TURNS if options.quick else TURNS
     with ExitStack() as stack:
@@ -83,7 +83,7 @@ def _in_turns(options: Options, seed: int) -> tuple[dict[str, list[float]], dict
         }
         notes = _peers(options, stack, engine, ends)
         time.sleep(3.0)  # all keys are known
-        return run_fast(_asked(ends, turns, random.Random(seed))), notes
+        return run_fast(in_turns(ends, turns, random.Random(seed))), notes
 
 
 def _peers(
@@ -119,7 +119,7 @@ async def stored(folder: Path, count: int) -> list[str]:
     return secrets
 
 
-async def _asked(
+async def in_turns(
     ends: Mapping[str, tuple[Endpoint, list[str]]], turns: int, chance: random.Random
 ) -> dict[str, list[float]]:
     """Seconds to the first token, by series. Raises: PeerError: a request failed."""
@@ -152,11 +152,11 @@ def revoked(options: Options) -> list[Figure]:
 
 def _until_refused(endpoint: Endpoint) -> float:
     key = new_key(endpoint, "acme")
-    samples, revoked_at = run_fast(_polled(endpoint, key["id"], key["key"]))
+    samples, revoked_at = run_fast(polled(endpoint, key["id"], key["key"]))
     return worked_on_s(samples, revoked_at)
 
 
-async def _polled(endpoint: Endpoint, key_id: str, key: str) -> tuple[list[Sample], float]:
+async def polled(endpoint: Endpoint, key_id: str, key: str) -> tuple[list[Sample], float]:
     samples: list[Sample] = []
     asked_for = Request("/v1/models", headers={"authorization": f"Bearer {key}", "connection": "close"})
     async with Client(endpoint.url) as client:

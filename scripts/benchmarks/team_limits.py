@@ -39,7 +39,7 @@ def budget(options: Options) -> list[Figure]:
         with application(GATEWAYS, tokens=GENERATED, itl_ms=ITL_MS) as endpoint:
             key = new_key(endpoint, "acme")["key"]
             limit(endpoint, "tenant:acme", tokens_per_day=wanted)
-            samples = run_fast(_spent(endpoint, key))
+            samples = run_fast(spent(endpoint, key))
             shares.append(sum(used(each) for each in _answered(samples)) / wanted)
     name = f"a day's {wanted:,} tokens, {GATEWAYS} gateways × {STREAMS} streams"
     return [
@@ -48,12 +48,13 @@ def budget(options: Options) -> list[Figure]:
     ]
 
 
-async def _spent(endpoint: Endpoint, key: str) -> list[Sample]:
+async def spent(
+    endpoint: Endpoint, key: str, streams: int = GATEWAYS * STREAMS, refused_s: float = REFUSED_S
+) -> list[Sample]:
+    """All requests until the streams get nothing more."""
     numbers = count()
     async with Client(endpoint.url, limit_s=300.0) as client:
-        return await until_refused(
-            client, lambda: chat(key, next(numbers), ASKED), GATEWAYS * STREAMS, REFUSED_S
-        )
+        return await until_refused(client, lambda: chat(key, next(numbers), ASKED), streams, refused_s)
 
 
 def minute(options: Options) -> list[Figure]:

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from pathlib import Path
 
 import pytest
+from benchmarks.layer import MODEL as BENCH_MODEL
 from benchmarks.load import Sample
-from benchmarks.peers import PeerError, litellm_proxy
+from benchmarks.peers import Endpoint, PeerError, litellm_proxy
 from benchmarks.table import Figure
-from benchmarks.team_keys import LITELLM, LITELLM_KEYS, MANY, ONE, WITHOUT, added, stored, worked_on_s
-from benchmarks.team_kills import Outcome, figures_of
-from benchmarks.team_limits import most_in_a_minute, share
-from benchmarks.team_load import chat, used, with_keys
+from benchmarks.team_keys import (
+    LITELLM,
+    LITELLM_KEYS,
+    MANY,
+    ONE,
+    WITHOUT,
+    added,
+    in_turns,
+    polled,
+    stored,
+    worked_on_s,
+)
+from benchmarks.team_kills import Outcome, counted, figures_of
+from benchmarks.team_limits import most_in_a_minute, share, spent
+from benchmarks.team_load import chat, limit, new_key, used, with_keys
+from support.accounts import accounts_handle, with_accounts
+from support.gateway import SimSettings
+from support.graph import ADMIN_TOKEN, eventually
 
 from deployments.accounts.store.sqlite import SqliteAccounts
 from serve_app.accounts.exchange import Report
+from serve_app.request.admin_token import TOKEN_VARIABLE
 from serve_app.request.auth import KeyRing, ManagedKeys
 from serve_app.settings import AccountSettings, parse_args
 
@@ -103,3 +121,31 @@ def test_without_a_database_of_its_own_litellm_is_not_measured(monkeypatch: pyte
         litellm_proxy.litellm_with_keys("http://127.0.0.1:1", "m"),
     ):
         raise AssertionError
+
+
+async def test_streams_use_up_a_budget_and_a_revoked_key_ends_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, ADMIN_TOKEN)
+    known_as = {"aliases": [BENCH_MODEL]}
+    engine = SimSettings(itl_ms=0, tokens=8)
+    async with (
+        accounts_handle(tmp_path) as handle,
+        with_accounts(handle, engine, model=known_as) as running,
+    ):
+        endpoint = Endpoint("gateway", running.url, BENCH_MODEL, ())
+        made = await asyncio.to_thread(new_key, endpoint, "acme")
+        times = await in_turns({ONE: (endpoint, [made["key"]])}, 3, random.Random(1))
+        assert len(times[ONE]) == 3
+        before = await asyncio.to_thread(counted, endpoint, "acme")
+        await asyncio.to_thread(limit, endpoint, "tenant:acme", tokens_per_day=before + 1000)
+        samples = await spent(endpoint, made["key"], streams=8, refused_s=0.5)
+        given = sum(used(each) for each in samples if not each.refused)
+        assert 900 < given <= 1000
+
+        async def all_is_counted() -> bool:
+            return await asyncio.to_thread(counted, endpoint, "acme") == before + given
+
+        assert await eventually(all_is_counted, within_s=10)
+        seen, revoked_at = await polled(endpoint, made["id"], made["key"])
+        assert worked_on_s(seen, revoked_at) <= 1.0
