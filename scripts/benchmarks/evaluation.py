@@ -138,7 +138,7 @@ def sign_test(one: Sequence[float], two: Sequence[float]) -> float:
     """The chance with which it says "worse"; where the next lost case would decide, that is drawn."""
     lost = sum(first > second for first, second in zip(one, two, strict=True))
     count = lost + sum(first < second for first, second in zip(one, two, strict=True))
-    chances = [math.comb(count, number) / 2**count for number in range(lost, count + 1)]
+    chances = [math.comb(count, number) * 0.5**count for number in range(lost, count + 1)]
     return min(1.0, max(0.0, (LEVEL - sum(chances[1:])) / chances[0]))
 
 
