@@ -59,8 +59,9 @@ SERVE_APP = (
     {"fleet"},
     {"request", "routing"},
     {"admission", "latency", "model_choice", "monitoring", "recent", "prompts"},
-    {"alerts", "hedging", "accounts", "metering", "sign_in", "evaluation", "feedback", "experiments"}
+    {"alerts", "hedging", "accounts", "metering", "sign_in", "evaluation", "feedback"}
     | {"suggestions", "backup"},
+    {"experiments"},
 )
 
 IMPORTS_RAY: Mapping[str, str] = {

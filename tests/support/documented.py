@@ -52,13 +52,14 @@ ELSEWHERE: Mapping[str, str] = {
     r"make serve$": "tests/e2e/conftest.py",
     r"promptly serve ": "tests/e2e/conftest.py",
     r"make serve CONFIG=config/mine\.yaml": "tests/e2e/test_3_wrong_settings.py",
-    r"pip install 'promptly_serve-": "tests/test_package.py",
+    r"(pip install 'promptly_serve-|make package)": "tests/test_package.py",
+    r"promptly apply ": "tests/deployments/cli/test_apply_command.py",
     r"python examples/embedding_service\.py": "tests/deployments/gateway/test_examples.py",
 }
 """The test that runs it, or what it starts."""
 
 CANNOT: Mapping[str, str] = {
-    r"(kubectl|helm|podman|docker|buildah) ": "it needs a cluster or a container engine, which no test has",
+    r"(CONFIG=\S+ )?(kubectl|helm|podman|docker|buildah) ": "it needs a cluster or a container engine",
     r"pip install openai": "a package of a registry; the tests have it installed",
     r"ray start \.\.\.": "it is shortened: the arguments are those of one's own nodes",
 }
