@@ -5,19 +5,20 @@ load every model again. Names of Ray Serve that are not public, checked against 
 moves:
 
 - ``Deployment._version``: what ``serve.run`` takes for the version. The public argument is gone.
-- ``ray.serve._private.application_state.build_app`` and ``get_deploy_args``: how the task that builds a
-  config file's application makes what the controller gets. Both are wrapped in that task's process, which is
-  a new one each time; the second gets the version that the first saw.
+- ``build_app`` and ``get_deploy_args`` as ``build_serve_application`` calls them, the task that builds a
+  config file's application for the controller: both are wrapped there, and the second gets the version that
+  the first saw. Ray sends that function by value, so its names are not those of its module; they are found in
+  the frame that called the builder. The task's process is a new one each time.
 """
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from ray import serve
-from ray.serve._private import application_state
 
-KEEPS = "keeps_versions"
+TASK = "build_serve_application"
 
 
 def versioned(application: serve.Application, version: str) -> serve.Application:
@@ -31,12 +32,12 @@ def versioned(application: serve.Application, version: str) -> serve.Application
 
 
 def keep_versions() -> None:
-    """From now on this process builds applications with the versions of :func:`versioned`; a deployment
-    without one gets Serve's."""
-    state: Any = application_state
-    if hasattr(state.build_app, KEEPS):
+    """Called by the builder of a config file's application: it is built with the versions of
+    :func:`versioned`. A deployment without one gets Serve's. Elsewhere nothing happens."""
+    names = _names_of_task()
+    if names is None:
         return
-    build, arguments, versions = state.build_app, state.get_deploy_args, {}
+    build, arguments, versions = names["build_app"], names["get_deploy_args"], {}
 
     def build_app(*args: Any, **kwargs: Any) -> Any:
         built = build(*args, **kwargs)
@@ -46,5 +47,12 @@ def keep_versions() -> None:
     def get_deploy_args(name: str, *, version: str, **kwargs: Any) -> Any:
         return arguments(name=name, version=versions.get(name) or version, **kwargs)
 
-    setattr(build_app, KEEPS, True)
-    state.build_app, state.get_deploy_args = build_app, get_deploy_args
+    names.update(build_app=build_app, get_deploy_args=get_deploy_args)
+
+
+def _names_of_task() -> dict[str, Any] | None:
+    """``None`` outside of the task."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_name != TASK:
+        frame = frame.f_back
+    return None if frame is None else frame.f_globals
