@@ -103,7 +103,7 @@ def _check_numbers(options: argparse.Namespace) -> None:
     check_count(options.samples)
     for name, least in (("sample_tokens", 16), ("answer_tokens", 16), ("rounds", 0)):
         value = getattr(options, name)
-        if value < least:
+        if value is not None and value < least:
             raise QuantizeError(f"--{name.replace('_', '-')} {value}: expected at least {least}")
 
 

@@ -50,7 +50,7 @@ async def accounts_handle(folder: Path, **settings: Any) -> AsyncIterator[LocalH
 async def with_accounts(handle: LocalHandle, *engines: SimSettings, **args: Any) -> AsyncIterator[Running]:
     """A gateway whose keys are made at run time; its session sends the admin token by default."""
     handles = {"accounts": handle, **args.pop("handles", {})}
-    given = {"auth": {"accounts": True}, "accounts": {"call_timeout_s": 0.5}, **args}
+    given = {"auth": {"accounts": True}, "accounts": {"call_timeout_s": 1.5}, **args}
     async with gateway(*(engines or [QUICK]), handles=handles, **given) as running:
         yield running
 

@@ -167,8 +167,8 @@ class Admission:
                     for other in blocked:
                         other.passed += dispatch.slots
                     return True
-                if waiter.tried:
-                    continue  # it avoids members: others of its tenant may pass it
+                if waiter.tried or not self.room.is_offered(waiter.asked, candidates):
+                    continue  # it avoids those that have room: others of its tenant may pass it
                 if self.room.is_within_share(waiter.asked.tenant, waiter.asked.weight, candidates):
                     if waiter.passed >= sum(member.limit for member in candidates):
                         return False  # it was passed often enough: room is kept until it suffices

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from deployments.gateway.placement.cold_start import ColdStart
@@ -64,6 +64,10 @@ class Room:
         if not any(member.room >= min(weight, self._most(member)) for member in candidates):
             return False
         return self.is_within_share(tenant, weight, candidates)
+
+    def is_offered(self, asked: SlotRequest, candidates: Iterable[Member]) -> bool:
+        """Some member that has room takes requests of this kind; whether the room suffices is not asked."""
+        return any(member.room and _may_serve(member, asked, ()) for member in candidates)
 
     def has_other(self, asked: SlotRequest, tried: Tried) -> bool:
         """Whether a member is left to ask, if not at this moment: one that refused a connection may be back

@@ -143,7 +143,7 @@ async def test_a_setting_offers_more_or_less() -> None:
 
 async def test_a_request_that_waits_for_a_path_holds_up_nobody_else() -> None:
     """It is first in line, and those that have room do not offer what it asks for."""
-    slow = SimSettings(itl_ms=20, tokens=200)
+    slow = SimSettings(itl_ms=20, tokens=2000)
     well = Member(answers(200, {"choices": []}))
     async with listening(well):
         others = [well.upstream(priority=1, max_requests=1, **LOOKED_AT)]
@@ -151,7 +151,7 @@ async def test_a_request_that_waits_for_a_path_holds_up_nobody_else() -> None:
         async with gateway(slow, upstreams=upstreams, others=others) as running, running.stream("long"):
             waits = asyncio.ensure_future(running.send(BODY, "/detokenize"))
             await running.until_traffic(lambda traffic: traffic["queued"] == 1)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(8):
                 answer = await running.post("short")
             assert (answer.status, answer.headers["x-served-by"]) == (200, "member")
             waits.cancel()

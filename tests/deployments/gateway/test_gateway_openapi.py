@@ -10,6 +10,7 @@ import schemathesis
 from benchmarks.fuzz import with_models
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import checks
+from schemathesis.specs.openapi.schemas import OpenApiSchema
 from support.gateway import FAST, MODEL, Running, gateway
 from support.graph import AS_ADMIN
 
@@ -71,7 +72,7 @@ async def test_who_may_use_a_route_is_what_the_table_says(access: Access) -> Non
 async def test_what_schemathesis_sends_is_answered_as_described() -> None:
     async with gateway(FAST) as running:
         document = with_models(await description(running), [MODEL])
-        schema = schemathesis.openapi.from_dict(document)
+        schema: OpenApiSchema = schemathesis.openapi.from_dict(document)
         operations = [found.ok() for found in schema.get_all_operations()]
         assert len(operations) > 20
         for operation in operations:
