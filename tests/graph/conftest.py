@@ -26,6 +26,9 @@ from serve_app.settings import ModelSettings, parse_args
 
 START_TIMEOUT_S = 120
 EMBEDDER = {"id": "minilm", "source": "sentence-transformers/all-MiniLM-L6-v2", "threads": 1}
+SHARED = frozenset({"main", "plain", "broken"})
+"""Applications that several modules use."""
+
 MODEL = {"id": "scripted", "source": "scripted", "engine": {"accelerator": "cpu"}, "drain_timeout_s": 0.0}
 
 
@@ -102,6 +105,15 @@ def deploy_ready(deploy: Deploy) -> Deploy:
     return start
 
 
+@pytest.fixture(scope="module", autouse=True)
+def only_shared_applications_stay() -> Iterator[None]:
+    """What one module deployed ends with it: dozens of gateways would slow down all tests behind it."""
+    yield
+    if ray.is_initialized():
+        for name in serve.status().applications.keys() - SHARED:
+            serve.delete(name, _blocking=False)
+
+
 @pytest.fixture(scope="session")
 def main(deploy: Deploy, tmp_path_factory: pytest.TempPathFactory) -> Graph:
     """Everything switched on: keys of three tenants, embedder, cache."""
@@ -155,6 +167,12 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """These tests come last: their cluster runs until the end of the session."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if is_here(item):
             item.add_marker(pytest.mark.graph)
+    items.sort(key=is_here)
+
+
+def is_here(item: pytest.Item) -> bool:
+    return Path(__file__).parent in item.path.parents
