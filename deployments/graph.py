@@ -265,17 +265,26 @@ def _embedder(settings: Settings) -> serve.Application | None:
     return versioned(application, part_versions(settings)["Embedder"])
 
 
-def _semantic_cache(settings: Settings, embedder: serve.Application | None) -> serve.Application | None:
+def _semantic_cache(settings: Settings, embedder: serve.Application | None) -> list[serve.Application]:
+    """One deployment for each shard: Serve does not tell replicas apart, and a shard's partitions and
+    purges are its own."""
     if settings.cache is None:
-        return None
-    application = _deployment(
-        SemanticCache,
-        name="SemanticCache",
-        num_replicas=1,  # one process owns the epochs and purges, and the embedded store is one folder
-        max_ongoing_requests=CONTROL_MAX_ONGOING,
-        ray_actor_options={"num_cpus": settings.cache.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
-    ).bind(settings.cache, embedder, ports=settings.network.private_ports)
-    return versioned(application, part_versions(settings)["SemanticCache"])
+        return []
+    version = part_versions(settings)["SemanticCache"]
+    options: dict[str, Any] = {
+        "num_replicas": 1,
+        "max_ongoing_requests": CONTROL_MAX_ONGOING,
+        "ray_actor_options": {"num_cpus": settings.cache.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
+    }
+    return [
+        versioned(
+            _deployment(
+                SemanticCache, name=f"SemanticCache:{shard + 1}" if shard else "SemanticCache", **options
+            ).bind(settings.cache, embedder, shard=shard, ports=settings.network.private_ports),
+            version,
+        )
+        for shard in range(settings.cache.shards)
+    ]
 
 
 def _responses(settings: Settings) -> serve.Application | None:

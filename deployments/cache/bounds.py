@@ -10,6 +10,7 @@ from uuid import UUID
 from deployments.cache.store import CacheStore
 from serve_app.cache.entry import Annotation, CacheEntry
 from serve_app.cache.eviction import Bounds, Volume, surplus, worth
+from serve_app.cache.shards import ALONE, Place
 
 MOST_NOTED = 2000
 """Most entries whose use counts are saved in one sweep: each costs one write."""
@@ -23,10 +24,18 @@ MOST_REMEMBERED = 50_000
 
 class CacheRoom:
     """Tracks the remaining room. Only the cache's event loop uses it; between two counts of the store it
-    relies on its own tally of writes."""
+    relies on its own tally of writes.
 
-    def __init__(self, bounds: Bounds) -> None:
-        self._bounds = bounds
+    ``bounds`` are those of all shards. Where the shards share a store, each may fill an equal part of what is
+    left before it counts again."""
+
+    def __init__(self, bounds: Bounds, place: Place = ALONE) -> None:
+        self._bounds = Bounds(
+            place.part(bounds.entries),
+            None if bounds.size is None else place.part(bounds.size),
+            None if bounds.tenant_entries is None else place.part(bounds.tenant_entries),
+        )
+        self._writers = place.of if place.shared else 1
         self._left = Volume()  # what still fits before the store must be counted again
         self._tenant_left: dict[str, int] = {}
         self._floor = 0.0
@@ -77,7 +86,8 @@ class CacheRoom:
         Raises:
             StoreError: the store failed.
         """
-        self._left = replace(self._left, entries=max(0, self._bounds.entries - await store.count()))
+        left = max(0, self._bounds.entries - await store.count())
+        self._left = replace(self._left, entries=left // self._writers)
 
     async def _make(self, store: CacheStore) -> None:
         held = await store.usage()
@@ -87,10 +97,12 @@ class CacheRoom:
             self._floor = max(self._floor, evicted.value)
         total = sum(held.values(), Volume())
         bounds = self._bounds
-        self._left = Volume(bounds.entries, bounds.size or 0) - total
+        left = Volume(bounds.entries, bounds.size or 0) - total
+        self._left = Volume(left.entries // self._writers, left.size // self._writers)
         if bounds.tenant_entries is not None:
             self._tenant_left = {
-                tenant: bounds.tenant_entries - volume.entries for tenant, volume in held.items()
+                tenant: (bounds.tenant_entries - volume.entries) // self._writers
+                for tenant, volume in held.items()
             }
 
     def _worth(self, entry: CacheEntry, uses: int) -> float:

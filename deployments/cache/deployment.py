@@ -1,7 +1,7 @@
 """The SemanticCache deployment: the calls that gateways make, and the objects that answer them.
 
-There is one replica, because the embedded store is one folder. If the store cannot be opened, the
-application keeps running: the cache reports the error and every look-up is a miss.
+Each shard is a deployment of one replica, which owns its partitions: nothing that it knows is shared. If the
+store cannot be opened, the application keeps running: the cache reports the error, and look-ups are misses.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from serve_app.cache.entry import (
 )
 from serve_app.cache.eviction import Bounds
 from serve_app.cache.purges import PurgeLog
+from serve_app.cache.shards import Place
 from serve_app.gateways.flights import Flights
 from serve_app.settings import CacheSettings
 from serve_app.settings.network import ANY_PORT
@@ -64,20 +65,21 @@ class SemanticCache(DirectlyCalled):
         reopen_s: float = REOPEN_PERIOD_S,
         clock_ns: Callable[[], int] = time.time_ns,
         *,
+        shard: int = 0,
         ports: range = ANY_PORT,
     ) -> None:
         self._ports = ports
+        place = Place(shard, settings.shards, settings.is_shared)
         info = await embedder.describe.remote()
         decision = await asyncio.to_thread(open_decision, settings, info.source)
         self._learning = CacheLearning(settings.max_error_rate, decision.measure, embedder, decision.record)
         self._finder = EntryFinder(settings, decision, self._learning)
         # After a restart the epoch must exceed all earlier ones; the clock serves if the store is unreadable.
         self._purges = PurgeLog(clock_ns())
-        self._session = StoreSession(settings, info, self._learning, self._purges)
+        self._session = StoreSession(settings, info, self._learning, self._purges, place)
         self._feedback = Feedback(self._session, self._learning)
-        self._room = CacheRoom(
-            Bounds(settings.max_entries, settings.max_bytes, settings.max_entries_per_tenant)
-        )
+        bounds = Bounds(settings.max_entries, settings.max_bytes, settings.max_entries_per_tenant)
+        self._room = CacheRoom(bounds, place)
         self._flights = Flights()
         self._full: str | None = None
         self._direct: DirectCalls | None = None

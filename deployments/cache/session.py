@@ -12,6 +12,7 @@ from deployments.cache.store import CacheStore, StoreError, open_store
 from serve_app.cache.entry import CacheEntry
 from serve_app.cache.normal import vectors_of
 from serve_app.cache.purges import PurgeLog
+from serve_app.cache.shards import Place
 from serve_app.embedding import EmbedderInfo
 from serve_app.settings import CacheSettings
 
@@ -26,13 +27,19 @@ class StoreSession:
     it. Hold ``writing`` during every write to the entries: writes and purges run one at a time."""
 
     def __init__(
-        self, settings: CacheSettings, embedder: EmbedderInfo, learning: CacheLearning, purges: PurgeLog
+        self,
+        settings: CacheSettings,
+        embedder: EmbedderInfo,
+        learning: CacheLearning,
+        purges: PurgeLog,
+        place: Place,
     ) -> None:
         self.writing = asyncio.Lock()
         self._settings = settings
         self._embedder = embedder
         self._learning = learning
         self._purges = purges
+        self._place = place
         self._opened: tuple[CacheStore, CacheNote] | None = None
         self._error = ""
 
@@ -54,7 +61,8 @@ class StoreSession:
     async def open(self) -> None:
         """Try to open the store. A failure is logged, once for each reason, and raised by ``store``."""
         try:
-            store = await open_store(self._settings, self._embedder.dimension, vectors_of(self._embedder))
+            vectors = vectors_of(self._embedder)
+            store = await open_store(self._settings, self._embedder.dimension, vectors, self._place)
             self._opened = store, await self._load(store)
         except (StoreError, OSError) as error:
             if str(error) != self._error:

@@ -55,7 +55,7 @@ class Gateway:
         *,
         external: Sequence[ExternalUpstream] = (),
         embedder: DeploymentHandle[Any] | None = None,
-        cache: DeploymentHandle[Any] | None = None,
+        cache: Sequence[DeploymentHandle[Any]] = (),
         responses: DeploymentHandle[Any] | None = None,
         accounts: DeploymentHandle[Any] | None = None,
         feedback: DeploymentHandle[Any] | None = None,

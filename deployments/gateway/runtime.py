@@ -109,7 +109,7 @@ class GatewayRuntime:
         *,
         external: Sequence[ExternalUpstream] = (),
         embedder: DeploymentHandle[Any] | None = None,
-        cache: DeploymentHandle[Any] | None = None,
+        cache: Sequence[DeploymentHandle[Any]] = (),
         responses: DeploymentHandle[Any] | None = None,
         accounts: DeploymentHandle[Any] | None = None,
         feedback: DeploymentHandle[Any] | None = None,
@@ -174,7 +174,8 @@ class GatewayRuntime:
         self._dispatcher = self._build_dispatcher()
         self._in_flight = InFlightRequests()
         if self._cache is not None and settings.cache_joins:
-            self.together.share_requests(self._in_flight, settings.network.private_ports)
+            memory, shards = self._cache.memory, self._cache.shards.placement
+            self.together.share_requests(self._in_flight, memory, settings.network.private_ports, shards)
         handlers = self._generating() | self._relaying() | self._describing() | self._administering()
         self.app = GatewayApp(
             handlers,
@@ -309,6 +310,7 @@ class GatewayRuntime:
             handle=self._embedder,
             marks=self._marks,
             limits=settings.limits,
+            part_of=self.together.share.of,
         )
         return {
             "audio": audio,
@@ -325,6 +327,7 @@ class GatewayRuntime:
                 latency=self._observers.latency,
                 traffic=self._traffic,
                 guards=self._guards,
+                part_of=self.together.share.of,
             ),
             "relay": PassThrough(offers, verbatim),
         }
@@ -508,11 +511,11 @@ def _describing(catalogue: Catalogue, description: Description, console: Console
 def _cache_client(
     settings: Settings,
     embedder: DeploymentHandle[Any] | None,
-    cache: DeploymentHandle[Any] | None,
+    cache: Sequence[DeploymentHandle[Any]],
     marks: TenantMarks,
 ) -> CacheClient | None:
     rules = settings.cache_with_models
-    if rules is None or embedder is None or cache is None:
+    if rules is None or embedder is None or not cache:
         return None
     return CacheClient(rules, embedder, cache, marks)
 

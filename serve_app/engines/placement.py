@@ -92,7 +92,7 @@ def _around_engines(settings: Settings) -> dict[str, float]:
         taken[CPU] += settings.embedder.replicas * settings.embedder.num_cpus
         taken[GPU] += settings.embedder.replicas if settings.embedder.device == "cuda" else 0
     if settings.cache is not None:
-        taken[CPU] += settings.cache.num_cpus
+        taken[CPU] += settings.cache.shards * settings.cache.num_cpus
     if settings.responses.enabled:
         taken[CPU] += settings.responses.num_cpus
     return taken

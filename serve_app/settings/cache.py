@@ -79,6 +79,14 @@ class CacheSettings(Frozen):
     path: str | None = Field(
         default=None, description="Folder of the store; default: `semantic-cache` in the cache folder."
     )
+    shards: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Processes that look up and write, each for partitions of its own. An embedded store "
+        "has a folder for each, with an equal part of `max_entries`, `max_bytes` and "
+        "`max_entries_per_tenant`; with a server all use one collection.",
+    )
     min_free_disk_bytes: int = Field(
         default=268_435_456,
         ge=0,
@@ -175,13 +183,18 @@ class CacheSettings(Frozen):
     breaker_failures: int = Field(default=5, ge=1)
     breaker_cooldown_s: float = Field(default=5.0, gt=0)
     write_queue: int = Field(default=256, ge=1, description="Answers waiting to be stored, per gateway.")
-    num_cpus: float = Field(default=0.1, ge=0)
+    num_cpus: float = Field(default=0.1, ge=0, description="Of each shard.")
 
     @model_validator(mode="after")
     def _server_is_named(self) -> Self:
         if (self.store == "qdrant") != (self.qdrant is not None):
             raise ValueError("`qdrant` (a server) goes with `store: qdrant`, and only with it")
         return self
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all shards keep their entries in one store."""
+        return self.store == "qdrant"
 
     @model_validator(mode="after")
     def _decision_has_guards(self) -> Self:

@@ -25,8 +25,8 @@ class EmbeddingLimits(Frozen):
     max_embedding_texts_per_tenant: int | None = Field(
         default=None,
         ge=1,
-        description="Texts of one tenant that wait or run at the embedder; one that sends more is refused. "
-        "Default: four times `max_embedding_inputs`.",
+        description="Texts of one tenant, from all gateways together, that wait or run at the embedder; more "
+        "are refused. Default: four times `max_embedding_inputs`.",
     )
 
     @property
@@ -45,8 +45,8 @@ class EmbeddingLimits(Frozen):
 
 
 class LimitSettings(EmbeddingLimits):
-    """Bounds per gateway replica, but for `max_concurrent_requests` and its part for a tenant, which hold for
-    all gateways together; times are seconds."""
+    """Bounds of one request, of one gateway's memory, or of all gateways together where it is said; times are
+    seconds."""
 
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
     max_conversation_bytes: int = Field(
@@ -103,7 +103,7 @@ class LimitSettings(EmbeddingLimits):
         description="Least average rate from the fifth second on; slower bodies are refused.",
     )
     max_bodies_per_tenant: int = Field(
-        default=1024, ge=1, description="Request bodies that one tenant may send at once."
+        default=1024, ge=1, description="Request bodies that one tenant may send to a gateway at once."
     )
     max_concurrent_requests: int = Field(
         default=2048,
@@ -119,7 +119,9 @@ class LimitSettings(EmbeddingLimits):
         "half of that.",
     )
     max_queued_requests: int = Field(
-        default=512, ge=0, description="Requests that may wait for room ahead of one, per model."
+        default=512,
+        ge=0,
+        description="Requests that may wait for room ahead of one, per model, at all gateways together.",
     )
     tenant_weights: dict[Annotated[str, Field(min_length=1)], Weight] = Field(
         default={},

@@ -10,7 +10,7 @@ from serve_app.settings.base import Frozen
 class RealtimeSettings(Frozen):
     """`/v1/realtime`: live audio over a WebSocket. Bounds per gateway; times are seconds."""
 
-    max_sessions: int = Field(default=256, ge=1, description="WebSockets at once.")
+    max_sessions: int = Field(default=256, ge=1, description="WebSockets at once, at all gateways together.")
     max_sessions_per_tenant: int = Field(default=64, ge=1, description="Those of one tenant.")
     max_event_bytes: int = Field(
         default=1_048_576,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
 import pytest
+from ray import serve
 from support.graph import CHAT, Graph, chat, eventually
 
 
@@ -228,3 +230,35 @@ async def test_a_store_that_cannot_be_opened_fails_no_request(
     assert (
         await status_of(http, broken_cache, chat("say still here 0")) == "exact"
     )  # the gateway's own memory
+
+
+@pytest.fixture(scope="module")
+def sharded(deploy_ready: Callable[..., Graph], tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    embedder = {"id": "minilm", "source": "sentence-transformers/all-MiniLM-L6-v2", "threads": 1}
+    path = str(tmp_path_factory.mktemp("shards"))
+    cache = {"path": path, "lookup_budget_ms": 2000.0, "race": False, "shards": 2}
+    return deploy_ready("sharded", {"embedder": embedder, "cache": cache})
+
+
+async def test_a_cache_of_two_shards_answers_from_both_and_is_purged_whole(
+    http: aiohttp.ClientSession, sharded: Graph
+) -> None:
+    asked = [chat("What is the capital of France?", max_tokens=100 + number) for number in range(24)]
+    for body in asked:
+        assert await status_of(http, sharded, body) == "miss"
+
+    async def all_are_stored() -> bool:
+        return bool((await admin(http, sharded, "GET"))["entries"] == len(asked))
+
+    assert await eventually(all_are_stored, within_s=20)
+    names = {name for name in serve.status().applications["sharded"].deployments if "Cache" in name}
+    assert names == {"SemanticCache", "SemanticCache:2"}
+    held = [await serve.get_deployment_handle(name, "sharded").stats.remote() for name in names]
+    assert sum(stats.entries for stats in held) == len(asked)
+    assert all(stats.entries for stats in held)
+    for body in asked:
+        near = {**body, "messages": [{"role": "user", "content": "Can you tell me the capital of France?"}]}
+        assert await status_of(http, sharded, near, cache_control="no-store") == "semantic"
+    assert await admin(http, sharded, "DELETE", "?model=scripted") == {"deleted": len(asked)}
+    for body in asked:
+        assert await status_of(http, sharded, body, cache_control="no-store") == "miss"

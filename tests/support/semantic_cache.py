@@ -22,8 +22,10 @@ async def open_semantic_cache(
     embedder: Any,
     reopen_s: float = REOPEN_PERIOD_S,
     clock_ns: Callable[[], int] = time.time_ns,
+    *,
+    shard: int = 0,
 ) -> SemanticCache:
     """Made as Serve makes it. ``embedder`` stands for the embedder's handle."""
     cache = PlainCache.__new__(PlainCache)
-    await cache.__init__(settings, embedder, reopen_s, clock_ns)  # type: ignore[misc]
+    await cache.__init__(settings, embedder, reopen_s, clock_ns, shard=shard)  # type: ignore[misc]
     return cache

@@ -31,6 +31,12 @@ FIELDS = (TENANT_KEY, *KEYWORDS, *NUMBERS)
 NOTE_ID = UUID("6e6f7465-0000-4000-8000-000000000001")
 """The point that holds the store's note. Entries' ids are hashes of keys and never look like this."""
 
+
+def note_id(shard: int) -> UUID:
+    """The note of one of several shards in the same store; that of the first is ``NOTE_ID``."""
+    return UUID(int=NOTE_ID.int + shard)
+
+
 NOTE = "note"
 
 VOLUME_FIELDS = ["tenant", "size", "value"]

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
+import shutil
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from deployments.cache.store.base import CacheStore, StoreError
 from deployments.platform.secret_environment import with_secrets
+from serve_app.cache.shards import ALONE, Place
 from serve_app.model_store import default_cache_dir
 from serve_app.settings import CacheSettings
 
+SHARD = "shard-"
+"""The folders of an embedded store's shards after the first, in that one's folder: ``shard-2``…"""
 
-async def open_store(settings: CacheSettings, dimension: int, embedder: str) -> CacheStore:
-    """Open the store that the settings name, for vectors of ``dimension`` made by ``embedder``.
+logger = logging.getLogger("ray.serve")
+
+
+async def open_store(
+    settings: CacheSettings, dimension: int, embedder: str, place: Place = ALONE
+) -> CacheStore:
+    """Open the store that the settings name, for vectors of ``dimension`` made by ``embedder``, for the shard
+    at ``place``.
 
     Raises:
         StoreError: the store cannot be opened, or its encryption key is missing.
@@ -20,32 +33,47 @@ async def open_store(settings: CacheSettings, dimension: int, embedder: str) -> 
     """
     opener = OPENERS[settings.store]
     if settings.encryption_key_env is None:
-        return await opener(settings, dimension, embedder)
+        return await opener(settings, dimension, embedder, place)
     from deployments.cache.store.sealed import SealedStore, sealer_from
 
     sealer = sealer_from(settings.encryption_key_env, with_secrets(os.environ))
     # Sealed entries have their own folder or collection: a cache without the key cannot read them, and a
     # cache with the key cannot read unsealed ones.
-    return SealedStore(await opener(settings, dimension, f"{embedder}:sealed"), sealer)
+    return SealedStore(await opener(settings, dimension, f"{embedder}:sealed", place), sealer)
 
 
-async def _open_edge(settings: CacheSettings, dimension: int, embedder: str) -> CacheStore:
+async def _open_edge(settings: CacheSettings, dimension: int, embedder: str, place: Place) -> CacheStore:
     from deployments.cache.store.edge import EdgeStore
 
-    path = settings.path or str(default_cache_dir() / "semantic-cache")
+    folder = Path(settings.path or default_cache_dir() / "semantic-cache")
+    path = folder if place.is_first else folder / f"{SHARD}{place.shard + 1}"
     floor = settings.min_free_disk_bytes
-    return await EdgeStore.open(path, dimension, embedder, min_free_bytes=floor)
+    store = await EdgeStore.open(str(path), dimension, embedder, min_free_bytes=floor)
+    if place.is_first:
+        await asyncio.to_thread(_remove_shards_beyond, folder, place.of)
+    return store
 
 
-async def _open_server(settings: CacheSettings, dimension: int, embedder: str) -> CacheStore:
+def _remove_shards_beyond(folder: Path, count: int) -> None:
+    """No purge reaches the folders of shards that there are no more: were there as many shards again, they
+    would answer with what has been purged in between."""
+    for path in folder.expanduser().glob(f"{SHARD}*"):
+        number = path.name.removeprefix(SHARD)
+        if number.isdecimal() and int(number) > count:
+            shutil.rmtree(path, ignore_errors=True)
+            logger.info("the cache has %d shards: %s is removed", count, path)
+
+
+async def _open_server(settings: CacheSettings, dimension: int, embedder: str, place: Place) -> CacheStore:
     from deployments.cache.store.server import ServerStore
 
     if settings.qdrant is None:
         raise StoreError("cache.store is `qdrant`, but `cache.qdrant` names no server")
-    return await ServerStore.open(settings.qdrant, dimension, embedder, with_secrets(os.environ))
+    environment = with_secrets(os.environ)
+    return await ServerStore.open(settings.qdrant, dimension, embedder, environment, place)
 
 
-OPENERS: dict[str, Callable[[CacheSettings, int, str], Awaitable[CacheStore]]] = {
+OPENERS: dict[str, Callable[[CacheSettings, int, str, Place], Awaitable[CacheStore]]] = {
     "qdrant_edge": _open_edge,
     "qdrant": _open_server,
 }

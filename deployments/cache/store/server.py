@@ -18,7 +18,6 @@ from deployments.cache.store.conditions import Condition, alive, expired, of_ten
 from deployments.cache.store.payload import (
     BATCH,
     NOTE,
-    NOTE_ID,
     VOLUME_FIELDS,
     EvictionTally,
     add_volumes,
@@ -26,6 +25,7 @@ from deployments.cache.store.payload import (
     entries_of,
     floats,
     matches_of,
+    note_id,
     note_of,
     only_entry,
     page_of,
@@ -36,6 +36,7 @@ from deployments.cache.store.server_client import api_key, connected
 from deployments.cache.store.server_collection import Collection
 from serve_app.cache.entry import Annotation, CacheEntry, Selection
 from serve_app.cache.eviction import Volume
+from serve_app.cache.shards import ALONE, Place
 from serve_app.settings.qdrant import QdrantSettings
 
 OVERSAMPLING = 2.0
@@ -46,13 +47,18 @@ class ServerStore:
     """A :class:`~deployments.cache.store.base.CacheStore` on one collection. It has this many methods
     because the contract has them."""
 
-    def __init__(self, client: AsyncQdrantClient, collection: Collection, *, quantize: bool) -> None:
-        """``quantize``: searches use the int8 vectors first."""
+    def __init__(
+        self, client: AsyncQdrantClient, collection: Collection, place: Place, *, quantize: bool
+    ) -> None:
+        """``place``: which shard this is, of those that share the collection. ``quantize``: searches use the
+        int8 vectors first."""
+        self._note_id = str(note_id(place.shard))
+        self._shards = place.of
         self._client = client
         self._collection = collection
         self._quantize = quantize
         self._notes = 0
-        """1 once the note's point is known to exist (read or written here): it is no entry to count."""
+        """Notes that are known to exist (read or written here): their points are no entries to count."""
 
     @classmethod
     async def open(
@@ -61,6 +67,7 @@ class ServerStore:
         dimension: int,
         embedder: str,
         environment: Mapping[str, str] = os.environ,
+        place: Place = ALONE,
     ) -> ServerStore:
         """Connect, and create the collection and its indexes if they are missing.
 
@@ -75,7 +82,7 @@ class ServerStore:
         except BaseException:
             await collection.close()
             raise
-        return cls(client, collection, quantize=settings.quantize)
+        return cls(client, collection, place, quantize=settings.quantize)
 
     @property
     def location(self) -> str:
@@ -109,15 +116,16 @@ class ServerStore:
         )
 
     async def read_note(self) -> str | None:
-        records = await self._collection.call(self._client.retrieve, ids=[str(NOTE_ID)], with_payload=True)
+        notes = [str(note_id(shard)) for shard in range(self._shards)]
+        records = await self._collection.call(self._client.retrieve, ids=notes, with_payload=True)
         self._notes = len(records)
-        return note_of(records)
+        return note_of([record for record in records if str(record.id) == self._note_id])
 
     async def write_note(self, note: str) -> None:
-        """Applications that share a collection share its note: the last write wins."""
-        point = models.PointStruct(id=str(NOTE_ID), vector={}, payload={NOTE: note})
+        """Applications that share a collection share its notes: the last write wins."""
+        point = models.PointStruct(id=self._note_id, vector={}, payload={NOTE: note})
         await self._collection.change(self._client.upsert, points=[point])
-        self._notes = 1
+        self._notes = self._shards  # each shard writes its own when it starts
 
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         condition = filter_of(selected(selection))

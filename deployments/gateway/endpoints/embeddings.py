@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -54,14 +54,18 @@ class EmbeddingsEndpoint:
         handle: DeploymentHandle[Any] | None,
         marks: TenantMarks,
         limits: LimitSettings,
+        part_of: Callable[[int], int] = int,
     ) -> None:
+        """``part_of``: how much of a limit of the application is this gateway's."""
         self._verbatim = verbatim
         self._items = items
         self._embedder = embedder
         self._handle = handle
         self._marks = marks
         self._most_texts = limits.texts_at_embedder
-        self._room = TenantRoom(None, self._most_texts)
+        # The largest request fits, whatever this gateway's part is: it would be refused for ever.
+        largest = limits.max_embedding_inputs
+        self._room = TenantRoom(None, self._most_texts, lambda most: max(largest, part_of(most)))
         self._calls: set[asyncio.Task[list[Embedding]]] = set()
 
     async def __call__(self, exchange: Exchange) -> None:

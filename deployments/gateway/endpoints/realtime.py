@@ -51,7 +51,10 @@ class RealtimeEndpoint:
         latency: LatencyWindows,
         traffic: Traffic,
         guards: Guards | None = None,
+        part_of: Callable[[int], int] = int,
     ) -> None:
+        """``part_of``: how much of a limit of the application is this gateway's."""
+        self._part_of = part_of
         self._guards = guards
         self._settings = settings.realtime
         self._limits = settings.limits
@@ -87,9 +90,9 @@ class RealtimeEndpoint:
     @contextmanager
     def _counted(self, tenant: str) -> Iterator[None]:
         """Raises: OverCapacity."""
-        if self._open.total() >= self._settings.max_sessions:
+        if self._open.total() >= self._part_of(self._settings.max_sessions):
             raise OverCapacity(f"{self._settings.max_sessions} sessions are open (realtime.max_sessions).", 1)
-        if self._open[tenant] >= self._settings.max_sessions_per_tenant:
+        if self._open[tenant] >= self._part_of(self._settings.max_sessions_per_tenant):
             raise OverCapacity(
                 f"{self._settings.max_sessions_per_tenant} sessions of this tenant are open "
                 "(realtime.max_sessions_per_tenant).",

@@ -7,12 +7,13 @@ from functools import partial
 from deployments.gateway.generation.asked import Asked
 from deployments.gateway.generation.engine_tier import EngineTier
 from deployments.gateway.generation.record import Recorder
-from deployments.gateway.generation.tiers import JOINED, Found, found_at_engine
+from deployments.gateway.generation.tiers import JOINED, Found, found_at_engine, found_in_cache
 from deployments.gateway.lookup.elsewhere import Elsewhere
 from deployments.gateway.lookup.in_flight import InFlightKey, Reader
 from deployments.gateway.lookup.shared_stream import SharedAnswer
 from deployments.gateway.request.answer import Head, OpenAnswer
 from deployments.gateway.send.dispatch import Dispatcher
+from serve_app.cache.entry import Hit
 from serve_app.gateways.flights import Flight
 
 
@@ -39,7 +40,8 @@ class JoinsElsewhere:
 
     def announce(self, asked: Asked) -> Flight | None:
         """What the look-up tells of the request."""
-        return self._elsewhere.announce(asked.in_flight_key)
+        partition = "" if asked.key is None else asked.key.partition
+        return self._elsewhere.announce(asked.in_flight_key, partition)
 
     def withdraw(self, asked: Asked) -> None:
         """The look-up has found an answer."""
@@ -51,6 +53,10 @@ class JoinsElsewhere:
         if key is None:
             return None
         stream = await self._elsewhere.join(key, gateway, asked.priority)
+        if isinstance(stream, Hit):
+            self._elsewhere.withdraw(key)
+            taken = self._elsewhere.memory.take_in(stream, asked.controls)
+            return found_in_cache(asked, stream) if taken else None
         if stream is None:
             return None
         begun: list[Reader] = []

@@ -32,7 +32,7 @@ class Recorder:
             if writes:
                 self._cache.writes.add(entry, asked.vector, semantic=asked.key.semantic)
         if writes and asked.probe is not None:
-            self._cache.writes.compare(asked.probe, answer)
+            self._cache.writes.compare(asked.key.partition, asked.probe, answer)
         asked.exchange.timeline.add("store", started_ns)
 
 

@@ -140,7 +140,7 @@ class StoreTier:
             serves = await self._judge.serves(doubt, key.text, self._call_for(asked))
         if serves is None:
             return None
-        self._writes.add_verdict(doubt.entry.entry_id, key.text, serves)
+        self._writes.add_verdict(key.partition, doubt.entry.entry_id, key.text, serves)
         hit = self._look_ups.judged(doubt, serves)
         asked.refused = None if hit is not None else "model"
         return None if hit is None else found_in_cache(asked, hit)

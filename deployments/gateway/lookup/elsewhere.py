@@ -18,10 +18,13 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from deployments.gateway.lookup.in_flight import InFlightKey, InFlightRequests, Reader
+from deployments.gateway.lookup.memory import Memory
 from deployments.gateway.lookup.shared_stream import SharedStream, StreamLost
-from deployments.wire.http1 import BrokenConnection, NoConnection, Origin, request_bytes
+from deployments.wire.http1 import BrokenConnection, Connection, NoConnection, Origin, request_bytes
 from deployments.wire.listener import PrivateListener, read_body
 from deployments.wire.pool import ConnectionPool
+from serve_app.cache.entry import Hit
+from serve_app.cache.shards import Shards
 from serve_app.errors import PromptlyError
 from serve_app.gateways.flights import MOST_ENDED, Ended, Flight
 from serve_app.gateways.frames import Kind, begun, failed, frame
@@ -42,7 +45,11 @@ under way there."""
 
 MOST_PENDING = 10_000
 NAME_BYTES = 18
-OK, NOT_HERE = 200, 404
+OK, REMEMBERED, NOT_HERE = 200, 203, 404
+
+REMEMBERED_S = 1.0
+"""How long others are still sent here for an answer that has ended and is remembered: longer than it takes
+until the store has it. Who looks up in between would ask an engine for it once more."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -57,14 +64,24 @@ class _Asked(msgspec.Struct, frozen=True):
 class Elsewhere:
     """Made inside a running event loop; ``close`` ends it. ``host``: the node's address.
 
+    ``memory``: what answers here from then on.
+
     It is one class because announcing, joining and being joined go by the same tables of requests.
     """
 
-    def __init__(self, in_flight: InFlightRequests, host: str, ports: range) -> None:
+    def __init__(
+        self, in_flight: InFlightRequests, memory: Memory, host: str, ports: range, shards: Shards
+    ) -> None:
         self.in_flight = in_flight
+        self.memory = memory
         self._joined: set[bytes] = set()
         self._pending: dict[bytes, float] = {}
-        self._ended: deque[Ended] = deque(maxlen=MOST_ENDED)
+        self._shards = shards
+        # For each shard of the cache what it has not been told yet, and from when on it is. The key of a
+        # request that has ended does not say which shard knows it, so all are told.
+        self._ended = [
+            deque[tuple[float, Ended]](maxlen=MOST_ENDED * shards.count) for _ in range(shards.count)
+        ]
         self._begun: dict[bytes, asyncio.Event] = {}
         self._listener = PrivateListener(self._answer, host, ports=ports)
         self._listener.start()
@@ -89,19 +106,25 @@ class Elsewhere:
 
     # ---- announcing ----
 
-    def announce(self, key: InFlightKey | None) -> Flight | None:
+    def announce(self, key: InFlightKey | None, partition: str) -> Flight | None:
         """What a look-up tells the cache; ``None``: the request may not be joined."""
         if key is None:
             return None
         name = name_of(key)
-        ended = tuple(self._ended)
-        self._ended.clear()
+        now = time.monotonic()
+        ended = self._to_tell(self._ended[self._shards.owner(partition)], now)
         if key not in self.in_flight:
-            now = time.monotonic()
             if len(self._pending) >= MOST_PENDING:
                 self._pending = {each: until for each, until in self._pending.items() if until > now}
             self._pending[name] = now + PENDING_S
         return Flight(name, self._gateway, ended)
+
+    def _to_tell(self, untold: deque[tuple[float, Ended]], now: float) -> tuple[Ended, ...]:
+        due = tuple(ended for at, ended in untold if at <= now)
+        later = [each for each in untold if each[0] > now]
+        untold.clear()
+        untold.extend(later)
+        return due
 
     def withdraw(self, key: InFlightKey | None) -> None:
         """The look-up has found an answer: this request does not begin here."""
@@ -120,12 +143,19 @@ class Elsewhere:
         if name in self._joined:
             self._joined.discard(name)
         else:
-            self._ended.append(Ended(name, self._gateway))
+            is_remembered = self.memory.remembered(key[0]) is not None
+            self._note_end(Ended(name, self._gateway), REMEMBERED_S if is_remembered else 0.0)
+
+    def _note_end(self, ended: Ended, after_s: float = 0.0) -> None:
+        at = time.monotonic() + after_s
+        for untold in self._ended:
+            untold.append((at, ended))
 
     # ---- joining ----
 
-    async def join(self, key: InFlightKey, gateway: str, priority: int) -> SharedStream | None:
-        """The stream of an identical request at ``gateway``; ``None``: it has ended, or cannot be had."""
+    async def join(self, key: InFlightKey, gateway: str, priority: int) -> SharedStream | Hit | None:
+        """The stream of an identical request at ``gateway``, or the answer that this has remembered since it
+        ended; ``None``: there is none, or it cannot be had."""
         name = name_of(key)
         self._pending.pop(name, None)
         address = self._address_of(gateway)
@@ -138,7 +168,7 @@ class Elsewhere:
             logger.info("a request cannot be joined at another gateway: %r", error)
             stream = None
         if stream is None:
-            self._ended.append(Ended(name, gateway))
+            self._note_end(Ended(name, gateway))
             return None
         return stream
 
@@ -146,11 +176,16 @@ class Elsewhere:
         """The request that begins here under ``key`` is another gateway's: no other request joins it here."""
         self._joined.add(name_of(key))
 
-    async def _ask(self, address: PrivateAddress, asked: _Asked) -> SharedStream | None:
+    async def _ask(self, address: PrivateAddress, asked: _Asked) -> SharedStream | Hit | None:
         origin = Origin.behind(address)
         request = request_bytes(origin, "POST", JOIN, {}, msgspec.msgpack.encode(asked))
         connection, first = await self._connections.begin(origin, request)
         give_back = partial(self._connections.give_back, origin, connection)
+        if connection.status == REMEMBERED:
+            try:
+                return _hit(await _rest(connection, first))
+            finally:
+                give_back()
         if connection.status != OK:
             give_back()
             return None
@@ -162,23 +197,23 @@ class Elsewhere:
         body = await read_body(receive)
         if body is None:
             return
-        reader = await self._reader(body) if scope["path"] == JOIN else None
-        status = NOT_HERE if reader is None else OK
-        await send({"type": "http.response.start", "status": status, "headers": []})
+        asked = _asked(body) if scope["path"] == JOIN else None
+        # As this gateway's own clients: from the moment that an answer is remembered, no request joins it.
+        hit = None if asked is None else self.memory.remembered(key_of(asked.key)[0])
+        reader = None if asked is None or hit is not None else await self._reader(asked)
         if reader is None:
-            await send({"type": "http.response.body", "body": b"-"})
+            status, told = (NOT_HERE, b"-") if hit is None else (REMEMBERED, WIRE.encode(hit))
+            await send({"type": "http.response.start", "status": status, "headers": []})
+            await send({"type": "http.response.body", "body": told})
             return
+        await send({"type": "http.response.start", "status": OK, "headers": []})
         try:
             await _Sending(reader, send).run(receive)
         finally:
             reader.close()
 
-    async def _reader(self, body: bytes) -> Reader | None:
-        try:
-            asked = msgspec.msgpack.decode(body, type=_Asked)
-            key = key_of(asked.key)
-        except (msgspec.DecodeError, ValueError):
-            return None
+    async def _reader(self, asked: _Asked) -> Reader | None:
+        key = key_of(asked.key)
         if asked.key in self._joined:
             return None
         reader = self.in_flight.join(key, asked.priority)
@@ -243,6 +278,34 @@ class _Sending:
 async def _until_left(receive: Receive, sending: asyncio.Task[None]) -> None:
     await receive()  # the request is whole: the next message is that the caller has left
     sending.cancel()
+
+
+WIRE = msgspec.msgpack.Encoder(uuid_format="bytes")
+HIT = msgspec.msgpack.Decoder(Hit)
+
+
+def _asked(body: bytes) -> _Asked | None:
+    try:
+        asked = msgspec.msgpack.decode(body, type=_Asked)
+        key_of(asked.key)
+    except (msgspec.DecodeError, ValueError):
+        return None
+    return asked
+
+
+async def _rest(connection: Connection, first: bytes) -> bytes:
+    body = bytearray(first)
+    while more := await connection.read_some():
+        body += more
+    return bytes(body)
+
+
+def _hit(body: bytes) -> Hit | None:
+    """``None``: from a gateway of another version."""
+    try:
+        return HIT.decode(body)
+    except msgspec.DecodeError:
+        return None
 
 
 def _nowhere(_: str) -> None:

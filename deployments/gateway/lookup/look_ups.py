@@ -15,6 +15,7 @@ from typing import Any
 
 from deployments.gateway.lookup.counters import CacheCounters
 from deployments.gateway.lookup.memory import Memory
+from deployments.gateway.lookup.shards import CacheShards, Shard
 from deployments.gateway.request.tenant_room import TenantRoom
 from deployments.platform.serve import cause_of
 from deployments.wire.direct_calls import DirectClient
@@ -74,23 +75,22 @@ class Embed:
 
 
 class LookUps:
-    """Asks the embedder, then the store. ``budget_s`` is for both."""
+    """Asks the embedder, then the shard of the request's partition. ``budget_s`` is for both. Each shard has
+    a breaker of its own: one that is broken costs the others nothing."""
 
     def __init__(
         self,
-        cache: DirectClient,
+        shards: CacheShards,
         embed: Embed,
         memory: Memory,
         *,
-        breaker: Breaker,
         expiry: Expiry,
         budget_s: float,
         counters: CacheCounters,
     ) -> None:
-        self._cache = cache
+        self._shards = shards
         self._embed = embed
         self._memory = memory
-        self._breaker = breaker
         self._expiry = expiry
         self._budget_s = budget_s
         self._counters = counters
@@ -118,7 +118,7 @@ class LookUps:
         """The served model's verdict on a near entry. Returns the hit if it serves, unless the entry may have
         been purged in the meantime."""
         self._counters.asked += 1
-        if not serves or self._memory.is_purged(doubt.epoch):
+        if not serves or self._memory.is_purged(doubt.entry.partition, doubt.epoch):
             return None
         self._counters.misses -= 1
         self._counters.near_misses -= 1
@@ -132,10 +132,11 @@ class LookUps:
     async def _behind_breaker(self, asked: Asking) -> LookUp:
         if not self._room.free(asked.key.tenant):
             return Miss()
-        is_trial = self._breaker.is_open
-        if not self._breaker.allows(time.monotonic()):
+        shard = self._shards.of(asked.key.partition)
+        is_trial = shard.breaker.is_open
+        if not shard.breaker.allows(time.monotonic()):
             return Miss()
-        asking = self._within_budget(asked)
+        asking = self._within_budget(asked, shard)
         return await (self._as_trial(asking) if is_trial else asking)
 
     async def _as_trial(self, asking: Coroutine[Any, Any, LookUp]) -> LookUp:
@@ -146,18 +147,18 @@ class LookUps:
         task.add_done_callback(self._trials.discard)
         return await asyncio.shield(task)
 
-    async def _within_budget(self, asked: Asking) -> LookUp:
+    async def _within_budget(self, asked: Asking, shard: Shard) -> LookUp:
         try:
             with self._room.take(asked.key.tenant):
                 async with asyncio.timeout(self._budget_s):
-                    found = await self._ask(asked)
+                    found = await self._ask(asked, shard)
         except Exception as error:  # no failure of the embedder or the store may fail a request
-            self._failed(error)
+            self._failed(error, shard.breaker)
             return Miss()
-        self._breaker.succeeded()
+        shard.breaker.succeeded()
         return found
 
-    async def _ask(self, asked: Asking) -> LookUp:
+    async def _ask(self, asked: Asking, shard: Shard) -> LookUp:
         key, timeline, vector = asked.key, asked.timeline, None
         if key.semantic:
             with timeline.step("embed"):
@@ -166,7 +167,7 @@ class LookUps:
                 asked.keep(vector)
         with timeline.step("search"):
             query = _query(asked, vector)
-            found: LookUp = await self._cache.call("look_up", query)
+            found: LookUp = await shard.direct.call("look_up", query)
         if found.decided_ns:  # it was the last part of the search
             timeline.add_lasting("decide", timeline.clock() - found.decided_ns, found.decided_ns)
         if isinstance(found, Miss) or found.similarity is not None:
@@ -183,11 +184,11 @@ class LookUps:
         else:
             self._counters.semantic += 1
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: Exception, breaker: Breaker) -> None:
         self._counters.failures += 1
-        was_open = self._breaker.is_open
-        self._breaker.failed(time.monotonic())
-        if self._breaker.is_open and not was_open:
+        was_open = breaker.is_open
+        breaker.failed(time.monotonic())
+        if breaker.is_open and not was_open:
             logger.warning(
                 "look-up failed: %r; the breaker is open, requests go on as misses", cause_of(error)
             )

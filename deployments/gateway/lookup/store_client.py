@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deployments.gateway.lookup.cache_health import CacheHealth, Part
@@ -11,16 +12,16 @@ from deployments.gateway.lookup.counters import CacheCounters
 from deployments.gateway.lookup.look_ups import Embed, LookUps
 from deployments.gateway.lookup.memory import Memory
 from deployments.gateway.lookup.new_entries import NewEntries
+from deployments.gateway.lookup.shards import CacheShards, Shard
 from deployments.gateway.lookup.store_admin import StoreAdmin
 from deployments.gateway.lookup.writes import Writes
 from deployments.wire.direct_calls import DirectClient
-from serve_app.breaker import Breaker
 from serve_app.cache.entry import CacheStats
 from serve_app.cache.expiry import expiry_of
 from serve_app.cache.normal import load_normaliser
 from serve_app.request.tenant_marks import TenantMarks
 from serve_app.settings import CacheSettings
-from serve_app.wire.calls import CACHE, EMBEDDER
+from serve_app.wire.calls import EMBEDDER
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
@@ -40,52 +41,54 @@ class CacheClient:
         self,
         settings: CacheSettings,
         embedder: DeploymentHandle[Any],
-        cache: DeploymentHandle[Any],
+        cache: Sequence[DeploymentHandle[Any]],
         marks: TenantMarks,
     ) -> None:
+        """``cache``: each of its shards."""
         self._call_timeout_s = settings.call_timeout_s
         # For look-ups only: no client waits for the other calls.
         self._direct_embedder = DirectClient(embedder, EMBEDDER)
-        self._direct_cache = DirectClient(cache, CACHE)
-        self._breaker = Breaker(settings.breaker_failures, settings.breaker_cooldown_s)
+        self.shards = CacheShards(cache, settings)
         self.expiry = expiry = expiry_of(settings)
         normal = load_normaliser()
         embed = Embed(self._direct_embedder, marks, normal)
         self.counters = CacheCounters()
-        self.memory = Memory(settings.exact_entries, expiry, self.counters, settings.item_bytes)
+        placement = self.shards.placement
+        self.memory = Memory(
+            settings.exact_entries, expiry, self.counters, settings.item_bytes, shards=placement
+        )
         self.new_entries = NewEntries(expiry, settings.max_entry_bytes)
         self.look_ups = LookUps(
-            self._direct_cache,
+            self.shards,
             embed,
             self.memory,
-            breaker=self._breaker,
             expiry=expiry,
             budget_s=settings.lookup_budget_ms / 1000,
             counters=self.counters,
         )
-        self.writes = Writes(settings, cache, embed, self._breaker, self.counters)
+        self.writes = Writes(settings, self.shards, embed, self.counters)
         self.store = StoreAdmin(
-            cache, embedder, self.memory, self.counters, settings.call_timeout_s, normal=normal
+            self.shards, embedder, self.memory, self.counters, settings.call_timeout_s, normal=normal
         )
         self.health = CacheHealth()
         loop = asyncio.get_running_loop()
         self._embedder = embedder
-        self._watching = [
-            loop.create_task(self._follow_store()),
-            loop.create_task(self._watch_embedder()),
-        ]
+        self._troubles: dict[int, str] = {}
+        self._watching = [loop.create_task(self._follow(shard)) for shard in self.shards]
+        self._watching.append(loop.create_task(self._watch_embedder()))
 
     @property
     def breaker_is_open(self) -> bool:
-        return self._breaker.is_open
+        return self.shards.breaker_is_open
 
     async def prime(self) -> None:
         """One embedding and one look-up, so that the connections are open before the first request."""
         async with asyncio.timeout(self._call_timeout_s):
-            for direct in (self._direct_embedder, self._direct_cache):
+            for direct in (self._direct_embedder, *(shard.direct for shard in self.shards)):
                 await direct.refresh()
             await self._direct_embedder.call("embed", ["warm-up"], "")
-            self._note_stats(await self._direct_cache.call("stats"))
+            for shard in self.shards:
+                self._note_stats(shard, await shard.direct.call("stats"))
         self.health.started()
 
     async def close(self) -> None:
@@ -94,28 +97,36 @@ class CacheClient:
         self.writes.stop()
         self.look_ups.stop()
         await self._direct_embedder.close()
-        await self._direct_cache.close()
+        await self.shards.close()
 
-    async def _follow_store(self) -> None:
-        """Empty the memory after a purge of the store; report to the store which entries it answered with."""
+    async def _follow(self, shard: Shard) -> None:
+        """Empty the memory after a purge of the shard; report to it which of its entries answered here."""
         while True:
             try:
-                stats = await self.store.stats()
-                self.memory.follow(stats.epoch)
-                self._note_stats(stats)
-                uses = self.memory.take_uses()
+                stats = await self.store.stats_of(shard)
+                self.memory.follow(stats.epoch, shard.number)
+                self._note_stats(shard, stats)
+                uses = self.memory.take_uses(shard.number)
                 if uses:
-                    await self.store.used(uses)
+                    await self.store.used(shard, uses)
             except Exception as error:  # the store is away; look-ups notice and open the breaker
                 logger.debug("cache epoch not known: %s", error)
-                self.health.failed(Part.STORE, "does not answer")
+                self._note_trouble(shard, "does not answer")
             await asyncio.sleep(EPOCH_PERIOD_S)
 
-    def _note_stats(self, stats: CacheStats) -> None:
-        if stats.error is None:
-            self.health.well(Part.STORE)
+    def _note_stats(self, shard: Shard, stats: CacheStats) -> None:
+        self._note_trouble(shard, None if stats.error is None else "reports an error")
+
+    def _note_trouble(self, shard: Shard, trouble: str | None) -> None:
+        """The store works when all its shards do."""
+        if trouble is None:
+            self._troubles.pop(shard.number, None)
         else:
-            self.health.failed(Part.STORE, "reports an error")
+            self._troubles[shard.number] = trouble
+        if self._troubles:
+            self.health.failed(Part.STORE, self._troubles[min(self._troubles)])
+        else:
+            self.health.well(Part.STORE)
 
     async def _watch_embedder(self) -> None:
         while True:

@@ -8,7 +8,9 @@ from secrets import token_hex
 
 from deployments.gateway.lookup.elsewhere import Elsewhere
 from deployments.gateway.lookup.in_flight import InFlightRequests
+from deployments.gateway.lookup.memory import Memory
 from deployments.gateway.others.others import AskGateways, GatewayReport, Others
+from serve_app.cache.shards import Shards
 from serve_app.errors import SettingsError
 from serve_app.gateways.shares import Share
 
@@ -26,12 +28,15 @@ class Together:
         self._host = host
         self._others: Others | None = None
 
-    def share_requests(self, in_flight: InFlightRequests, ports: range) -> None:
-        """Others may join these, at one of ``ports``."""
+    def share_requests(
+        self, in_flight: InFlightRequests, memory: Memory, ports: range, shards: Shards
+    ) -> None:
+        """Others may join these, at one of ``ports``, and get from ``memory`` what has ended. Each request
+        is announced to its shard of the cache."""
         if self._ask is None:
             return
         try:
-            self.elsewhere = Elsewhere(in_flight, self._host, ports)
+            self.elsewhere = Elsewhere(in_flight, memory, self._host, ports, shards)
         except SettingsError as error:
             logger.warning("requests are not shared with other gateways: %s", error)
 

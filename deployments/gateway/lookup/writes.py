@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from deployments.gateway.lookup.counters import CacheCounters
 from deployments.gateway.lookup.look_ups import Embed
+from deployments.gateway.lookup.shards import CacheShards
 from deployments.platform.serve import cause_of
-from serve_app.breaker import Breaker
 from serve_app.cache.entry import CacheEntry, Probe
 from serve_app.openai.answers import Answer
 from serve_app.settings import CacheSettings
-
-if TYPE_CHECKING:
-    from ray.serve.handle import DeploymentHandle
 
 logger = logging.getLogger("ray.serve")
 
@@ -30,19 +26,25 @@ class PendingWrite:
     vector: bytes | None
     semantic: bool
 
+    @property
+    def partition(self) -> str:
+        return self.entry.partition
+
 
 @dataclass(frozen=True, slots=True)
 class PendingComparison:
-    """An engine's answer that is to be compared with that of a near entry."""
+    """An engine's answer that is to be compared with that of a near entry, of the same partition."""
 
+    partition: str
     probe: Probe
     fresh: str
 
 
 @dataclass(frozen=True, slots=True)
 class PendingVerdict:
-    """The served model's verdict on a pair."""
+    """The served model's verdict on a pair, of one partition."""
 
+    partition: str
     entry_id: UUID
     text: str
     serves: bool
@@ -57,15 +59,13 @@ class Writes:
     def __init__(
         self,
         settings: CacheSettings,
-        cache: DeploymentHandle[Any],
+        shards: CacheShards,
         embed: Embed,
-        breaker: Breaker,
         counters: CacheCounters,
     ) -> None:
         self._call_timeout_s = settings.call_timeout_s
-        self._cache = cache
+        self._shards = shards
         self._embed = embed
-        self._breaker = breaker
         self._counters = counters
         self._queue: asyncio.Queue[Pending] = asyncio.Queue(settings.write_queue)
         self._task = asyncio.get_running_loop().create_task(self._write_forever())
@@ -76,21 +76,21 @@ class Writes:
     def add(self, entry: CacheEntry, vector: bytes | None, *, semantic: bool) -> None:
         self._put(PendingWrite(entry, vector, semantic))
 
-    def compare(self, probe: Probe, fresh: Answer) -> None:
+    def compare(self, partition: str, probe: Probe, fresh: Answer) -> None:
         """Have a complete answer compared with the near entry's."""
         self._counters.explored += 1
-        self._put(PendingComparison(probe, fresh.text))
+        self._put(PendingComparison(partition, probe, fresh.text))
 
-    def add_verdict(self, entry_id: UUID, text: str, serves: bool) -> None:
+    def add_verdict(self, partition: str, entry_id: UUID, text: str, serves: bool) -> None:
         """Remember the served model's verdict for later requests."""
-        self._put(PendingVerdict(entry_id, text, serves))
+        self._put(PendingVerdict(partition, entry_id, text, serves))
 
     def stop(self) -> None:
         self._task.cancel()
 
     def _put(self, pending: Pending) -> None:
         """With an open breaker nothing is written: embedding and failed calls would only slow requests."""
-        if self._breaker.is_open:
+        if self._shards.of(pending.partition).breaker.is_open:
             self._counters.dropped += 1
             return
         try:
@@ -110,17 +110,19 @@ class Writes:
                 logger.warning("the cache lost a %s: %r", type(pending).__name__, cause_of(error))
 
     async def _settle(self, pending: Pending) -> None:
+        cache = self._shards.of(pending.partition).handle
         match pending:
             case PendingWrite():
                 await self._write(pending)
-            case PendingComparison(probe, fresh):
-                await self._cache.observe.remote(probe, fresh)
-            case PendingVerdict(entry_id, text, serves):
-                await self._cache.judged.remote(entry_id, text, serves)
+            case PendingComparison(_, probe, fresh):
+                await cache.observe.remote(probe, fresh)
+            case PendingVerdict(_, entry_id, text, serves):
+                await cache.judged.remote(entry_id, text, serves)
 
     async def _write(self, pending: PendingWrite) -> None:
         vector = pending.vector
         if vector is None and pending.semantic:
             vector = await self._embed(pending.entry.text, pending.entry.tenant)
-        await self._cache.put.remote(replace(pending.entry, vector=vector))
+        cache = self._shards.of(pending.partition).handle
+        await cache.put.remote(replace(pending.entry, vector=vector))
         self._counters.stored += 1

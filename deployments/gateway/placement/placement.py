@@ -51,6 +51,7 @@ class Placement:
                 shared=has_keys,
                 cold_start=self._scaling.cold_starts.get(model),
                 demand=self._scaling.demands.get(model),
+                part_of=share.of,
             )
             for model, router in self.routers.items()
         }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from deployments.gateway.placement.cold_start import ColdStart
@@ -62,9 +62,12 @@ class Admission:
         shared: bool = False,
         cold_start: ColdStart | None = None,
         demand: Demand | None = None,
+        part_of: Callable[[int], int] = int,
     ) -> None:
+        """``part_of``: how much of a limit of the application is this gateway's."""
         self._model = model
         self._limits = limits
+        self._part_of = part_of
         self._traffic = traffic
         self.demand = demand
         self._queue: FairQueues[Waiter] = FairQueues(limits.tenant_weights)
@@ -240,7 +243,8 @@ class Admission:
         asked = ticket.request.asked
         wait_s = None if self.room.is_cold else self._estimate.seconds(self._sequences(ahead, asked))
         patience_s = min(self._limits.max_queue_wait_s, asked.deadline - time.monotonic())
-        if ahead < self._limits.max_queued_requests and (wait_s is None or wait_s <= patience_s):
+        most = self._limits.max_queued_requests
+        if ahead < (most and self._part_of(most)) and (wait_s is None or wait_s <= patience_s):
             return
         self._leave(ticket)
         self._traffic.refused += 1

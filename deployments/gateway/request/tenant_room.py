@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
 class TenantRoom:
-    """``most`` places for all tenants together (``None``: no bound), ``per_tenant`` of them for one."""
+    """``most`` places for all tenants together (``None``: no bound), ``per_tenant`` of them for one.
+    ``part_of``: how much of the latter is this gateway's now."""
 
-    def __init__(self, most: int | None, per_tenant: int) -> None:
+    def __init__(self, most: int | None, per_tenant: int, part_of: Callable[[int], int] = int) -> None:
         self._most = sys.maxsize if most is None else most
-        self._per_tenant = per_tenant
+        self._all_of_tenant = per_tenant
+        self._part_of = part_of
         self._taken: Counter[str] = Counter()
         self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def _per_tenant(self) -> int:
+        return self._part_of(self._all_of_tenant)
 
     def free(self, tenant: str) -> int:
         """The places that the tenant may take now."""

@@ -41,8 +41,13 @@ class LocalCache:
     """``args`` and ``handles`` are for ``gateway``."""
 
     embedder: LocalHandle
-    store: LocalHandle
+    stores: list[LocalHandle]
     settings: dict[str, Any]
+
+    @property
+    def store(self) -> LocalHandle:
+        """The first shard, by default the only one."""
+        return self.stores[0]
 
     @property
     def args(self) -> dict[str, Any]:
@@ -50,7 +55,7 @@ class LocalCache:
 
     @property
     def handles(self) -> dict[str, Any]:
-        return {"embedder": self.embedder, "cache": self.store}
+        return {"embedder": self.embedder, "cache": self.stores}
 
 
 @asynccontextmanager
@@ -60,8 +65,10 @@ async def local_cache(folder: Path, embeds: Any = None, **settings: Any) -> Asyn
     near = {"decision": "similarity"}  # its texts are alike by their words alone: a guard would object
     values = {"lookup_budget_ms": 5_000.0, "path": str(folder / "store"), **near, **settings}
     embedder = LocalHandle(WordEmbedder() if embeds is None else embeds)
-    cache = await open_semantic_cache(CacheSettings(**values), embedder)
+    rules = CacheSettings(**values)
+    caches = [await open_semantic_cache(rules, embedder, shard=shard) for shard in range(rules.shards)]
     try:
-        yield LocalCache(embedder, LocalHandle(cache), values)
+        yield LocalCache(embedder, [LocalHandle(cache) for cache in caches], values)
     finally:
-        await cache.close()
+        for cache in caches:
+            await cache.close()

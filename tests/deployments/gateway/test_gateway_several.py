@@ -316,3 +316,31 @@ async def test_an_upstream_gets_no_more_than_it_takes_from_all_gateways_together
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             if not isinstance(answer, BaseException):
                 answer.close()
+
+
+# ---- an answer that has ended, and is not in the store yet ----
+
+
+async def test_an_answer_that_the_store_does_not_have_yet_is_had_from_its_gateway(
+    cache: LocalCache,
+) -> None:
+    """Without that, who asks in this moment begins the same answer again, and all others join that."""
+    async with two_gateways(cache, SLOW) as both:
+        with cache.store.held("put"):
+            answer = await both.one.post("hi")
+            await both.one.until_idle()
+            others = [await both.two.post("hi") for _ in range(2)]
+            assert [other.headers["x-cache"] for other in others] == ["exact", "exact"]
+            assert {other.text for other in others} == {answer.text}
+            assert both.asked() == 1 + await raced(both.two)
+            stats = await both.two.get("/admin/cache")
+            assert (stats["exact"], stats["misses"]) == (2, 0)
+
+
+async def test_an_answer_that_is_not_stored_is_asked_for_again(quiet_cache: LocalCache) -> None:
+    async with two_gateways(quiet_cache, SLOW) as both:
+        cut = {"max_tokens": 3}  # an answer that was cut off is nobody else's
+        assert (await both.one.post("hi", **cut)).headers["x-cache"] == "miss"
+        await both.one.until_idle()
+        assert (await both.two.post("hi", **cut)).headers["x-cache"] == "miss"
+        assert both.asked() == 2

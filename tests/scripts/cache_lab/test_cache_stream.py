@@ -100,7 +100,7 @@ async def test_a_replay_tells_right_hits_from_wrong_ones(tmp_path: Path) -> None
     embedder: Any = LocalHandle(Embedder())
     settings: dict[str, Any] = {"decision": "similarity", "race": False, "lookup_budget_ms": 5000.0}
     cache = await open_semantic_cache(CacheSettings(path=str(tmp_path), **settings), embedder)
-    handles = {"embedder": embedder, "cache": LocalHandle(cache)}
+    handles = {"embedder": embedder, "cache": [LocalHandle(cache)]}
     try:
         with Oracle(pairs, seed=1, variation=0.2).running() as oracle:
             upstream = {"name": "oracle", "url": f"{oracle.url}/v1", "kind": "openai"}
