@@ -135,7 +135,9 @@ class GatewayRuntime:
         self._settings, self._planner = settings, planner
         self._names = ModelNames.of(settings)
         self._traffic, self._marks = Traffic(), TenantMarks(tenant_secret or new_secret())
-        self._tracer, self._news = _tracing(settings, engines, embedder, cache, responses, accounts, feedback)
+        self._tracer, self._news = _tracing(
+            settings, engines, *cache, embedder, responses, accounts, feedback
+        )
         secrets = _secrets(external, guard_headers or {}, client_secret)
         self._guards = guards_of(settings, self._names, guard_headers or {})
         self._lasting = _lasting(secrets)

@@ -130,7 +130,9 @@ def _front(settings: Settings) -> Group:
 
 def _keepers(settings: Settings) -> Iterator[float]:
     """The CPUs that Ray counts for each owner of files."""
-    for section in (settings.cache, settings.accounts, settings.feedback):
+    if settings.cache is not None:
+        yield from [settings.cache.num_cpus] * settings.cache.shards
+    for section in (settings.accounts, settings.feedback):
         if section is not None:
             yield section.num_cpus
     if settings.responses.enabled:
