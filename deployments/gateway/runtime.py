@@ -135,9 +135,7 @@ class GatewayRuntime:
         self._settings, self._planner = settings, planner
         self._names = ModelNames.of(settings)
         self._traffic, self._marks = Traffic(), TenantMarks(tenant_secret or new_secret())
-        self._tracer, self._news = _tracing(
-            settings, engines, *cache, embedder, responses, accounts, feedback
-        )
+        self._tracer, self._news = _traces(settings, engines, *cache, embedder, responses, accounts, feedback)
         secrets = _secrets(external, guard_headers or {}, client_secret)
         self._guards = guards_of(settings, self._names, guard_headers or {})
         self._lasting = _lasting(secrets)
@@ -147,9 +145,7 @@ class GatewayRuntime:
         self._placement = Placement(
             settings, engines, external, self._upstream, self._traffic, has_keys=keys is not None, share=share
         )
-        self._accounts = accounts_of(
-            settings, accounts, names=self._names, fleet=self._placement.fleet, meter=meter
-        )
+        self._accounts = accounts_of(settings, accounts, self._names, self._placement.fleet, meter)
         self._sign_in = GatewaySignIn(oidc_settings(settings), self._marks.secret, client_secret)
         self._intake = Intake(
             settings,
@@ -175,9 +171,7 @@ class GatewayRuntime:
         self._find_everywhere = find_everywhere
         self._dispatcher = self._build_dispatcher()
         self._in_flight = InFlightRequests()
-        if self._cache is not None and settings.cache_joins:
-            memory, shards = self._cache.memory, self._cache.shards.placement
-            self.together.share_requests(self._in_flight, memory, settings.network.private_ports, shards)
+        _share_requests(settings, self.together, self._in_flight, self._cache)
         handlers = self._generating() | self._relaying() | self._describing() | self._administering()
         self.app = GatewayApp(
             handlers,
@@ -450,7 +444,7 @@ def _keeping(bodies: Bodies, accounts: GatewayAccounts | None, names: ModelNames
     }
 
 
-def _tracing(
+def _traces(
     settings: Settings,
     engines: Mapping[str, DeploymentHandle[Any]],
     *others: DeploymentHandle[Any] | None,
@@ -520,6 +514,14 @@ def _cache_client(
     if rules is None or embedder is None or not cache:
         return None
     return CacheClient(rules, embedder, cache, marks)
+
+
+def _share_requests(
+    settings: Settings, together: Together, in_flight: InFlightRequests, cache: CacheClient | None
+) -> None:
+    if cache is not None and settings.cache_joins:
+        ports, shards = settings.network.private_ports, cache.shards.placement
+        together.share_requests(in_flight, cache.memory, ports, shards)
 
 
 def _item_cache(settings: Settings, cache: CacheClient | None) -> ItemCache | None:

@@ -68,7 +68,7 @@ class Share:
 
     def of(self, most: int) -> int:
         """How much of a limit of ``most`` this gateway may use."""
-        if self.gateways == 1:
+        if self.gateways == 1 or not most:
             return most
         share = self._known.get(most)
         if share is None:

@@ -70,7 +70,8 @@ class CrossEncoderSettings(Frozen):
 
 
 class CacheSettings(Frozen):
-    """The exact and semantic tiers. docs/architecture.md says which requests share an entry."""
+    """The exact and semantic tiers. docs/architecture.md says which requests share an entry. It is long
+    because each setting has its bounds and its description."""
 
     store: Literal["qdrant_edge", "qdrant"] = Field(
         default="qdrant_edge", description="Embedded in a folder, or the server under `qdrant`."

@@ -46,7 +46,7 @@ class EmbeddingLimits(Frozen):
 
 class LimitSettings(EmbeddingLimits):
     """Bounds of one request, of one gateway's memory, or of all gateways together where it is said; times are
-    seconds."""
+    seconds. It is long because each has its own range and its description."""
 
     max_body_bytes: int = Field(default=1_048_576, ge=1024)
     max_conversation_bytes: int = Field(

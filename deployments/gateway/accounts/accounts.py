@@ -78,7 +78,6 @@ class GatewayAccounts:
 def accounts_of(
     settings: Settings,
     handle: DeploymentHandle[Any] | None,
-    *,
     names: ModelNames,
     fleet: FleetTable,
     meter: Meter | None,

@@ -24,7 +24,8 @@ T = TypeVar("T")
 
 
 class StoreAdmin:
-    """Every call to a shard has ``call_timeout_s`` seconds; it raises TimeoutError when that is over."""
+    """Every call to a shard has ``call_timeout_s`` seconds; it raises TimeoutError when that is over. It has
+    many methods because administrators do that many things with entries, all with the same shards."""
 
     def __init__(
         self,

@@ -47,6 +47,7 @@ class Waiter:
 class Admission:
     """One model's room and queue, as this gateway sees them. ``shared``: tenants have keys, so none may take
     all room at once. ``cold_start`` is given where the model scales to zero, ``demand`` where it scales.
+    ``part_of``: how much of a limit of the application is this gateway's.
 
     It is long because entering, waiting and leaving change the same queue.
     """
@@ -64,10 +65,7 @@ class Admission:
         demand: Demand | None = None,
         part_of: Callable[[int], int] = int,
     ) -> None:
-        """``part_of``: how much of a limit of the application is this gateway's."""
-        self._model = model
-        self._limits = limits
-        self._part_of = part_of
+        self._model, self._limits, self._part_of = model, limits, part_of
         self._traffic = traffic
         self.demand = demand
         self._queue: FairQueues[Waiter] = FairQueues(limits.tenant_weights)
@@ -231,9 +229,8 @@ class Admission:
         self._traffic.refused += 1
         asked = ticket.request.asked
         ahead = self._sequences(self._queue.ahead_of(asked.tenant, ticket.priority), asked)
-        return OverCapacity(
-            f"No replica had room within {waited_s:.1f} s.", self._estimate.retry_after_s(ahead)
-        )
+        retry_after_s = self._estimate.retry_after_s(ahead)
+        return OverCapacity(f"No replica had room within {waited_s:.1f} s.", retry_after_s)
 
     def _refuse_if_hopeless(self, ticket: Ticket[Waiter], ahead: int) -> None:
         """Refuse a request at once if it could not be served in time, so that its client can go elsewhere.
@@ -243,8 +240,8 @@ class Admission:
         asked = ticket.request.asked
         wait_s = None if self.room.is_cold else self._estimate.seconds(self._sequences(ahead, asked))
         patience_s = min(self._limits.max_queue_wait_s, asked.deadline - time.monotonic())
-        most = self._limits.max_queued_requests
-        if ahead < (most and self._part_of(most)) and (wait_s is None or wait_s <= patience_s):
+        fits = ahead < self._part_of(self._limits.max_queued_requests)
+        if fits and (wait_s is None or wait_s <= patience_s):
             return
         self._leave(ticket)
         self._traffic.refused += 1
