@@ -1,4 +1,4 @@
-"""The graph. This is the only place where deployments are wired and wrapped.
+"""Builds the graph: which deployments there are, how they are wired, and their Serve options. Only here.
 
     client ─► Gateway ─┬─► Embedder ◄── SemanticCache (asks for its dimension)
                        ├─► SemanticCache ─► Qdrant, embedded or a server

@@ -1,4 +1,4 @@
-"""Write the reference pages of commands, HTTP routes and metrics from the code, so that they agree with it.
+"""Write the reference pages of commands, HTTP routes, metrics and modules from the code, so that they agree.
 
 python scripts/document_reference.py [--check]
 """
@@ -6,6 +6,8 @@ python scripts/document_reference.py [--check]
 from __future__ import annotations
 
 import argparse
+import ast
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,7 +21,10 @@ from serve_app.errors import PromptlyError
 from serve_app.model_store import default_cache_dir
 from serve_app.monitoring.metrics import BUCKETS_S, METRICS
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PARTS = ("serve_app", "deployments", "scripts")
+"""The folders with modules, in the order of their page."""
 MADE = "Made by `scripts/document_reference.py` from the code; a test fails if this page is out of date."
 
 
@@ -143,6 +148,38 @@ def metrics_page() -> str:
     return "\n".join([*lines, "", f"Buckets of histograms, in seconds: {buckets}."]) + "\n"
 
 
+def modules_page() -> str:
+    """Every module, by folder."""
+    lines = ["# Modules", "", "Every module, with the first sentence of its docstring: what it decides"]
+    lines += [f"or does. Where a change starts: [Architecture](architecture.md). {MADE}"]
+    for folder, modules in folders().items():
+        lines += ["", f"## {folder}/", ""]
+        package = ROOT / folder / "__init__.py"
+        if package.is_file():
+            lines += [first_sentence(package), ""]
+        lines += ["| module | |", "|---|---|"]
+        lines += [f"| `{module.name}` | {_cell(first_sentence(module))} |" for module in modules]
+    return "\n".join(lines) + "\n"
+
+
+def folders() -> dict[str, list[Path]]:
+    """The folders that have modules, by their path from the root; the file of a package itself is none."""
+    found: dict[str, list[Path]] = {}
+    for part in PARTS:
+        modules = (path for path in (ROOT / part).rglob("*.py") if path.name != "__init__.py")
+        for module in sorted(modules, key=lambda path: path.relative_to(ROOT).parts):
+            found.setdefault(module.parent.relative_to(ROOT).as_posix(), []).append(module)
+    return dict(sorted(found.items(), key=lambda item: (PARTS.index(item[0].split("/")[0]), item[0])))
+
+
+def first_sentence(module: Path) -> str:
+    """Of its docstring, as Markdown; empty without one."""
+    said = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
+    said = " ".join(said.split("\n\n")[0].split())
+    said = re.sub(r":\w+:(?=`)", "", said).replace("``", "`")
+    return re.split(r"(?<=[.?!]) (?=[A-Z`])", said)[0]
+
+
 def _listed(media: Mapping[str, object]) -> str:
     return ", ".join(f"`{name}`" for name in media)
 
@@ -160,6 +197,7 @@ PAGES = {
     "reference-commands.md": commands_page,
     "reference-routes.md": routes_page,
     "reference-metrics.md": metrics_page,
+    "reference-modules.md": modules_page,
 }
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from document_reference import DOCS, PAGES
+from document_reference import DOCS, PAGES, first_sentence, folders
 
 from deployments.cli.main import COMMANDS
 from serve_app.api.routes import ROUTES
@@ -23,10 +24,47 @@ def test_a_reference_page_is_up_to_date(name: str) -> None:
 
 
 def test_every_command_route_and_metric_is_on_its_page() -> None:
-    commands, routes, metrics = (page() for page in PAGES.values())
+    commands, routes, metrics, _ = (page() for page in PAGES.values())
     assert all(f"## promptly {name}\n" in commands for name in COMMANDS)
     assert all(f"## {route.path}\n" in routes for route in ROUTES)
     assert all(f"| `{metric.exported}` |" in metrics for metric in METRICS)
+
+
+def test_every_module_is_on_its_page_in_the_section_of_its_folder() -> None:
+    sections = PAGES["reference-modules.md"]().split("\n## ")[1:]
+    listed = {
+        f"{title.strip('/')}/{module}"
+        for title, _, rows in (section.partition("\n") for section in sections)
+        for module in re.findall(r"^\| `(\w+\.py)` \| \S", rows, re.MULTILINE)
+    }
+    modules = {
+        path.relative_to(ROOT).as_posix()
+        for part in ("serve_app", "deployments", "scripts")
+        for path in (ROOT / part).rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    assert len(modules) > 500
+    assert listed == modules, "a module without a docstring has no sentence to be listed with"
+    assert len(sections) == len(folders())
+
+
+@pytest.mark.parametrize(
+    ("docstring", "sentence"),
+    [
+        ("How fast a queue drains.", "How fast a queue drains."),
+        ("Sampling options that vLLM 0.29\nrefuses. More.", "Sampling options that vLLM 0.29 refuses."),
+        ("``/health``: for balancers. It needs no key.", "`/health`: for balancers."),
+        ("Yields :class:`Problem`.\n\nMore.", "Yields `Problem`."),
+        ("Is it fast? Yes.", "Is it fast?"),
+        ("Without an end\n\nMore.", "Without an end"),
+    ],
+)
+def test_a_module_is_listed_with_the_first_sentence_of_its_docstring(
+    docstring: str, sentence: str, tmp_path: Path
+) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(f'"""{docstring}"""\n', encoding="utf-8")
+    assert first_sentence(module) == sentence
 
 
 def test_a_page_is_the_same_for_every_user(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``promptly SUBCOMMAND``."""
+"""The command ``promptly``: the list of its subcommands, and how one is found and run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a start ends."""
+"""Why a start ends: it failed, or somebody asked it to stop."""
 
 from __future__ import annotations
 

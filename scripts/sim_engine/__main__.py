@@ -1,4 +1,4 @@
-"""The engine as a separate process."""
+"""The scripted engine as a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine is like."""
+"""The size and speed of the scripted engine, and what it can do: each field is a flag too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule is."""
+"""The contract of an alert's rule: when it fires and clears, and the same in PromQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""All rules. A new one is a function here that gives it, or gives nothing where its setting turns it off."""
+"""All rules of alerts, by their settings. A new one is a function here that gives it, or gives nothing where
+its setting turns it off."""
 
 from __future__ import annotations
 

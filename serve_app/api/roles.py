@@ -1,4 +1,4 @@
-"""What a key's holder is to the application."""
+"""What a key's holder is to the application: user, viewer or administrator, and what each may do."""
 
 from __future__ import annotations
 

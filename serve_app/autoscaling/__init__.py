@@ -4,6 +4,10 @@
 replicas to wake, start, put to sleep or stop. Requests that the cache answers never reach an engine, so they
 are not part of that load. ``deployments.engine.autoscaling`` calls it for Serve. Engines measure an
 ``EngineSpeed``, gateways count a ``Demand``, and ``metrics`` carries both to the policy.
+
+There are eight reasons for a change, because an operator answers most of them with another setting. Twelve
+constants stay, because without any of them a simulated case is worse, a replay has no bound, or a test fails
+that has the small burst or the last client that two of them are for (docs/benchmarks.md).
 """
 
 from serve_app.autoscaling.arrivals import Arrivals, Bin

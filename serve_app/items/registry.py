@@ -1,4 +1,4 @@
-"""The shape of each path."""
+"""The shape of each path whose answer is a list of items."""
 
 from __future__ import annotations
 

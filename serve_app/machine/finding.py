@@ -1,4 +1,4 @@
-"""What a check found."""
+"""What a check of the machine found, and what mends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool calls in a request."""
+"""Whether an answer may be a tool call, and the refusal where no member reads one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan costs."""
+"""What a plan costs: per hour, and per million tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes on a plan's numbers."""
+"""What a plan says of its numbers: how the model is divided, and what the estimate leaves out."""
 
 from __future__ import annotations
 

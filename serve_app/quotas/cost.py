@@ -1,4 +1,4 @@
-"""What a request costs of each bound."""
+"""What a request costs of each bound: itself, its tokens or their price."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All settings of an application."""
+"""All settings of an application: its sections, and the checks across them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All rules. A new one is a function here that gives suggestions, or none."""
+"""All rules of suggestions. A new one is a function here that gives suggestions, or none."""
 
 from __future__ import annotations
 

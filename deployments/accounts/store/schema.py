@@ -1,4 +1,4 @@
-"""The tables, and how the SQLite file is opened."""
+"""The tables of accounts, and how their SQLite file is opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the SQLite file, and how it is opened."""
+"""The tables of feedback, and how their SQLite file is opened."""
 
 from __future__ import annotations
 

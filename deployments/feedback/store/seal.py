@@ -1,4 +1,4 @@
-"""What seals texts at rest."""
+"""The contract of what seals texts at rest."""
 
 from __future__ import annotations
 

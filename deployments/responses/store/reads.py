@@ -1,4 +1,4 @@
-"""What is read of the file."""
+"""What is read of the SQLite file: responses, conversations and their items."""
 
 from __future__ import annotations
 

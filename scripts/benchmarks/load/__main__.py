@@ -1,4 +1,4 @@
-"""One run by hand."""
+"""One run of the load generator by hand."""
 
 from __future__ import annotations
 

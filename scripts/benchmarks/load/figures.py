@@ -1,4 +1,4 @@
-"""Figures of a run."""
+"""Figures of a run of the load generator, from its samples: percentiles, counts and rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent, and what came of it."""
+"""A request of the load generator, when it is sent, and the sample that it leaves."""
 
 from __future__ import annotations
 

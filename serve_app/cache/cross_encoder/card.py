@@ -1,4 +1,4 @@
-"""What a trained cross-encoder says of itself."""
+"""What a trained cross-encoder says of itself: its thresholds, its calibration, and how it did."""
 
 from __future__ import annotations
 

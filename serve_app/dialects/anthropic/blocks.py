@@ -1,5 +1,5 @@
-"""The types of a request. Unknown fields (``cache_control``, ``citations``, …) are accepted and ignored; a
-block of an unknown type is refused by its name."""
+"""The types of a Messages request and of its blocks. Unknown fields (``cache_control``, ``citations``, …) are
+accepted and ignored; a block of an unknown type is refused by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dialect: what the gateway calls."""
+"""Anthropic's Messages API as a dialect: what the gateway calls."""
 
 from __future__ import annotations
 
