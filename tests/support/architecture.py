@@ -9,59 +9,60 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
 
+NAME = re.compile(r"`([\w/]+)(/|\.py)`")
+GATEWAY = "gateway/"
+
 
 @dataclass(frozen=True)
 class Row:
-    """A row begins with its folders. Names in its text are relative to one of them, to a folder below them
-    that the text names, or to the root."""
+    """A row begins with a folder. The name of a module is relative to the folder that is named last before
+    it, the name of a folder to the root or to the row's first folder; ``gateway/`` is short for
+    ``deployments/gateway/``."""
 
-    folders: tuple[str, ...]
-    below: tuple[str, ...]
-    modules: tuple[str, ...]
+    folders: tuple[Path, ...]
+    modules: tuple[Path, ...]
 
-    def places(self) -> list[Path]:
-        """Where its modules may be."""
-        return [ROOT, *(ROOT / folder for folder in self.folders), *self.inner()]
-
-    def inner(self) -> list[Path]:
-        """The folders that its text names."""
-        return [path for name in self.below for path in self._found(name) if path.is_dir()]
-
-    def files(self, module: str) -> list[Path]:
-        """What a name stands for: none if there is no such file, several if two folders have one."""
-        return [place / module for place in self.places() if (place / module).is_file()]
-
+    @property
     def lost(self) -> list[str]:
         """Names that stand for nothing."""
-        folders = [name for name in self.folders if not (ROOT / name).is_dir()]
-        below = [name for name in self.below if not any(path.is_dir() for path in self._found(name))]
-        return [*folders, *below, *(module for module in self.modules if not self.files(module))]
-
-    def _found(self, name: str) -> list[Path]:
-        return [ROOT / name, *(ROOT / folder / name for folder in self.folders)]
+        folders = [path for path in self.folders if not path.is_dir()]
+        modules = [path for path in self.modules if not path.is_file()]
+        return [str(path.relative_to(ROOT)) for path in (*folders, *modules)]
 
 
 def rows(page: str) -> list[Row]:
     table = page.partition("## Who owns what")[2].partition("\n## ")[0]
-    cells = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
-    return [
-        Row(tuple(_folders(first)), tuple(_folders(text)), tuple(re.findall(r"`([\w/]+\.py)`", text)))
-        for first, text in cells
-    ]
+    return [_row(line) for line in table.splitlines() if line.startswith("| `")]
 
 
-def _folders(cell: str) -> list[str]:
-    return re.findall(r"`([\w/]+)/`", cell)
+def bare_names(page: str) -> list[str]:
+    """Modules without words of their own: a separator follows the name."""
+    table = page.partition("## Who owns what")[2].partition("\n## ")[0]
+    return re.findall(r"`([\w/]+\.py)`[,;.]", table)
+
+
+def _row(line: str) -> Row:
+    folders: list[Path] = []
+    modules: list[Path] = []
+    for name, ending in NAME.findall(line):
+        if ending == "/":
+            folders.append(_folder(name, folders[0] if folders else ROOT))
+        else:
+            modules.append(folders[-1] / f"{name}.py")
+    return Row(tuple(folders), tuple(modules))
+
+
+def _folder(name: str, first: Path) -> Path:
+    path = ROOT / ("deployments" if name.startswith(GATEWAY) else "") / name
+    return path if path.is_dir() else first / name
 
 
 def named_modules() -> set[Path]:
     """The files that the page's rows name."""
-    page = rows(PAGE.read_text(encoding="utf-8"))
-    return {path for row in page for module in row.modules for path in row.files(module)}
+    return {path for row in rows(PAGE.read_text(encoding="utf-8")) for path in row.modules}
 
 
 def named_folders() -> set[Path]:
     """The folders that the page's rows name, by themselves or with a module in them."""
-    page = rows(PAGE.read_text(encoding="utf-8"))
-    own = {ROOT / folder for row in page for folder in row.folders}
-    return own | {path for row in page for path in row.inner()} | {path.parent for path in named_modules()}
+    own = {path for row in rows(PAGE.read_text(encoding="utf-8")) for path in row.folders}
+    return own | {path.parent for path in named_modules()}
