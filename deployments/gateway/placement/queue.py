@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from deployments.gateway.placement.cold_start import ColdStart
-from deployments.gateway.placement.room import Room
+from deployments.gateway.placement.room import Room, is_offered
 from deployments.gateway.placement.wait_estimate import WaitEstimate
 from deployments.gateway.request.call import SlotRequest
 from serve_app.admission import NOTHING, FairQueues, Spent, Ticket
@@ -168,7 +168,7 @@ class Admission:
                     for other in blocked:
                         other.passed += dispatch.slots
                     return True
-                if waiter.tried or not self.room.is_offered(waiter.asked, candidates):
+                if waiter.tried or not is_offered(waiter.asked, candidates):
                     continue  # it avoids those that have room: others of its tenant may pass it
                 if self.room.is_within_share(waiter.asked.tenant, waiter.asked.weight, candidates):
                     if waiter.passed >= sum(member.limit for member in candidates):

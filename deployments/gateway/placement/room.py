@@ -65,10 +65,6 @@ class Room:
             return False
         return self.is_within_share(tenant, weight, candidates)
 
-    def is_offered(self, asked: SlotRequest, candidates: Iterable[Member]) -> bool:
-        """Some member that has room takes requests of this kind; whether the room suffices is not asked."""
-        return any(member.room and _may_serve(member, asked, ()) for member in candidates)
-
     def has_other(self, asked: SlotRequest, tried: Tried) -> bool:
         """Whether a member is left to ask, if not at this moment: one that refused a connection may be back
         in a second."""
@@ -134,6 +130,11 @@ class Room:
     def _most(self, member: Member) -> int:
         """How much of a member's room one request may take."""
         return most_for_one(member.limit) if self._is_shared else member.limit
+
+
+def is_offered(asked: SlotRequest, candidates: Iterable[Member]) -> bool:
+    """Some member that has room takes requests of this kind; whether the room suffices is not asked."""
+    return any(member.room and _may_serve(member, asked, ()) for member in candidates)
 
 
 def _may_serve(member: Member, asked: SlotRequest, tried: Collection[str]) -> bool:
