@@ -131,7 +131,7 @@ async def test_the_cache_s_part_of_a_failure_is_kept_and_that_of_other_requests_
 
         methods = {"look_up": look_up, "stats": served.stats}
         served._direct = DirectCalls(CACHE, methods, "127.0.0.1", call_tracer("cache"))
-        handles = {**cache.handles, "cache": ServedHandle(served)}
+        handles = {**cache.handles, "cache": [ServedHandle(served)]}
         quiet = {"traces": {"keep_slowest": 0}}
         async with gateway(FAST, handles=handles, **cache.args, **quiet) as running:
 
