@@ -53,8 +53,7 @@ async def ask_until(http: aiohttp.ClientSession, url: str, done: asyncio.Event) 
     ("name", "after", "engines_stay"),
     [
         ("engine-roll", args({**SCRIPTED, "revision": "next"}), False),
-        ("model-added", args(SCRIPTED, SECOND), True),
-        ("gateway-roll", args({**SCRIPTED, "aliases": ["other"], "cost_per_device_hour": 1.0}), True),
+        ("model-added", args({**SCRIPTED, "aliases": ["other"], "cost_per_device_hour": 1.0}, SECOND), True),
     ],
 )
 async def test_an_upgrade_cuts_no_stream_and_keeps_what_did_not_change(
