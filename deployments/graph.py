@@ -133,8 +133,8 @@ def build_graph(
     for model, asked in zip(settings.engine_models, settings.models, strict=True):
         if model != asked:
             logger.warning(DRAFTS_ALONE, model.id)
-    embedder = _embedder(settings)
-    cache = _semantic_cache(settings, embedder)
+    embedder = _embedder(settings, versions)
+    cache = _semantic_cache(settings, embedder, versions)
     return _deployment(
         serve.ingress()(Gateway),
         name="Gateway",
@@ -152,9 +152,9 @@ def build_graph(
         guard_headers=guard_headers(settings.guardrails, environment),
         embedder=embedder,
         cache=cache,
-        responses=_responses(settings),
-        accounts=_accounts(settings),
-        feedback=_feedback(settings),
+        responses=_owner(Responses, settings.responses, settings, versions),
+        accounts=_owner(Accounts, settings.accounts, settings, versions),
+        feedback=_owner(Feedback, settings.feedback, settings, versions),
         tenant_secret=new_secret(),
         admin_token=admin_token(settings, environment),
         client_secret=client_secret(settings, environment),
@@ -245,7 +245,7 @@ def admin_token(settings: Settings, environment: Mapping[str, str]) -> AdminToke
     return load_admin_token(environment, default_cache_dir()) if settings.has_admin_token else None
 
 
-def _embedder(settings: Settings) -> serve.Application | None:
+def _embedder(settings: Settings, versions: Mapping[str, str]) -> serve.Application | None:
     if settings.embedder is None:
         return None
     options: dict[str, Any] = {
@@ -262,68 +262,49 @@ def _embedder(settings: Settings) -> serve.Application | None:
         max_ongoing_requests=EMBEDDER_MAX_ONGOING,
         ray_actor_options=options,
     ).bind(settings.embedder, ports=settings.network.private_ports)
-    return versioned(application, part_versions(settings)["Embedder"])
+    return versioned(application, versions["Embedder"])
 
 
-def _semantic_cache(settings: Settings, embedder: serve.Application | None) -> list[serve.Application]:
+def _semantic_cache(
+    settings: Settings, embedder: serve.Application | None, versions: Mapping[str, str]
+) -> list[serve.Application]:
     """One deployment for each shard: Serve does not tell replicas apart, and a shard's partitions and
     purges are its own."""
     if settings.cache is None:
         return []
-    version = part_versions(settings)["SemanticCache"]
-    options: dict[str, Any] = {
-        "num_replicas": 1,
-        "max_ongoing_requests": CONTROL_MAX_ONGOING,
-        "ray_actor_options": {"num_cpus": settings.cache.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
-    }
+    options = _owner_options(settings.cache.num_cpus)
     return [
         versioned(
             _deployment(
                 SemanticCache, name=f"SemanticCache:{shard + 1}" if shard else "SemanticCache", **options
             ).bind(settings.cache, embedder, shard=shard, ports=settings.network.private_ports),
-            version,
+            versions["SemanticCache"],
         )
         for shard in range(settings.cache.shards)
     ]
 
 
-def _responses(settings: Settings) -> serve.Application | None:
-    if not settings.responses.enabled:
+def _owner(
+    cls: type[Any], rules: Any, settings: Settings, versions: Mapping[str, str]
+) -> serve.Application | None:
+    """A part that owns a file; its name is that of its class. ``None`` where it is switched off: then it has
+    no version. ``rules``: its section of the settings."""
+    name = cls.__name__
+    if name not in versions:
         return None
-    application = _deployment(
-        Responses,
-        name="Responses",
-        num_replicas=1,  # one process owns the file
-        max_ongoing_requests=CONTROL_MAX_ONGOING,
-        ray_actor_options={"num_cpus": settings.responses.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
-    ).bind(settings.responses, ports=settings.network.private_ports)
-    return versioned(application, part_versions(settings)["Responses"])
+    application = _deployment(cls, name=name, **_owner_options(rules.num_cpus)).bind(
+        rules, ports=settings.network.private_ports
+    )
+    return versioned(application, versions[name])
 
 
-def _accounts(settings: Settings) -> serve.Application | None:
-    if settings.accounts is None:
-        return None
-    application = _deployment(
-        Accounts,
-        name="Accounts",
-        num_replicas=1,  # one process owns the file
-        max_ongoing_requests=CONTROL_MAX_ONGOING,
-        ray_actor_options={"num_cpus": settings.accounts.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
-    ).bind(settings.accounts, ports=settings.network.private_ports)
-    return versioned(application, part_versions(settings)["Accounts"])
-
-
-def _feedback(settings: Settings) -> serve.Application | None:
-    if settings.feedback is None:
-        return None
-    application = _deployment(
-        Feedback,
-        name="Feedback",
-        num_replicas=1,  # one process owns the file
-        max_ongoing_requests=CONTROL_MAX_ONGOING,
-        ray_actor_options={"num_cpus": settings.feedback.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
-    ).bind(settings.feedback, ports=settings.network.private_ports)
-    return versioned(application, part_versions(settings)["Feedback"])
+def _owner_options(num_cpus: float) -> dict[str, Any]:
+    """One process owns a file, or the epochs and purges of a shard."""
+    return {
+        "num_replicas": 1,
+        "max_ongoing_requests": CONTROL_MAX_ONGOING,
+        "ray_actor_options": {"num_cpus": num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
+    }
 
 
 __all__ = ["build", "build_engine", "build_graph", "engine_options"]

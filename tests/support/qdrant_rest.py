@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -305,3 +306,14 @@ def _done() -> web.Response:
 
 def _error(status: int, message: str) -> web.Response:
     return web.json_response({"status": {"error": message}, "time": 0.0}, status=status)
+
+
+@asynccontextmanager
+async def on_a_server(folder: Path) -> AsyncIterator[dict[str, Any]]:
+    """The settings of a cache on such a server, while it runs."""
+    server = QdrantRest(folder / "qdrant")
+    await server.start()
+    try:
+        yield {"store": "qdrant", "qdrant": {"url": server.url, "timeout_s": 30.0}}
+    finally:
+        await server.close()

@@ -7,7 +7,21 @@ from collections.abc import Callable
 from typing import Any
 
 from deployments.cache.deployment import REOPEN_PERIOD_S, SemanticCache
+from serve_app.embedding import EmbedderInfo
 from serve_app.settings import CacheSettings
+
+INFO = EmbedderInfo("test", 4, 256)
+
+
+class EmbedderHandle:
+    """What the cache knows of the embedder: its description, of vectors with four numbers."""
+
+    @property
+    def describe(self) -> EmbedderHandle:
+        return self
+
+    async def remote(self) -> EmbedderInfo:
+        return INFO
 
 
 class PlainCache(SemanticCache):

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from support.semantic_cache import open_semantic_cache
+from support.semantic_cache import INFO, EmbedderHandle, open_semantic_cache
 
 from deployments.cache.deployment import SemanticCache
 from deployments.cache.note import CacheNote
@@ -15,21 +15,10 @@ from deployments.cache.store import CacheStore, StoreError
 from deployments.cache.store.edge import EdgeStore
 from serve_app.cache.entry import Selection
 from serve_app.cache.normal import vectors_of
-from serve_app.embedding import EmbedderInfo
 from serve_app.settings import CacheSettings
 
 NOW_NS = 1_800_000_000_000_000_000
 YEAR_NS = 365 * 24 * 3600 * 10**9
-INFO = EmbedderInfo("test", 4, 256)
-
-
-class EmbedderHandle:
-    @property
-    def describe(self) -> EmbedderHandle:
-        return self
-
-    async def remote(self) -> EmbedderInfo:
-        return INFO
 
 
 def clock(now_ns: int) -> Callable[[], int]:

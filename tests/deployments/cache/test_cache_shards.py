@@ -11,27 +11,15 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-from support.qdrant_rest import QdrantRest
-from support.semantic_cache import open_semantic_cache
+from support.qdrant_rest import on_a_server
+from support.semantic_cache import EmbedderHandle, open_semantic_cache
 
 from deployments.cache.deployment import SemanticCache
 from serve_app.cache.entry import CacheEntry, CacheQuery, Hit, Miss, Selection
-from serve_app.embedding import EmbedderInfo
 from serve_app.openai.answers import Answer, Usage
 from serve_app.settings import CacheSettings
 
 VECTOR = np.array([1, 0, 0, 0], dtype=np.float32).tobytes()
-
-
-class EmbedderHandle:
-    """What the cache knows of the embedder: its description."""
-
-    @property
-    def describe(self) -> EmbedderHandle:
-        return self
-
-    async def remote(self) -> EmbedderInfo:
-        return EmbedderInfo("test", 4, 256)
 
 
 @asynccontextmanager
@@ -46,16 +34,6 @@ async def shards(
             stack.push_async_callback(cache.close)
             caches.append(cache)
         yield caches
-
-
-@asynccontextmanager
-async def server(folder: Path) -> AsyncIterator[dict[str, Any]]:
-    running = QdrantRest(folder / "qdrant")
-    await running.start()
-    try:
-        yield {"store": "qdrant", "qdrant": {"url": running.url, "timeout_s": 30.0}}
-    finally:
-        await running.close()
 
 
 def entry(**changes: Any) -> CacheEntry:
@@ -107,7 +85,7 @@ async def test_bounds_are_divided_among_folders(tmp_path: Path) -> None:
 
 async def test_shards_on_one_server_see_the_same_entries_and_each_purges_for_itself(tmp_path: Path) -> None:
     stored = entry()
-    async with server(tmp_path) as at, shards(tmp_path, 2, **at) as (first, second):
+    async with on_a_server(tmp_path) as at, shards(tmp_path, 2, **at) as (first, second):
         await first.put(stored)
         assert [(await each.stats()).entries for each in (first, second)] == [1, 1]
         before = (await second.stats()).epoch
@@ -118,7 +96,7 @@ async def test_shards_on_one_server_see_the_same_entries_and_each_purges_for_its
 
 
 async def test_shards_on_one_server_fill_it_no_further_than_its_bound(tmp_path: Path) -> None:
-    async with server(tmp_path) as at, shards(tmp_path, 2, max_entries=20, **at) as (first, second):
+    async with on_a_server(tmp_path) as at, shards(tmp_path, 2, max_entries=20, **at) as (first, second):
         for _ in range(30):
             await first.put(entry())
             await second.put(entry())
@@ -128,7 +106,7 @@ async def test_shards_on_one_server_fill_it_no_further_than_its_bound(tmp_path: 
 async def test_each_keeps_its_own_note_on_a_server(tmp_path: Path) -> None:
     """Its highest epoch, and what it has learned: a shard must not begin below an epoch that it has used."""
     far_ahead = time.time_ns() + 3_600_000_000_000
-    async with server(tmp_path) as at:
+    async with on_a_server(tmp_path) as at:
         async with shards(tmp_path, 2, lambda: far_ahead, **at) as (_, second):
             await second.put(entry())
         async with shards(tmp_path, 2, **at) as caches:

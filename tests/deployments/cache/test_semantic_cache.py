@@ -15,33 +15,19 @@ import numpy as np
 import pytest
 from support.graph import eventually
 from support.qdrant_rest import Fault, QdrantRest
-from support.semantic_cache import open_semantic_cache
+from support.semantic_cache import INFO, EmbedderHandle, open_semantic_cache
 
 from deployments.cache.deployment import SemanticCache
 from deployments.cache.store import StoreError
 from deployments.cache.store.edge import EdgeStore
 from serve_app.cache.entry import CacheEntry, CacheQuery, Hit, Miss, Selection
 from serve_app.cache.normal import vectors_of
-from serve_app.embedding import EmbedderInfo
 from serve_app.openai.answers import Answer, Usage
 from serve_app.settings import CacheSettings
 from serve_app.settings.qdrant import QdrantSettings
 
-DIMENSION = 4
-INFO = EmbedderInfo("test", DIMENSION, 256)
 NEAR = np.array([1, 0.1, 0, 0], dtype=np.float32)
 VECTOR = np.array([1, 0, 0, 0], dtype=np.float32).tobytes()
-
-
-class EmbedderHandle:
-    """What the cache knows of the embedder: its description."""
-
-    @property
-    def describe(self) -> EmbedderHandle:
-        return self
-
-    async def remote(self) -> EmbedderInfo:
-        return INFO
 
 
 async def open_cache(path: Path, *, reopen_s: float = 60.0, **settings: Any) -> SemanticCache:
@@ -128,7 +114,7 @@ async def test_a_tenant_that_fills_the_cache_pushes_out_its_own_entries(tmp_path
 
 
 async def test_a_store_that_another_process_holds_is_opened_once_it_is_free(tmp_path: Path) -> None:
-    holder = await EdgeStore.open(str(tmp_path), DIMENSION, vectors_of(INFO))
+    holder = await EdgeStore.open(str(tmp_path), INFO.dimension, vectors_of(INFO))
     cache = await open_cache(tmp_path, reopen_s=0.05)
     stored = entry()
     with pytest.raises(StoreError, match=str(tmp_path)):

@@ -13,7 +13,7 @@ from local_cache import LocalCache, local_cache
 from sim_engine import SimEngine
 from support.gateway import Answered, Running, SimSettings, gateway
 from support.graph import eventually
-from support.qdrant_rest import QdrantRest
+from support.qdrant_rest import on_a_server
 
 from serve_app.cache.entry import CacheStats
 
@@ -24,16 +24,6 @@ without any partition comes once in eight million."""
 
 ASKED, NEAR = "what is the capital of france", "the capital of france is what"
 LINES = {"content-type": "application/x-ndjson"}
-
-
-@asynccontextmanager
-async def on_a_server(folder: Path) -> AsyncIterator[dict[str, Any]]:
-    server = QdrantRest(folder / "qdrant")
-    await server.start()
-    try:
-        yield {"store": "qdrant", "qdrant": {"url": server.url, "timeout_s": 30.0}}
-    finally:
-        await server.close()
 
 
 @pytest.fixture(params=["embedded", "server"])
