@@ -61,6 +61,11 @@ def _lines(answer: Mapping[str, Any]) -> Iterator[str]:
         yield "  ".join(f"{name}={value}" for name, value in answer.items())
         return
     for each in answer["limits"]:
-        uses = [f"{bound}={use['used']}/{use['limit']}" for bound, use in each["uses"].items()]
+        uses = [f"{bound}={_said(use['used'])}/{_said(use['limit'])}" for bound, use in each["uses"].items()]
         zone = each["limit"].get("time_zone")
         yield "  ".join([each["limit"]["scope"], *uses, *([f"time_zone={zone}"] if zone else [])])
+
+
+def _said(amount: float) -> str:
+    """Money without the digits that nobody pays by."""
+    return str(amount) if isinstance(amount, int) else f"{amount:.6f}".rstrip("0").rstrip(".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import parse_qs
 
 import msgspec
@@ -11,8 +12,8 @@ from deployments.gateway.request.bodies import ADMINISTRATORS, Bodies
 from deployments.gateway.request.exchange import Exchange
 from serve_app.errors import BadRequest, NotFound
 from serve_app.model_choice.names import ModelNames
-from serve_app.quotas.limits import Limit, model_in, problem_of
-from serve_app.quotas.messages import LimitPage
+from serve_app.quotas.limits import MONEY, NANO, Bound, Limit, model_in, problem_of
+from serve_app.quotas.messages import LimitPage, ShownLimit
 
 MOST = 1000
 _decoder = msgspec.json.Decoder(Limit)
@@ -51,7 +52,7 @@ class AdminLimits:
             return
         page: LimitPage = await client.call("limits", scope, query.get("after", ""), MOST)
         following = page.limits[-1].limit.scope if page.has_more else None
-        await exchange.respond_json({"limits": page.limits, "next": following})
+        await exchange.respond_json({"limits": [shown(each) for each in page.limits], "next": following})
 
 
 def require_own_name(scope: str, names: ModelNames) -> None:
@@ -72,6 +73,18 @@ def require_own_name(scope: str, names: ModelNames) -> None:
     else:
         why = f"there is no model {model!r}; known: {', '.join(names)}."
     raise BadRequest(f"`scope`: {why}", param="scope", code="invalid_value")
+
+
+def shown(each: ShownLimit) -> dict[str, Any]:
+    """What is used of a scope's limits: money as the limit says it, in the settings' currency."""
+    uses = {
+        bound: {
+            name: amount / NANO if Bound(bound) in MONEY else amount
+            for name, amount in msgspec.structs.asdict(use).items()
+        }
+        for bound, use in each.uses.items()
+    }
+    return {"limit": each.limit, "uses": uses}
 
 
 def said_of(limit: Limit) -> str:

@@ -19,10 +19,16 @@ from support.gateway import MODEL, Running, SimSettings, gateway, meanwhile
 from support.graph import eventually
 from support.handles import LocalHandle
 
+from deployments.cli.main import main
 from deployments.gateway.endpoints.admin_limits import limit_of
 from serve_app.api.roles import Role
 from serve_app.errors import BadRequest
-from serve_app.quotas.limits import Limit
+from serve_app.quotas.cost import Use
+from serve_app.quotas.limits import Bound, Limit
+from serve_app.quotas.messages import Batch, LeaseCall, Spent
+from serve_app.usage.prices import Price
+
+HALF = Price(input=0.5, output=0.5)
 
 
 @asynccontextmanager
@@ -126,6 +132,33 @@ async def test_a_limit_is_set_shown_and_removed_while_it_runs(tmp_path: Path) ->
         async with running.http.delete(url, headers=headers) as response:
             assert response.status == 404
         assert (await running.post("free again", key)).status == 200
+
+
+async def test_money_that_was_used_is_shown_as_its_limit_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two million tokens at 0.5 a million."""
+    limit = Limit("tenant:acme", tokens_per_day=5_000_000, money_per_month=12.5)
+    used = Use(prompt=1_500_000, output=500_000)
+    async with limited(tmp_path, limit) as (running, handle, _):
+        spent = [
+            Spent("tenant:acme", bound, "acme", used.of(bound, HALF), 0.0)
+            for bound in (Bound.TOKENS_DAY, Bound.MONEY_MONTH)
+        ]
+        call = LeaseCall("another gateway", 1, "", True, [], [Batch(1, spent)], [], [])
+        await handle.target.lease(call)
+
+        async with running.http.get("/admin/limits?scope=tenant:acme") as response:
+            (found,) = (await response.json())["limits"]
+        assert found["uses"]["money_per_month"] == {"limit": 12.5, "used": 1.0, "held": 0.0}
+        assert found["uses"]["tokens_per_day"] == {"limit": 5_000_000, "used": 2_000_000, "held": 0}
+        kept = tmp_path / "secret"
+        kept.write_text(running.http.headers["authorization"].removeprefix("Bearer ") + "\n")
+        command = ["limits", "list", "--endpoint", running.url, "--key-file", str(kept)]
+        assert await asyncio.to_thread(main, command) == 0
+        said = capsys.readouterr().out
+        assert "tokens_per_day=2000000/5000000" in said
+        assert "money_per_month=1/12.5" in said
 
 
 async def known(running: Running, headers: dict[str, str]) -> bool:
@@ -379,6 +412,38 @@ async def test_a_generation_that_others_joined_is_paid_by_who_began_it(tmp_path:
                 return 100 < await used_of(handle) < 120
 
             assert await eventually(counted, within_s=10)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+async def test_answers_of_the_cache_cost_the_set_part_of_their_tokens(tmp_path: Path, rate: float) -> None:
+    async with local_cache(tmp_path / "cache", race=False) as cache, accounts_handle(tmp_path) as handle:
+        key, kept = managed("acme")
+        await handle.target.make_key(kept)
+        await handle.target.set_limit(Limit("tenant:acme", tokens_per_day=100_000))
+        args: dict[str, Any] = {"auth": {"accounts": True}, "accounts": {"cached_rate": rate}, **cache.args}
+        handles = {"accounts": handle, **cache.handles}
+        async with gateway(SimSettings(itl_ms=0, tokens=100), handles=handles, **args) as running:
+            assert await eventually(lambda: knows(running, bearer(key)), within_s=10)
+            costs = 0
+
+            async def asked(text: str, part: float) -> str:
+                nonlocal costs
+                answer = await running.post(text, bearer(key), temperature=0, max_tokens=300)
+                usage = answer.json["usage"]
+                costs += round(usage["prompt_tokens"] * part) + round(usage["completion_tokens"] * part)
+                return answer.headers["x-cache"]
+
+            async def counted() -> bool:
+                return await used_of(handle) == costs
+
+            for text, part, told in (
+                ("tell me all", 1.0, "miss"),
+                ("tell me all", rate, "exact"),
+                ("all tell me", rate, "semantic"),
+            ):
+                assert await asked(text, part) == told
+                assert await eventually(counted, within_s=10)
+            assert running.requests() == [1]
 
 
 async def test_answers_that_are_fetched_beside_stale_ones_are_paid_and_end_with_the_budget(
