@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from support.documented import CANNOT, ELSEWHERE, HERE, ROOT, commands, matches
+from support.documented import CANNOT, ELSEWHERE, HERE, ROOT, commands, hidden, matches
 
 
 def test_every_command_is_run_by_a_test_or_says_why_not() -> None:
@@ -24,6 +24,10 @@ def test_no_line_of_the_lists_is_left_over() -> None:
 
 def test_the_tests_that_are_named_are_there() -> None:
     assert [name for name in ELSEWHERE.values() if not (ROOT / name).is_file()] == []
+
+
+def test_no_command_stands_in_a_block_that_is_not_looked_into() -> None:
+    assert [str(command) for command in hidden()] == [], "begin the block with ```console, the command with $"
 
 
 def test_commands_are_found_with_all_their_lines() -> None:

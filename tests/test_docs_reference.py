@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,14 @@ from pathlib import Path
 import pytest
 from document_reference import DOCS, PAGES, first_sentence, folders
 
-from deployments.cli.main import COMMANDS
+from deployments.cli.completion import subparsers
+from deployments.cli.main import COMMANDS, build_parser
 from serve_app.api.routes import ROUTES
 from serve_app.monitoring.metrics import METRICS
 
 ROOT = Path(__file__).parents[1]
+REMARK = re.compile(r"\s{2,}\S.*$|\s+(#|\||>>?)\s.*$")
+"""What follows a command in an example: what it does, or where its output goes."""
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -46,6 +50,24 @@ def test_every_module_is_on_its_page_in_the_section_of_its_folder() -> None:
     assert len(modules) > 500
     assert listed == modules, "a module without a docstring has no sentence to be listed with"
     assert len(sections) == len(folders())
+
+
+def examples() -> list[str]:
+    """The commands in the long descriptions of subcommands."""
+    return [
+        REMARK.sub("", line[line.index("promptly ") :])
+        for parser in subparsers(build_parser(tuple(COMMANDS))).values()
+        for line in (parser.description or "").split("\n")
+        if re.match(r"    (\w+: +)?promptly ", line)
+    ]
+
+
+@pytest.mark.parametrize("command", examples())
+def test_an_example_in_the_help_is_a_command_and_names_files_that_are_there(command: str) -> None:
+    _, *given = shlex.split(command)
+    build_parser(given[:1]).parse_args(given)
+    files = [each for each in given if each.startswith("config/") and "--rules" not in given]
+    assert [each for each in files if not (ROOT / each).is_file()] == []
 
 
 @pytest.mark.parametrize(

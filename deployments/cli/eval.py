@@ -1,6 +1,6 @@
 """Evaluate a model on a suite of cases, alone or against another one: quality, times, tokens, cost.
 
-    promptly eval config/golden/general.yaml --candidate smollm2-135m-instruct
+    promptly eval config/golden/small-model.yaml --candidate smollm2-135m-instruct
     promptly eval SUITE --baseline qwen3-8b --candidate qwen3-8b-fp8 --html report.html --json report.json
     promptly eval SUITE --candidate qwen3-8b --latency-baseline last-week.json --gates latency
     promptly eval --replay yesterday.jsonl --baseline qwen3-8b --candidate qwen3-8b-fp8

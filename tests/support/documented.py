@@ -15,7 +15,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^ *```(console|sh|bash)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r" *```(\w*)$")
+PROGRAM = re.compile(r" *(\$ |promptly |(\S*/)?python |make |curl |docker |pip |ray |serve )")
 COMMENT = re.compile(r"\s{2,}# .*$")
+HELP = "reference-commands.md"
 LONGEST = 12
 """Lines of one command."""
 
@@ -35,8 +38,7 @@ HERE: tuple[str, ...] = (
     r"curl \$URL/v1/feedback",
     r'curl "\$URL/admin/(feedback|usage)\?',
     r"curl http://127\.0\.0\.1:8000/admin/fleet",
-    r"promptly (connect|check|prompts|feedback|capture|init|doctor|completion|limits|usage) ?",
-    r"promptly eval --replay",
+    r"promptly (connect|check|prompts|feedback|capture|init|doctor|completion|limits|usage|plan|eval) ?",
     r"promptly (backup|restore) all\.promptly",
     r"promptly keys (create|list|rotate|revoke)",
     r"promptly audit (verify|show)",
@@ -55,12 +57,15 @@ ELSEWHERE: Mapping[str, str] = {
     r"(pip install 'promptly_serve-|make package)": "tests/test_package.py",
     r"promptly apply ": "tests/deployments/cli/test_apply_command.py",
     r"python examples/embedding_service\.py": "tests/deployments/gateway/test_examples.py",
+    r"make check-gpu": "tests/scripts/gpu_check/test_check_gpu_runner.py",
+    r"(\.venv/bin/)?python scripts/quantize\.py Hugging": "tests/scripts/quantization/test_quantize_verdict.py",
 }
 """The test that runs it, or what it starts."""
 
 CANNOT: Mapping[str, str] = {
     r"(CONFIG=\S+ )?(kubectl|helm|podman|docker|buildah) ": "it needs a cluster or a container engine",
     r"pip install openai": "a package of a registry; the tests have it installed",
+    r"(\.venv/bin/)?python scripts/quantize\.py --install": "it fetches an environment of 2 GB",
     r"ray start \.\.\.": "it is shortened: the arguments are those of one's own nodes",
 }
 """Why no test runs it."""
@@ -76,6 +81,28 @@ def commands() -> list[Command]:
 
 def matches(patterns: Iterator[str] | tuple[str, ...] | Mapping[str, str], command: Command) -> bool:
     return any(re.match(pattern, command.text) for pattern in patterns)
+
+
+def hidden() -> list[Command]:
+    """Commands in blocks that ``commands`` does not look into. The page made of the commands' own help is
+    left out: its examples have a test of their own."""
+    return [
+        Command(str(page.relative_to(ROOT)), line.strip())
+        for page in PAGES
+        if page.name != HELP
+        for line in _lines_of_other_blocks(page.read_text(encoding="utf-8"))
+        if PROGRAM.match(line)
+    ]
+
+
+def _lines_of_other_blocks(page: str) -> Iterator[str]:
+    kind: str | None = None
+    for line in page.split("\n"):
+        fence = FENCE.match(line)
+        if fence:
+            kind = fence[1] if kind is None else None
+        elif kind is not None and kind not in ("console", "sh", "bash"):
+            yield line
 
 
 def _commands_of(page: str) -> Iterator[str]:

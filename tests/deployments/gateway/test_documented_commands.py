@@ -31,7 +31,7 @@ QUICK = SimSettings(itl_ms=0, tokens=6)
 KEY_ID = "0a1b2c3d4e5f"
 REQUEST = "9f1c0000"
 LIMIT_S = 120.0
-NAMES = ["smollm2-135m-instruct", "qwen3-8b", "qwen3-8b-fp8"]
+NAMES = ["smollm2-135m-instruct", "smollm2-135m-int8", "my-model", "qwen3-8b", "qwen3-8b-fp8"]
 SECOND_QUESTION = (
     "-H 'Content-Type: application/json' -H \"Authorization: Bearer $KEY\" -d "
     '\'{"model": "smollm2-135m-instruct", "messages": [{"role": "user", "content": '
@@ -112,6 +112,9 @@ def prepared(folder: Path) -> None:
     questions = ({"id": str(number), "prompt": f"question {number}"} for number in range(3))
     (folder / "questions.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in questions))
     (folder / "config").mkdir()
+    (folder / "config" / "golden").symlink_to(ROOT / "config" / "golden")
+    (folder / "suite.yaml").write_text("cases:\n  - {id: a, prompt: Hello, expected: Hello}\n")
+    (folder / "requests.csv").write_text("t_s,input_tokens,output_tokens\n0,900,200\n2,1500,100\n")
     for path in (ROOT / "config").iterdir():
         if path.is_file():
             (folder / "config" / path.name).write_bytes(path.read_bytes())
