@@ -58,7 +58,7 @@ ELSEWHERE: Mapping[str, str] = {
     r"promptly apply ": "tests/deployments/cli/test_apply_command.py",
     r"python examples/embedding_service\.py": "tests/deployments/gateway/test_examples.py",
     r"make check-gpu": "tests/scripts/gpu_check/test_check_gpu_runner.py",
-    r"(\.venv/bin/)?python scripts/quantize\.py Hugging": "tests/scripts/quantization/test_quantize_verdict.py",
+    r"(\.venv/bin/)?python scripts/quantize\.py H": "tests/scripts/quantization/test_quantize_verdict.py",
 }
 """The test that runs it, or what it starts."""
 
