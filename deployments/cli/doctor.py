@@ -43,7 +43,8 @@ def run(options: argparse.Namespace) -> int:
     config, applications = None, None
     try:
         if options.config is not None:
-            config, applications = read_config(options.config, options.port), load_file(options.config)
+            applications = load_file(options.config)
+            config = read_config(options.config, options.port)
     except (ConfigError, SettingsError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -21,6 +21,8 @@ LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 DEFAULT_HTTP_HOST = "0.0.0.0"
 """Serve's default if a config file names no host."""
 
+PORTS = range(1, 65536)
+
 SERVE_KEYS = frozenset(
     {
         "applications",
@@ -86,7 +88,7 @@ def load_file(path: Path) -> tuple[Settings, ...]:
     applications = document.get("applications")
     if not isinstance(applications, list) or not applications:
         raise SettingsError(f"{path}: applications = {applications!r}: expected a list of applications")
-    host = (document.get("http_options") or {}).get("host") or DEFAULT_HTTP_HOST
+    host = _http_host(document.get("http_options"), path)
     return tuple(_application(entry, path, host) for entry in applications)
 
 
@@ -150,6 +152,19 @@ def _refuse_misplaced(section: Mapping[Any, Any], known: frozenset[str], path: P
             raise SettingsError(f"{path}: {where + '.' if where else ''}{key}: unknown key; {hint}")
 
 
+def _http_host(given: Any, path: Path) -> str:
+    """Where Serve listens. Raises: SettingsError: it would fail when everything else has started."""
+    http = {} if given is None else given
+    if not isinstance(http, Mapping):
+        raise SettingsError(f"{path}: http_options = {http!r}: expected a mapping")
+    host, port = http.get("host") or DEFAULT_HTTP_HOST, http.get("port")
+    if not isinstance(host, str):
+        raise SettingsError(f"{path}: http_options.host = {host!r}: expected an address")
+    if port is not None and (type(port) is not int or port not in PORTS):
+        raise SettingsError(f"{path}: http_options.port = {port!r}: expected {PORTS[0]} to {PORTS[-1]}")
+    return host
+
+
 def _application(entry: Any, path: Path, host: str) -> Settings:
     args = entry.get("args") if isinstance(entry, dict) else None
     if isinstance(entry, dict):
@@ -161,9 +176,26 @@ def _application(entry: Any, path: Path, host: str) -> Settings:
     return settings
 
 
+class _EachKeyOnce(yaml.SafeLoader):
+    """Of a key that stands twice YAML's reader takes the last: a whole section, such as `auth`, would be gone
+    in silence."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(
+                        problem=f"{key.value!r} stands twice", problem_mark=key.start_mark
+                    )
+                seen.add(key.value)
+        return node
+
+
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.load(path.read_text(encoding="utf-8"), _EachKeyOnce)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SettingsError(f"{path}: {error}") from error
     if not isinstance(document, dict):

@@ -1,5 +1,6 @@
 """Wrong settings end in one message: file, key, value, expectation."""
 
+import json
 import re
 from copy import deepcopy
 from pathlib import Path
@@ -159,6 +160,38 @@ def test_a_file_is_checked_with_its_own_http_options(tmp_path: Path, http_option
     document = {"http_options": http_options, "applications": [{"args": VALID}]}
     path.write_text(yaml.safe_dump(document))
     with pytest.raises(SettingsError, match=str(path)):
+        load_file(path)
+
+
+@pytest.mark.parametrize(
+    "http", ["x", [8000], {"port": "eighty"}, {"port": 0}, {"port": 65536}, {"port": True}, {"host": 1}]
+)
+def test_http_options_that_serve_could_not_use_are_refused_before_anything_starts(
+    tmp_path: Path, http: Any
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({"http_options": http, "applications": [{"args": VALID}]}))
+    with pytest.raises(SettingsError, match=r"config\.yaml: http_options"):
+        load_file(path)
+
+
+@pytest.mark.parametrize(
+    ("limits", "is_read"),
+    [
+        ("limits: {max_prompts: 3}, limits: {max_n: 1}", False),
+        ("limits: {max_n: 2, max_n: 1}", False),
+        ("limits: {<<: {max_n: 2, max_prompts: 3}, max_n: 1}", True),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path, limits: str, is_read: bool) -> None:
+    """The first one would be gone in silence. A merge is not the same key."""
+    path = tmp_path / "config.yaml"
+    args = json.dumps(VALID).removesuffix("}") + f", {limits}" + "}"
+    path.write_text(f"http_options: {{host: 127.0.0.1}}\napplications:\n- args: {args}\n")
+    if is_read:
+        assert load_file(path)[0].limits.max_n == 1
+        return
+    with pytest.raises(SettingsError, match=r"(?s)config\.yaml: '\w+' stands twice.*line 3"):
         load_file(path)
 
 
