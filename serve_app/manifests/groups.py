@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from serve_app.engines.placement import CPU, gateway_bounds, resources_of
 from serve_app.errors import SettingsError
@@ -62,7 +62,7 @@ def groups(settings: Settings, plans: Sequence[ModelPlan], choices: Choices) -> 
         for index, model in enumerate(settings.models)
         if model.engine is not None
     ]
-    return (_front(settings), *engines)
+    return (_front(settings), *_apart(engines))
 
 
 def drain_s(model: ModelSettings) -> float:
@@ -137,6 +137,19 @@ def _keepers(settings: Settings) -> Iterator[float]:
             yield section.num_cpus
     if settings.responses.enabled:
         yield settings.responses.num_cpus
+
+
+def _apart(engines: Sequence[Group]) -> Iterator[Group]:
+    """KubeRay tells groups apart by their names, and two models may have one: the later gets a number."""
+    taken = {group.name for group in engines}
+    seen: set[str] = set()
+    for group in engines:
+        name, number = group.name, 1
+        while name in seen or (number > 1 and name in taken):
+            number += 1
+            name = f"{group.name}-{number}"
+        seen.add(name)
+        yield replace(group, name=name)
 
 
 def _name(model: str) -> str:

@@ -280,3 +280,23 @@ def test_the_chart_has_few_values() -> None:
         "groups",
         "nodeSelector",
     }
+
+
+def test_models_whose_ids_are_alike_have_pods_of_their_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    long = "qwen3-235b-a22b-instruct-2507-fp8"
+    engine = {"accelerator": "gpu", "accelerator_type": "H100"}
+    ids = [
+        "a/b",
+        "a-b",
+        "a-b-2",
+        long,
+        f"{long}-next",
+        "\N{CYRILLIC SMALL LETTER ZHE}",
+        "\N{HIRAGANA LETTER A}",
+    ]
+    models = [{"id": name, "source": "Qwen/Qwen3-8B", "engine": engine} for name in ids]
+    groups = [name for name, _ in pods(printed(capsys, small_config(tmp_path, models=models)))]
+    assert len(set(groups)) == len(groups) == 2 + len(ids)
+    assert groups[2:5] == ["engine-a-b", "engine-a-b-3", "engine-a-b-2"]
