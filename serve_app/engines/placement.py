@@ -10,6 +10,7 @@ from serve_app.planning.problems import Problem
 from serve_app.settings import AutoscalingSettings, EngineSettings, ModelSettings, Settings
 
 CPU, GPU = "CPU", "GPU"
+TOLERANCE = 1e-6
 PLENTY = 1 << 20
 """Stands for any number: replicas that take no resources always fit."""
 
@@ -29,6 +30,8 @@ def check_placement(settings: Settings, resources: Mapping[str, float]) -> Itera
     left = dict(resources)
     for name, amount in _around_engines(settings).items():
         left[name] = left.get(name, 0.0) - amount
+        if left[name] < -TOLERANCE:
+            yield _too_much_around(settings, name, amount, resources)
     for wanted in _wanted(settings):
         room = _room(wanted.each, left)
         if wanted.replicas > room:
@@ -86,7 +89,7 @@ def _replicas(where: str, model: ModelSettings, each: Mapping[str, float]) -> _W
 
 
 def _around_engines(settings: Settings) -> dict[str, float]:
-    """What gateways, embedders, the cache and the store of responses take."""
+    """What gateways, embedders and the owners of files take."""
     taken = {CPU: gateway_bounds(settings)[0] * settings.gateway.num_cpus, GPU: 0.0}
     if settings.embedder is not None:
         taken[CPU] += settings.embedder.replicas * settings.embedder.num_cpus
@@ -95,13 +98,26 @@ def _around_engines(settings: Settings) -> dict[str, float]:
         taken[CPU] += settings.cache.shards * settings.cache.num_cpus
     if settings.responses.enabled:
         taken[CPU] += settings.responses.num_cpus
+    taken[CPU] += sum(each.num_cpus for each in (settings.accounts, settings.feedback) if each is not None)
     return taken
+
+
+def _too_much_around(settings: Settings, name: str, amount: float, resources: Mapping[str, float]) -> Problem:
+    """Without room for these no request is answered, whatever the engines have."""
+    setting, value = "gateway.replicas", gateway_bounds(settings)[0]
+    if name == GPU and settings.embedder is not None:
+        setting, value = "embedder.replicas", settings.embedder.replicas
+    has = resources.get(name, 0.0)
+    reason = f"gateways, embedders and owners of files take {amount:g} {name}, and the cluster has {has:g}"
+    return Problem(
+        setting, value, reason, f"use fewer or smaller ones, or add nodes with {amount - has:g} {name}"
+    )
 
 
 def _room(each: Mapping[str, float], left: Mapping[str, float]) -> int:
     """How many replicas fit. The small tolerance is needed because fractions of a CPU do not add up
     exactly."""
-    rooms = [int((left.get(name, 0.0) + 1e-6) // amount) for name, amount in each.items() if amount > 0]
+    rooms = [int((left.get(name, 0.0) + TOLERANCE) // amount) for name, amount in each.items() if amount > 0]
     return max(min(rooms, default=PLENTY), 0)
 
 

@@ -71,3 +71,28 @@ def test_the_store_of_responses_takes_its_part() -> None:
     )
     (problem,) = check_placement(stored, {"CPU": 5.0})
     assert str(problem).endswith("add nodes with 0.5 CPU")
+
+
+@pytest.mark.parametrize("owner", ["accounts", "feedback"])
+def test_other_owners_of_files_take_theirs(owner: str) -> None:
+    args = {"models": [CPU_MODEL], **GATEWAY, "auth": {"keys_env": "KEYS"}, owner: {"num_cpus": 3}}
+    stored = parse_args(args, source="test")
+    assert list(check_placement(stored, {"CPU": 6.0})) == []
+    (problem,) = check_placement(stored, {"CPU": 5.0})
+    assert str(problem).endswith("add nodes with 1 CPU")
+
+
+def test_gateways_that_do_not_fit_are_a_problem_without_any_engine() -> None:
+    upstream = {"name": "u", "url": "http://127.0.0.1:1/v1"}
+    args = {"models": [{"id": "x", "upstreams": [upstream]}], **GATEWAY}
+    many = parse_args({**args, "gateway": {"num_cpus": 0.5, "replicas": 20}}, source="test")
+    (problem,) = check_placement(many, {"CPU": 8.0})
+    assert str(problem) == (
+        "gateway.replicas = 20: gateways, embedders and owners of files take 10 CPU, and the cluster has 8; "
+        "use fewer or smaller ones, or add nodes with 2 CPU"
+    )
+    on_gpus = parse_args(
+        {**args, "embedder": {"id": "e", "source": "s", "device": "cuda", "replicas": 2}}, source="test"
+    )
+    (problem,) = check_placement(on_gpus, {"CPU": 8.0, "GPU": 1.0})
+    assert str(problem).startswith("embedder.replicas = 2: ")
