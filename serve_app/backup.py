@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 
@@ -14,13 +15,16 @@ FORMAT = 1
 
 MANIFEST = "manifest.json"
 
+LAST_S = 253_402_300_799
+"""The end of the year 9999: no later time has a date."""
+
 
 class Member(msgspec.Struct, frozen=True):
     """One part of what was kept. ``schema``: the version of its tables or lines; ``rows``: for people."""
 
     name: str
     schema: int
-    bytes: int
+    bytes: Annotated[int, msgspec.Meta(ge=0)]
     sha256: str
     rows: int
 
@@ -30,7 +34,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     format: int = FORMAT
     made_by: str = VERSION
-    made_at: float
+    made_at: Annotated[float, msgspec.Meta(ge=0, le=LAST_S)]
     tenant: str | None = None
     members: tuple[Member, ...]
 

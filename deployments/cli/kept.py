@@ -11,6 +11,7 @@ from pathlib import Path
 from deployments.accounts import audit_copies
 from deployments.accounts.store import copies as accounts
 from deployments.accounts.store.registry import folder_of
+from deployments.accounts.store.schema import FILE as ACCOUNTS_FILE
 from deployments.cli import kept_cache
 from deployments.feedback.store import copies as feedback
 from deployments.feedback.store import registry as feedback_registry
@@ -42,7 +43,10 @@ Restore = Callable[[Path, str | None], AbstractContextManager[int]]
 
 @dataclass(frozen=True)
 class Part:
+    """``file``: what a restore writes; ``None``: a database elsewhere."""
+
     name: str
+    file: Path | None
     save: Save
     restoring: Restore
 
@@ -80,8 +84,10 @@ def _parts(
     account: AccountSettings | None, response: ResponsesSettings | None, given: FeedbackSettings | None
 ) -> Iterator[Part]:
     if account is not None:
+        own = account.store is None
         yield Part(
             "accounts",
+            folder_of(account) / ACCOUNTS_FILE if own else None,
             partial(accounts.save_accounts, account),
             lambda saved, tenant: accounts.restoring_accounts(saved, account, tenant),
         )
@@ -89,6 +95,7 @@ def _parts(
         file = responses_schema.file_in(_folder(response.path, responses_registry.FOLDER))
         yield Part(
             "responses",
+            file.path,
             lambda scratch, tenant: _saved(responses.ROWS, file.path, scratch, tenant),
             lambda saved, tenant: responses.ROWS.restoring(saved, file, tenant),
         )
@@ -96,6 +103,7 @@ def _parts(
         said = feedback_schema.file_in(_folder(given.path, feedback_registry.FOLDER))
         yield Part(
             "feedback",
+            said.path,
             lambda scratch, tenant: _saved(feedback.ROWS, said.path, scratch, tenant),
             lambda saved, tenant: feedback.ROWS.restoring(saved, said, tenant),
         )

@@ -13,10 +13,10 @@ from deployments.cli.endpoint import Administrator
 
 PATH = "/admin/cache/entries"
 SCHEMA = 1
-"""Of the lines that the endpoint exports."""
+"""Version of the lines that the endpoint exports."""
 
 BATCH_BYTES = 500_000
-"""Of one request: an endpoint's bound on bodies is a megabyte by default."""
+"""Size of one request: an endpoint's bound on bodies is a megabyte by default."""
 
 SHOWN = 3
 """Reasons of refused entries that are shown."""
@@ -56,7 +56,7 @@ def restore_cache(endpoint: Administrator, saved: Path, tenant: str | None) -> t
     return stored, refused
 
 
-def told(stored: int, refused: list[str]) -> Iterator[str]:
+def stored_lines(stored: int, refused: list[str]) -> Iterator[str]:
     """Lines for people."""
     yield f"cache: {stored} entries stored"
     if refused:

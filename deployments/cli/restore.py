@@ -14,9 +14,10 @@ restore into empty folders. An archive of a newer version is refused, and nothin
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,8 +26,9 @@ from deployments.accounts.audit_copies import restore_audit
 from deployments.cli.backup import add_sources
 from deployments.cli.endpoint import Administrator, CannotConnect
 from deployments.cli.kept import SCHEMAS, Kept, kept_by
-from deployments.cli.kept_cache import PATH, restore_cache, told
+from deployments.cli.kept_cache import PATH, restore_cache, stored_lines
 from deployments.platform.archive import read_archive
+from deployments.platform.sqlite import bytes_at_end
 from serve_app.backup import Manifest
 from serve_app.errors import BackupError, SettingsError
 
@@ -74,17 +76,34 @@ def _described(manifest: Manifest) -> Iterator[str]:
 def _cache(options: argparse.Namespace, manifest: Manifest, scratch: Path) -> Iterator[str]:
     if manifest.named("cache") is None:
         raise BackupError(f"{options.archive} holds no entries of a cache.")
-    yield from told(*restore_cache(Administrator(options, PATH), scratch / "cache", options.tenant))
+    yield from stored_lines(*restore_cache(Administrator(options, PATH), scratch / "cache", options.tenant))
+
+
+def _check_room(files: Sequence[Path]) -> None:
+    """Raises: BackupError: when the first of them is kept there may be no room for the others."""
+    needed: dict[int, int] = {}
+    for file in files:
+        device = file.stat().st_dev
+        needed[device] = needed.get(device, 0) + bytes_at_end(file)
+        free = shutil.disk_usage(file.parent).free
+        if needed[device] > free:
+            raise BackupError(
+                f"{file.parent}: {free} bytes are free on this disk, and {needed[device]} may be needed. "
+                "Nothing was restored: make room first."
+            )
 
 
 def _files(kept: Kept, tenant: str | None, manifest: Manifest, scratch: Path) -> Iterator[str]:
-    """All parts are written before the first is kept."""
+    """All parts are written before the first is kept, and none is where there is no room for all."""
     done: list[str] = []
+    written: list[Path] = []
     with ExitStack() as stack:
         for part in kept.parts:
             if manifest.named(part.name) is not None:
                 rows = stack.enter_context(part.restoring(scratch / part.name, tenant))
                 done.append(f"{part.name}: {rows} rows")
+                written += [] if part.file is None else [part.file]
+        _check_room(written)
     yield from done
     if kept.audit is not None and tenant is None and manifest.named("audit") is not None:
         lines = restore_audit(scratch / "audit", kept.audit)

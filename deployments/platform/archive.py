@@ -6,8 +6,11 @@ import hashlib
 import io
 import os
 import tarfile
+import tempfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -25,11 +28,12 @@ def described(name: str, schema: int, path: Path, rows: int) -> Member:
 
 def write_archive(path: Path, manifest: Manifest, files: Mapping[str, Path]) -> None:
     """``files``: each member's, by its name. A file at ``path`` is replaced. Raises: BackupError."""
-    new = path.with_name(f"{path.name}.new")
+    new: Path | None = None
     try:
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        # A name of its own: two backups into one archive may overlap.
+        descriptor, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+        new = Path(name)
         with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)
             with tarfile.open(fileobj=file, mode="w:gz") as archive:
                 _add(archive, MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
                 for member in manifest.members:
@@ -37,9 +41,12 @@ def write_archive(path: Path, manifest: Manifest, files: Mapping[str, Path]) -> 
             file.flush()
             os.fsync(descriptor)
         new.replace(path)
-    except OSError as error:
-        new.unlink(missing_ok=True)
-        raise BackupError(f"{path}: {error}") from error
+    except BaseException as error:
+        if new is not None:
+            new.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise BackupError(f"{path}: {error}") from error
+        raise
 
 
 def read_archive(path: Path, into: Path, known: Mapping[str, int]) -> Manifest:
@@ -55,7 +62,7 @@ def read_archive(path: Path, into: Path, known: Mapping[str, int]) -> Manifest:
                 _extract(archive, member, into / member.name)
     except BackupError as error:
         raise BackupError(f"{path}: {error}") from None
-    except (OSError, EOFError, tarfile.TarError, KeyError) as error:
+    except (OSError, EOFError, tarfile.TarError, zlib.error, KeyError) as error:
         raise BackupError(f"{path}: it is no whole backup: {error}") from error
     return manifest
 
@@ -63,17 +70,14 @@ def read_archive(path: Path, into: Path, known: Mapping[str, int]) -> Manifest:
 def _first(archive: tarfile.TarFile) -> bytes:
     """The manifest. Raises: BackupError."""
     entry = archive.next()
-    opened = None if entry is None or entry.name != MANIFEST else archive.extractfile(entry)
-    if opened is None:
+    if entry is None or entry.name != MANIFEST:
         raise BackupError("it has no manifest")
-    return opened.read(MOST_MANIFEST_BYTES)
+    return _file(archive, entry).read(MOST_MANIFEST_BYTES)
 
 
 def _extract(archive: tarfile.TarFile, member: Member, target: Path) -> None:
     """Not more than the manifest says. Raises: BackupError."""
-    opened = archive.extractfile(member.name)
-    if opened is None:
-        raise BackupError(f"its part {member.name!r} is no file")
+    opened = _file(archive, archive.getmember(member.name))
     digest, left = hashlib.sha256(), member.bytes
     with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         while chunk := opened.read(min(CHUNK, left + 1)):
@@ -84,6 +88,14 @@ def _extract(archive: tarfile.TarFile, member: Member, target: Path) -> None:
             file.write(chunk)
     if left != 0 or digest.hexdigest() != member.sha256:
         raise BackupError(f"its part {member.name!r} was changed or cut off; nothing was restored")
+
+
+def _file(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
+    """Never what a link names, which may be itself. Raises: BackupError."""
+    opened = archive.extractfile(entry) if entry.isreg() else None
+    if opened is None:
+        raise BackupError(f"its part {entry.name!r} is no file")
+    return opened
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -11,6 +11,10 @@ from pathlib import Path
 SNAPSHOT_S = 30.0
 """How long a copy waits for another process that writes."""
 
+HELD_BYTES = 256 << 10
+"""Pages of a transaction that :meth:`SqliteFile.alone` holds in memory. Others are in the log of writes
+before it ends, so that a full disk is noticed while all can still be taken back."""
+
 
 @dataclass(frozen=True, slots=True)
 class SqliteFile:
@@ -67,12 +71,14 @@ class SqliteFile:
             # In this mode SQLite locks the whole file, which every process that has it open shares.
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA cache_size=-{HELD_BYTES >> 10}")
             prepare(connection)
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
             except BaseException:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:  # on a full disk SQLite has taken all back itself
+                    connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
         finally:
@@ -93,6 +99,13 @@ class SqliteFile:
             connection.close()
             raise
         return connection
+
+
+def bytes_at_end(path: Path) -> int:
+    """What the end of a transaction of :meth:`SqliteFile.alone` may take on the disk at most: the pages that
+    it holds, and all that is in the log of writes once more, in the file itself."""
+    log = path.with_name(f"{path.name}-wal")
+    return 3 * HELD_BYTES + (log.stat().st_size if log.exists() else 0)
 
 
 def snapshot(path: Path, into: Path) -> None:

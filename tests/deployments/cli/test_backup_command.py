@@ -8,6 +8,7 @@ import json
 import sqlite3
 import tarfile
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import msgspec
 import pytest
 from support.accounts import managed
 from support.feedback import a_request
+from support.full_disk import fill, small_disk
 from support.kept import NOW, Place, backup, new_places, restore
 
 from deployments.cli.main import main
@@ -221,6 +223,11 @@ async def test_a_backup_of_a_newer_version_is_refused_with_one_message_and_chang
     [
         ({"members": "none"}, "no manifest of a backup"),
         ({"tenant": 3}, "no manifest of a backup"),
+        ({"made_at": 1e300}, "no manifest of a backup"),
+        (
+            {"members": [{"name": "a", "schema": 1, "bytes": -5, "sha256": "", "rows": 0}]},
+            "no manifest of a backup",
+        ),
     ],
 )
 async def test_a_manifest_that_is_none_is_refused(
@@ -258,6 +265,67 @@ async def test_an_archive_that_was_changed_or_cut_off_restores_nothing(
         assert restore(there, broken) == 1, broken
         assert capsys.readouterr().err.count("\n") == 1
         assert names(there.folder) == ["config.yaml"]
+
+
+async def test_damage_that_cannot_be_unpacked_and_a_part_that_is_a_link_are_one_message(
+    kept: tuple[Place, Path, list[dict[str, Any]]],
+    places: Iterator[Place],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, archive, members = kept
+    plain = bytearray(gzip.compress(gzip.decompress(archive.read_bytes()), 0))
+    first = 10  # behind the header of gzip; each block begins with its length and that inverted
+    second = first + 5 + int.from_bytes(plain[first + 1 : first + 3], "little")
+    plain[second + 3] ^= 1
+    damaged, linked = tmp_path / "damaged", tmp_path / "linked"
+    damaged.write_bytes(plain)
+    with tarfile.open(archive) as source, tarfile.open(linked, "w:gz") as target:
+        target.addfile(source.getmember(MANIFEST), source.extractfile(MANIFEST))
+        link = tarfile.TarInfo(members[0]["name"])
+        link.type, link.linkname = tarfile.SYMTYPE, link.name
+        target.addfile(link)
+    capsys.readouterr()
+    for broken in (damaged, linked):
+        there = next(places)
+        assert restore(there, broken) == 1
+        assert capsys.readouterr().err.count("\n") == 1
+        assert names(there.folder) == ["config.yaml"]
+
+
+async def test_a_backup_shares_no_file_with_another_one_into_the_same_archive(
+    places: Iterator[Place], tmp_path: Path
+) -> None:
+    here, archive = next(places), tmp_path / "all.promptly"
+    await here.fill()
+    others = tmp_path / "all.promptly.new"
+    others.write_text("what the other one has written so far")
+    assert backup(here, archive) == 0
+    assert others.read_text() == "what the other one has written so far"
+    assert restore(next(places), archive) == 0
+
+
+@pytest.mark.parametrize("free", [360_000, 600_000, 1_200_000, 3_200_000, 7_000_000])
+async def test_on_a_disk_that_gets_full_all_parts_are_restored_or_none(
+    places: Iterator[Place], tmp_path: Path, capsys: pytest.CaptureFixture[str], free: int
+) -> None:
+    here, archive = next(places), tmp_path / "all.promptly"
+    await here.fill()
+    with closing(sqlite3.connect(here.folder / "responses" / "responses.sqlite3")) as opened:
+        opened.execute("UPDATE items SET item=?", (b'"' + b"x" * 100_000 + b'"',))
+        opened.commit()
+    assert backup(here, archive) == 0
+    with small_disk(tmp_path / "disk", 8 << 20) as disk:
+        there = Place(disk / "place")
+        fill(disk, free)
+        status = restore(there, archive)
+        assert (status, capsys.readouterr().err.count("\n")) in ((0, 0), (1, 1))
+        assert (status == 0) is (free == 7_000_000)
+        (disk / "other-file").unlink()
+        found = await there.found()
+        rows = (found["keys"], found["responses"][1], found["feedback"])
+        assert all(rows) if status == 0 else not any(rows)
+        assert restore(there, archive) == 0
 
 
 async def test_a_dry_run_says_what_is_in_it_and_writes_nothing(
