@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -45,7 +47,7 @@ class StoreAdmin:
         self._call_timeout_s = call_timeout_s
 
     async def stats(self) -> CacheStats:
-        """Of all shards together."""
+        """Statistics of all shards together."""
         each = await self._of_each(self._shards, self.stats_of)
         return merged_stats(each, shared=self._shards.is_shared)
 
@@ -60,13 +62,14 @@ class StoreAdmin:
             await shard.handle.used.remote(uses)
 
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
-        async def asked(shard: Shard) -> list[CacheEntry]:
-            async with self._in_time():
-                entries: list[CacheEntry] = await shard.handle.select.remote(selection, limit)
-            return entries
-
+        asked = partial(self._selected, selection=selection, limit=limit)
         found = await self._of_each(self._shards.stores, asked)
         return [entry for entries in found for entry in entries][:limit]
+
+    async def _selected(self, shard: Shard, selection: Selection, limit: int) -> list[CacheEntry]:
+        async with self._in_time():
+            entries: list[CacheEntry] = await shard.handle.select.remote(selection, limit)
+        return entries
 
     async def page(self, after: UUID | None, limit: int) -> Page:
         """All entries, page by page, without their vectors."""
@@ -124,6 +127,11 @@ class StoreAdmin:
         else:
             self._counters.reported_wrong += 1
         if not right and text is None:
+            if len(self._shards.stores) > 1:
+                # A shard that owned it while there was another number of them may hold it still, and would
+                # answer with it when there are as many again.
+                with suppress(Exception):
+                    await self.delete(Selection(entry_id=entry_id))
             self._memory.remove(Selection(entry_id=entry_id))
         return dropped
 
@@ -138,11 +146,20 @@ class StoreAdmin:
         return known
 
     async def _owner_of(self, entry_id: UUID) -> Shard | None:
-        """The shard of an entry: its id does not say it. ``None``: there is no such entry."""
+        """The shard of an entry: its id does not say it. ``None``: there is no such entry. A shard that is
+        broken keeps no entry of another one from being found."""
         if len(self._shards) == 1:
             return next(iter(self._shards))
-        found = await self.select(Selection(entry_id=entry_id), 1)
-        return self._shards.of(found[0].partition) if found else None
+        asked = (self._selected(shard, Selection(entry_id=entry_id), 1) for shard in self._shards.stores)
+        failure: BaseException | None = None
+        for found in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(found, BaseException):
+                failure = found
+            elif found:
+                return self._shards.of(found[0].partition)
+        if failure is not None:
+            raise failure
+        return None
 
     async def _of_each(self, shards: Iterable[Shard], ask: Callable[[Shard], Awaitable[T]]) -> list[T]:
         return list(await asyncio.gather(*map(ask, shards)))

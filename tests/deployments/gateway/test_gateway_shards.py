@@ -143,6 +143,48 @@ async def test_a_report_goes_to_the_shard_of_the_entry(cache: LocalCache) -> Non
         assert sum(store.ended["report"] for store in cache.stores) == PARTITIONS
 
 
+async def test_a_reported_answer_does_not_come_back_with_the_former_number_of_shards(folder: Path) -> None:
+    rules = {"race": False}
+    async with an_engine() as engine:
+        async with local_cache(folder, **rules, shards=2) as cache, filled_before(engine, cache) as running:
+            pass
+        async with (
+            local_cache(folder, **rules, shards=3) as cache,
+            gateway(handles=cache.handles, **engine, **cache.args) as running,
+        ):
+            for number in range(PARTITIONS):  # those of the third shard are stored there once more
+                await ask(running, number)
+            assert await eventually(lambda: holds(running, more_than=PARTITIONS), within_s=10)
+            for entry in {line["entry_id"] for line in await export(running)}:
+                told = {"entry": entry, "right": False}
+                async with running.http.post("/admin/cache/feedback", json=told) as response:
+                    assert response.status == 200
+        async with (
+            local_cache(folder, **rules, shards=2) as cache,
+            gateway(handles=cache.handles, **engine, **cache.args) as running,
+        ):
+            assert (await running.get("/admin/cache"))["entries"] == 0
+
+
+async def holds(running: Running, more_than: int) -> bool:
+    return int((await running.get("/admin/cache"))["entries"]) > more_than
+
+
+async def test_a_broken_shard_keeps_no_report_on_the_entries_of_others(folder: Path) -> None:
+    async with local_cache(folder, race=False, shards=SHARDS) as cache, filled(cache) as running:
+        statuses = set()
+        with cache.stores[1].failing("select"):
+            for number in range(PARTITIONS):
+                entry = (await ask(running, number, NEAR)).headers["x-cache-entry"]
+                told = {"entry": entry, "right": False}
+                async with running.http.post("/admin/cache/feedback", json=told) as response:
+                    statuses.add(response.status)
+        left: CacheStats = await cache.stores[0].target.stats()
+        assert left.entries == 0
+        assert 200 in statuses
+        assert max(statuses) >= 500
+
+
 async def test_a_broken_shard_costs_the_others_nothing(folder: Path) -> None:
     rules = {"race": False, "shards": SHARDS, "breaker_failures": 1, "breaker_cooldown_s": 60.0}
     async with local_cache(folder, **rules) as cache, filled(cache) as running:
