@@ -62,7 +62,12 @@ FULL: dict[str, Any] = {
     "quantization": "fp8",
     "lora": {"adapters": {"mine": "owner/mine"}, "max_lora_rank": 32, "max_cpu_loras": 4},
     "speculation": {"method": "ngram", "num_speculative_tokens": 4, "options": {"max_model_len": 2048}},
-    "options": {"seed": 3, "compilation_config": {"cudagraph_capture_sizes": [1, 2]}, "max_log_len": 10},
+    "options": {
+        "seed": 3,
+        "stream_interval": 4,
+        "compilation_config": {"cudagraph_capture_sizes": [1, 2]},
+        "max_log_len": 10,
+    },
 }
 NGRAM: dict[str, Any] = {"method": "ngram", "num_speculative_tokens": 2}
 STEPS = tuple(DepthStep(requests=first, tokens=depth) for first, depth in ((1, 4), (9, 2), (33, 0)))
@@ -98,7 +103,7 @@ def test_nothing_but_what_was_set_is_given(store: ModelStore) -> None:
 def test_every_named_setting_reaches_vllm(store: ModelStore) -> None:
     arguments = engine_arguments(model(**FULL), store)
     assert arguments["lora_modules"] == [{"name": "mine", "path": "owner/mine"}]
-    assert arguments["kv_offloading_size"] == 16.0
+    assert (arguments["kv_offloading_size"], arguments["stream_interval"]) == (16.0, 4)
     assert arguments["compilation_config"] == {
         "cudagraph_capture_sizes": [1, 2],
         "cudagraph_mode": "FULL_AND_PIECEWISE",
