@@ -11,7 +11,7 @@ from typing import Any
 from deployments.gateway.monitoring.latency_page import LatencyPage
 from deployments.gateway.monitoring.watching import Watching
 from deployments.gateway.placement.engine_status import EngineStatus, EngineStatuses
-from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.exchange import Exchange, Handler
 from serve_app.autoscaling.changes import ScalingChange
 from serve_app.fleet import FleetTable, Member, PrefillCounts
 from serve_app.speculation import SpeculationReport
@@ -37,6 +37,17 @@ class Admin:
         self._latency = latency
         self._watching = watching
         self._traffic = traffic
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """By the names that the table of routes uses."""
+        return {
+            "admin_alerts": self.alerts,
+            "admin_engines": self.engines,
+            "admin_fleet": self.fleet,
+            "admin_latency": self.latency,
+            "admin_traffic": self.traffic,
+        }
 
     async def fleet(self, exchange: Exchange) -> None:
         fleet, now = self._fleet, time.monotonic()

@@ -14,7 +14,7 @@ import msgspec
 
 from deployments.gateway.lookup.store_client import CacheClient
 from deployments.gateway.request.bodies import ADMINISTRATORS, Bodies
-from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.exchange import Exchange, Handler
 from deployments.platform.serve import call_errors
 from serve_app.cache.entry import CacheEntry, Selection
 from serve_app.errors import BadRequest, CacheUnavailable, NotFound
@@ -29,6 +29,14 @@ class AdminCache:
     def __init__(self, bodies: Bodies, cache: CacheClient | None) -> None:
         self._bodies = bodies
         self._cache = cache
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """By the names that the table of routes uses."""
+        return {
+            "admin_cache": self.cache,
+            "admin_feedback": self.feedback,
+        }
 
     async def cache(self, exchange: Exchange) -> None:
         """``GET``: statistics, or the entries that fit the query. ``DELETE``: remove what fits."""

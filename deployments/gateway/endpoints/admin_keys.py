@@ -13,7 +13,7 @@ import msgspec
 
 from deployments.gateway.accounts.accounts import GatewayAccounts
 from deployments.gateway.request.bodies import ADMINISTRATORS, Bodies
-from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.exchange import Exchange, Handler
 from serve_app.accounts.keys import Kept, KeyPage, ManagedKey, Outcome, changed_to, revoked, rotated
 from serve_app.accounts.requests import (
     by_whom,
@@ -44,6 +44,15 @@ class AdminKeys:
         self._bodies = bodies
         self._accounts = accounts
         self._models = models
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """By the names that the table of routes uses."""
+        return {
+            "admin_keys": self.all,
+            "admin_key": self.one,
+            "admin_key_rotate": self.rotate,
+        }
 
     async def all(self, exchange: Exchange) -> None:
         """``GET``: a page of keys. ``POST``: a new one."""

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from deployments.gateway.accounts.accounts import GatewayAccounts
-from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.exchange import Exchange, Handler
 from serve_app.api.roles import Role
 from serve_app.audit import AuditPage
 from serve_app.errors import BadRequest, Forbidden, NotFound
@@ -26,6 +26,14 @@ class AdminUsage:
 
     def __init__(self, accounts: GatewayAccounts | None) -> None:
         self._accounts = accounts
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """By the names that the table of routes uses."""
+        return {
+            "admin_audit": self.audit,
+            "admin_usage": self.usage,
+        }
 
     async def usage(self, exchange: Exchange) -> None:
         """A team's own administrator sees that team's. Raises: AccountsUnavailable."""

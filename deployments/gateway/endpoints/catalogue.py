@@ -9,7 +9,7 @@ from typing import Any
 from deployments.gateway.lookup.priming import Priming
 from deployments.gateway.lookup.store_client import CacheClient
 from deployments.gateway.placement.engine_status import EngineStatus, EngineStatuses
-from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.exchange import Exchange, Handler
 from serve_app.fleet import FleetTable
 from serve_app.model_choice.chooser import reported_context
 from serve_app.model_choice.names import ModelNames
@@ -35,6 +35,17 @@ class Catalogue:
         self._priming = priming
         self._cache = cache
         self._created = int(time.time())
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """By the names that the table of routes uses."""
+        return {
+            "models": self.list_models,
+            "model": self.one_model,
+            "health": self.health,
+            "ping": self.health,
+            "ready": self.ready,
+        }
 
     async def health(self, exchange: Exchange) -> None:
         """The process is up. A cache that fails is named: requests are answered without it."""

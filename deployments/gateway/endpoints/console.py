@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.exchange import Exchange, Handler
 from serve_app import console
 from serve_app.errors import NotFound
 
@@ -52,6 +52,15 @@ class Console:
         self._folder = folder
         self._loading: asyncio.Task[Mapping[str, File]] | None = None
         self._pages: dict[str, File] = {}
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """By the names that the table of routes uses."""
+        return {
+            "root": self.root,
+            "console": self.page,
+            "console_file": self.file,
+        }
 
     async def root(self, exchange: Exchange) -> None:
         """The console for a browser; for a program, where it finds what."""

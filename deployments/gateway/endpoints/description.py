@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.exchange import Exchange, Handler
 from serve_app.api import openapi
 from serve_app.model_choice.names import ModelNames
 
@@ -20,6 +20,15 @@ class Description:
     def __init__(self, names: ModelNames, *, has_keys: bool) -> None:
         self.number = _version()
         self._models = [] if has_keys else list(names)
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """By the names that the table of routes uses."""
+        return {
+            "version": self.version,
+            "openapi": self.openapi,
+            "docs": self.docs,
+        }
 
     async def version(self, exchange: Exchange) -> None:
         await exchange.respond_json({"version": self.number})
