@@ -25,7 +25,7 @@ from serve_app.request.timing import Timeline
 from serve_app.usage.prices import FREE, Price
 
 HITS = frozenset({"exact", "semantic", "joined"})
-"""Of ``x-cache``: no member was asked for this client."""
+"""Values of ``x-cache`` that mean: no member was asked for this client."""
 
 LOOK_S = 0.5
 """How often a generation without a limit of its own is compared with its reservation."""
@@ -84,12 +84,12 @@ class Order:
     streams: bool = True
     size: int = 0
 
-    def credible(self, told: TokenCounts) -> TokenCounts:
+    def credible(self, counts: TokenCounts) -> TokenCounts:
         """What a member says, as far as the request can have used it."""
         most = most_used(self.size, self.output, self.weight)
-        prompt = None if told.prompt is None else min(told.prompt, most.prompt)
-        output = None if told.output is None else min(told.output, most.output)
-        return told if (prompt, output) == (told.prompt, told.output) else TokenCounts(prompt, output)
+        prompt = None if counts.prompt is None else min(counts.prompt, most.prompt)
+        output = None if counts.output is None else min(counts.output, most.output)
+        return counts if (prompt, output) == (counts.prompt, counts.output) else TokenCounts(prompt, output)
 
 
 class AtMembers:
@@ -130,7 +130,7 @@ class AtMembers:
         self._answers.append((end, is_stream))
 
     def pieces(self) -> int:
-        """Of all streams, so far."""
+        """Pieces of all streams, so far."""
         return sum(end.pieces for end, is_stream in self._answers if is_stream)
 
     def generated(self, per_piece: float) -> TokenCounts:
@@ -143,15 +143,16 @@ class AtMembers:
         outputs = [each.output for each in counts if each.output is not None]
         return TokenCounts(prompt, sum(outputs) if outputs else None)
 
-    def guess(self, order: Order, reserved: Use, told: TokenCounts, lengths: Lengths) -> TokenCounts | None:
-        """For a client that left; ``None``: the answer was counted, or no member was asked."""
-        if not self._asked_ns or told.output is not None:
+    def guess(self, order: Order, reserved: Use, counts: TokenCounts, lengths: Lengths) -> TokenCounts | None:
+        """Estimated tokens for a client that left; ``None``: the answer was counted, or no member was
+        asked."""
+        if not self._asked_ns or counts.output is not None:
             return None
         pace = lengths.pace(order.model)
         seconds = (self._timeline.clock() - self._asked_ns) / 1e9
         of_all = None if pace is None else pace * order.weight
         use = left_early(reserved, seconds, of_all, streams=order.streams)
-        return TokenCounts(use.prompt if told.prompt is None else told.prompt, use.output)
+        return TokenCounts(use.prompt if counts.prompt is None else counts.prompt, use.output)
 
 
 class Account:
@@ -162,6 +163,7 @@ class Account:
     ) -> None:
         """``headers``: those of the response, which show the client its limits."""
         self._quotas = quotas
+        self._identity = identity
         self._tenant = identity.tenant
         self._senders = sender_scopes(identity.tenant, identity.key_id, identity.user)
         self._scopes = self._senders
@@ -173,7 +175,7 @@ class Account:
         self._order: Order | None = None
         self._price = FREE
         self._reserved = Use(0, 0)
-        self._told: TokenCounts | None = None
+        self._paid_turns: TokenCounts | None = None
         self.members = AtMembers(timeline)
         self._look: asyncio.TimerHandle | None = None
         self._more: asyncio.Task[None] | None = None
@@ -230,15 +232,15 @@ class Account:
             return
         most = most_used(0, None, 1)
         self._pay(Use(min(prompt, most.prompt), min(output, most.output)))
-        self._told = TokenCounts(0, 0)  # what its record says then is paid
+        self._paid_turns = TokenCounts(0, 0)  # what its record says then is paid
         self._keep(await self._quotas.reserve(self._parts(self._scopes, EVERY_COST, Use(prompt, output))))
 
     def handed_over(self, timeline: Timeline) -> Account:
-        """For the same request without its client: it goes on to count as one that runs."""
-        other = Account.__new__(Account)
-        other.__dict__.update(self.__dict__)
-        other._timeline, other._taken, other._permits = timeline, [], self._permits
-        self._permits = []
+        """For the same request without its client, before it is placed: it still counts as one that runs."""
+        assert self._order is None, "what is reserved has one account"
+        other = Account(self._quotas, self._identity, self._path, timeline, self._headers)
+        other.members = self.members
+        other._permits, self._permits = self._permits, []
         return other
 
     def settle(self, record: RequestRecord) -> TokenCounts | None:
@@ -258,17 +260,19 @@ class Account:
         for waiting in (self._look, self._more):
             if waiting is not None:
                 waiting.cancel()
-        said = _known(record.tokens, self._generated()) if self._told is None else self._told
-        told = said if self._order is None else self._order.credible(said)
-        guess = None if told is said else told
-        if told is not said:
+        said = _known(record.tokens, self._generated()) if self._paid_turns is None else self._paid_turns
+        counts = said if self._order is None else self._order.credible(said)
+        guess = None if counts is said else counts
+        if counts is not said:
             self._quotas.disbelieve(record.model or "", record.member or "")
-            record = msgspec.structs.replace(record, tokens=told)
-        if _has_left(record) and self._told is None and self._order is not None and record.cache not in HITS:
-            guess = self.members.guess(self._order, self._reserved, told, self._quotas.lengths) or guess
-            told = guess or told
-        used = _used(record, self.members.of(self._order), self._reserved, told, self._quotas.cached_rate)
-        if guess is None and record.client_gone and record.tokens.output is None and told.output is not None:
+            record = msgspec.structs.replace(record, tokens=counts)
+        is_counted = self._paid_turns is not None or record.cache in HITS
+        if _has_left(record) and not is_counted and self._order is not None:
+            guess = self.members.guess(self._order, self._reserved, counts, self._quotas.lengths) or guess
+            counts = guess or counts
+        used = _used(record, self.members.of(self._order), self._reserved, counts, self._quotas.cached_rate)
+        is_news = record.tokens.output is None and counts.output is not None
+        if guess is None and record.client_gone and is_news:
             guess = TokenCounts(used.prompt, used.output)
         if self._order is None and (used.prompt or used.output):
             self._price = self._quotas.price(record.model or "")
@@ -395,16 +399,16 @@ def _fitting(order: Order, use: Use, price: Price, parts: Sequence[Part]) -> Use
 
 
 def _used(
-    record: RequestRecord, order: Order | None, reserved: Use, told: TokenCounts, cached_rate: float
+    record: RequestRecord, order: Order | None, reserved: Use, counts: TokenCounts, cached_rate: float
 ) -> Use:
-    """What a finished request counts for. A prompt whose length no member reported counts as it was
+    """What a finished request counts for. A prompt whose length no member counts counts as it was
     estimated, if a member has begun an answer."""
     if record.cache in HITS and (order is None or record.member is None):
         tokens = record.tokens
         return Use(tokens.prompt or 0, tokens.output or 0).at_rate(cached_rate)
-    if order is None or (told.prompt is None and told.output is None):
+    if order is None or (counts.prompt is None and counts.output is None):
         return Use(0, 0)
-    return Use(reserved.prompt if told.prompt is None else told.prompt, told.output or 0)
+    return Use(reserved.prompt if counts.prompt is None else counts.prompt, counts.output or 0)
 
 
 def _has_left(record: RequestRecord) -> bool:
