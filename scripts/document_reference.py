@@ -173,7 +173,7 @@ def folders() -> dict[str, list[Path]]:
 
 
 def first_sentence(module: Path) -> str:
-    """Of its docstring, as Markdown; empty without one."""
+    """The first sentence of its docstring, as Markdown; empty without one."""
     said = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
     said = " ".join(said.split("\n\n")[0].split())
     said = re.sub(r":\w+:(?=`)", "", said).replace("``", "`")

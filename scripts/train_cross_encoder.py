@@ -97,7 +97,7 @@ def held_pairs(names: Sequence[str]) -> list[LabelledPair]:
 def training_pairs(
     files: Sequence[Path], hold_out: Sequence[str], held: Sequence[LabelledPair]
 ) -> list[LabelledPair]:
-    """Of the written English pairs and ``files``: what shares no text with ``held``, with a blind pair or
+    """The written English pairs and those of ``files`` that share no text with ``held``, with a blind pair or
     with the project's first own pairs, which stay unseen."""
     unseen = [*held, *read_pairs(WRITTEN_PAIRS.parent / "blind"), *read_pairs(OWN_PAIRS)]
     kept_out = {text for pair in unseen for text in (pair.query, pair.candidate)}

@@ -1,1 +1,2 @@
-"""The logic of a request: typed values, pure policies, settings, and the builder of the graph."""
+"""The logic of a request: typed values, pure policies and settings. ``app.py`` only names the graph's
+builder, for config files."""

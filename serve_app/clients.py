@@ -14,7 +14,7 @@ KEY_VARIABLE = "PROMPTLY_API_KEY"
 """Where the key is looked for, and where configuration files tell clients to find it."""
 
 NO_KEY = "none"
-"""For an endpoint without keys: most clients refuse to start without one."""
+"""The key for an endpoint without keys: most clients refuse to start without one."""
 
 
 class Api(Enum):

@@ -267,7 +267,7 @@ class OverCapacity(PromptlyError):
 
 
 class RateLimited(PromptlyError):
-    """``retry_after_s`` ``None``: it asks for more than ever fits, so no time is told."""
+    """``retry_after_s`` ``None``: it asks for more than ever fits, so waiting does not help."""
 
     status = 429
     type = "rate_limit_error"

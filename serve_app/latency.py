@@ -57,7 +57,7 @@ class LatencyWindows:
 
 
 def summaries(samples: Mapping[str, list[float]]) -> dict[str, LatencySummary]:
-    """Of each series: milliseconds of work with all of them."""
+    """A summary of each series; it takes milliseconds for all of them."""
     return {name: _summarise(sorted(window)) for name, window in samples.items()}
 
 

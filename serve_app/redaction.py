@@ -56,7 +56,8 @@ class Redactor:
 
 
 class StreamRedactor:
-    """For a body that arrives in pieces: a possible beginning of a secret is held back until more arrives."""
+    """Redacts a body that arrives in pieces: a possible beginning of a secret is held back until more
+    arrives."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor

@@ -12,7 +12,7 @@ from serve_app.audit import verify
 from serve_app.errors import BackupError
 
 SCHEMA = 1
-"""Of its lines."""
+"""Version of the lines' format."""
 
 TRIES = 3
 """A log that goes on in a new file meanwhile is read again."""

@@ -110,17 +110,17 @@ class AuditLog:
         missing the chain goes on from the head, so that it can be seen for ever. Older files than the newest
         two were checked when they were written."""
         torn = self._cut_torn_line(self._folder / FILE)
-        told = self._told_head()
+        kept = self._kept_head()
         files = files_of(self._folder)[-2:]
         report = verify(lines_of(files))
         last = report.head if report.problem is None else _last_line(files)
         if report.problem is not None:
-            return max(told, last, key=lambda head: head.seq), report.problem
-        if last.seq == told.seq + 1 or last == told:
+            return max(kept, last, key=lambda head: head.seq), report.problem
+        if last.seq == kept.seq + 1 or last == kept:
             return last, torn
-        if last.seq > told.seq:
-            return last, f"it ends with number {last.seq}, and ended with {told.seq}"
-        return told, f"it ends with number {last.seq}, and ended with {told.seq}"
+        if last.seq > kept.seq:
+            return last, f"it ends with number {last.seq}, and ended with {kept.seq}"
+        return kept, f"it ends with number {last.seq}, and ended with {kept.seq}"
 
     def _cut_torn_line(self, path: Path) -> str | None:
         if not path.exists():
@@ -133,7 +133,7 @@ class AuditLog:
         os.truncate(path, whole)
         return f"its last line was not written to its end, and was moved to {TORN_FILE}"
 
-    def _told_head(self) -> Head:
+    def _kept_head(self) -> Head:
         try:
             return msgspec.json.decode((self._folder / HEAD_FILE).read_bytes(), type=Head)
         except (OSError, msgspec.DecodeError):
@@ -141,7 +141,7 @@ class AuditLog:
 
 
 def _last_line(files: Sequence[Path]) -> Head:
-    """Of a damaged log: its last line that can be read."""
+    """The last line of a damaged log that can be read."""
     last = Head()
     for raw in lines_of(files):
         line = read_line(raw)

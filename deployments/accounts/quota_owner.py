@@ -1,7 +1,7 @@
 """The owner's side of quotas: the ledger, in memory, and what has to outlive it, in the file.
 
-A call of a gateway waits for no disk: what it tells is on disk a moment later, and the gateway keeps it until
-it is told so."""
+A gateway's call waits for no disk: its report is on disk a moment later, and the gateway keeps the report
+until the owner confirms that."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class QuotaOwner:
             await self._write()
 
     async def _write(self) -> None:
-        """A file that cannot be written stops nothing: gateways keep what they have told meanwhile."""
+        """A file that cannot be written stops nothing: gateways keep their reports meanwhile."""
         totals, applied = self._ledger.unwritten()
         if not totals and not applied:
             return

@@ -73,8 +73,8 @@ def installed(names: Sequence[str]) -> dict[str, str]:
 
 
 def broken(torch: str, companions: Mapping[str, str]) -> tuple[str, ...]:
-    """Of ``companions`` (versions by name) those that do not import. Only beside a CPU build of torch is one
-    tried that is no CPU build: an import takes seconds."""
+    """Those of ``companions`` (versions by name) that do not import. A companion is tried only if it is no
+    CPU build and torch is one: an import takes seconds."""
     if not torch.endswith(CPU_BUILD):
         return ()
     doubtful = (name for name, number in companions.items() if not number.endswith(CPU_BUILD))

@@ -31,7 +31,7 @@ COLUMNS = (
     "gpu_cost",
     "saved",
 )
-"""Of the table; CSV has all."""
+"""Columns of the table; CSV has all."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

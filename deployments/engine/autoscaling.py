@@ -41,7 +41,7 @@ wait for a replica, which start one if there is none."""
 logger = logging.getLogger("ray.serve")
 
 Record = Callable[[str, str, ScalingChange], None]
-"""Of an application's deployment; keeps a change for gateways to show."""
+"""Keeps a change of an application's deployment, for gateways to show."""
 
 Reports = Mapping[str, Mapping[str, float]]
 """Each running replica's newest metrics, by its unique id."""

@@ -39,9 +39,9 @@ def model_parsers(model: ModelSettings, store: ModelStore, *, fetch: bool = Fals
 def chat_files(
     source: str, revision: str | None, store: ModelStore, *, fetch: bool = False
 ) -> ChatFiles | None:
-    """Of a model in a folder, in ``store`` or in the hub client's cache; with ``fetch`` also from the hub,
-    which the engine's start would ask for the same files. ``None``: no ``config.json`` could be read. Never
-    raises: the engine itself says what is wrong with a model's files."""
+    """The files of a model in a folder, in ``store`` or in the hub client's cache; with ``fetch`` also from
+    the hub, which the engine's start would ask for the same files. ``None``: no ``config.json`` could be
+    read. Never raises: the engine itself says what is wrong with a model's files."""
     folder = Path(store.resolve(source)).expanduser()
     if folder.is_dir():
         files = _files(source, lambda name: _text(folder / name))

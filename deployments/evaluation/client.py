@@ -17,7 +17,7 @@ from serve_app.evaluation.stream import AnswerStream, said, whole_answer
 from serve_app.evaluation.target import Target, TargetError
 
 MOST_BYTES = 16 << 20
-"""Of one answer."""
+"""Largest answer that is read."""
 
 FRESH = {"cache-control": "no-cache, no-store"}
 """The answer is neither looked up nor stored, nor shared with an identical request in flight."""

@@ -143,7 +143,7 @@ class AllGateways:
         return await self._ask(Found, "find_requests", query)
 
     async def _ask(self, kind: type[T], method: str, *arguments: Any) -> Sequence[T]:
-        """Without those that give no ``kind``; nothing where it is not known in time which there are."""
+        """Answers of the type ``kind``; none if Serve does not list the gateways in time."""
         try:
             answers, _ = await ask_every_replica(self._handle, method, self._timeout_s, *arguments)
         except Exception as error:  # Serve itself is late: what this one has is there

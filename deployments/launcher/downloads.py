@@ -20,7 +20,7 @@ SAY_EVERY_S = 30.0
 HUB = "https://huggingface.co"
 HUB_TIMEOUT_S = 10.0
 MOST_BYTES = 16 << 20
-"""Of a description; the largest models have some thousand files."""
+"""Largest description of a model that is read; the largest models have some thousand files."""
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+\Z")
 OFF = frozenset({"1", "ON", "YES", "TRUE"})
@@ -90,7 +90,7 @@ def _size(path: Path) -> int:
 
 class HubSizes:
     """Asks the hub, in a thread of its own, how large the weights of ``sources`` are (each with a revision,
-    or none). Calling it gives what is known: all of them, or nothing where one is not told."""
+    or none). Calling it gives what is known: all sizes, or nothing where the hub does not give one."""
 
     def __init__(self, sources: Sequence[tuple[str, str | None]], environment: Mapping[str, str]) -> None:
         self._sources = [each for each in sources if HUB_NAME.match(each[0])]

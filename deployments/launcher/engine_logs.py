@@ -11,18 +11,18 @@ from deployments.launcher.terminal import say
 
 LOOK_EVERY_S = 2.0
 SAY_EVERY_S = 15.0
-"""Of one stage's share; another stage is said at once."""
+"""Time between two reports of one stage's share; a new stage is reported at once."""
 
 MOST_BYTES = 1 << 20
 """Read at one look from one file."""
 
 LOGS = ("worker-*.out", "worker-*.err")
-"""Of every replica; the replica's own log lines are in the second too."""
+"""Log files of every replica; the replica's own log lines are in the second too."""
 
 
 class EngineLogs:
-    """``ray``: the folder of this start's Ray. Of each file what is new is read, and what
-    engines say is told."""
+    """``ray``: the folder of this start's Ray. Reads what is new in each file, and reports
+    what engines say."""
 
     def __init__(
         self, ray: Path, clock: Callable[[], float] = time.monotonic, tell: Callable[[str], None] = say

@@ -1,4 +1,4 @@
-"""Why a start ends: it failed, or somebody asked it to stop."""
+"""Why a start ends: it failed, or it was asked to stop."""
 
 from __future__ import annotations
 

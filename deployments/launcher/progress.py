@@ -53,8 +53,8 @@ NOT_LOADED = "original/"
 
 
 def weight_blobs(described: Mapping[str, object]) -> dict[str, int]:
-    """Of a hub's description of a model with its files (`?blobs=true`): the size of each file of weights, by
-    the name that it has in the hub client's cache. Empty where sizes are not told."""
+    """The size of each file of weights, by its name in the hub client's cache, from the hub's description of
+    a model with its files (`?blobs=true`). Empty where that has no sizes."""
     listed = described.get("siblings")
     files = [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
     for ending in WEIGHTS:

@@ -172,7 +172,7 @@ def _loggers() -> list[logging.Logger]:
 
 
 def _shown(words: str) -> str:
-    """Without the path, which may hold a key."""
+    """An error's words without the path, which may hold a key."""
     return re.sub(r"url: \S+", "", " ".join(words.split()))[:MOST_REASON]
 
 

@@ -17,7 +17,7 @@ from serve_app.settings.prompts import PromptSettings
 
 LOCK = ".labels.lock"
 Signature = Mapping[str, tuple[int, int, int]]
-"""Of each file its time of change, size and inode."""
+"""Time of change, size and inode of each file."""
 
 
 def located(settings: Settings) -> Settings:

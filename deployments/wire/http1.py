@@ -196,7 +196,7 @@ class Connection(Body, asyncio.Protocol):
         self._is_full = False
         self._sent_at = 0.0
         self.idle_until = 0.0
-        """For a kept connection: the loop time from which on no new request may be sent."""
+        """Loop time from which on no new request may be sent over this kept connection."""
         self.connect_ns = 0
         """How long it took to make, for its first request; 0 for a kept one."""
         self._reply: bytes | None = None

@@ -67,7 +67,7 @@ class OwnerClient(ABC):
 
     @abstractmethod
     def _unavailable(self, cause: BaseException, *, failed: bool) -> OwnerUnavailable:
-        """What the client is told, without the path of the file. ``failed``: the owner itself said no."""
+        """The client's error, without the path of the file. ``failed``: the owner itself refused."""
 
     async def close(self) -> None:
         await self._direct.close()

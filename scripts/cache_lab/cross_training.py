@@ -23,7 +23,7 @@ from torch import nn
 from cache_lab.pairs import LabelledPair
 
 MAX_TOKENS = 80
-"""Of both texts and three special tokens; the longer text is cut. Of the written English pairs 1 % are
+"""Tokens of both texts and three special ones; the longer text is cut. 1 % of the written English pairs are
 longer."""
 
 BATCH = 32

@@ -19,14 +19,14 @@ WRITTEN_PAIRS = Path(__file__).parent / "data" / "written"
 """The pairs that the cross-encoder learned from, a file for each author; see ``README.md`` there."""
 
 COLUMNS = ("label", "sort", "kind", "language", "domain", "query", "candidate")
-"""Of a file of tab-separated pairs."""
+"""Columns of a file of tab-separated pairs."""
 
 SORTS = {("=", "paraphrase"): "para", ("!", "neighbour"): "diff", ("!", "hard"): "hard"}
 """The group of a pair, by its label and sort in a tab-separated file."""
 
 WORD = re.compile(r"\w+")
 BANDS = ((0.0, 0.3), (0.3, 0.5), (0.5, 0.7), (0.7, 1.01))
-"""Of word overlap, from and below."""
+"""Bands of word overlap, from and below."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ EXPONENT = 1.0
 """Exponent of the Zipf law by which pairs repeat."""
 
 RIGHT, WRONG, UNLABELLED = "right", "wrong", "wrong, unlabelled"
-"""Of a stored text's answer, for a new text. Unlabelled: no pair says whether their meanings are the same."""
+"""What a stored text's answer is for a new text. Unlabelled: no pair says whether they mean the same."""
 
 OPENERS = ("Sure.", "Here is what I found.", "Good question.", "In short:")
 SUBJECTS = "clerk pilot farmer tailor sailor miner baker judge nurse painter porter weaver"

@@ -1,4 +1,4 @@
-"""For who sizes the fleet: how full it is, what slows it, and what `promptly plan` foretold."""
+"""For people who size the fleet: how full it is, what slows it, and what `promptly plan` foretold."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _objective(objective_s: float | None) -> Panel:
 def _preemptions() -> Panel:
     return Panel(
         "Preemptions",
-        "Requests a second that an engine put back for want of KV cache; each is computed again.",
+        "Requests a second that an engine put back because its KV cache was full; each is computed again.",
         "reqps",
         (Query(or_none(rate(Vllm.PREEMPTIONS, "")), "all engines"),),
     )

@@ -14,7 +14,7 @@ WIDTH = 24
 PANEL_WIDTH, PANEL_HEIGHT = 8, 8
 
 SCHEMA_VERSION = 39
-"""Of Grafana 10 and 11; newer ones migrate it as they load it."""
+"""The schema of Grafana 10 and 11; newer ones migrate it as they load it."""
 
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 """The variable has the same name as on Ray's own dashboards, so that Ray's links set it."""

@@ -35,7 +35,7 @@ CPU_ENGINE: Mapping[str, Any] = {
     "enable_prefix_caching": True,
 }
 SMALL_GIB, LEAST_SHARE, MOST_SHARE = 12.0, 0.1, 0.4
-"""Of a GPU, for an engine that is not alone or whose speed does not depend on it."""
+"""Shares of a GPU for an engine that is not alone or whose speed does not depend on it."""
 
 EXACT: Mapping[str, Any] = {"dtype": "float32"}
 """In 16 bits a step of several tokens rounds differently from a step of one, and greedy answers soon

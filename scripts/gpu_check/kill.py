@@ -34,7 +34,7 @@ from gpu_check.contract import Bench, Finding, Reading, finding, judged, left_ou
 from gpu_check.engines import EXACT, arguments, settings, variables
 
 CPU_TOKENS, GPU_TOKENS = 96, 1024
-"""Of each stream: long enough that the kill meets it."""
+"""Tokens of each stream: enough that it still runs at the kill."""
 
 KILL_AT = 0.4
 """Share of the time of undisturbed streams."""

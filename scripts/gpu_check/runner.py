@@ -29,7 +29,7 @@ LEAST_S = 5.0
 """A check with less time than that is not begun."""
 
 STOP_S = 30.0
-"""For a check that is told to end; its engines and Ray end in this time, or are killed."""
+"""Time for a check to stop its engines and Ray; then they are killed."""
 
 KILL_S = 10.0
 TAIL_LINES = 12

@@ -7,7 +7,7 @@ from serve_app.settings import AccountSettings
 
 
 def table_of(settings: AccountSettings) -> LimitTable:
-    """Without limits of any scope's own."""
+    """The default limits; no scope has limits of its own yet."""
     defaults = {
         kind: Limit(f"{kind}:", **getattr(settings.limits, kind).model_dump(exclude_none=True))
         for kind in KINDS

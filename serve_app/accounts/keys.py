@@ -11,8 +11,8 @@ from serve_app.request.auth import FormerSecret, KeyRecord
 
 
 class ManagedKey(msgspec.Struct, frozen=True, kw_only=True):
-    """``record`` is what gateways know of it. ``version`` counts its changes, so that of two administrators
-    who change it at once the second is told. Times are Unix seconds."""
+    """``record`` is what gateways know of it. ``version`` counts its changes, so that the second of two
+    administrators who change it at once gets an error. Times are Unix seconds."""
 
     record: KeyRecord
     label: str = ""
@@ -23,7 +23,7 @@ class ManagedKey(msgspec.Struct, frozen=True, kw_only=True):
     made_by: str = ""
     """The id of the key that made it; ``subject:NAME``: who was signed in; empty: the admin token."""
     changed_by: str = ""
-    """Of the one that changed it last."""
+    """The id of the key that changed it last."""
 
 
 class State(Enum):
@@ -50,7 +50,8 @@ class KeyPage(msgspec.Struct, frozen=True):
 
 
 class Outcome(Enum):
-    """Of a change: ``conflict``: another one came first; ``full``: there is no room for one more key."""
+    """Result of a change. ``conflict``: another change came first; ``full``: there is no room for one more
+    key."""
 
     KEPT = "kept"
     CONFLICT = "conflict"

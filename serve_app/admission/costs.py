@@ -35,7 +35,7 @@ class Spent:
 
 
 NOTHING = Spent()
-"""Of a request that reached no member."""
+"""Cost of a request that reached no member."""
 
 
 def mean(known: float | None, new: float) -> float:
@@ -56,7 +56,7 @@ class Costs:
         return CREDIT_REQUESTS * (self._usual or 0.0)
 
     def expected(self, prompt_tokens: float, slots: int, output: float | None) -> float:
-        """Of a request that is sent now. ``output``: the tokens of its tenant's usual answer."""
+        """Cost of a request that is sent now. ``output``: the tokens of its tenant's usual answer."""
         each = self._output if output is None else output
         cost = max(float(slots), Spent(prompt_tokens, slots * (each or 0.0)).cost)
         self._usual = mean(self._usual, cost)

@@ -18,7 +18,7 @@ from serve_app.monitoring.metrics import (
 from serve_app.settings.alerts import AlertSettings
 
 POINTS = 1000
-"""Of the best score: counts are whole numbers."""
+"""Points of the best score: counts are whole numbers."""
 
 
 def drift_rules(settings: AlertSettings) -> Iterator[Rule]:
@@ -115,7 +115,7 @@ NAMES = {
     JUDGED: "judged",
     JUDGED_POINTS: "judged_points",
 }
-"""Of the counts in the windows."""
+"""Names of the counts in the windows."""
 
 
 def _sampled(figures: Figures, model: str, metric: Metric = SAMPLED) -> tuple[int, int]:

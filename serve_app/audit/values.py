@@ -7,7 +7,7 @@ import re
 import msgspec
 
 MOST_CHARS = 300
-"""Of one text: clients choose some of them."""
+"""Longest text of a line: clients choose some of them."""
 
 BEGUN = "begun"
 """The outcome of a change that is about to be made: written before it. A second line says how it ended."""
@@ -35,7 +35,7 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
     gateway: str = ""
 
     def bounded(self) -> AuditEvent:
-        """Without what is too long, what looks like a secret, and surrogates, which UTF-8 cannot hold."""
+        """The event without texts that are too long, secrets, and surrogates, which UTF-8 cannot hold."""
         texts = {name: _bounded(getattr(self, name)) for name in TEXTS}
         return msgspec.structs.replace(self, **texts)
 

@@ -56,17 +56,17 @@ def alternating(fields: Fields, *, has_system: bool) -> dict[str, Any] | None:
     messages = fields.get("messages")
     if not isinstance(messages, list):
         return None
-    told: list[dict[str, Any]] = []
+    rewritten_turns: list[dict[str, Any]] = []
     for place, given in enumerate(messages):
         message = given
         if given["role"] == "system" and (place > 0 or not has_system):
             message = {"role": "user", "content": _as_users(given["content"], is_first=place == 0)}
-        last = told[-1] if told else None
+        last = rewritten_turns[-1] if rewritten_turns else None
         if last is not None and last["role"] == message["role"] == "user":
-            told[-1] = {**last, "content": _joined(last["content"], message["content"])}
+            rewritten_turns[-1] = {**last, "content": _joined(last["content"], message["content"])}
         else:
-            told.append(message)
-    return None if told == messages else {**fields, "messages": told}
+            rewritten_turns.append(message)
+    return None if rewritten_turns == messages else {**fields, "messages": rewritten_turns}
 
 
 def _as_users(content: Any, *, is_first: bool) -> Any:

@@ -72,15 +72,15 @@ class Parsers:
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Matches a model of which all given conditions hold: one of ``kinds``, all ``marks`` and none of
-    ``without`` in the chat template, ``name`` in its name. ``untold``: the template need not have been
-    read."""
+    ``without`` in the chat template, ``name`` in its name. ``template_optional``: the template
+    need not have been read."""
 
     parser: str
     kinds: frozenset[str] = frozenset()
     marks: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     name: str = ""
-    untold: bool = False
+    template_optional: bool = False
 
     def matches(self, files: ChatFiles) -> bool:
         if self.kinds and not self.kinds & files.kinds:
@@ -90,7 +90,7 @@ class Rule:
         template = files.template or ""
         if any(mark not in template for mark in self.marks) or any(mark in template for mark in self.without):
             return False
-        return self.untold or files.template is not None
+        return self.template_optional or files.template is not None
 
     @property
     def reason(self) -> str:
@@ -159,15 +159,15 @@ MINICPM = _kinds("minicpm", "MiniCPMForCausalLM", "llama", "LlamaForCausalLM")
 
 TOOL_RULES = (
     # Models that vLLM renders by code of its own, so that their template says nothing.
-    Rule("openai", kinds=GPT_OSS, untold=True),
-    Rule("deepseek_v32", kinds=DEEPSEEK_32, untold=True),
-    Rule("deepseek_v4", kinds=DEEPSEEK_4, untold=True),
-    Rule("kimi_k3", kinds=KIMI_3, untold=True),
-    Rule("inkling", kinds=INKLING, untold=True),
-    Rule("muse_glimmer", kinds=MUSE, untold=True),
+    Rule("openai", kinds=GPT_OSS, template_optional=True),
+    Rule("deepseek_v32", kinds=DEEPSEEK_32, template_optional=True),
+    Rule("deepseek_v4", kinds=DEEPSEEK_4, template_optional=True),
+    Rule("kimi_k3", kinds=KIMI_3, template_optional=True),
+    Rule("inkling", kinds=INKLING, template_optional=True),
+    Rule("muse_glimmer", kinds=MUSE, template_optional=True),
     # Fine-tunes that answer in a form of their own, whatever their base's template shows.
-    Rule("xlam", name=r"xlam", untold=True),
-    Rule("pythonic", name=r"toolace", untold=True),
+    Rule("xlam", name=r"xlam", template_optional=True),
+    Rule("pythonic", name=r"toolace", template_optional=True),
     # Marks that one family alone has.
     Rule("mistral", marks=("[TOOL_CALLS]",)),
     Rule("apertus", marks=("<|tools_prefix|>",)),
@@ -214,28 +214,28 @@ TOOL_RULES = (
 )
 
 UNREAD_TOOL_RULES = (
-    Rule("qwen3_coder", kinds=QWEN, name=r"qwen3.*coder", untold=True),
-    Rule("hermes", kinds=QWEN, untold=True),
-    Rule("llama3_json", kinds=_kinds("llama", "mllama"), name=r"llama-?3\.[1-3]", untold=True),
-    Rule("llama4_pythonic", kinds=LLAMA_4, untold=True),
-    Rule("mistral", kinds=MISTRAL, untold=True),
-    Rule("gemma4", kinds=GEMMA_4, untold=True),
-    Rule("glm47", kinds=GLM_47, untold=True),
-    Rule("glm45", kinds=GLM, untold=True),
-    Rule("granite4", kinds=GRANITE_4, untold=True),
-    Rule("deepseek_v31", kinds=_kinds("DeepseekV3ForCausalLM"), name=r"v3\.1", untold=True),
-    Rule("deepseek_v3", kinds=_kinds("DeepseekV3ForCausalLM"), name=r"deepseek", untold=True),
+    Rule("qwen3_coder", kinds=QWEN, name=r"qwen3.*coder", template_optional=True),
+    Rule("hermes", kinds=QWEN, template_optional=True),
+    Rule("llama3_json", kinds=_kinds("llama", "mllama"), name=r"llama-?3\.[1-3]", template_optional=True),
+    Rule("llama4_pythonic", kinds=LLAMA_4, template_optional=True),
+    Rule("mistral", kinds=MISTRAL, template_optional=True),
+    Rule("gemma4", kinds=GEMMA_4, template_optional=True),
+    Rule("glm47", kinds=GLM_47, template_optional=True),
+    Rule("glm45", kinds=GLM, template_optional=True),
+    Rule("granite4", kinds=GRANITE_4, template_optional=True),
+    Rule("deepseek_v31", kinds=_kinds("DeepseekV3ForCausalLM"), name=r"v3\.1", template_optional=True),
+    Rule("deepseek_v3", kinds=_kinds("DeepseekV3ForCausalLM"), name=r"deepseek", template_optional=True),
 )
 """For a model whose template was not read: the usual parser of its family."""
 
 REASONING_RULES = (
-    Rule("openai_gptoss", kinds=GPT_OSS, untold=True),
-    Rule("deepseek_v3", kinds=DEEPSEEK_32, untold=True),
-    Rule("deepseek_v4", kinds=DEEPSEEK_4, untold=True),
-    Rule("kimi_k3", kinds=KIMI_3, untold=True),
-    Rule("inkling", kinds=INKLING, untold=True),
-    Rule("muse_glimmer", kinds=MUSE, untold=True),
-    Rule("holo2", name=r"holo2", untold=True),
+    Rule("openai_gptoss", kinds=GPT_OSS, template_optional=True),
+    Rule("deepseek_v3", kinds=DEEPSEEK_32, template_optional=True),
+    Rule("deepseek_v4", kinds=DEEPSEEK_4, template_optional=True),
+    Rule("kimi_k3", kinds=KIMI_3, template_optional=True),
+    Rule("inkling", kinds=INKLING, template_optional=True),
+    Rule("muse_glimmer", kinds=MUSE, template_optional=True),
+    Rule("holo2", name=r"holo2", template_optional=True),
     Rule("mistral", marks=("[THINK]",)),
     Rule("seed_oss", marks=("<seed:think>",)),
     Rule("granite", marks=("Here is my thought process",)),
@@ -266,8 +266,8 @@ REASONING_RULES = (
 )
 
 UNREAD_REASONING_RULES = (
-    Rule("qwen3", kinds=QWEN_3, name=r"^(?!.*(instruct|coder)).*qwen3", untold=True),
-    Rule("deepseek_r1", name=r"deepseek-r1", untold=True),
+    Rule("qwen3", kinds=QWEN_3, name=r"^(?!.*(instruct|coder)).*qwen3", template_optional=True),
+    Rule("deepseek_r1", name=r"deepseek-r1", template_optional=True),
 )
 
 

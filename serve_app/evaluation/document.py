@@ -17,8 +17,8 @@ from serve_app.errors import SuiteError
 
 MOST_BYTES = 64 << 20
 MOST_VALUES = 100_000
-"""Of one YAML file with its aliases written out: a file of a hundred bytes can stand for billions. JSON lines
-have no such bound."""
+"""Values of one YAML file with its aliases written out: a hundred bytes can become billions. JSON lines have
+no such bound."""
 
 MOST_DEPTH = 64
 MOST_SHOWN = 60

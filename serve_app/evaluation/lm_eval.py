@@ -18,7 +18,7 @@ from serve_app.evaluation.document import Document, parse_json_lines, read_text
 
 SAMPLES = re.compile(r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT[\w.:-]+))?\.jsonl")
 METRICS = ("exact_match", "acc", "acc_norm", "pass@1", "f1", "em")
-"""In the order in which one is chosen: those that say of one document whether it is solved, from 0 to 1."""
+"""Metrics in the order in which one is chosen: those that score one document from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)

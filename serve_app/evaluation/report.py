@@ -62,7 +62,7 @@ BAD_INPUT = 2
 
 
 Size = Callable[[Reply, str], float]
-"""Of a reply and its target's role."""
+"""Measures a reply; gets its target's role, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ class Choices:
 
     @property
     def level(self) -> float:
-        """Of each gate: all together call a target worse than itself in at most ``LEVEL`` of the runs."""
+        """The level of each gate: all together call a target worse than itself in at most ``LEVEL`` of the
+        runs."""
         return LEVEL / max(1, len(set(self.gates)))
 
 
@@ -119,7 +120,7 @@ class CaseLine:
     reasons: tuple[str, ...] = ()
     error: str | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
-    """Of the first answers, by role; kept only if asked for."""
+    """The first answers, by role; kept only if asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,7 @@ def _quality_rows(cases: Mapping[str, Sequence[Pair]], pairs: Sequence[Pair], ch
 
 
 def _score_row(key: str, title: str, cases: Sequence[Sequence[Pair]], choices: Choices) -> Row | None:
-    """Of the cases that both sides have scores for."""
+    """The row of the cases that both sides have scores for."""
     alone = [mean_value(pair.candidate for pair in given) for given in cases]
     if all(pair.baseline is None for given in cases for pair in given):
         values = [value for value in alone if value is not None]

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEVEL = 0.05
-"""Of all one-sided tests of a run together: how often it may call a target worse than itself."""
+"""Level of all one-sided tests of a run together: how often it may call a target worse than itself."""
 
 TAIL = 0.025
 """Beyond either end of an interval, whose confidence is 95 %."""
@@ -42,7 +42,7 @@ CHUNK = 2_000_000
 """Values of resamples in memory at once: 16 MB."""
 
 OUTER_SHARE = 0.25
-"""Of the values at either end that the midmean leaves out."""
+"""Share of the values at either end that the midmean leaves out."""
 
 POWER = 0.8
 """The share of comparisons that are to decide."""
@@ -50,7 +50,7 @@ POWER = 0.8
 NORMAL = NormalDist()
 
 LEAST_EACH = 2
-"""Pairs of either order, so that the order can be drawn anew."""
+"""Pairs of either order, so that the order can be drawn again."""
 
 Values = NDArray[np.float64]
 Numbers = Sequence[float] | Values
@@ -254,7 +254,7 @@ def _flipped_chance(losses: Values, statistic: Statistic, rng: np.random.Generat
 
 
 def _regrouped_chance(one: Values, two: Values, rng: np.random.Generator) -> float:
-    """By drawing anew who is in which group."""
+    """By drawing again who is in which group."""
     together = np.concatenate([one, two])
     observed = float(two.sum()) + 1e-12
     as_small = 0
@@ -295,8 +295,8 @@ def _joint_chances(
 
 
 def _differences(values: Values, groups: Sequence[tuple[Any, Any]]) -> Values:
-    """Of each row: the midmean of the pairs whose second request is the candidate's less that of the others,
-    for each draw. ``groups``: places of both kinds, one draw in each row; all pairs of a group have the same
+    """For each row and draw: the midmean of the pairs whose second request is the candidate's less that of
+    the others. ``groups``: places of both kinds, one draw in each row; all pairs of a group have the same
     times."""
     found = []
     for row in values:

@@ -79,7 +79,7 @@ class Target:
         return {**body, "stream": True, "stream_options": {"include_usage": True}}
 
     def cost(self, answer: Answer) -> float | None:
-        """Of one answer, in the currency of the prices."""
+        """Cost of one answer, in the currency of the prices."""
         if self.price_in is None or self.price_out is None:
             return None
         return (answer.prompt_tokens * self.price_in + answer.output_tokens * self.price_out) / MILLION

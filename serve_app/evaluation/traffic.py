@@ -89,7 +89,8 @@ def _capture(line: str, origin: str) -> dict[str, Any]:
 
 
 def _case(captured: Mapping[str, Any], origin: str, assertions: tuple[Assertion, ...]) -> Case:
-    """Of an answer that has no text, as a call of a tool, only the times are compared."""
+    """The case of a captured request. If its answer has no text (a tool call), only the times are
+    compared."""
     asked, text = captured["asked"], captured["answer"].get("text")
     settings = {name: value for name, value in asked.items() if name not in SET_BY_TARGET}
     return Case(

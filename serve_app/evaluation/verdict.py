@@ -23,8 +23,8 @@ TIME_MARGIN = 0.05
 """A share of the baseline's time."""
 
 LEAST_PAIRS = 20
-"""Of times. With fewer no bootstrap is to be trusted. Scores need no such bound: their interval counts one
-lost case more, so that few cases never show that a candidate is not worse."""
+"""Pairs of times: with fewer the bootstrap is not reliable. Scores need no such bound: their interval counts
+one lost case more, so that few cases never show that a candidate is not worse."""
 
 
 class Verdict(StrEnum):

@@ -10,7 +10,7 @@ import msgspec
 from serve_app.monitoring.histogram import Histogram
 
 PARTS = 6
-"""Of a window: the oldest is dropped whole, so a window is at least five sixths of its length."""
+"""Parts of a window: the oldest is dropped whole, so a window is at least five sixths of its length."""
 
 ArmKey = tuple[str, str]
 """An experiment and one of its arms."""

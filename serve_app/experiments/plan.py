@@ -28,8 +28,8 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """``change`` is ``None`` for the control. ``place``: that of the unit, which stands for it where nobody
-    may learn a session's name; 0 where nothing was drawn."""
+    """``change`` is ``None`` for the control. ``place``: that of the unit, shown instead of a session's
+    name, which is private; 0 where nothing was drawn."""
 
     experiment: str
     arm: str

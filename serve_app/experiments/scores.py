@@ -3,7 +3,7 @@
 Several answers to one session are not independent, and a session keeps its arm: so what counts is the mean of
 each unit (a session, or what else keeps an arm). An arm is looked at again and again while scores come, so it
 is judged only when it has twice as many units as at the last look, and each look has its part of the level:
-whenever somebody reads the verdict, that it says "worse" of the control itself is as rare as for one look.
+however often the verdict is read, it says "worse" of the control itself as rarely as one look would.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOOKS = (25, 50, 100, 200, 400, 800)
 """Units of the smaller of two arms."""
 
 MOST_UNITS = 1000
-"""Of an arm. Scores of further ones are not taken: what is to be seen is seen by then."""
+"""Most units of an arm. Scores of further ones are not taken: by then a difference has shown."""
 
 
 class UnitScores(msgspec.Struct, frozen=True, array_like=True):
@@ -31,7 +31,7 @@ class UnitScores(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ArmScores:
-    """Of one arm, since the gateway's start: a verdict needs more than a window holds."""
+    """Scores of one arm since the gateway's start: a verdict needs more than a window holds."""
 
     __slots__ = ("_units",)
 
@@ -61,7 +61,7 @@ class ArmScores:
 
     @property
     def means(self) -> list[float]:
-        """Of each unit, in an order that does not depend on which gateway has seen it first."""
+        """The mean of each unit, in an order that does not depend on which gateway has seen it first."""
         return [unit.total / unit.count for unit in sorted(self._units.values(), key=lambda each: each.place)]
 
 

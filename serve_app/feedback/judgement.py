@@ -16,7 +16,7 @@ INSTRUCTION = (
 """The same for every answer, so that an engine with a prefix cache computes it once."""
 
 MOST_CHARS = 8000
-"""Of the question, and of the answer; the middle of a longer one is left out."""
+"""Longest question and longest answer; the middle of a longer one is left out."""
 
 NUMBER = re.compile(r"\A[^\w\-]*(10|[0-9])(?![\d.,]*\d)")
 MOST_TOKENS = 8

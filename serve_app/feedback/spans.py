@@ -12,13 +12,13 @@ from typing import Any
 OPERATIONS = {"/v1/chat/completions": "chat", "/v1/completions": "text_completion"}
 
 PARAMETERS = ("temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "seed")
-"""Of a request, that both tools show."""
+"""Parameters of a request that both tools show."""
 
 Value = str | int | float | Sequence[str]
 
 
 def span_ids(capture: Mapping[str, Any]) -> tuple[int, int]:
-    """Of the trace and the span: the same at every export, so that what is sent again replaces itself."""
+    """Ids of trace and span: the same at every export, so that a repeated export replaces the first."""
     name = f"{capture['tenant']}\0{capture['request_id']}\0{capture['at']}".encode()
     digest = hashlib.sha256(name).digest()
     return int.from_bytes(digest[:16], "big") or 1, int.from_bytes(digest[16:24], "big") or 1

@@ -12,7 +12,7 @@ HEAD_CHARS = 240
 """A refusal says so at its beginning."""
 
 READ_CHARS = 2000
-"""Of a text whose language is asked for."""
+"""So much of a text decides its language."""
 
 REFUSALS = re.compile(
     r"\b(?:i(?:'m| am)(?: very| so)? sorry,? but|i (?:can(?:not|'t)|am unable to|am not able to|won't) "
@@ -87,7 +87,7 @@ def language_of(text: str) -> str | None:
 
 
 def _script(text: str) -> str | None:
-    """Of most letters; ``None`` without letters."""
+    """The script of most letters; ``None`` without letters."""
     counts: Counter[str] = Counter()
     for letter in text:
         if letter.isalpha():

@@ -17,7 +17,7 @@ T = TypeVar("T")
 LENGTH = 4
 HEAD = 1 + LENGTH
 MOST_BYTES = 1 << 30
-"""Of a frame; answers are bounded long before (``limits.max_answer_bytes``)."""
+"""Largest frame; answers are bounded long before (``limits.max_answer_bytes``)."""
 
 
 class Kind(IntEnum):
@@ -73,16 +73,16 @@ class _Failure(msgspec.Struct, frozen=True):
 
 
 def failed(error: PromptlyError) -> bytes:
-    """Why the answer failed, as the clients of its own gateway are told."""
-    told = _Failure(error.status, error.details, dict(error.headers), error.should_retry)
-    return frame(Kind.FAILED, msgspec.msgpack.encode(told))
+    """Why the answer failed, as the clients of its own gateway learn it."""
+    sent = _Failure(error.status, error.details, dict(error.headers), error.should_retry)
+    return frame(Kind.FAILED, msgspec.msgpack.encode(sent))
 
 
 def failure(payload: bytes) -> PromptlyError:
     """The same error here. Raises: BadFrame."""
-    told = _read(payload, _Failure)
-    error = UpstreamRefused(told.status, told.said, told.headers)
-    error.should_retry = told.should_retry
+    sent = _read(payload, _Failure)
+    error = UpstreamRefused(sent.status, sent.said, sent.headers)
+    error.should_retry = sent.should_retry
     return error
 
 

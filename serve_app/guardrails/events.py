@@ -105,7 +105,7 @@ def other_values(choice: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], st
 
 
 def _beside_arguments(call: Any, in_pieces: str = "arguments") -> Iterator[tuple[dict[str, Any], str]]:
-    """What a call says beside what is told in pieces."""
+    """The texts of a call that do not come in pieces."""
     if not isinstance(call, dict):
         return
     if "function" in call:  # the arguments are there

@@ -27,8 +27,8 @@ LEAST_PHONE_DIGITS = 7
 LEAST_CARD_DIGITS = 13
 
 _LETTERS = "A-Za-z\u00c0-\u024f\u0370-\u052f"
-"""Of words that can be part of an address: Latin, Greek, Cyrillic. Scripts without spaces between words are
-left out: a whole sentence would be held back."""
+"""Letters of words that can be part of an address: Latin, Greek, Cyrillic. Scripts without spaces between
+words are left out: a whole sentence would be held back."""
 _ALNUM = f"0-9_{_LETTERS}"
 _LOCAL = rf"{_ALNUM}.%+\-"
 _SPACES = " \u00a0\u2007\u2009\u202f\u3000"

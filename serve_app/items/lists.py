@@ -22,7 +22,7 @@ class ListShape:
 
     family: str
     prefix: str
-    """Of the ids that vLLM gives to its answers."""
+    """Prefix of the ids that vLLM gives to its answers."""
 
     def split(self, fields: Mapping[str, Any]) -> Split | None:
         name = _field(fields)

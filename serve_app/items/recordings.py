@@ -13,7 +13,7 @@ CHUNK_S = 30.0
 """vLLM cuts a recording into pieces of this length (Whisper's window); each is a sequence of its own."""
 
 TOKENS_PER_S = 50.0
-"""Of Whisper's encoder: 1,500 positions for 30 s."""
+"""Rate of Whisper's encoder: 1,500 positions for 30 s."""
 
 NOT_SHAPING = frozenset({"model", "user"})
 SAMPLES = "temperature"

@@ -51,7 +51,7 @@ class Shape(Protocol):
         ...
 
     def head(self, request_id: str, created: int, model: str) -> Mapping[str, Any]:
-        """Of an answer for which no engine was asked: its usage is zero."""
+        """The head of an answer for which no engine was asked: its usage is zero."""
         ...
 
     def write(self, fields: Mapping[str, Any], head: Mapping[str, Any], values: Sequence[bytes]) -> bytes:

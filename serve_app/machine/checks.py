@@ -15,7 +15,7 @@ LEAST_DRIVER = 580
 runs before any package is installed; a test compares them)."""
 
 LEAST_SHARED = GIB // 4
-"""For an engine's own queues; a container's default of 64 MiB is too little."""
+"""What an engine's own queues need; a container's default of 64 MiB is too little."""
 
 LEAST_DISK = 5 * GIB
 """For compiled kernels and logs, and two small models."""

@@ -19,7 +19,7 @@ OGG_MOST = 64_000.0
 """512 kbit/s: above Opus's highest rate and Vorbis's for stereo."""
 
 MP4_BYTES_PER_S = 16_000.0
-"""Of one whose head says 0, as in pieces that were recorded live: AAC, 128 kbit/s."""
+"""Assumed rate of a file whose head says 0, as in pieces that were recorded live: AAC, 128 kbit/s."""
 
 MP4_MOST = 2_500_000.0
 """20 Mbit/s: it may be a film."""
@@ -165,7 +165,7 @@ def _mp3(data: Recorded) -> float | None:
 
 
 def _frames(first: bytes) -> int:
-    """Of a recording whose first frame says how many there are; else 0."""
+    """The number of frames, if a recording's first frame says it; else 0."""
     for mark in (b"Xing", b"Info"):
         if mark in first:
             at = first.index(mark)

@@ -12,7 +12,7 @@ NO_SIZE = frozenset({0xC4, 0xC8, 0xCC})
 
 
 MAX_SEGMENTS = 4096
-"""Of a JPEG, and fill bytes between them, that are passed over on the way to its size."""
+"""Segments of a JPEG, and fill bytes between them, that are skipped on the way to its size."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ SHARES = (0.50, 0.90, 0.95, 0.99)
 ANSWERED = "answered"
 
 ALL = "all"
-"""Of all models, or of all outcomes, together."""
+"""Stands for all models, or all outcomes, together."""
 
 
 class Figures:
@@ -50,7 +50,7 @@ class Figures:
         return tuple(sorted(names))
 
     def histogram(self, window: str, model: str, measure: str) -> Histogram:
-        """Of the requests that an engine answered: hits of the cache would hide a slow engine."""
+        """Times of requests that an engine answered: hits of the cache would hide a slow engine."""
         return self._slices[window].histograms.get((model, ANSWERED, measure)) or Histogram()
 
     def counted(self, window: str, model: str, name: str) -> int:

@@ -11,7 +11,7 @@ MOST_SESSIONS = 4096
 
 
 END_CHARACTERS = 4096
-"""Of a text completion's prompt, which has no messages, so much of the end stands for the last message."""
+"""So much of the end of a text completion's prompt, which has no messages, counts as the last message."""
 
 
 def mark_of(session: str, asked: ChatRequest | CompletionRequest) -> int | None:

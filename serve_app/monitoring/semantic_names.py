@@ -23,7 +23,7 @@ METRIC_NAMES = {
     DURATIONS["ttft"]: "gen_ai.server.time_to_first_token",
     DURATIONS["tpot"]: "gen_ai.server.time_per_output_token",
 }
-"""Of histograms in seconds, in both versions; every other metric is ``promptly.…``."""
+"""Names of histograms in seconds, in both versions; every other metric is ``promptly.…``."""
 
 LABELS = {"model": "gen_ai.request.model"}
 
@@ -34,7 +34,7 @@ KEPT = "promptly.kept"
 
 
 def span_name(record: RequestRecord) -> str:
-    """Of the server's span: bounded, as routes are."""
+    """The name of the server's span: there are as many as routes."""
     return f"{record.method} {record.route}" if record.route != UNMATCHED else record.method
 
 

@@ -35,14 +35,14 @@ class ChatUsage(msgspec.Struct, frozen=True):
 
 
 class Function(msgspec.Struct, frozen=True):
-    """Of a stream: ``arguments`` is a part of the JSON text."""
+    """A call's function in a stream: ``arguments`` is a part of the JSON text."""
 
     name: str | None = None
     arguments: str | None = None
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """Of a stream: a part of the call number ``index``; only its first part has an id and a name. Some
+    """A part, in a stream, of the call number ``index``; only its first part has an id and a name. Some
     servers leave fields out, or write ``null``."""
 
     index: int | None = None

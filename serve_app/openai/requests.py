@@ -238,7 +238,8 @@ def refuse_named_media(fields: Mapping[str, Any]) -> None:
 
 
 def _names_media(value: Any) -> bool:
-    """Of one thing with content, or a list of such, or of such lists (a batch of conversations)."""
+    """Whether media are named in one thing with content, a list of such, or a list of such lists (a
+    batch)."""
     for each in value if isinstance(value, list) else (value,):
         if isinstance(each, dict):
             content = each.get("content")

@@ -41,9 +41,9 @@ T = TypeVar("T")
 
 
 class TokenCounts(msgspec.Struct, frozen=True):
-    """Of one answer, as its member counted them; ``None`` where it did not say. ``cached``: tokens of the
-    prompt whose keys and values the member still had. ``accepted``: tokens of the answer that were drafted
-    by speculative decoding."""
+    """Tokens of one answer, as its member counted them; ``None`` where it did not say. ``cached``: tokens of
+    the prompt whose keys and values the member still had. ``accepted``: tokens of the answer that were
+    drafted by speculative decoding."""
 
     prompt: int | None = None
     output: int | None = None
@@ -112,7 +112,7 @@ class _Usage(msgspec.Struct):
 
 
 class _AnyUsage(_Usage):
-    """Of other endpoints, too: OpenAI's responses and Anthropic's messages name input and output, rerankers
+    """The usage of any endpoint: OpenAI's responses and Anthropic's messages name input and output, rerankers
     the total only."""
 
     input_tokens: int | None = None
@@ -156,7 +156,7 @@ _raw_metrics = msgspec.json.Decoder(_RawMetrics)
 
 
 class RelayedUsage:
-    """Of a stream that is relayed unchanged: only its end is looked at, once."""
+    """The usage of a stream that is relayed unchanged: only its end is looked at, once."""
 
     def __init__(self) -> None:
         self._end = b""
@@ -223,14 +223,14 @@ class UsageFilter:
 
 
 def measured_events(stream: bytes) -> Measured:
-    """Of a stream of which all bytes are known."""
+    """What a stream of which all bytes are known says of itself."""
     whole = UsageFilter()
     whole.feed(stream)
     return whole.measured()
 
 
 def measured_whole(body: bytes) -> Measured:
-    """Of an answer that is not streamed."""
+    """What an answer that is not streamed says of itself."""
     end = _decoded(_end, body)
     if end is None:
         return Measured()

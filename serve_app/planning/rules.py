@@ -10,10 +10,10 @@ from serve_app.planning.plan import ModelPlan
 KV_TOKENS = "promptly:planned_kv_cache_tokens"
 TOKEN_S = "promptly:planned_time_per_output_token_seconds"
 TOKENS_PER_S = "promptly:planned_output_tokens_per_second"
-"""Of one replica."""
+"""Tokens of one replica."""
 
 CONTEXT_TOKENS = 1000.0
-"""Of each request of the batch, as in the plan's report."""
+"""Context of each request of the batch, as in the plan's report."""
 
 
 def recording_rules(plans: Sequence[ModelPlan]) -> dict[str, Any]:

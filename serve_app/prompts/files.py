@@ -14,7 +14,7 @@ from serve_app.prompts.version import NAME, PromptVersion, template, unused
 from serve_app.request.auth import TENANT_PATTERN
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-"""Of prompts, versions and labels: a name of a file or folder on every system."""
+"""Ids of prompts, versions and labels: names of files and folders on every system."""
 
 ABOUT = "prompt.yaml"
 """Beside the versions of a prompt, where more is said of it."""

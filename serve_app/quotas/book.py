@@ -31,8 +31,8 @@ AHEAD = 2
 
 
 class Book:
-    """``now`` is in seconds of a clock that never steps. It is one class because a purse is changed by what
-    is taken, settled, told and granted alike."""
+    """``now`` is in seconds of a clock that never steps. It is one class because taking,
+    settling, reporting and granting all change a purse."""
 
     def __init__(self, gateway: str, table: LimitTable) -> None:
         self.gateway = gateway
@@ -179,7 +179,7 @@ class Book:
     def _granted(self, ask: Ask, grant: Grant, now: float) -> None:
         purse = self._purses.get((grant.scope, grant.bound))
         if purse is None:
-            return  # what is not told as held returns to the owner
+            return  # what no report claims returns to the owner
         purse.limit, purse.left, purse.resets_s = grant.limit, grant.left, grant.resets_s
         if grant.short:
             purse.tight_until = now + TIGHT_S

@@ -13,7 +13,7 @@ MILLION = 1_000_000
 
 
 class Price(Protocol):
-    """Of a million tokens."""
+    """The price of a million tokens."""
 
     @property
     def input(self) -> float: ...

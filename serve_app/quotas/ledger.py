@@ -2,7 +2,7 @@
 
 For every meter, at every moment: *used* in its window + *granted* to gateways and not known to be used ≤
 limit. A gateway reports what it holds as it is, not what changed, so a lost message mends itself with the
-next one; only what was used is told once (``Batch``). Slices shrink with what is left, and near the limit
+next one; only what was used is reported once (``Batch``). Slices shrink with what is left, and near the limit
 only what waiting requests need is granted; then others are asked to give back what is free."""
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ class Ledger:
                 self._meters[key].holds(name, 0, 0)
 
     def used(self, scope: str, tenant: str, now: float, unix: float) -> dict[Bound, tuple[int, int]]:
-        """Of each bound of a scope: what was used in its window, and what gateways hold of the rest."""
+        """For each bound of a scope: what was used in its window, and what gateways hold of the rest."""
         found = {}
         for bound in self.table.of(scope):
             meter = self._meter(scope, bound)
@@ -283,7 +283,7 @@ class Ledger:
 
 
 def _retry_s(ask: Ask, meter: Meter, unused: int, now: float, resets_s: float) -> float:
-    """Of a refusal: when there may be enough."""
+    """When there may be enough for a refused request."""
     if unused >= ask.need:
         return SOON_S  # only requests that run hold it, and most will use less
     if meter.minute is not None:

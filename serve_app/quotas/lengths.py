@@ -31,7 +31,7 @@ TELLING_PIECES = 4
 MOST_PER_PIECE = 64.0
 
 FADES = 0.98
-"""Of the fastest answer's pace, with each later answer."""
+"""What is left of the fastest answer's pace with each later answer."""
 
 MOST_KNOWN = 4096
 MOST_RATIO = 8.0
@@ -88,8 +88,8 @@ class Recent:
 
 
 class Lengths:
-    """Of the answers of each key and tenant by each model; for each of both, how many tokens a prompt has for
-    one that was estimated; and how fast each model is."""
+    """How long answers are, by key, tenant and model; how many tokens a prompt has for each estimated one, by
+    tenant and model; and how fast each model is."""
 
     def __init__(self) -> None:
         self._sizes: OrderedDict[tuple[str, str], Sizes] = OrderedDict()

@@ -14,7 +14,7 @@ import msgspec
 
 UTC = "UTC"
 MOST = 10**15
-"""Of one limit. It is far more than any use, so it also says *no limit* where a default would hold."""
+"""Largest limit. It is far more than any use, so it also says *no limit* where a default would hold."""
 
 MOST_MONEY = 10**9
 MOST_NAME_CHARS = 300

@@ -9,7 +9,7 @@ from serve_app.quotas.limits import Bound, Limit
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
     """All that a gateway has of one meter now: ``free``, and ``busy``: reserved by requests that run, or used
-    and not told yet."""
+    and not reported yet."""
 
     scope: str
     bound: Bound
@@ -101,7 +101,8 @@ class LeaseReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Used(msgspec.Struct, frozen=True):
-    """Of one bound: ``used`` in its window now, ``held`` by gateways for requests that run or come."""
+    """The state of one bound: ``used`` in its window now, ``held`` by gateways for requests that run or
+    come."""
 
     limit: int
     used: int

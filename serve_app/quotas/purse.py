@@ -17,7 +17,7 @@ MOST_BATCHES = 200
 @dataclass(slots=True, eq=False)
 class Purse:
     """One meter, as far as it is this gateway's. ``free`` may be taken, ``busy`` is reserved; ``unsent``:
-    what was used and not told, by slots of time; ``recent``: of the last minute. ``waiting``: what each
+    what was used and not reported, by slots of time; ``recent``: of the last minute. ``waiting``: what each
     request that waits needs. ``limit``, ``left``, ``resets_s``: as the owner said last."""
 
     scope: str

@@ -11,7 +11,7 @@ ANTHROPIC_PATHS = "/v1/messages"
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Of the narrowest limit on requests or on tokens: how much of it is left, and when it is whole again."""
+    """What is left of the narrowest limit on requests or on tokens, and when it is whole again."""
 
     limit: int
     left: int

@@ -27,7 +27,7 @@ DEFAULT_TENANT = "default"
 MAKE_ONE = "make one with scripts/make_key.py"
 
 MIN_GIVEN_KEY_CHARS = 20
-"""Of a key that an operator chose (in the environment): a shorter one could be guessed."""
+"""Least length of a key that an operator chose (in the environment): a shorter one could be guessed."""
 
 MAX_KEY_CHARS = 256
 """Four times the length of our own keys. A longer bearer is refused before any hash is computed."""

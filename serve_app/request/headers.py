@@ -86,7 +86,7 @@ def _switch(value: str) -> bool | None:
 
 
 def _milliseconds(value: str) -> float | None:
-    """In seconds."""
+    """The header's milliseconds, in seconds."""
     return int(value) / 1000 if MILLISECONDS.fullmatch(value) and 1 <= int(value) <= DAY_MS else None
 
 

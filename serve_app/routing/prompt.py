@@ -96,8 +96,8 @@ def picture_name(request: ParsedRequest, salt: str | None) -> str | None:
     url = next((url for url in urls if url is not None), None)
     if url is None:
         return None
-    told = _image_data(url) or url
-    ends = f"{salt}\0{len(told)}\0{told[:PICTURE_END]}\0{told[-PICTURE_END:]}"
+    picture = _image_data(url) or url
+    ends = f"{salt}\0{len(picture)}\0{picture[:PICTURE_END]}\0{picture[-PICTURE_END:]}"
     return f"picture\0{blake2b(_utf8(ends), digest_size=16).hexdigest()}"
 
 

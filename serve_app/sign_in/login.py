@@ -47,7 +47,7 @@ class Login(msgspec.Struct, frozen=True):
 
 
 class Endpoints(msgspec.Struct, frozen=True):
-    """Of the provider's configuration, what a login needs."""
+    """What a login needs of the provider's configuration."""
 
     authorization_endpoint: str
     token_endpoint: str

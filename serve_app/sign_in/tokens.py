@@ -26,8 +26,8 @@ JSON_BEGINS = "eyJ"
 
 MAX_HEADER_CHARS = 4096
 TYPES = frozenset({"", "jwt", "at+jwt"})
-"""Of identity and access tokens. Others of the same provider, such as `logout+jwt`, are signed by the same
-keys and prove something else (RFC 8725, 3.11)."""
+"""Types of identity and access tokens. Other tokens of the same provider, such as `logout+jwt`, are signed by
+the same keys and prove something else (RFC 8725, 3.11)."""
 
 Claims = Mapping[str, Any]
 

@@ -42,7 +42,7 @@ ENOUGH = 20
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Of at least one value."""
+    """The quantile of at least one value."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 

@@ -10,10 +10,10 @@ from typing import Any
 from serve_app.suggestions.contract import ENOUGH, Observed, Suggestion
 
 LEAST_CHARS = 1024
-"""Of what could be shared; less is worth no change."""
+"""Least text that could be shared; for less a change does not pay."""
 
 MOST_SHARED = 0.25
-"""Of what could be shared: more is shared already, so the order is not the trouble."""
+"""Where more than this part is shared already, the order is not the trouble."""
 
 
 def early_variation(observed: Observed) -> Iterator[Suggestion]:

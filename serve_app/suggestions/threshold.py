@@ -8,7 +8,7 @@ from serve_app.suggestions.contract import ENOUGH, Observed, Suggestion
 
 MOST_WRONG, LEAST_RIGHT = 0.02, 0.1
 REFUSED_SHARE = 0.2
-"""Of the look-ups: so many near entries are refused that it matters."""
+"""Share of the look-ups from which on refused near entries matter."""
 
 
 def strict_threshold(observed: Observed) -> Iterator[Suggestion]:

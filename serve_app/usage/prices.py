@@ -14,8 +14,8 @@ HOUR_S = 3600.0
 
 
 class Price(msgspec.Struct, frozen=True):
-    """Of one model. ``input`` and ``output``: per million tokens; ``device_hour``: of one device. All are 0
-    where the settings name none. ``devices``: accelerators of one replica, 0 of a CPU engine and of
+    """Prices of one model. ``input`` and ``output``: per million tokens; ``device_hour``: of one device. All
+    are 0 where the settings name none. ``devices``: accelerators of one replica, 0 of a CPU engine and of
     upstreams."""
 
     input: float = 0.0

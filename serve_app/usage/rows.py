@@ -29,7 +29,7 @@ class Counts(msgspec.Struct):
     saved: float = 0.0
 
     def values(self) -> tuple[int | float, ...]:
-        """In the order of ``COUNTS``."""
+        """The counts in the order of ``COUNTS``."""
         return msgspec.structs.astuple(self)
 
 

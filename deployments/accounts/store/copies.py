@@ -41,8 +41,8 @@ ADD_USED = (
 
 
 def copy_accounts(source: Sql, target: Sql, tenant: str | None) -> int:
-    """Of a key the version that was changed more often is kept, so that a key that was revoked since stays
-    so. A limit that is set or was removed there stays. Who is refused in one of both is refused."""
+    """Keeps the version of a key that was changed more often, so that a key that was revoked since stays
+    revoked. A limit that is set or was removed there stays. A user who is refused in either is refused."""
     return (
         _copy_keys(source, target, tenant)
         + _copy_refused(source, target, tenant)

@@ -64,7 +64,7 @@ def changes(db: Sql, since: int) -> tuple[LimitChanges, bool]:
 
 
 def write_used(db: Sql, totals: Iterable[Total], applied: Mapping[str, int], now: float) -> None:
-    """Inside a transaction: what was used, and the reports in which it was told."""
+    """Inside a transaction: what was used, and the reports that said so."""
     db.executemany(
         "INSERT INTO used VALUES(?, ?, ?, ?) "
         "ON CONFLICT(scope, bound, label) DO UPDATE SET amount=excluded.amount",
@@ -78,8 +78,8 @@ def write_used(db: Sql, totals: Iterable[Total], applied: Mapping[str, int], now
 
 
 def used(db: Sql, now: float, recent_s: float) -> tuple[list[Total], dict[str, int]]:
-    """Of the days and months that may still be going on; and the last report of each gateway that was heard
-    of in the last ``recent_s``."""
+    """What was used in days and months that may still be going on, and the last report of each gateway that
+    reported in the last ``recent_s``."""
     since = datetime.fromtimestamp(now, UTC) - timedelta(days=KEPT_DAYS)
     rows = db.execute(
         "SELECT scope, bound, label, amount FROM used "

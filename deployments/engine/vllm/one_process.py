@@ -22,7 +22,7 @@ from vllm.utils.ompmultiprocessing import OMPProcessManager
 
 
 class OneProcessEngine(VLLMEngine):
-    """For an engine that ``runs_in_one_process``."""
+    """An engine that ``runs_in_one_process``."""
 
     def _start_async_llm_engine(self, engine_args: Any, config: Any, placement_group: Any) -> Any:
         config.parallel_config.distributed_executor_backend = "uni"

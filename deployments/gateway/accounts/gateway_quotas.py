@@ -79,7 +79,7 @@ class GatewayQuotas:
         if (model, member) not in self._disbelieved and len(self._disbelieved) < MOST_DISBELIEVED:
             self._disbelieved.add((model, member))
             logger.warning(
-                "member %s of model %s told more tokens than its request can have used; it counts the "
+                "member %s of model %s reported more tokens than its request can have used; it counts the "
                 "most that it can be",
                 member,
                 model,
@@ -148,7 +148,7 @@ class GatewayQuotas:
             try:
                 await self._tell()
             except Exception:
-                logger.exception("the limits' owner was not told")
+                logger.exception("the limits' owner did not get a report")
                 await asyncio.sleep(PERIOD_S)
             finally:
                 if waiting is not None and not waiting.done():
@@ -162,11 +162,11 @@ class GatewayQuotas:
 
     async def _tell(self) -> None:
         """A new owner gets a full report at once."""
-        reply = await self._told()
+        reply = await self._report()
         if reply is not None and reply.whole:
-            await self._told()
+            await self._report()
 
-    async def _told(self) -> LeaseReply | None:
+    async def _report(self) -> LeaseReply | None:
         """``None``: the owner did not answer."""
         call = self.book.call(time.monotonic())
         try:

@@ -13,7 +13,7 @@ from serve_app.monitoring.windows import OTHER
 from serve_app.usage import Counts, UsageRow
 
 MOST_ROWS = 2000
-"""Of one report: some 20 ms of work for the owner."""
+"""Rows of one report: some 20 ms of work for the owner."""
 
 logger = logging.getLogger("ray.serve")
 

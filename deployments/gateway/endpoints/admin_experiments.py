@@ -34,15 +34,15 @@ class AdminExperiments:
         await exchange.respond_json({"experiments": self._trials.described()})
 
     async def verdict(self, exchange: Exchange) -> None:
-        """Who judges answers says here what came of it. Raises: BadRequest, NotFound."""
-        told = _verdict(await self._bodies.read(exchange, ADMINISTRATORS))
+        """A judge of answers gives its verdict here. Raises: BadRequest, NotFound."""
+        given = _verdict(await self._bodies.read(exchange, ADMINISTRATORS))
         exchange.audit_target = (
-            f"experiment={told.experiment[:64]} arm={told.arm[:64]} verdict={told.verdict}"
+            f"experiment={given.experiment[:64]} arm={given.arm[:64]} verdict={given.verdict}"
         )
-        if not self._trials.told(told.experiment, told.arm, told.verdict):
+        if not self._trials.judged(given.experiment, given.arm, given.verdict):
             raise NotFound("There is no such arm of an experiment.", param="arm", code="unknown_arm")
         await self._trials.judge()
-        await exchange.respond_json(msgspec.structs.asdict(told))
+        await exchange.respond_json(msgspec.structs.asdict(given))
 
 
 def _verdict(body: bytes) -> _Verdict:

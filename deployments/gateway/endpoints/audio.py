@@ -167,8 +167,8 @@ class AudioEndpoint:
         exchange.facts.measured = measured_relayed(body)
         exchange.response_headers["x-served-by"] = head.served_by
         self._measure(recording, began)
-        told = await self._guarded(recording, head.content_type, body) if head.status == 200 else body
-        await exchange.respond(head.status, told, head.content_type, exchange.server_timing(ended=True))
+        passed = await self._guarded(recording, head.content_type, body) if head.status == 200 else body
+        await exchange.respond(head.status, passed, head.content_type, exchange.server_timing(ended=True))
         if head.status == 200 and self._cache is not None and recording.key is not None:
             value = head.content_type.encode() + SEPARATOR + body
             self._cache.keep([recording.key], [value], recording.terms)

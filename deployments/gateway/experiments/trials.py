@@ -130,7 +130,7 @@ class Trials:
         """What became of a shadow request."""
         self._meter.add(names.EXPERIMENT_SHADOWS, 1, {"experiment": experiment, "event": event})
 
-    def told(self, experiment: str, arm: str, verdict: str) -> bool:
+    def judged(self, experiment: str, arm: str, verdict: str) -> bool:
         """A verdict on an arm's answers: ``worse``, ``not worse`` or ``undecided``; whether there is such an
         arm."""
         if (experiment, arm) not in self._windows:
@@ -172,7 +172,7 @@ class Trials:
             self._meter.set(names.EXPERIMENT_STOPPED, float(name in self.stopped), {"experiment": name})
 
     def _said(self, name: str) -> dict[str, str]:
-        """By arm: what was told, and what the judge's scores say; ``worse`` if either is."""
+        """By arm: the verdicts that were given, and what the judge's scores say; ``worse`` if either is."""
         found = {arm: str(each.verdict) for arm, each in self._scores.verdicts(name).items()}
         for (owner, arm), said in self._verdicts.items():
             if owner == name and found.get(arm) != WORSE:
@@ -215,7 +215,7 @@ def _described(arm: str, window: ArmWindow, now: float) -> dict[str, object]:
 
 
 def states(answers: object, own: str) -> list[TrialsState]:
-    """Of the other gateways; one that runs other settings, or none, says nothing."""
+    """The states of the other gateways; one with other settings, or without experiments, has none."""
     found: list[TrialsState] = []
     for each in answers if isinstance(answers, list | tuple) else ():
         if not isinstance(each, Measured) or not each.trials:

@@ -51,11 +51,11 @@ class FeedbackEndpoint:
         request_id, said = given_in(body, feedback.settings)
         author = author_of(identity.user, identity.key_id)
         await _report(feedback)
-        told = (identity.tenant, request_id, author, said)
-        kept: Kept = await feedback.client.call("say", *told)
+        given = (identity.tenant, request_id, author, said)
+        kept: Kept = await feedback.client.call("say", *given)
         if kept.outcome is Outcome.UNKNOWN:
             await asyncio.sleep(SECOND_LOOK_S)
-            kept = await feedback.client.call("say", *told)
+            kept = await feedback.client.call("say", *given)
         if kept.request is None:
             raise unknown_request(request_id)
         feedback.meter.add(names.FEEDBACK_SAID, 1, {"kind": _kind(said)})
@@ -125,7 +125,7 @@ def feedback_handlers(
     scored: Scored,
 ) -> dict[str, Handler]:
     """By the names that the table of routes uses. ``dispatcher``: where the judge model is asked; ``scored``:
-    who is told what it says of experiments' arms."""
+    called with what it says of experiments' arms."""
     if feedback is not None:
         feedback.judge_at(dispatcher, scored)
     endpoint = FeedbackEndpoint(bodies, feedback, cache)

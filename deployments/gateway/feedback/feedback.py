@@ -67,7 +67,7 @@ class GatewayFeedback:
             self.capture.monitor = monitor
 
     def judge_at(self, dispatcher: Dispatcher, scored: Scored) -> None:
-        """Where the judge model is asked, if the settings name one; ``scored`` is told of experiments."""
+        """Where the judge model is asked, if the settings name one; ``scored`` gets experiments' scores."""
         capture, settings = self.capture, self.settings.capture
         if capture is None or capture.monitor is None or settings is None or settings.judge is None:
             return
@@ -88,10 +88,10 @@ class GatewayFeedback:
         self._waiting.append(request)
 
     async def report(self) -> None:
-        """Tell the owner of what has finished.
+        """Report to the owner what has finished.
 
         Raises:
-            FeedbackUnavailable: it is told later.
+            FeedbackUnavailable: the report is sent later.
         """
         async with self._reporting:
             while self._waiting:

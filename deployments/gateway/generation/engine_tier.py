@@ -74,8 +74,8 @@ class EngineTier:
         return self._start(asked, self.call_for(asked), asked.exchange.account, races=races)
 
     def refresh(self, asked: Asked) -> tuple[Answer, Beside | None]:
-        """An answer that replaces the stale one which the request got; and who pays it, at its end: the same
-        sender. Else whoever asks for stale answers again and again had an engine work for nothing."""
+        """An answer that replaces the stale one which the request got, and the account that pays for it at
+        its end: that of the same sender, so that asking for stale answers again and again is not free."""
         call, account = self.call_for(asked), None
         if asked.exchange.account is not None:
             account = Beside.of(asked.exchange.account)

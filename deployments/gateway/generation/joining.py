@@ -86,7 +86,7 @@ class JoinsElsewhere:
         return reader
 
     async def _again(self, asked: Asked, begun: list[Reader]) -> OpenAnswer:
-        """The answer's gateway is lost. Who joined first here pays, as who begins a request does."""
+        """The answer's gateway is lost. The client that joined first here pays, as if it had asked first."""
         self._traffic.failovers += 1
         if asked.exchange.account is not None:
             asked.exchange.account.members.own(begun[0].goes_on)

@@ -78,13 +78,13 @@ class Held:
 
     guards: tuple[Guard, ...]
     check: Check
-    """Without its guard's name and texts."""
+    """What guards get, but for the guard's name and the texts."""
 
     async def judge(self, guard: Guard, texts: Sequence[Text]) -> tuple[Text, ...]:
         """Raises: GuardRefused, GuardUnavailable."""
         asked = replace(self.check, guard=guard.settings.name, texts=tuple(texts))
-        told = await guard.check(asked)
-        return tuple(replace(each, text=text) for each, text in zip(texts, told, strict=True))
+        judged = await guard.check(asked)
+        return tuple(replace(each, text=text) for each, text in zip(texts, judged, strict=True))
 
     def refuse_unseen(self, what: str | None) -> None:
         """``what`` no guard can see; ``None``: all is seen. Raises: GuardRefused."""
@@ -138,8 +138,8 @@ class Guards:
         return Held(tuple(self._guards[each.name] for each in guards), check)
 
     def held_for_any(self, model: str | None, tenant: str, path: str) -> Held | None:
-        """Of a request whose model is chosen later (an auto model's name, or ``None``): the guards of all
-        models hold then."""
+        """The guards of a request whose model is chosen later (an auto model's name, or ``None``): those of
+        all models hold then."""
         served = self._names.served
         names = (model,) if model is not None and model in served else tuple(served)
         return self.held(Stage.BEFORE, models=names, tenant=tenant, path=path)

@@ -91,8 +91,8 @@ class JudgedText:
     async def _judged(self, text: str) -> str:
         if self._is_too_long and not self._guard.settings.refuses_failure:
             return text
-        (told,) = await self._of.judge(self._guard, [Text(text, self._kind, "assistant")])
-        return told.text
+        (judged,) = await self._of.judge(self._guard, [Text(text, self._kind, "assistant")])
+        return judged.text
 
 
 class Texts:
@@ -102,7 +102,7 @@ class Texts:
         self._held = held
         self._streams: dict[Channel, list[TextStream]] = {}
         self._escapes: dict[Channel, Unescaped] = {}
-        """Of the texts that are JSON."""
+        """Decoders of the texts that are JSON."""
 
     async def feed(self, channel: Channel, piece: str, *, final: bool = False) -> str:
         streams = self._streams.get(channel)
@@ -200,7 +200,7 @@ class EventGuard:
         return bool(said)
 
     async def _judge_value(self, holder: dict[str, Any], key: str) -> None:
-        """What is told at once. Of media, only what is written beside them is looked at."""
+        """What is sent at once. Of media, only what is written beside them is looked at."""
         if key in MEDIA and not isinstance(holder[key], str):
             holder[key] = await self._held.judged(holder[key])
         else:

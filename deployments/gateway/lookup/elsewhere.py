@@ -49,7 +49,7 @@ OK, REMEMBERED, NOT_HERE = 200, 203, 404
 
 REMEMBERED_S = 1.0
 """How long others are still sent here for an answer that has ended and is remembered: longer than it takes
-until the store has it. Who looks up in between would ask an engine for it once more."""
+until the store has it. A look-up in between would miss, and an engine would be asked once more."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -77,8 +77,8 @@ class Elsewhere:
         self._joined: set[bytes] = set()
         self._pending: dict[bytes, float] = {}
         self._shards = shards
-        # For each shard of the cache what it has not been told yet, and from when on it is. The key of a
-        # request that has ended does not say which shard knows it, so all are told.
+        # For each shard of the cache the ends that were not sent to it yet, each with when to send it. The
+        # key of a request that has ended does not say which shard knows it, so all get them.
         self._ended = [
             deque[tuple[float, Ended]](maxlen=MOST_ENDED * shards.count) for _ in range(shards.count)
         ]
@@ -119,11 +119,11 @@ class Elsewhere:
             self._pending[name] = now + PENDING_S
         return Flight(name, self._gateway, ended)
 
-    def _to_tell(self, untold: deque[tuple[float, Ended]], now: float) -> tuple[Ended, ...]:
-        due = tuple(ended for at, ended in untold if at <= now)
-        later = [each for each in untold if each[0] > now]
-        untold.clear()
-        untold.extend(later)
+    def _to_tell(self, unsent: deque[tuple[float, Ended]], now: float) -> tuple[Ended, ...]:
+        due = tuple(ended for at, ended in unsent if at <= now)
+        later = [each for each in unsent if each[0] > now]
+        unsent.clear()
+        unsent.extend(later)
         return due
 
     def withdraw(self, key: InFlightKey | None) -> None:
@@ -148,8 +148,8 @@ class Elsewhere:
 
     def _note_end(self, ended: Ended, after_s: float = 0.0) -> None:
         at = time.monotonic() + after_s
-        for untold in self._ended:
-            untold.append((at, ended))
+        for unsent in self._ended:
+            unsent.append((at, ended))
 
     # ---- joining ----
 
@@ -202,9 +202,9 @@ class Elsewhere:
         hit = None if asked is None else self.memory.remembered(key_of(asked.key)[0])
         reader = None if asked is None or hit is not None else await self._reader(asked)
         if reader is None:
-            status, told = (NOT_HERE, b"-") if hit is None else (REMEMBERED, WIRE.encode(hit))
+            status, content = (NOT_HERE, b"-") if hit is None else (REMEMBERED, WIRE.encode(hit))
             await send({"type": "http.response.start", "status": status, "headers": []})
-            await send({"type": "http.response.body", "body": told})
+            await send({"type": "http.response.body", "body": content})
             return
         await send({"type": "http.response.start", "status": OK, "headers": []})
         try:

@@ -225,7 +225,7 @@ class InFlightRequest:
         return self._reading
 
     def unlisten(self) -> None:
-        """Of the reader that listened. Another one may read from now on."""
+        """Called by the reader that listened. Another one may read from now on."""
         answer = live(self._opening.answer)
         assert answer is not None, "it was listened to"
         answer.unlisten()

@@ -35,8 +35,8 @@ Keep = Callable[[bytes], None]
 later."""
 
 MOST_CHARACTERS = 65_536
-"""Of a text that is embedded. No embedder reads so many; before it cuts a text, its tokenizer reads all of
-it, seconds for tens of MB, and other look-ups wait."""
+"""The longest text that is embedded. No embedder reads so much; before it cuts a text, its tokenizer reads
+all of it, seconds for tens of MB, and other look-ups wait."""
 
 MOST_AT_ONCE = 64
 """Look-ups of one tenant. Others wait in the same line, and more than these are hardly answered within the
@@ -105,8 +105,8 @@ class LookUps:
         keep: Keep,
         flight: Flight | None = None,
     ) -> LookUp:
-        """What the store has; never raises, never takes longer than the budget. ``flight``: what it is told
-        of the request, which others may join."""
+        """What the store has; never raises, never takes longer than the budget. ``flight``: the
+        request as others may join it."""
         found: LookUp = Miss()
         try:
             found = await self._behind_breaker(Asking(key, controls, timeline, keep, flight))

@@ -55,7 +55,7 @@ class CacheShards:
 
     @property
     def breaker_is_open(self) -> bool:
-        """Of any shard."""
+        """The breaker of some shard is open."""
         return any(shard.breaker.is_open for shard in self._shards)
 
     def of(self, partition: str) -> Shard:

@@ -174,7 +174,7 @@ class SharedAnswer:
         return await self._regenerated(self._own)
 
     def _whole(self, chunk: bytes) -> bytes:
-        """Of what has come the events that are whole: a stream that is lost ends between two."""
+        """The whole events of what has come: a stream that is lost ends between two."""
         if not chunk:
             self._is_over = True
             self._stream.close()

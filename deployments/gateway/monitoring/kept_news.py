@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 METHOD = "send_held"
 
 TOLD_AFTER_S = 0.5
-"""What is kept meanwhile is told together."""
+"""Requests that are kept meanwhile are sent in one call."""
 
 TELL_TIMEOUT_S = 5.0
 """On a busy machine Serve may take a second."""
@@ -74,4 +74,4 @@ class KeptNews:
         try:
             await ask_every_replica(deployment, METHOD, TELL_TIMEOUT_S, keys)
         except Exception as error:  # it has no replica now, or Serve's controller restarts
-            logger.debug("kept traces were not told: %r", error)
+            logger.debug("a deployment did not learn which traces are kept: %r", error)

@@ -65,7 +65,7 @@ class Observers:
         cache: CacheClient | None,
         sampling: Sampling | None = None,
     ) -> None:
-        """``sampling`` is told where to count what it sees of answers."""
+        """``sampling`` counts in the monitor what it sees of answers."""
         self.watching.start(placement, traffic, cache)
         if sampling is not None:
             sampling.watch(self.watching.monitor)

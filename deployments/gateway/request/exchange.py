@@ -134,7 +134,7 @@ class Exchange(Body):
         self.error_page: Callable[[PromptlyError], bytes] | None = None
         """Writes an error for a person instead."""
         self.account: Account | None = None
-        """Of who sends it, where there are limits."""
+        """The sender's account, where there are limits."""
         self._receive = receive
 
     @property

@@ -53,7 +53,7 @@ class Finished:
         return record
 
     def close(self) -> None:
-        """Hand on what waits."""
+        """Give the sinks the records that wait."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

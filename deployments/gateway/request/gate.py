@@ -100,9 +100,9 @@ class Gate:
         require_endpoint(identity, exchange.path)
 
     def _still_allowed(self, exchange: Exchange, route: Route, door_says: str | None) -> Identity:
-        """Who sends a request that lasts, by what is known of its key now. Of who has signed in the time can
-        be over, or the user be refused. Nothing is asked of others, so it takes microseconds. Raises:
-        Unauthorized, Forbidden, AccountsUnavailable."""
+        """The sender of a long request, by what is known of its key now. A sign-in may have expired, or its
+        user been refused, since the request began. It asks no other process, so it takes microseconds.
+        Raises: Unauthorized, Forbidden, AccountsUnavailable."""
         identity = exchange.identity
         if identity.key_id is not None:
             identity = self._auth.identify(exchange.headers)

@@ -11,8 +11,8 @@ from serve_app.media.forms import Form, FormReader
 
 
 class Upload:
-    """One form that arrives. What is wrong with it is told at its end: a client that is still sending would
-    get a reset connection instead of the answer."""
+    """One form that arrives. An error is reported at its end: a client that is still sending would get a
+    reset connection instead of the answer."""
 
     def __init__(self, content_type: str, folder: str | None) -> None:
         """Raises: BadRequest: the content type names no boundary."""

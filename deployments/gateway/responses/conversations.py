@@ -154,7 +154,7 @@ async def _respond(exchange: Exchange, conversation: Conversation) -> None:
 
 
 def _part(exchange: Exchange, place: int) -> str:
-    """Of the path below ``/v1/conversations``."""
+    """A part of the path below ``/v1/conversations``."""
     return exchange.path.removeprefix("/v1/conversations/").split("/")[place]
 
 

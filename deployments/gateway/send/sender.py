@@ -36,7 +36,7 @@ class Sender:
         self._upstream = upstream
         self._first_token_timeout_s = limits.first_token_timeout_s
         self.stall_s = limits.between_tokens_timeout_s
-        """Of an answer that has begun: how long the next bytes may take."""
+        """How long the next bytes of an answer that has begun may take."""
 
     async def send(
         self, call: Call, to: Destination, report: EngineReport, *, fresh: bool

@@ -100,7 +100,7 @@ class Provider:
             await asyncio.sleep(max(least_s, period_s if not self._problem else min(period_s, 30.0)))
 
     async def _fetch_once(self) -> None:
-        """One fetch for all who want it; who leaves does not end it for the others."""
+        """One fetch for all callers that want it; one that leaves does not end it for the others."""
         if self._fetching is None:
             self._fetching = asyncio.get_running_loop().create_task(self._fetch())
             self._fetching.add_done_callback(self._fetched)

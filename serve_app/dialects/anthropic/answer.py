@@ -72,8 +72,8 @@ class TokenCount:
 
 def reason_of(reason: str | None, usage: ChatUsage | None, max_tokens: int | None) -> str | None:
     """An answer that was cut before the client's own limit met the end of the context (``context``)."""
-    told = None if usage is None else usage.completion_tokens
-    if reason == "length" and told is not None and max_tokens is not None and told < max_tokens:
+    generated = None if usage is None else usage.completion_tokens
+    if reason == "length" and generated is not None and max_tokens is not None and generated < max_tokens:
         return "context"
     return reason
 
@@ -100,7 +100,7 @@ def usage_fields(usage: ChatUsage | None) -> dict[str, int]:
 
 
 def own_id(message_id: str, number: int) -> str:
-    """For a call without an id. It differs from turn to turn: a result must find one call only."""
+    """An id for a call without one. It differs from turn to turn: a result must find one call only."""
     return f"toolu_{message_id.removeprefix('msg_')}_{number}"
 
 

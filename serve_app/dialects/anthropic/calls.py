@@ -12,25 +12,25 @@ from serve_app.openai.chunks import ToolCall
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """``parts``: of its arguments; the first ``told`` of them were given out."""
+    """``parts``: of its arguments; the first ``sent`` of them went to the client."""
 
     id: str
     name: str = ""
     parts: list[str] = field(default_factory=list)
-    told: int = 0
+    sent: int = 0
 
     @property
     def is_whole(self) -> bool:
         """Its arguments are complete. The end is looked at first, as most parts are no end."""
         return bool(self.parts) and self.parts[-1].endswith("}") and input_of("".join(self.parts)) is not None
 
-    def untold(self) -> str:
-        text = "".join(self.parts[self.told :])
-        self.told = len(self.parts)
+    def unsent(self) -> str:
+        text = "".join(self.parts[self.sent :])
+        self.sent = len(self.parts)
         return text
 
 
-Told = list[tuple[Call, str]]
+Parts = list[tuple[Call, str]]
 """Calls, each with the next of its arguments."""
 
 
@@ -41,47 +41,48 @@ class Calls:
     def __init__(self, message_id: str) -> None:
         self._message_id = message_id
         self._calls: dict[int, Call] = {}
-        self._to_tell: deque[Call] = deque()
+        self._to_send: deque[Call] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def take(self, piece: ToolCall) -> Told:
+    def take(self, piece: ToolCall) -> Parts:
         """Raises: UpstreamFailed: it belongs to a call that was complete."""
         index = self._index_of(piece) if piece.index is None else piece.index
         call = self._calls.get(index)
         if call is None:
             call = self._calls[index] = Call(piece.id or own_id(self._message_id, index))
-            self._to_tell.append(call)
+            self._to_send.append(call)
         if piece.function is not None:
             call.name = call.name or piece.function.name or ""
             if piece.function.arguments:
                 call.parts.append(piece.function.arguments)
-        if call not in self._to_tell:
-            if call.untold().strip():
+        if call not in self._to_send:
+            if call.unsent().strip():
                 raise UpstreamFailed("The engine goes on with a complete tool call.", code="upstream_failed")
             return []
         return self._next()
 
-    def rest(self) -> Told:
+    def rest(self) -> Parts:
         """Those that were never complete. Raises: UpstreamFailed: one has no name."""
-        left, self._to_tell = self._to_tell, deque()
+        left, self._to_send = self._to_send, deque()
         if not all(call.name for call in left):
             raise UpstreamFailed("The engine's tool call has no name.", code="upstream_failed")
-        return [(call, call.untold()) for call in left]
+        return [(call, call.unsent()) for call in left]
 
-    def _next(self) -> Told:
-        told: Told = []
-        while self._to_tell and self._to_tell[0].name:
-            first = self._to_tell[0]
-            told.append((first, first.untold()))
-            if len(self._to_tell) == 1 or not first.is_whole:
+    def _next(self) -> Parts:
+        found: Parts = []
+        while self._to_send and self._to_send[0].name:
+            first = self._to_send[0]
+            found.append((first, first.unsent()))
+            if len(self._to_send) == 1 or not first.is_whole:
                 break
-            self._to_tell.popleft()
-        return told
+            self._to_send.popleft()
+        return found
 
     def _index_of(self, piece: ToolCall) -> int:
-        """For a server that does not number its calls: another id begins another call."""
+        """The index of a call from a server that does not number its calls: another id begins another
+        call."""
         last = max(self._calls, default=-1)
         if last >= 0 and piece.id in (None, self._calls[last].id):
             return last

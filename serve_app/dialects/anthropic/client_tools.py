@@ -23,13 +23,13 @@ LINES = {
 POINT = {"type": "array", "items": INTEGER, "minItems": 2, "maxItems": 2}
 
 
-def _told(kind: Mapping[str, Any], description: str) -> dict[str, Any]:
+def _described(kind: Mapping[str, Any], description: str) -> dict[str, Any]:
     return {**kind, "description": description}
 
 
 def _bash(_: Tool) -> tuple[str, dict[str, Any]]:
-    command = _told(STRING, "The command. Required unless `restart` is true.")
-    restart = _told({"type": "boolean"}, "True: start the shell again.")
+    command = _described(STRING, "The command. Required unless `restart` is true.")
+    restart = _described({"type": "boolean"}, "True: start the shell again.")
     about = "Runs a command in a bash session on the user's machine, which keeps its state between calls."
     return about, closed_object({"command": command, "restart": restart})
 
@@ -38,17 +38,19 @@ def _editor(commands: tuple[str, ...], inserted: str) -> Callable[[Tool], tuple[
     """``inserted``: the field in which this version's ``insert`` has its text."""
     fields = {
         "command": one_of(*commands),
-        "path": _told(STRING, "Absolute path of the file or directory."),
-        "file_text": _told(STRING, "For `create`: the content of the file."),
-        "old_str": _told(STRING, "For `str_replace`: the text to replace, which must be there once."),
-        "new_str": _told(STRING, "For `str_replace`: the new text."),
-        "insert_line": _told(INTEGER, f"For `insert`: `{inserted}` is put behind this line; 0: the top."),
+        "path": _described(STRING, "Absolute path of the file or directory."),
+        "file_text": _described(STRING, "For `create`: the content of the file."),
+        "old_str": _described(STRING, "For `str_replace`: the text to replace, which must be there once."),
+        "new_str": _described(STRING, "For `str_replace`: the new text."),
+        "insert_line": _described(
+            INTEGER, f"For `insert`: `{inserted}` is put behind this line; 0: the top."
+        ),
         "view_range": LINES,
     }
     about = "For `insert`: the text to insert."
     if inserted == "new_str":
         about = f"{fields['new_str']['description']} {about}"
-    fields[inserted] = _told(STRING, about)
+    fields[inserted] = _described(STRING, about)
     schema = closed_object(fields, "command", "path")
     return lambda _: ("Views, creates and edits text files on the user's machine.", schema)
 
@@ -56,15 +58,15 @@ def _editor(commands: tuple[str, ...], inserted: str) -> Callable[[Tool], tuple[
 def _memory(_: Tool) -> tuple[str, dict[str, Any]]:
     fields = {
         "command": one_of("view", "create", "str_replace", "insert", "delete", "rename"),
-        "path": _told(STRING, "The file or directory, for every command but `rename`."),
+        "path": _described(STRING, "The file or directory, for every command but `rename`."),
         "view_range": LINES,
-        "file_text": _told(STRING, "For `create`: the content of the file."),
-        "old_str": _told(STRING, "For `str_replace`: the text to replace."),
-        "new_str": _told(STRING, "For `str_replace`: the new text."),
-        "insert_line": _told(INTEGER, "For `insert`: the text is put behind this line."),
-        "insert_text": _told(STRING, "For `insert`: the text to insert."),
-        "old_path": _told(STRING, "For `rename`: the present path."),
-        "new_path": _told(STRING, "For `rename`: the new path."),
+        "file_text": _described(STRING, "For `create`: the content of the file."),
+        "old_str": _described(STRING, "For `str_replace`: the text to replace."),
+        "new_str": _described(STRING, "For `str_replace`: the new text."),
+        "insert_line": _described(INTEGER, "For `insert`: the text is put behind this line."),
+        "insert_text": _described(STRING, "For `insert`: the text to insert."),
+        "old_path": _described(STRING, "For `rename`: the present path."),
+        "new_path": _described(STRING, "For `rename`: the new path."),
     }
     about = (
         "Files below `/memories` that last beyond this conversation. View that directory before a task, and "
@@ -94,18 +96,18 @@ def _computer(*actions: str) -> Callable[[Tool], tuple[str, dict[str, Any]]]:
         offered = [action for action in actions if action != ZOOM or tool.enable_zoom]
         fields: dict[str, Any] = {
             "action": one_of(*offered),
-            "coordinate": _told(POINT, "x and y in pixels, from the top left corner of the screen."),
-            "text": _told(STRING, "What to type, or the keys to press, such as `ctrl+s`."),
+            "coordinate": _described(POINT, "x and y in pixels, from the top left corner of the screen."),
+            "text": _described(STRING, "What to type, or the keys to press, such as `ctrl+s`."),
         }
         if "left_click_drag" in offered and "wait" in offered:
-            fields["start_coordinate"] = _told(POINT, "For `left_click_drag`: where it begins.")
+            fields["start_coordinate"] = _described(POINT, "For `left_click_drag`: where it begins.")
         if "scroll" in offered:
             fields["scroll_direction"] = one_of("up", "down", "left", "right")
-            fields["scroll_amount"] = _told(INTEGER, "For `scroll`: clicks of the wheel.")
-            fields["duration"] = _told({"type": "number"}, "For `hold_key` and `wait`: seconds.")
+            fields["scroll_amount"] = _described(INTEGER, "For `scroll`: clicks of the wheel.")
+            fields["duration"] = _described({"type": "number"}, "For `hold_key` and `wait`: seconds.")
         if ZOOM in offered:
             corners = {**POINT, "minItems": 4, "maxItems": 4}
-            fields["region"] = _told(corners, "For `zoom`: x and y of two opposite corners.")
+            fields["region"] = _described(corners, "For `zoom`: x and y of two opposite corners.")
         about = "Uses the mouse, the keyboard and the screen of the user's machine."
         if tool.display_width_px and tool.display_height_px:
             about += f" The screen has {tool.display_width_px} x {tool.display_height_px} pixels."

@@ -69,7 +69,7 @@ class Usage(msgspec.Struct, frozen=True):
     completion_tokens_details: AnswerDetails | None = None
 
     def in_responses(self) -> dict[str, Any]:
-        """In the words of the Responses API; details that an engine does not tell are 0."""
+        """The usage in the words of the Responses API; details that an engine does not give are 0."""
         cached = self.prompt_tokens_details and self.prompt_tokens_details.cached_tokens
         thought = self.completion_tokens_details and self.completion_tokens_details.reasoning_tokens
         return {

@@ -50,6 +50,6 @@ def response_of(item_id: str) -> str | None:
 
 
 def is_output(item_id: str) -> bool:
-    """Of an id that was made here: whether it names an output item."""
+    """Whether an id that was made here names an output item."""
     match = ITEM_ID.fullmatch(item_id)
     return match is not None and match[2] == "o"

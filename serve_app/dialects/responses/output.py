@@ -172,18 +172,18 @@ class Call:
 
     def closed(self, events: Events, status: str) -> bytes:
         self.result = item = self._value("".join(self._arguments), status)
-        told = self._told(events, item)  # before the item's own event is made, which takes the next number
-        return told + events.event("response.output_item.done", {"output_index": self._place, "item": item})
+        ending = self._ending(events, item)  # before the item's own event, which takes the next number
+        return ending + events.event("response.output_item.done", {"output_index": self._place, "item": item})
 
-    def _told(self, events: Events, item: Mapping[str, Any]) -> bytes:
+    def _ending(self, events: Events, item: Mapping[str, Any]) -> bytes:
         """The end of what the tool is given, where such events exist."""
         if self._tool.kind == FUNCTION:
             fields = {**self._at, "name": self._tool.name, "arguments": item["arguments"]}
             return events.event("response.function_call_arguments.done", fields)
         if self._tool.kind == "custom":
             text, kind = item["input"], "response.custom_tool_call_input"
-            told = events.event(f"{kind}.delta", {**self._at, "delta": text})
-            return told + events.event(f"{kind}.done", {**self._at, "input": text})
+            delta = events.event(f"{kind}.delta", {**self._at, "delta": text})
+            return delta + events.event(f"{kind}.done", {**self._at, "input": text})
         return b""
 
     def _value(self, arguments: str, status: str) -> dict[str, Any]:

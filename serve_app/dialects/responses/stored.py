@@ -45,13 +45,13 @@ def events_of(response: bytes) -> bytes:
         "usage": None,
         "incomplete_details": None,
     }
-    told = [
+    written = [
         events.event("response.created", {"response": begun}),
         events.event("response.in_progress", {"response": begun}),
         *(_item_events(events, item, place) for place, item in enumerate(fields["output"])),
         events.event(LAST.get(fields["status"], "response.failed"), {"response": msgspec.Raw(response)}),
     ]
-    return b"".join(told)
+    return b"".join(written)
 
 
 def _item_events(events: Events, item: Mapping[str, Any], place: int) -> bytes:
@@ -73,8 +73,8 @@ def _item_events(events: Events, item: Mapping[str, Any], place: int) -> bytes:
             )
 
 
-def _spoken(events: Events, told: Message | Reasoning | Call, item: Mapping[str, Any], text: str) -> bytes:
-    opened: Item = told
+def _spoken(events: Events, part: Message | Reasoning | Call, item: Mapping[str, Any], text: str) -> bytes:
+    opened: Item = part
     begun = opened.opened(events)
-    delta = told.delta(events, text) if text else b""
+    delta = part.delta(events, text) if text else b""
     return begun + delta + opened.closed(events, item.get("status") or "completed")

@@ -73,7 +73,8 @@ class Output:
         return opened + (call.delta(self.events, function.arguments) if function.arguments else b"")
 
     def _index_of(self, piece: ToolCall) -> int:
-        """For a server that does not number its calls: another id begins another call."""
+        """The index of a call from a server that does not number its calls: another id begins another
+        call."""
         last = max(self._calls, default=-1)
         if last >= 0 and piece.id in (None, self._calls[last].call_id):
             return last
@@ -191,18 +192,18 @@ class ResponsesWriter:
         return self._chunk(completion(data))
 
     def _chunk(self, chunk: Completion) -> bytes:
-        told = b"" if self._begun else self._begin(chunk)
+        written = b"" if self._begun else self._begin(chunk)
         if chunk.usage is not None:
             self._usage = chunk.usage
         if not chunk.choices:
-            return told
+            return written
         choice = chunk.choices[0]
         if choice.delta is not None:
-            told += self._take(choice.delta, choice)
+            written += self._take(choice.delta, choice)
         if choice.finish_reason is not None and self._reason is None:
             self._reason = choice.finish_reason
-            told += self._finish()
-        return told
+            written += self._finish()
+        return written
 
     def _begin(self, chunk: Completion) -> bytes:
         self._begun = True
@@ -214,26 +215,26 @@ class ResponsesWriter:
         )
 
     def _take(self, said: Said, choice: Choice) -> bytes:
-        told = b""
+        written = b""
         if said.thought:
-            told += self._output.thought(said.thought)
+            written += self._output.thought(said.thought)
         if said.text:
-            told += self._output.said(said.text, choice)
+            written += self._output.said(said.text, choice)
         for position, call in enumerate(said.tool_calls or ()):
-            told += self._output.called(call, position if choice.message is not None else call.index)
-        return told
+            written += self._output.called(call, position if choice.message is not None else call.index)
+        return written
 
     def _finish(self) -> bytes:
         return self._output.close(self.status)
 
     @property
     def status(self) -> str:
-        """Of the response, once it is complete."""
+        """The response's status, once it is complete."""
         return "incomplete" if self._reason in INCOMPLETE else "completed"
 
     @property
     def tokens(self) -> int:
-        """Of input and output, as the engine counted them."""
+        """Tokens of input and output, as the engine counted them."""
         return 0 if self._usage is None else self._usage.total_tokens
 
     def _complete(self) -> bytes:

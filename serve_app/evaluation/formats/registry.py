@@ -22,7 +22,7 @@ from serve_app.evaluation.formats.promptfoo import PROMPTFOO
 from serve_app.evaluation.formats.ragas import RAGAS
 
 FORMATS: Mapping[str, Format] = {each.name: each for each in (OWN, PROMPTFOO, OPENAI_EVALS, RAGAS, DEEPEVAL)}
-"""In the order in which they are tried."""
+"""Formats in the order in which they are tried."""
 
 PARSERS: Mapping[str, Callable[[str, str], Document]] = {
     ".yaml": parse_yaml,

@@ -23,7 +23,7 @@ from serve_app.evaluation.scorers.numbers import as_number, numbers_in
 from serve_app.evaluation.scorers.options import OptionScorer, shown, verdict
 
 MOST_CHARS = 50_000
-"""Of an answer: the time of an edit distance grows with the square of the length."""
+"""Longest answer: the time of an edit distance grows with the square of the length."""
 
 MOST_TIME_S = 300.0
 OURS = frozenset({"api_key", "base_url", "client", "model", "engine", "embedding_model"})

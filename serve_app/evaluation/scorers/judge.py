@@ -15,7 +15,7 @@ from serve_app.evaluation.scorers.json_values import extracted
 from serve_app.evaluation.scorers.options import OptionScorer, shown, texts, verdict
 
 MOST_CHARS = 24_000
-"""Of an answer that is shown to the judge; the middle of a longer one is left out, and the judge is told."""
+"""Longest answer for the judge; the middle of a longer one is left out, and the prompt says so."""
 
 BEST = 5
 DEFAULT_CRITERIA = "The answer is correct, complete, and does what the task asks."

@@ -49,7 +49,7 @@ def verdict(passed: bool, reason: str, value: float | None = None) -> Score:
 
 
 def shown(value: Any) -> str:
-    """For a reason: one short line."""
+    """A value in a reason: one short line."""
     text = value if isinstance(value, str) else repr(value)
     text = " ".join(text[: 4 * SHOWN_CHARS].split())
     return repr(text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…")

@@ -13,7 +13,7 @@ from serve_app.evaluation.scorers.json_values import is_same
 from serve_app.evaluation.scorers.options import OptionScorer, shown, verdict
 
 MOST_CALLS = 256
-"""Of an answer with more, the others count as not wanted."""
+"""Further calls of an answer count as not wanted."""
 
 Call = Mapping[str, Any]
 

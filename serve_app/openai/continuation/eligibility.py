@@ -82,7 +82,8 @@ CHOICE_OF_TOOLS = "tool_choice"
 
 HARMLESS_FIELDS = KEPT_FIELDS | SPENT_FIELDS | COUNTED_FIELDS
 PLAIN_CHAT_VALUES: Mapping[str, Any] = {**PLAIN_VALUES, "logprobs": False}
-"""For a text completion ``false`` is the number 0, which asks for the log-probability of each token."""
+"""Values that ask for nothing in a chat. In a text completion ``logprobs: false`` is the number 0, which asks
+for the log-probability of each token."""
 
 
 NOT_STREAMED = "not streamed: nothing is sent before the whole answer is there"

@@ -10,7 +10,7 @@ import msgspec
 from serve_app.openai.requests import Endpoint, ParsedRequest
 
 RESUME_PATH = "/v1/chat/completions/resume"
-"""Of our engines only: the body is a chat's, and ``TOLD_FIELD`` holds the tokens so far."""
+"""A path of our own engines: the body is a chat's, and ``TOLD_FIELD`` holds the tokens so far."""
 
 TOLD_FIELD = "told_token_ids"
 

@@ -181,8 +181,8 @@ async def test_a_verdict_ends_it_in_all_gateways() -> None:
 
     second = Trials(settings, None, others, period_s=3600)
     try:
-        assert first.told("heat", "cool", "worse")
-        assert not first.told("heat", "none", "worse")
+        assert first.judged("heat", "cool", "worse")
+        assert not first.judged("heat", "none", "worse")
         await first.judge()
         await second.judge()
         assert second.stopped == first.stopped
