@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from deployments.cli.serve_api import ApiError, ServeApi, dashboard_of
+from deployments.cli.serve_api import ApiError, Refused, ServeApi, dashboard_of
 from deployments.launcher.config import ConfigError, load_document
 from deployments.launcher.status import parse_applications
 from serve_app.errors import SettingsError
@@ -38,6 +38,15 @@ TIMEOUT_S = 1800.0
 POLL_S = 0.5
 KEPT_KEYS = ("http_options", "grpc_options", "proxy_location", "controller_options")
 """What Serve reads only when it starts."""
+
+NOT_COMPARED = ("name", "args")
+"""Of an application: it keeps its name, and its settings are told part by part."""
+
+DEFAULTS = {"name": "default", "route_prefix": "/"}
+"""Serve's, where an application does not say."""
+
+HAS_RUN = frozenset({"RUNNING", "UNHEALTHY"})
+"""States of an application whose newest config was in force once."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,26 +74,30 @@ def run(options: argparse.Namespace) -> int:
 
 def _apply(options: argparse.Namespace, api: ServeApi) -> None:
     """Raises: SettingsError, ConfigError, ApiError: one message; nothing is stopped unless it says so."""
-    running = deployed(api.details())
+    details = api.details()
+    running = deployed(details)
     document = _before() if options.back else load_document(options.config)
     source = "the config before" if options.back else str(options.config)
     old = _settings(running, "the running config")
     new = _settings(document, source) if options.back else _only(load_file(options.config), source)
+    beside = _beside_settings(running["applications"][0], document["applications"][0], source)
     planned = changes(old, new)
-    for line in _told(planned, running, document):
+    for line in _told(planned, beside, running, document):
         print(line)
     problems = list(rolling_problems(new, planned, api.resources(), spare=not options.stop_first))
     if problems:
         raise SettingsError("\n".join(f"{source}: {problem}" for problem in problems))
-    if options.dry_run or not planned:
+    if options.dry_run or not (planned or beside):
         return
     wanted = {**document, **{key: running[key] for key in KEPT_KEYS if key in running}}
     if options.stop_first:
         wanted = stopping_first(wanted, planned)
-    _keep(running)
+    has_run = all(each.status in HAS_RUN for each in parse_applications(details))
     began = time.monotonic()
-    api.put(wanted)
+    _put(api, wanted, running if has_run else None, back=options.back)
     _wait(api, options.timeout, began)
+    if not _is_in_force(api, wanted):
+        raise ApiError("another config was applied meanwhile: this one is not in force")
     print(f"done in {time.monotonic() - began:.1f} s; back: promptly apply --back")
 
 
@@ -97,6 +110,25 @@ def deployed(details: Mapping[str, Any]) -> dict[str, Any]:
         raise ApiError("no application of a config file runs there: start it with `promptly serve FILE`")
     kept = {key: details[key] for key in KEPT_KEYS if details.get(key) is not None}
     return {**kept, "applications": configs}
+
+
+def _put(api: ServeApi, wanted: Mapping[str, Any], running: Mapping[str, Any] | None, *, back: bool) -> None:
+    """``running`` is kept as the way back, unless what is put is refused; ``None``: it has never run, and the
+    way back is the one of before. On the way back that is not lost before it is put. Raises: ApiError."""
+    if running is None:
+        api.put(wanted)
+    elif back:
+        api.put(wanted)
+        _keep(running)
+    else:
+        before = _kept()
+        _keep(running)
+        try:
+            api.put(wanted)
+        except Refused:
+            if before is not None:
+                _keep(before)
+            raise
 
 
 def stopping_first(document: Mapping[str, Any], planned: tuple[Change, ...]) -> dict[str, Any]:
@@ -121,12 +153,39 @@ def _only(found: tuple[Settings, ...], source: str) -> Settings:
     return found[0]
 
 
+def _beside_settings(running: Mapping[str, Any], asked: Mapping[str, Any], source: str) -> tuple[str, ...]:
+    """The keys of the application that differ, beside its settings. Raises: SettingsError: it is another
+    application, which would start when the running one is gone."""
+    now, new = _told_keys(running, "the running config"), _told_keys(asked, source)
+    if now["name"] != new["name"]:
+        raise SettingsError(
+            f"{source}: applications[].name = {new['name']!r}: {now['name']!r} runs there, which "
+            f"`promptly apply` changes in place; expected {now['name']!r}"
+        )
+    return tuple(key for key in sorted({*now, *new} - {*NOT_COMPARED}) if now.get(key) != new.get(key))
+
+
+def _told_keys(application: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """As Serve takes an application, without what an earlier ``--stop-first`` has left in it. Raises:
+    SettingsError."""
+    found = {key: value for key, value in application.items() if value}
+    given = found.pop("deployments", [])
+    if not isinstance(given, list) or not all(isinstance(each, dict) and "name" in each for each in given):
+        raise SettingsError(f"{source}: applications[].deployments: expected a list of mappings with a name")
+    others = [each for each in given if each.keys() - {"name", "max_surge_percent"}]
+    return {**DEFAULTS, **found, **({"deployments": others} if others else {})}
+
+
 def _told(
-    planned: tuple[Change, ...], running: Mapping[str, Any], document: Mapping[str, Any]
+    planned: tuple[Change, ...],
+    beside: tuple[str, ...],
+    running: Mapping[str, Any],
+    document: Mapping[str, Any],
 ) -> Iterator[str]:
-    if not planned:
+    if not (planned or beside):
         yield "nothing changes"
     yield from (str(change) for change in planned)
+    yield from (f"applications[].{key}: changed: Serve may replace every part" for key in beside)
     for key in KEPT_KEYS:
         asked, now = document.get(key), running.get(key)
         if isinstance(asked, Mapping) and isinstance(now, Mapping):
@@ -142,21 +201,33 @@ def _file() -> Path:
 def _keep(running: Mapping[str, Any]) -> None:
     """Raises: ApiError: there is nowhere to keep it, so there would be no way back."""
     try:
-        file = _file()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.unlink(missing_ok=True)
-        write_secret(file, json.dumps(running))
+        write_secret(_file(), json.dumps(running))
     except OSError as error:
         raise ApiError(f"the running config cannot be kept for --back: {error}") from error
 
 
-def _before() -> dict[str, Any]:
-    """Raises: ConfigError: nothing was applied from this machine."""
+def _kept() -> dict[str, Any] | None:
+    """``None``: nothing was applied from this machine, or the file is not what was kept."""
     try:
-        found: dict[str, Any] = json.loads(_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise ConfigError(f"promptly apply --back: {_file()} has no config to go back to") from None
+        found = json.loads(_file().read_text(encoding="utf-8"))
+        (application,) = found["applications"]
+        return found if isinstance(application, dict) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _before() -> dict[str, Any]:
+    """Raises: ConfigError: there is none."""
+    found = _kept()
+    if found is None:
+        raise ConfigError(f"promptly apply --back: {_file()} has no config to go back to")
     return found
+
+
+def _is_in_force(api: ServeApi, wanted: Mapping[str, Any]) -> bool:
+    """Whether nobody else has applied another config since."""
+    asked = json.loads(json.dumps(wanted["applications"][0].get("args"), default=str))
+    return bool(deployed(api.details())["applications"][0].get("args") == asked)
 
 
 def _wait(api: ServeApi, timeout_s: float, began: float) -> None:

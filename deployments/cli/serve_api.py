@@ -35,6 +35,10 @@ def dashboard_of(environment: Mapping[str, str]) -> tuple[str, str]:
     return url, token
 
 
+class Refused(ApiError):
+    """It has answered, and did not do what it was asked for."""
+
+
 class ServeApi:
     """Calls of one dashboard. All methods raise: ApiError."""
 
@@ -44,16 +48,15 @@ class ServeApi:
 
     def details(self) -> dict[str, Any]:
         """What runs."""
-        found: dict[str, Any] = json.loads(self._call("GET", APPLICATIONS))
-        return found
+        return self._asked(APPLICATIONS)
 
     def put(self, document: Mapping[str, Any]) -> None:
         """Make this config what runs."""
-        self._call("PUT", APPLICATIONS, json.dumps(document))
+        self._call("PUT", APPLICATIONS, json.dumps(document, default=str))  # YAML knows dates
 
     def resources(self) -> dict[str, float]:
         """The totals of all nodes that are alive, by Ray's names."""
-        answer = json.loads(self._call("GET", NODES))
+        answer = self._asked(NODES)
         totals: dict[str, float] = {}
         for node in answer["data"]["result"]["result"]:
             if node["state"] == "ALIVE":
@@ -61,10 +64,24 @@ class ServeApi:
                     totals[name] = totals.get(name, 0.0) + amount
         return totals
 
+    def _asked(self, path: str) -> dict[str, Any]:
+        answer = self._call("GET", path)
+        try:
+            found = json.loads(answer)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise ApiError(f"{self._url}: it is no dashboard of Ray's: set RAY_DASHBOARD_ADDRESS")
+        return found
+
     def _call(self, method: str, path: str, body: str | None = None) -> bytes:
-        parts = urlsplit(self._url)
+        try:
+            parts = urlsplit(self._url)
+            host, port = parts.hostname or "", parts.port
+        except ValueError as error:
+            raise ApiError(f"RAY_DASHBOARD_ADDRESS = {self._url!r}: {error}") from error
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
+        connection = kind(host, port, timeout=TIMEOUT_S)
         headers = {"Content-Type": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
@@ -81,5 +98,5 @@ class ServeApi:
             connection.close()
         if response.status != http.client.OK:
             said = answer.decode(errors="replace").strip()
-            raise ApiError(f"{self._url}: status {response.status}: {said[-2000:]}")
+            raise Refused(f"{self._url}: status {response.status}: {said[-2000:]}")
         return answer

@@ -37,6 +37,8 @@ class Dashboard(ThreadingHTTPServer):
         self.running = document()
         self.put: list[dict[str, Any]] = []
         self.status = "RUNNING"
+        self.refuses = False
+        self.overtakes: dict[str, Any] | None = None
         self.gpus = gpus
         super().__init__(("127.0.0.1", 0), Handler)
 
@@ -62,12 +64,13 @@ class Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         given = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.put.append(given)
-        self.server.running = given
-        self._send({})
+        if not self.server.refuses:
+            self.server.running = self.server.overtakes or given
+        self._send({}, 500 if self.server.refuses else 200)
 
-    def _send(self, body: dict[str, Any]) -> None:
+    def _send(self, body: dict[str, Any], status: int = 200) -> None:
         authorized = self.headers["authorization"] == f"Bearer {TOKEN}"
-        self.send_response(200 if authorized else 401)
+        self.send_response(status if authorized else 401)
         self.end_headers()
         self.wfile.write(json.dumps(body).encode())
 
@@ -140,6 +143,9 @@ def test_without_a_spare_gpu_a_roll_is_refused_unless_old_engines_stop_first(
     (put,) = dashboard.put
     (application,) = put["applications"]
     assert application["deployments"] == [{"name": "Engine:chat", "max_surge_percent": 0}]
+    capsys.readouterr()
+    assert main(["apply", config(tmp_path, seqs=9)]) == 0
+    assert capsys.readouterr().out == "nothing changes\n"
 
 
 def test_wrong_settings_are_refused_and_nothing_is_sent(
@@ -156,6 +162,86 @@ def test_a_failed_deployment_names_the_way_back(
     dashboard.status = "DEPLOY_FAILED"
     assert main(["apply", config(tmp_path, seqs=9)]) == 1
     assert "back: promptly apply --back" in capsys.readouterr().err
+
+
+def test_another_name_is_refused_since_the_application_that_runs_would_be_deleted(
+    dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = document(seqs=9)
+    changed["applications"][0]["name"] = "other"
+    file = tmp_path / "other.yaml"
+    for text in (yaml.safe_dump(changed), yaml.safe_dump(changed).replace("name: other", "name: ''")):
+        file.write_text(text)
+        assert main(["apply", str(file)]) == 1
+        assert "expected 'promptly'" in capsys.readouterr().err
+    assert dashboard.put == []
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [{"route_prefix": "/v9"}, {"runtime_env": {"env_vars": {"A": "b"}}}, {"import_path": "mine:build"}],
+)
+def test_what_changes_beside_the_settings_is_told_and_applied(
+    dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str], beside: dict[str, Any]
+) -> None:
+    changed = document()
+    changed["applications"][0].update(beside)
+    file = tmp_path / "beside.yaml"
+    file.write_text(yaml.safe_dump(changed))
+    assert main(["apply", str(file)]) == 0
+    (key,) = beside
+    assert f"applications[].{key}: changed" in capsys.readouterr().out
+    assert dashboard.running["applications"] == changed["applications"]
+
+
+def test_a_refused_config_costs_no_way_back(
+    dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = dashboard.running
+    file = tmp_path / "wrong.yaml"
+    file.write_text(yaml.safe_dump(document()).replace("name: promptly", "name: promptly\n  deployments: 3"))
+    assert main(["apply", str(file)]) == 1
+    assert "applications[].deployments: expected" in capsys.readouterr().err
+    assert main(["apply", config(tmp_path, seqs=9)]) == 0
+    dashboard.refuses = True
+    assert main(["apply", config(tmp_path, seqs=10)]) == 1
+    assert main(["apply", "--back"]) == 1
+    assert capsys.readouterr().err.count("status 500") == 2
+    dashboard.refuses = False
+    assert main(["apply", "--back"]) == 0
+    assert dashboard.running["applications"] == first["applications"]
+
+
+@pytest.mark.parametrize("status", ["DEPLOY_FAILED", "DEPLOYING"])
+def test_the_way_back_leads_past_configs_that_never_ran(
+    dashboard: Dashboard, tmp_path: Path, status: str
+) -> None:
+    first = dashboard.running
+    for seqs in (9, 10):  # the first attempt, and the next one
+        assert main(["apply", config(tmp_path, seqs=seqs), "--timeout", "0"]) == 1
+        dashboard.status = status
+    assert main(["apply", "--back", "--timeout", "0"]) == 1
+    assert dashboard.running["applications"] == first["applications"]
+
+
+@pytest.mark.parametrize("kept", ["[]", "3", "{}", '{"applications": 3}', '{"applications": [[]]}'])
+def test_a_file_that_is_no_config_is_no_way_back(
+    dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str], kept: str
+) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "applied.json").write_text(kept)
+    assert main(["apply", "--back"]) == 1
+    assert "has no config to go back to" in capsys.readouterr().err
+
+
+def test_a_config_that_another_apply_replaced_is_not_said_to_be_done(
+    dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dashboard.overtakes = document(seqs=99)
+    assert main(["apply", config(tmp_path, seqs=9)]) == 1
+    said = capsys.readouterr()
+    assert "another config was applied meanwhile" in said.err
+    assert "done in" not in said.out
 
 
 def test_there_is_no_way_back_before_the_first_apply(
@@ -180,3 +266,7 @@ def test_no_dashboard_is_one_message(
     monkeypatch.setenv("RAY_DASHBOARD_ADDRESS", "http://127.0.0.1:9")
     assert main(["apply", config(tmp_path, seqs=9)]) == 1
     assert "is the application running?" in capsys.readouterr().err
+    for wrong in ("http://127.0.0.1:abc", "http://[::1"):
+        monkeypatch.setenv("RAY_DASHBOARD_ADDRESS", wrong)
+        assert main(["apply", config(tmp_path, seqs=9)]) == 1
+        assert "RAY_DASHBOARD_ADDRESS = " in capsys.readouterr().err
