@@ -61,8 +61,11 @@ def backed_up(options: argparse.Namespace) -> Iterator[str]:
     """Lines that say what is in it. Raises: BackupError, SettingsError, CannotConnect."""
     target: Path = options.archive
     try:
-        scratch = tempfile.TemporaryDirectory(dir=target.absolute().parent, prefix=".promptly-")
-    except OSError as error:
+        target = target.resolve()  # what a link names is replaced, not the link
+        if target.exists() and not target.is_file():
+            raise BackupError(f"{target} is no file: it is not replaced")
+        scratch = tempfile.TemporaryDirectory(dir=target.parent, prefix=".promptly-")
+    except (OSError, RuntimeError) as error:
         raise BackupError(f"{target}: {error}") from error
     with scratch as folder:
         members, files = [], {}

@@ -79,16 +79,17 @@ def _cache(options: argparse.Namespace, manifest: Manifest, scratch: Path) -> It
     yield from stored_lines(*restore_cache(Administrator(options, PATH), scratch / "cache", options.tenant))
 
 
-def _check_room(files: Sequence[Path]) -> None:
-    """Raises: BackupError: when the first of them is kept there may be no room for the others."""
-    needed: dict[int, int] = {}
-    for file in files:
-        device = file.stat().st_dev
-        needed[device] = needed.get(device, 0) + bytes_at_end(file)
-        free = shutil.disk_usage(file.parent).free
-        if needed[device] > free:
+def _check_room(needs: Sequence[tuple[Path, int]]) -> None:
+    """``needs``: files, and what each may take on its disk when it is kept. Raises: BackupError: when the
+    first is kept there may be no room for the others."""
+    of_disk: dict[int, int] = {}
+    for file, size in needs:
+        folder = next(each for each in file.absolute().parents if each.exists())
+        device, free = folder.stat().st_dev, shutil.disk_usage(folder).free
+        of_disk[device] = of_disk.get(device, 0) + size
+        if of_disk[device] > free:
             raise BackupError(
-                f"{file.parent}: {free} bytes are free on this disk, and {needed[device]} may be needed. "
+                f"{folder}: {free} bytes are free on this disk, and {of_disk[device]} may be needed. "
                 "Nothing was restored: make room first."
             )
 
@@ -96,16 +97,19 @@ def _check_room(files: Sequence[Path]) -> None:
 def _files(kept: Kept, tenant: str | None, manifest: Manifest, scratch: Path) -> Iterator[str]:
     """All parts are written before the first is kept, and none is where there is no room for all."""
     done: list[str] = []
-    written: list[Path] = []
+    needs: list[tuple[Path, int]] = []
+    log = manifest.named("audit") if kept.audit is not None and tenant is None else None
+    if kept.audit is not None and log is not None:
+        needs.append((kept.audit / log.name, log.bytes))
     with ExitStack() as stack:
         for part in kept.parts:
             if manifest.named(part.name) is not None:
                 rows = stack.enter_context(part.restoring(scratch / part.name, tenant))
                 done.append(f"{part.name}: {rows} rows")
-                written += [] if part.file is None else [part.file]
-        _check_room(written)
+                needs += [] if part.file is None else [(part.file, bytes_at_end(part.file))]
+        _check_room(needs)
     yield from done
-    if kept.audit is not None and tenant is None and manifest.named("audit") is not None:
+    if kept.audit is not None and log is not None:
         lines = restore_audit(scratch / "audit", kept.audit)
         yield "audit: there is a log already, which stays" if lines is None else f"audit: {lines} lines"
     known = {part.name for part in kept.parts} | ({"audit"} if kept.audit is not None else set())

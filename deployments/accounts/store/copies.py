@@ -41,8 +41,9 @@ ADD_USED = (
 
 
 def copy_accounts(source: Sql, target: Sql, tenant: str | None) -> int:
-    """Keeps the version of a key that was changed more often, so that a key that was revoked since stays
-    revoked. A limit that is set or was removed there stays. A user who is refused in either is refused."""
+    """Keeps the version of a key that was changed more often, but a key that is revoked there stays revoked
+    whatever the copy says. A limit that is set or was removed there stays. A user who is refused in either is
+    refused."""
     return (
         _copy_keys(source, target, tenant)
         + _copy_refused(source, target, tenant)
@@ -89,7 +90,7 @@ def _copy_keys(source: Sql, target: Sql, tenant: str | None) -> int:
     for (raw,) in _of(source, "SELECT key FROM keys", tenant, " ORDER BY changed"):
         key = keys.DECODER.decode(raw)
         known = keys.one(target, key.record.id)
-        if known is None or known.version < key.version:
+        if known is None or (known.version < key.version and known.revoked_at is None):
             keys.write(target, key)
             copied += 1
     return copied

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import sqlite3
 import tarfile
 from collections.abc import Iterator, Mapping
@@ -22,7 +23,7 @@ from support.kept import NOW, Place, backup, new_places, restore
 from deployments.cli.main import main
 from deployments.feedback.store.sqlite import SqliteFeedback
 from serve_app.accounts.exchange import Report
-from serve_app.accounts.keys import KeyQuery, revoked
+from serve_app.accounts.keys import KeyQuery, changed_to, revoked
 from serve_app.backup import FORMAT, MANIFEST
 from serve_app.quotas.limits import Limit
 from serve_app.settings import FeedbackSettings
@@ -138,6 +139,30 @@ async def test_a_key_that_was_changed_more_often_in_the_backup_is_taken(
         assert found.revoked_at == NOW + 5
         changes = await accounts.exchange(Report(gateway="g", seq=1), NOW)
         assert changes.revoked == (key.record.id,)
+
+
+async def test_a_revoked_key_does_not_work_again_by_a_copy_that_was_changed_more_often(
+    places: Iterator[Place], tmp_path: Path
+) -> None:
+    here, there, archive = next(places), next(places), tmp_path / "all.promptly"
+    _, key = managed("acme", NOW)
+    for place in (here, there):
+        async with place.owner_of_accounts() as accounts:
+            await accounts.make_key(key)
+    async with here.owner_of_accounts() as accounts:
+        for number in range(3):
+            key = changed_to(key, key.record, by="", now=NOW + number)
+            await accounts.change_key(key)
+    async with there.owner_of_accounts() as accounts:
+        mine = await accounts.key(key.record.id)
+        assert mine is not None
+        await accounts.change_key(revoked(mine, by="", now=NOW + 5))
+    assert backup(here, archive) == 0
+    assert restore(there, archive) == 0
+    async with there.owner_of_accounts() as accounts:
+        found = await accounts.key(key.record.id)
+        assert found is not None
+        assert found.revoked_at == NOW + 5
 
 
 async def test_a_backup_is_made_while_the_owners_run_and_a_restore_waits_for_their_end(
@@ -293,6 +318,25 @@ async def test_damage_that_cannot_be_unpacked_and_a_part_that_is_a_link_are_one_
         assert names(there.folder) == ["config.yaml"]
 
 
+async def test_a_backup_replaces_neither_a_device_nor_a_link(
+    places: Iterator[Place], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, device, link = next(places), tmp_path / "device", tmp_path / "link"
+    await here.fill()
+    os.mkfifo(device)
+    assert backup(here, device) == 1
+    assert "is no file" in capsys.readouterr().err
+    assert device.is_fifo()
+    link.symlink_to(tmp_path / "elsewhere")
+    assert backup(here, link) == 0
+    assert link.is_symlink()
+    assert (tmp_path / "elsewhere").is_file()
+    link.unlink()
+    link.symlink_to(link)
+    assert backup(here, link) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 async def test_a_backup_shares_no_file_with_another_one_into_the_same_archive(
     places: Iterator[Place], tmp_path: Path
 ) -> None:
@@ -325,6 +369,7 @@ async def test_on_a_disk_that_gets_full_all_parts_are_restored_or_none(
         found = await there.found()
         rows = (found["keys"], found["responses"][1], found["feedback"])
         assert all(rows) if status == 0 else not any(rows)
+        assert (there.folder / "accounts" / "audit.jsonl").exists() is (status == 0)
         assert restore(there, archive) == 0
 
 
