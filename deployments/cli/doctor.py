@@ -20,7 +20,7 @@ from pathlib import Path
 
 from deployments.cli.machine_facts import read_facts
 from deployments.launcher.config import ConfigError, ServeConfig, read_config
-from deployments.launcher.ports import LOOPBACK
+from deployments.launcher.ports import LOOPBACK, port_number
 from serve_app.errors import SettingsError
 from serve_app.machine import Finding, Kind, Verdict, Wants
 from serve_app.machine.checks import examine
@@ -33,7 +33,7 @@ MARKS = {Verdict.OK: "ok     ", Verdict.WARNING: "warning", Verdict.MISSING: "MI
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``promptly doctor``."""
     parser.add_argument("config", type=Path, nargs="?", help="Serve config file")
-    parser.add_argument("--port", type=int, help="HTTP port; overrides the config's")
+    parser.add_argument("--port", type=port_number, help="HTTP port; overrides the config's")
     parser.add_argument("--json", action="store_true", help="the findings as JSON")
     parser.add_argument("--offline", action="store_true", help="never ask the hub")
     parser.set_defaults(run=run)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deployments.launcher.ports import port_number
+
 READY_TIMEOUT_S = 600.0
 DRAIN_S = 10.0
 
@@ -23,7 +25,7 @@ class Options:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, help="Serve config file")
-    parser.add_argument("--port", type=int, help="HTTP port; overrides the config's")
+    parser.add_argument("--port", type=port_number, help="HTTP port; overrides the config's")
     parser.add_argument(
         "--timeout", type=float, default=READY_TIMEOUT_S, help="seconds without progress, then give up"
     )

@@ -31,6 +31,14 @@ class Ports:
     fallback_proxy: int
 
 
+def port_number(text: str) -> int:
+    """The value of an option. Raises: ValueError: no port has this number."""
+    number = int(text)
+    if not 0 < number < 65536:
+        raise ValueError(text)
+    return number
+
+
 def port_is_free(host: str, port: int) -> bool:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import socket
 from dataclasses import astuple
 
+import pytest
+
+from deployments.cli.main import main
 from deployments.launcher.plan import metrics_url
 from deployments.launcher.ports import FREE_PORT_RANGE, METRICS_PORT, pick_ports, port_is_free
 
@@ -17,6 +20,13 @@ def test_a_port_is_free_until_someone_listens_on_it() -> None:
         assert not port_is_free("127.0.0.1", port)
         assert not port_is_free("0.0.0.0", port)
     assert port_is_free("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "65536", "eighty"])
+def test_a_number_that_no_port_has_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["doctor", "--port", text])
+    assert "invalid port" in capsys.readouterr().err
 
 
 def test_picked_ports_are_distinct_free_and_not_those_taken() -> None:
