@@ -264,3 +264,5 @@ class MessagesRequest(Prompt, frozen=True, kw_only=True):
     top_k: Annotated[int, msgspec.Meta(ge=0)] | None = None
     mcp_servers: list[Any] | None = None
     container: Any = None
+    compaction: Any = None
+    thread: Any = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -21,6 +22,9 @@ TYPES = {
 }
 """Anthropic's names by status; see https://docs.anthropic.com/en/api/errors."""
 
+THREADS_UNSUPPORTED = "thread_unsupported_request"
+"""Anthropic's code, on which its libraries' tool runners go on without a thread."""
+
 
 class AnthropicStream:
     """The writer of the answer knows how far the stream is, so nothing is followed here."""
@@ -33,9 +37,11 @@ class AnthropicStream:
 
 
 def error_body(error: PromptlyError, request_id: str) -> bytes:
-    """``{"type": "error", "error": {type, message}, "request_id"}``."""
+    """``{"type": "error", "error": {type, message}, "request_id"}``; one error has ``details`` in it."""
     kind = TYPES.get(error.status, "api_error" if error.status >= 500 else "invalid_request_error")
-    shaped = {"type": kind, "message": _message(error.details)}
+    shaped: dict[str, Any] = {"type": kind, "message": _message(error.details)}
+    if error.code == THREADS_UNSUPPORTED:
+        shaped["details"] = {"error_code": THREADS_UNSUPPORTED}
     return msgspec.json.encode({"type": "error", "error": shaped, "request_id": request_id})
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from serve_app.dialects.anthropic.blocks import MessagesRequest, OutputConfig, Prompt
+from serve_app.dialects.anthropic.errors import THREADS_UNSUPPORTED
 from serve_app.dialects.anthropic.foreign import with_notes
 from serve_app.dialects.anthropic.inline import InlineSystem
 from serve_app.dialects.anthropic.stream import MessagesWriter
@@ -42,6 +43,7 @@ def read_messages(fields: Mapping[str, Any], inline: InlineSystem) -> Reading:
     plain = plainly(fields)
     request = _typed(plain, MessagesRequest)
     _refuse_servers(request)
+    _refuse_state(request)
     chat = _prompt(request, inline)
     if request.stop_sequences:
         chat["stop"] = request.stop_sequences
@@ -105,3 +107,18 @@ def _refuse_servers(request: MessagesRequest) -> None:
             raise BadRequest(
                 f"`{name}` is not supported: tools run at the client.", param=name, code="unsupported_value"
             )
+
+
+def _refuse_state(request: MessagesRequest) -> None:
+    """What Anthropic's servers keep or make of a conversation. Clients go on with what they would have got:
+    a thread's next request has its new messages only."""
+    if request.thread is not None:
+        raise BadRequest(
+            "`thread`: no conversation is kept here; send all of its messages without `thread`.",
+            param="thread",
+            code=THREADS_UNSUPPORTED,
+        )
+    if request.compaction is not None:
+        raise BadRequest(
+            "`compaction`: no conversation is compacted here.", param="compaction", code="unsupported_value"
+        )

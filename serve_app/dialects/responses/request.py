@@ -75,6 +75,10 @@ ECHOED = (
 """Fields that a response repeats as they were sent, ``null`` if they were not."""
 
 
+class ConversationRef(msgspec.Struct, frozen=True):
+    id: str
+
+
 class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The fields that Promptly reads; an engine checks those that it is sent."""
 
@@ -92,7 +96,7 @@ class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, str] | None = None
     truncation: Literal["auto", "disabled"] | None = None
     previous_response_id: str | None = None
-    conversation: str | dict[str, Any] | None = None
+    conversation: str | ConversationRef | None = None
     store: bool | None = None
     background: bool | None = None
     stream: bool | None = None
@@ -105,9 +109,8 @@ class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def conversation_id(self) -> str | None:
-        if isinstance(self.conversation, dict):
-            return str(self.conversation.get("id"))
-        return self.conversation
+        given = self.conversation
+        return given.id if isinstance(given, ConversationRef) else given
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,12 @@ def read(fields: Mapping[str, Any]) -> TypedRequest:
     refuse_metadata(request.metadata or {})
     tools = read_tools(request.tools or ())
     choice, tools = read_choice(request.tool_choice, tools)
+    if choice == "required" and not tools.functions:
+        raise BadRequest(
+            "`tool_choice` asks for a tool, and none may be called.",
+            param="tool_choice",
+            code="invalid_value",
+        )
     return TypedRequest(
         request, fields, listed(() if request.input is None else request.input), tools, choice
     )

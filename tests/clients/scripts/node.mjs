@@ -113,6 +113,20 @@ const anthropic = {
     const [call] = message.content.filter((block) => block.type === "tool_use");
     assert.deepEqual(call.input, { city: "Paris" });
     assert.equal(message.stop_reason, "tool_use");
+    const { betaTool } = await load("@anthropic-ai/sdk/helpers/beta/json-schema");
+    const weather = betaTool({
+      name: "weather",
+      description: "The weather in a city.",
+      inputSchema: SCHEMA,
+      run: ({ city }) => `sunny in ${city}`,
+    });
+    const end = await (await claude()).beta.messages.toolRunner({
+      model: MODEL,
+      max_tokens: 500,
+      messages: [{ role: "user", content: QUESTION }],
+      tools: [weather],
+    });
+    assert.equal(end.content[0].text, ANSWER);
   },
   async structured() {
     const { zodOutputFormat } = await load("@anthropic-ai/sdk/helpers/zod");

@@ -127,6 +127,15 @@ def claude_tools():
     ]
     end = claude().messages.create(messages=turns, tools=tools, **ANTHROPIC)
     assert end.content[0].text == ANSWER
+    claude_tool_runner()
+
+
+def claude_tool_runner():
+    from anthropic import beta_tool
+
+    tools = [beta_tool(weather, description=ABOUT, input_schema=SCHEMA)]
+    end = claude().beta.messages.tool_runner(messages=ASK, tools=tools, **ANTHROPIC).until_done()
+    assert end.content[0].text == ANSWER
 
 
 def claude_structured():

@@ -166,6 +166,33 @@ async def test_a_shell_that_anthropic_describes_is_called_and_answered(stream: b
     assert [block.text for block in last.content] == ["It is empty."]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_anthropics_tool_runner_goes_on_without_a_thread(stream: bool) -> None:
+    """It wants the server to keep the conversation, until it is told that the server does not."""
+    read: list[str] = []
+
+    @anthropic.beta_async_tool(name="Read")
+    async def read_file(file_path: str) -> str:
+        """Reads a file."""
+        read.append(file_path)
+        return "empty"
+
+    asked: dict[str, Any] = ASK | {"max_tokens": 200, "tools": [read_file], "stream": stream}
+    async with gateway(SimSettings(itl_ms=0, plan=PLAN)) as running, claude(running) as client:
+        last = await client.beta.messages.tool_runner(**asked).until_done()
+    assert [block.text for block in last.content] == ["Both are empty."]
+    assert read == ["a.txt", "b.txt"]
+
+
+async def test_a_conversation_that_a_server_would_keep_is_refused_in_anthropics_words() -> None:
+    thread = {"type": "continue", "previous_message_id": "msg_1"}
+    async with gateway(QUICK) as running:
+        answer = await running.send(ASK | {"thread": thread}, MESSAGES)
+        assert running.requests() == [0]
+    assert answer.status == 400
+    assert answer.error["details"] == {"error_code": "thread_unsupported_request"}
+
+
 async def test_a_tool_that_only_anthropic_runs_is_named_in_its_own_shape() -> None:
     search = {"type": "web_search_20250305", "name": "web_search"}
     async with gateway(QUICK) as running, claude(running) as client:

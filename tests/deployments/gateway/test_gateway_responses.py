@@ -645,6 +645,21 @@ async def test_where_nothing_is_stored_requests_are_still_answered() -> None:
         ({"input": "x", "tools": [{"type": "file_search"}]}, "tools[0].type"),
         ({"input": "x", "tools": [{"type": "function"}]}, "tools[0].name"),
         ({"input": "x", "tool_choice": {"type": "function", "name": "f"}}, "tool_choice"),
+        ({"input": "x", "tool_choice": "required"}, "tool_choice"),
+        (
+            {
+                "input": "x",
+                "tools": [WEATHER, {"type": "web_search"}],
+                "tool_choice": {
+                    "type": "allowed_tools",
+                    "mode": "required",
+                    "tools": [{"type": "web_search"}],
+                },
+            },
+            "tool_choice",
+        ),
+        ({"input": "x", "conversation": {}}, "conversation.id"),
+        ({"input": "x", "conversation": {"id": 5}}, "conversation.id"),
         ({"input": "x", "prompt": {"id": "p"}}, "prompt"),
         ({"input": "x", "background": True, "store": False}, "background"),
         ({"input": "x", "previous_response_id": "a", "conversation": "b"}, "conversation"),
