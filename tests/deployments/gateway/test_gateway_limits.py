@@ -479,6 +479,34 @@ async def test_answers_that_are_fetched_beside_stale_ones_are_paid_and_end_with_
             assert running.requests() == [asked]
 
 
+async def test_an_answer_beside_a_stale_one_is_paid_also_where_it_is_given_up(tmp_path: Path) -> None:
+    """Else a short time-out on each request has a member work for nothing."""
+    stale = local_cache(tmp_path / "cache", race=False, stale_s=600.0)
+    async with stale as cache, accounts_handle(tmp_path) as handle:
+        key, kept = managed("acme")
+        await handle.target.make_key(kept)
+        await handle.target.set_limit(Limit("tenant:acme", tokens_per_day=100_000))
+        args = {**cache.args, "auth": {"accounts": True}, "accounts": {"call_timeout_s": 0.5}}
+        handles = {"accounts": handle, **cache.handles}
+        slow = SimSettings(first_token_ms=600.0, itl_ms=0, tokens=5)
+        async with gateway(slow, handles=handles, **args) as running:
+            assert await eventually(lambda: knows(running, bearer(key)), within_s=10)
+
+            async def stored() -> bool:
+                return cache.store.ended["put"] > 0
+
+            async def counted() -> bool:
+                return 120 < await used_of(handle) < 200
+
+            brief = {**bearer(key), "x-cache-ttl": "0.01"}
+            for expected, patience in (("miss", {}), ("exact", {"x-request-timeout-ms": "300"})):
+                answer = await running.post("tell", brief | patience, temperature=0, max_tokens=120)
+                assert answer.headers["x-cache"] == expected
+                assert await eventually(stored, within_s=10)
+            assert await eventually(counted, within_s=10)
+            assert running.requests() == [2]
+
+
 async def test_an_absurd_count_of_a_member_does_not_use_up_a_budget(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
