@@ -36,6 +36,9 @@ TIMEOUT_S = 1800.0
 """A large model takes minutes to load, and an old engine minutes to drain."""
 
 POLL_S = 0.5
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
 KEPT_KEYS = ("http_options", "grpc_options", "proxy_location", "controller_options")
 """What Serve reads only when it starts."""
 
@@ -69,6 +72,9 @@ def run(options: argparse.Namespace) -> int:
     except (SettingsError, ConfigError, ApiError) as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted: what was begun goes on; back: promptly apply --back", file=sys.stderr)
+        return INTERRUPTED
     return 0
 
 

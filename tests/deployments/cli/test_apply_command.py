@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,6 +40,7 @@ class Dashboard(ThreadingHTTPServer):
         self.put: list[dict[str, Any]] = []
         self.status = "RUNNING"
         self.refuses = False
+        self.interrupts = False
         self.overtakes: dict[str, Any] | None = None
         self.gpus = gpus
         super().__init__(("127.0.0.1", 0), Handler)
@@ -67,6 +70,8 @@ class Handler(BaseHTTPRequestHandler):
         if not self.server.refuses:
             self.server.running = self.server.overtakes or given
         self._send({}, 500 if self.server.refuses else 200)
+        if self.server.interrupts:
+            os.kill(os.getpid(), signal.SIGINT)
 
     def _send(self, body: dict[str, Any], status: int = 200) -> None:
         authorized = self.headers["authorization"] == f"Bearer {TOKEN}"
@@ -232,6 +237,18 @@ def test_a_file_that_is_no_config_is_no_way_back(
     (tmp_path / "cache" / "applied.json").write_text(kept)
     assert main(["apply", "--back"]) == 1
     assert "has no config to go back to" in capsys.readouterr().err
+
+
+def test_an_interrupted_apply_leaves_the_way_back(
+    dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = dashboard.running
+    dashboard.interrupts = True
+    assert main(["apply", config(tmp_path, seqs=9)]) == 130
+    assert "back: promptly apply --back" in capsys.readouterr().err
+    dashboard.interrupts = False
+    assert main(["apply", "--back"]) == 0
+    assert dashboard.running["applications"] == first["applications"]
 
 
 def test_a_config_that_another_apply_replaced_is_not_said_to_be_done(
