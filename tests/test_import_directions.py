@@ -50,7 +50,7 @@ ENGINE = (
 )
 
 SERVE_APP = (
-    {"errors", "smoothing", "embedding", "redaction", "model_store", "console", "clients"}
+    {"errors", "smoothing", "buckets", "embedding", "redaction", "model_store", "console", "clients"}
     | {"breaker", "quarantine", "traffic", "app", "version"},
     {"settings", "quotas", "gateways", "realtime", "stored_responses", "autoscaling", "speculation"},
     {"openai", "media", "planning", "front_door", "usage", "audit"},

@@ -30,9 +30,18 @@ def _latency() -> tuple[Panel, ...]:
         Query(promql.quantile(gap, of_vllm, share, "model_name"), f"{name} {{{{model_name}}}}")
         for name, share in promql.SHARES
     )
+    passed_on = tuple(
+        Query(promql.quantile_of_pieces(share), f"{name} {{{{model}}}}, passed on")
+        for name, share in promql.SHARES[1:]
+    )
     return (
         Panel("Time to first token", ours.DURATIONS["ttft"].description, "s", promql.percentiles("ttft")),
-        Panel("Between two tokens", "Each gap, as the engines of ours measure it.", "s", gaps),
+        Panel(
+            "Between two tokens",
+            "Each gap, as engines of ours measure it, and as gateways pass pieces on to clients.",
+            "s",
+            (*gaps, *passed_on),
+        ),
         Panel("Whole request", ours.DURATIONS["e2e"].description, "s", promql.percentiles("e2e")),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dashboards.contract import Query
 from dashboards.vllm_names import Vllm
 from serve_app.monitoring.figures import ANSWERED
-from serve_app.monitoring.metrics import DURATIONS, Metric
+from serve_app.monitoring.metrics import DURATIONS, ITL_PIECES, Metric
 
 OURS = 'model=~"$model"'
 OF_VLLM = 'model_name=~"$model"'
@@ -24,6 +24,12 @@ def percentiles(measure: str) -> tuple[Query, ...]:
 def quantile(name: str, chosen: str, share: float, by: str) -> str:
     rates = f"rate({name}_bucket{{{chosen}}}[$window])"
     return f"histogram_quantile({share:g}, sum by (le, {by}) ({rates}))"
+
+
+def quantile_of_pieces(share: float) -> str:
+    """Of the gaps in streams, which are a counter by bounds."""
+    rates = f"rate({ITL_PIECES.exported}{{{OURS}}}[$window])"
+    return f"histogram_quantile({share:g}, sum by (le, model) ({rates}))"
 
 
 def rate(metric: Metric | Vllm, by: str, chosen: str = "") -> str:

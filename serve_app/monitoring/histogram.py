@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from math import inf, isfinite, log
 
-GROWTH = 1.02
-"""Each bucket ends at this times its beginning, so its middle is at most 1 % from any value in it."""
-
-_PER_LOG = 1 / log(GROWTH)
+from serve_app.buckets import PER_LOG, middle_ms
 
 
 class Histogram:
@@ -29,7 +26,7 @@ class Histogram:
             if not isfinite(microseconds):
                 return
             microseconds = 1.0
-        bucket, buckets = int(log(microseconds) * _PER_LOG), self.buckets
+        bucket, buckets = int(log(microseconds) * PER_LOG), self.buckets
         buckets[bucket] = buckets.get(bucket, 0) + 1
         self.count += 1
         self.total_us += int(microseconds)
@@ -69,6 +66,6 @@ class Histogram:
         for bucket in sorted(self.buckets):
             seen += self.buckets[bucket]
             while share is not None and seen >= share * self.count:
-                found.append(GROWTH ** (bucket + 0.5) / 1000)
+                found.append(middle_ms(bucket))
                 share = next(wanted, None)
         return found

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from serve_app.monitoring.windows import OTHER
+from serve_app.request.gaps import Gaps
 from serve_app.request.record import LASTING, RequestRecord
 
 HITS = frozenset({"exact", "semantic", "joined"})
@@ -39,6 +40,7 @@ Outcome = Literal["answered", "cached", "failed", "client_error", "refused", "go
 class Sample(msgspec.Struct, frozen=True):
     """``model`` is a name that the settings know, or ``OTHER``: clients cannot make new series.
     ``operation``: what was asked for (see :func:`operation`). ``durations``: by measure, milliseconds.
+    ``gaps``: between the pieces of its stream.
     ``real_time_factor``: of an uploaded recording, seconds for each of its seconds.
     ``tier``: which tier of the cache answered, if one did. ``generated``: no tier did, so an engine made its
     tokens. ``tokens_answer``: of one answer, 0 for a session of many."""
@@ -47,6 +49,7 @@ class Sample(msgspec.Struct, frozen=True):
     operation: str
     outcome: Outcome
     durations: tuple[tuple[str, float], ...]
+    gaps: Gaps | None
     real_time_factor: float | None
     tier: str | None
     looked_up: bool
@@ -76,6 +79,7 @@ def sample_of(record: RequestRecord, names: Collection[str]) -> Sample | None:
         operation=operation(record),
         outcome=outcome,
         durations=tuple(_durations(record)) if is_timed else (),
+        gaps=record.gaps if is_timed else None,
         real_time_factor=record.total_ms / 1000 / record.audio_s if is_timed and record.audio_s else None,
         tier=record.cache if outcome == "cached" else None,
         looked_up=record.cache in HITS or record.cache == "miss",

@@ -73,15 +73,18 @@ class Slice:
             histogram = self.histograms[series] = Histogram()
         histogram.add(milliseconds)
 
+    def observe_all(self, series: Series, measured: Histogram) -> None:
+        histogram = self.histograms.get(series)
+        if histogram is None:
+            histogram = self.histograms[series] = Histogram()
+        histogram.merge(measured)
+
     def count(self, key: Count, number: int) -> None:
         self.counts[key] = self.counts.get(key, 0) + number
 
     def merge(self, other: Slice) -> None:
         for series, histogram in other.histograms.items():
-            known = self.histograms.get(series)
-            if known is None:
-                known = self.histograms[series] = Histogram()
-            known.merge(histogram)
+            self.observe_all(series, histogram)
         for key, number in other.counts.items():
             self.count(key, number)
         self.covered_s = max(self.covered_s, other.covered_s)

@@ -8,6 +8,7 @@ import re
 import msgspec
 
 from serve_app.openai.usage import Measured, TokenCounts
+from serve_app.request.gaps import Gaps
 from serve_app.request.timing import UPSTREAM_STEPS, Timeline
 
 UNMATCHED = "unmatched"
@@ -98,6 +99,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of the recordings that it brought."""
     experiment: str | None = None
     """The experiment that it is in, and its arm: ``NAME=ARM``."""
+    gaps: Gaps | None = None
+    """Between the pieces of a member's stream. Lists and lines of records leave them out."""
     estimated: TokenCounts | None = None
     """What it is taken to have used, where its client left before anything was counted, or a member's count
     cannot be true."""
@@ -118,6 +121,7 @@ class Facts(msgspec.Struct):
     client_gone: bool = False
     streamed: bool = False
     measured: Measured = NOTHING_MEASURED
+    gaps: Gaps | None = None
     ask: int | None = None
     key_id: str | None = None
     user: str | None = None
@@ -147,12 +151,14 @@ def step_times(timeline: Timeline) -> tuple[StepTime, ...]:
 
 
 def shortened(record: RequestRecord) -> RequestRecord:
-    """Without the rest of a text that is too long for a list or a line."""
-    changes: dict[str, str] = {
+    """Without the gaps, and without the rest of a text that is too long for a list or a line."""
+    changes: dict[str, str | None] = {
         name: text[:MOST_CHARS]
         for name in OUTSIDE_TEXTS
         if (text := getattr(record, name)) is not None and len(text) > MOST_CHARS
     }
+    if record.gaps is not None:
+        changes["gaps"] = None
     return msgspec.structs.replace(record, **changes) if changes else record
 
 
@@ -207,6 +213,7 @@ def record_of(
         user=facts.user,
         audio_s=facts.audio_s,
         experiment=facts.experiment,
+        gaps=None if member is None else facts.gaps,
     )
 
 

@@ -7,7 +7,7 @@ const WHOLE = "total";
 const EXPERIMENTS_EVERY_MS = 5_000;
 const WINDOW_NAMES = [["1m", "1 minute"], ["5m", "5 minutes"], ["30m", "30 minutes"]];
 const MEASURES = [
-  ["ttft", "First token"], ["tpot", "Between tokens"], ["e2e", "Whole request"],
+  ["ttft", "First token"], ["itl", "Between tokens"], ["tpot", "Between tokens, mean of a stream"], ["e2e", "Whole request"],
   ["overhead", "Own overhead"], ["queue", "Queue"],
 ];
 const SHARES = ["p50", "p95", "p99"];
@@ -89,7 +89,7 @@ function LiveCharts({points, span, model}) {
       ${counts.look_ups > 0 && html`<${Tile} label="Hit rate" value=${share(hitRate(counts))} note="in the window" />`}</div>
     <div class="charts">
       <${Chart} title="First token" times=${times} format=${ms} series=${percentiles("ttft")} />
-      <${Chart} title="Between tokens" times=${times} format=${ms} series=${percentiles("tpot")} />
+      <${Chart} title="Between tokens" times=${times} format=${ms} series=${percentiles("itl")} />
       <${Chart} title="Whole request" times=${times} format=${ms} series=${percentiles("e2e")} />
       <${Chart} title="Own overhead" times=${times} format=${ms} series=${percentiles("overhead")} />
       <${Chart} title="Throughput, of the last minute" times=${times} format=${(value) => `${number(value, 1)} /s`} series=${[

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 
 from deployments.gateway.lookup.store_client import CacheClient
@@ -30,15 +30,21 @@ logger = logging.getLogger("ray.serve")
 
 
 class Gauges:
-    """Made inside a running event loop; ``stop`` ends it."""
+    """Made inside a running event loop; ``stop`` ends it. ``and_also`` reports what another part keeps."""
 
     def __init__(
-        self, meter: Meter, placement: Placement, traffic: Traffic, cache: CacheClient | None
+        self,
+        meter: Meter,
+        placement: Placement,
+        traffic: Traffic,
+        cache: CacheClient | None,
+        and_also: Callable[[], None] = lambda: None,
     ) -> None:
         self._meter = meter
         self._placement = placement
         self._traffic = traffic
         self._cache = cache
+        self._and_also = and_also
         self._told: dict[tuple[Metric, str], float] = {}
         self._engines: set[Series] = set()
         self._loop = asyncio.get_running_loop()
@@ -81,6 +87,7 @@ class Gauges:
             self._meter.set(names.BREAKER, float(self._cache.breaker_is_open), {})
             self._report_growth(names.CACHE_EVENTS, asdict(self._cache.counters))
         self._grow(names.CPU, "", time.process_time(), {})
+        self._and_also()
 
     def _report_engines(self) -> None:
         """The load of each replica of ours, from its newest report. What has gone becomes 0 once: its last

@@ -11,9 +11,10 @@ import msgspec
 
 from serve_app.monitoring import Figures, Slice, Windows
 from serve_app.monitoring import metrics as names
+from serve_app.monitoring.gap_counts import GapCounts
 from serve_app.monitoring.intake import Sample, sample_of
 from serve_app.monitoring.loops import LoopWatch
-from serve_app.monitoring.metrics import Meter
+from serve_app.monitoring.metrics import Meter, Metric
 from serve_app.monitoring.windows import OTHER
 from serve_app.request.record import RequestRecord
 from serve_app.settings.alerts import AlertSettings
@@ -57,6 +58,7 @@ class Monitor:
         self._models = frozenset(models)
         self._runaway_tokens = settings.runaway_tokens
         self._meter = meter
+        self.gaps = GapCounts()
         self._ask_others = ask_others
         self._clock = clock
         self._windows = Windows(clock())
@@ -76,6 +78,8 @@ class Monitor:
         for measure, milliseconds in sample.durations:
             opened.observe((model, outcome, measure), milliseconds)
             meter.observe(names.DURATIONS[measure], milliseconds / 1000, labels, sample.operation)
+        if sample.gaps is not None:
+            self.gaps.add(sample.gaps, opened, (model, outcome, "itl"))
         if sample.real_time_factor is not None:
             meter.observe(names.REAL_TIME_FACTOR, sample.real_time_factor, labels, sample.operation)
         opened.count((model, "requests"), 1)
@@ -99,24 +103,22 @@ class Monitor:
 
     def sampled(self, asked: str, *, refuses: bool, other_language: bool, chars: int) -> None:
         """An answer of a model was looked at for drift."""
-        opened, model = self._windows.open(self._clock(), asked if asked in self._models else OTHER)
-        for name, metric, number in (
+        self._count_of(
+            asked,
             ("sampled", names.SAMPLED, 1),
             ("sampled_chars", names.SAMPLED_CHARS, chars),
             ("refusals", names.REFUSALS, int(refuses)),
             ("other_language", names.OTHER_LANGUAGE, int(other_language)),
-        ):
-            if number:
-                opened.count((model, name), number)
-                self._meter.add(metric, number, {"model": model})
+        )
 
     def judged(self, asked: str, score: float) -> None:
         """A judge has graded an answer of a model, 0 to 1."""
+        points = round(score * 1000)
+        self._count_of(asked, ("judged", names.JUDGED, 1), ("judged_points", names.JUDGED_POINTS, points))
+
+    def _count_of(self, asked: str, *counts: tuple[str, Metric, int]) -> None:
         opened, model = self._windows.open(self._clock(), asked if asked in self._models else OTHER)
-        for name, metric, number in (
-            ("judged", names.JUDGED, 1),
-            ("judged_points", names.JUDGED_POINTS, round(score * 1000)),
-        ):
+        for name, metric, number in counts:
             if number:
                 opened.count((model, name), number)
                 self._meter.add(metric, number, {"model": model})

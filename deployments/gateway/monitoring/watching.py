@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from deployments.gateway.lookup.store_client import CacheClient
 from deployments.gateway.monitoring.alerting import Alerting
 from deployments.gateway.monitoring.gauges import Gauges
@@ -33,7 +35,8 @@ class Watching:
 
     def start(self, placement: Placement, traffic: Traffic, cache: CacheClient | None) -> None:
         self.alerting.start()
-        self._gauges = Gauges(self._meter, placement, traffic, cache)
+        also = partial(self.monitor.gaps.report, self._meter)
+        self._gauges = Gauges(self._meter, placement, traffic, cache, also)
 
     async def close(self) -> None:
         await self.alerting.stop()

@@ -19,6 +19,7 @@ from serve_app.openai.usage import (
     measured_whole,
     without_metrics,
 )
+from serve_app.request.gaps import MOST_STAMPS, Gaps
 
 EVENTS = "text/event-stream"
 
@@ -73,7 +74,9 @@ async def _stream(
     await exchange.start(answer.head.status, answer.head.content_type, headers)
     if usage is not None and not answer.head.asked_usage:
         usage.hides_usage = False  # what a server sends of itself stays
+    exchange.facts.gaps = gaps = Gaps()
     translate = feed if writer is None else _translation(feed, writer.feed)
+    translate = _timed(translate, gaps, exchange.timeline.clock)
     flowing = live(answer) if exchange.writes_now else None
     flow = None if flowing is None else Flow(exchange, flowing, translate)
     try:
@@ -103,6 +106,23 @@ async def _stream(
 
 def _translation(first: Callable[[bytes], bytes], then: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
     return lambda chunk: then(first(chunk))
+
+
+def _timed(
+    translate: Callable[[bytes], bytes], gaps: Gaps, clock: Callable[[], int]
+) -> Callable[[bytes], bytes]:
+    """Every token passes here, so all else is done later."""
+    stamps = gaps.stamps
+
+    def timed(chunk: bytes) -> bytes:
+        passed = translate(chunk)
+        if passed:
+            stamps.append(clock())
+            if len(stamps) > MOST_STAMPS:
+                gaps.count()
+        return passed
+
+    return timed
 
 
 def _measured(exchange: Exchange, head: Head, whole: bytes, *, shows_metrics: bool) -> bytes:

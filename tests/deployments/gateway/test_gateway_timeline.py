@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -152,3 +153,23 @@ async def test_a_stream_that_is_cut_tells_where_its_time_went_too() -> None:
     assert {"upstream-ttft", "upstream", "overhead"} <= split(comment.decode()).keys()
     assert plain.cut["code"] == "upstream_stalled"
     assert b"server-timing" not in plain.body
+
+
+async def test_each_gap_between_the_pieces_of_a_stream_is_measured() -> None:
+    async with gateway(replace(SIM, itl_ms=20)) as running:
+        await running.post("whole")
+        await running.post("in pieces", stream=True)
+
+        async def itl() -> dict[str, float]:
+            windows = (await running.get("/admin/latency"))["windows"]
+            outcomes = windows["1m"]["models"].get("all", {}).get("outcomes", {})
+            found: dict[str, float] = outcomes.get("answered", {}).get("itl", {})
+            return found
+
+        async def is_measured() -> bool:
+            return bool(await itl())
+
+        assert await eventually(is_measured, within_s=5)
+        found = await itl()
+    assert 8 <= found["count"] <= 10, "nine tokens, and what ends the stream"
+    assert found["p50"] >= 15
