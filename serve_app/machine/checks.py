@@ -18,7 +18,7 @@ LEAST_SHARED = GIB // 4
 """What an engine's own queues need; a container's default of 64 MiB is too little."""
 
 LEAST_DISK = 5 * GIB
-"""For compiled kernels and logs, and two small models."""
+"""Room for compiled kernels and logs, and two small models."""
 
 LEAST_MEMORY = 4 * GIB
 """The application with a small model on CPUs takes three to four."""
@@ -79,7 +79,7 @@ def check_driver(facts: Facts, wants: Wants) -> Finding:
         say = missing if wants.on_gpu else warning
         return say(
             name,
-            f"nvidia-smi lists no GPU{kernel}",
+            f"nvidia-smi lists no GPU with its memory{kernel}",
             f"install the NVIDIA driver {LEAST_DRIVER} or newer, or use CPUs (engine.accelerator: cpu)",
         )
     driver = facts.gpus[0].driver

@@ -73,6 +73,14 @@ def test_a_gpu_is_found_in_the_plans_table() -> None:
     assert planned_device(machine(unknown)) is None
 
 
+@pytest.mark.parametrize(
+    "row", [["NVIDIA GB10", "580.95", "12.1", "[N/A]"], ["NVIDIA", "with", "a", "comma", "9"], ["No devices"]]
+)
+def test_a_gpu_of_which_the_driver_does_not_say_all_is_left_out(row: list[str]) -> None:
+    assert read_gpus([row]) == ()
+    assert len(read_gpus([row, H100])) == 1
+
+
 def test_speed_is_judged_on_a_gpu_and_failures_everywhere() -> None:
     bare, slow = Level(10, 20, 5, 100, 0), Level(19, 40, 5, 91, 0)
     assert compared(64, bare, slow, judge=True).verdict is Verdict.FAIL
