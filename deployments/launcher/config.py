@@ -133,13 +133,21 @@ def _texts(*values: Any) -> Iterator[str]:
     return (value for value in values if isinstance(value, str))
 
 
+SECRET_SETTINGS = ("key_env", "keys_env", "secret_env", "url_env")
+"""How names end of settings that name a variable with a secret: the URL of a database holds a password."""
+
+SECRET_HEADERS = "headers_env"
+"""The same of several, each by the name of a header."""
+
+
 def secret_variables(value: Any) -> Iterator[str]:
-    """The variables that hold keys: the values of settings whose name ends in `key_env`, `keys_env`
-    or `secret_env`."""
+    """The variables that hold secrets, by the settings that name them."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            if str(key).endswith(("key_env", "keys_env", "secret_env")) and isinstance(inner, str):
+            if str(key).endswith(SECRET_SETTINGS) and isinstance(inner, str):
                 yield inner
+            elif key == SECRET_HEADERS and isinstance(inner, Mapping):
+                yield from _texts(*inner.values())
             else:
                 yield from secret_variables(inner)
     elif isinstance(value, list):

@@ -5,17 +5,21 @@ from __future__ import annotations
 import shlex
 import stat
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
-from deployments.launcher.config import model_sources, read_config
+from deployments.launcher.config import model_sources, read_config, secret_variables
 from deployments.launcher.folder import StartFolder
 from deployments.launcher.plan import ray_command, ray_environment, write_client_settings, write_secrets
 from deployments.launcher.ports import pick_ports
 from deployments.platform.secret_environment import with_secrets
+from serve_app.settings import Settings
 
 UNIX_SOCKET_PATH_BYTES = 107
 
@@ -96,20 +100,43 @@ def test_keys_named_by_variable_are_in_a_private_file_and_in_no_environment(
         "oidc": {"console": {"client_secret_env": "CONSOLE_SECRET"}},
     }
     args["cache"] = {"qdrant": {"key_env": "NOT_SET"}}
+    args["accounts"] = {"store": {"url_env": "LEDGER"}}
+    args["guardrails"] = {"guards": [{"http": {"headers_env": {"x-api-key": "GUARD_KEY"}}}]}
     config_file.write_text(yaml.safe_dump(document), encoding="utf-8")
     base = {"PATH": "/bin", "VENDOR_KEY": "sk-vendor", "CLIENT_KEYS": "a=key", "CONSOLE_SECRET": "s3cret"}
+    base |= {"LEDGER": "postgresql://u:p4ss@db/x", "GUARD_KEY": "gk-1"}
     config = read_config(config_file)
 
     env = ray_environment(base, folder, config)
     write_secrets(base, folder, config)
 
-    assert not {"VENDOR_KEY", "CLIENT_KEYS", "CONSOLE_SECRET"} & env.keys()
-    assert "sk-vendor" not in "".join(env.values())
+    assert not {"VENDOR_KEY", "CLIENT_KEYS", "CONSOLE_SECRET", "LEDGER", "GUARD_KEY"} & env.keys()
+    assert not any(secret in "".join(env.values()) for secret in ("sk-vendor", "p4ss", "gk-1"))
     assert stat.S_IMODE(folder.secrets.stat().st_mode) == 0o600
     found = with_secrets(env)
     assert (found["VENDOR_KEY"], found["CLIENT_KEYS"], found["PATH"]) == ("sk-vendor", "a=key", "/bin")
     assert found["CONSOLE_SECRET"] == "s3cret"
+    assert (found["LEDGER"], found["GUARD_KEY"]) == (base["LEDGER"], base["GUARD_KEY"])
     assert "NOT_SET" not in found
+
+
+def test_every_setting_that_names_a_variable_is_taken_for_one_with_a_secret() -> None:
+    found = {name for name in names_in(Settings, set()) if name.endswith("_env")}
+    assert {"key_env", "url_env", "headers_env"} <= found
+    for name in found:
+        value: Any = {"x": "VARIABLE"} if name == "headers_env" else "VARIABLE"
+        assert list(secret_variables({"some": [{name: value}]})) == ["VARIABLE"], name
+
+
+def names_in(kind: Any, seen: set[Any]) -> Iterator[str]:
+    """The names of all settings, through unions and lists."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in seen:
+        seen.add(kind)
+        for name, field in kind.model_fields.items():
+            yield name
+            yield from names_in(field.annotation, seen)
+    for inner in get_args(kind):
+        yield from names_in(inner, seen)
 
 
 def test_the_settings_for_other_commands_can_be_sourced(folder: StartFolder) -> None:
