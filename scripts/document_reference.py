@@ -129,7 +129,7 @@ def _who(route: Route) -> str:
 
 
 def _anchor(route: Route) -> str:
-    """As GitHub makes it of the title."""
+    """The anchor that GitHub makes of the title."""
     kept = (char for char in route.path.lower() if char.isalnum() or char in "-_ ")
     return "".join(kept).replace(" ", "-")
 

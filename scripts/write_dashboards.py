@@ -22,7 +22,7 @@ TARGET = Path(__file__).parents[1] / "config" / "observability" / "dashboards"
 
 
 def dashboards(settings: AlertSettings) -> dict[str, Dashboard]:
-    """By file name."""
+    """Dashboards by file name."""
     objective = settings.ttft_p95_ms
     return {
         "promptly_overview.json": overview(),

@@ -35,7 +35,7 @@ class Target:
 
     @property
     def base(self) -> str:
-        """As OpenAI's clients take it."""
+        """The base URL as OpenAI's clients take it."""
         return f"{self.url}/v1"
 
 
@@ -217,7 +217,7 @@ CLIENTS: Mapping[str, Client] = {
     "llamaindex": Client("LlamaIndex", Api.CHAT, _llama_index),
     "ai-sdk": Client("Vercel's AI SDK", Api.RESPONSES, _ai_sdk),
 }
-"""By the name that ``promptly connect`` takes."""
+"""Clients by the name that ``promptly connect`` takes."""
 
 
 def probe(api: Api, model: str) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def probe(api: Api, model: str) -> dict[str, Any]:
 
 
 def probe_headers(api: Api, key: str) -> dict[str, str]:
-    """As the API's clients send the key."""
+    """Headers in which the API's clients send the key."""
     if api is Api.MESSAGES:
         return {"x-api-key": key, "anthropic-version": "2023-06-01"}
     return {"authorization": f"Bearer {key}"}

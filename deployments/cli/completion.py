@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def all_words() -> dict[str, Words]:
-    """By subcommand, read from their parsers."""
+    """The words of each subcommand, read from its parser."""
     parser = build_parser(tuple(COMMANDS))
     return {name: words_of(command) for name, command in subparsers(parser).items()}
 

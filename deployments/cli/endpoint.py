@@ -114,8 +114,8 @@ def secret(file: str | None) -> str:
 
 
 def known_secret(file: str | None = None) -> str | None:
-    """From ``file``, else from the environment, else from the file that the environment names. Raises:
-    CannotConnect: the file cannot be read."""
+    """The secret from ``file``, else from the environment, else from the file that the environment names.
+    Raises: CannotConnect: the file cannot be read."""
     environment = {} if file else os.environ
     found = environment.get(ADMIN_KEY) or environment.get(TOKEN_VARIABLE)
     path = file or environment.get(FILE_VARIABLE)
@@ -183,7 +183,7 @@ def _message(body: bytes) -> str:
 
 
 def no_secret(variable: str) -> Callable[[str], NoReturn]:
-    """For an option that took a secret once: its error names ``variable`` instead."""
+    """Refuses an option that took a secret once: the error names ``variable`` instead."""
 
     def refused(_: str) -> NoReturn:
         raise argparse.ArgumentTypeError(

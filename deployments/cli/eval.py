@@ -219,7 +219,7 @@ def _suggested(traffic: Traffic) -> Iterator[str]:
 
 
 def _assertions(options: argparse.Namespace) -> tuple[Assertion, ...]:
-    """For answers that are compared with those of then."""
+    """Scorers of answers that are compared with the captured ones."""
     found = []
     for given in options.assertions or ["similar"]:
         fields = {"scorer": given} if isinstance(given, str) else dict(given)

@@ -30,7 +30,7 @@ Read = Callable[[str], str | None]
 
 
 def model_parsers(model: ModelSettings, store: ModelStore, *, fetch: bool = False) -> Parsers:
-    """By the files on this node; ``fetch``: also by those on the hub."""
+    """The model's parsers by the files on this node; ``fetch``: also by those on the hub."""
     engine = model.managed_engine
     files = chat_files(model.managed_source, model.revision, store, fetch=fetch)
     return parsers_of(engine, with_template(files, engine.options.get("chat_template")))

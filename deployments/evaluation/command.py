@@ -34,7 +34,7 @@ class Asked:
     limit_s: float = 300.0
     keep_texts: bool = False
     notes: Sequence[str] = ()
-    """For the report, besides its own."""
+    """Notes for the report, besides its own."""
 
 
 def evaluate(asked: Asked, is_quiet: bool = False) -> Report:
@@ -48,7 +48,7 @@ def evaluate(asked: Asked, is_quiet: bool = False) -> Report:
 
 
 async def evaluated(asked: Asked, progress: Progress) -> Report:
-    """As ``evaluate``, in a running loop."""
+    """The same as ``evaluate``, in a running loop."""
     started, began = datetime.now(UTC), time.monotonic()
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(None)) as http:

@@ -39,7 +39,7 @@ class LoopWatch:
         await asyncio.gather(self._task, return_exceptions=True)
 
     def metrics(self) -> dict[str, float]:
-        """For Serve's custom metrics."""
+        """Values of Serve's custom metrics."""
         return {LAG: self._lag_s, CPU: self._cpu}
 
     async def _watch(self) -> None:

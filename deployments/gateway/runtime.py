@@ -241,12 +241,12 @@ class GatewayRuntime:
             await self._accounts.begun()
 
     def measured(self) -> Measured:
-        """For another gateway."""
+        """Figures that another gateway asks for."""
         measured = self._observers.watching.monitor.measured()
         return msgspec.structs.replace(measured, trials=self._trials.state())
 
     async def find_requests(self, query: Query) -> Found | None:
-        """For another gateway; ``None`` where no requests are kept."""
+        """Requests that another gateway asks for; ``None`` where none are kept."""
         recent = self._observers.recent
         return None if recent is None else await found_in(recent, query)
 

@@ -46,7 +46,7 @@ class StartFolder:
 
     @property
     def door_secret(self) -> Path:
-        """By which gateways believe HAProxy; see deployments/platform/door_secret.py."""
+        """The secret by which gateways recognise HAProxy; see deployments/platform/door_secret.py."""
         return self.root / "door-secret"
 
     @property

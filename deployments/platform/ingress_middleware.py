@@ -53,7 +53,8 @@ class IngressMiddleware:
         await self._through_serve(scope, receive, send)
 
     def _find_direct(self) -> DirectIngress | None:
-        """At the first request, not before: Serve makes its middlewares while the replica still starts."""
+        """Called at the first request, not before: Serve makes its middlewares while the replica still
+        starts."""
         if not self._has_looked:
             self._direct = direct_ingress(self._app)
             self._has_looked = True

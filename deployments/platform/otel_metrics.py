@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter
 
 UNITS = {"_seconds": "s", "_bytes": "By"}
-"""By the end of a metric's name; all others are plain numbers."""
+"""Units by the end of a metric's name; all others are plain numbers."""
 
 
 class OtelMeter:

@@ -21,7 +21,8 @@ Signature = Mapping[str, tuple[int, int, int]]
 
 
 def located(settings: Settings) -> Settings:
-    """With the folder of prompts as this process finds it: a gateway's may have another working directory."""
+    """The settings with the folder of prompts as this process finds it: a gateway's may have another working
+    directory."""
     if settings.prompts is None:
         return settings
     folder = str(PromptFolder(settings.prompts).path)
@@ -54,7 +55,7 @@ class PromptFolder:
         return Labels.read(path.read_text("utf-8") if path.exists() else "", FILE)
 
     def write_labels(self, labels: Labels) -> None:
-        """At once or not at all, also if the machine fails meanwhile. Raises: OSError."""
+        """Writes all or nothing, also if the machine fails meanwhile. Raises: OSError."""
         with NamedTemporaryFile("w", encoding="utf-8", dir=self.path, prefix=".labels-", delete=False) as new:
             try:
                 new.write(labels.written())

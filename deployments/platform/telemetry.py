@@ -288,7 +288,7 @@ def tracer_from_environment(
 
 
 def call_tracer(deployment: str, environment: Mapping[str, str] = os.environ) -> CallTracer | None:
-    """For the calls of this process's deployment; ``None`` where nothing is traced. Raises: as above."""
+    """The tracer of this process's calls; ``None`` where nothing is traced. Raises: as above."""
     tracing = _tracing(environment)
     return None if tracing is None else CallTracer(tracing, deployment)
 

@@ -30,7 +30,8 @@ request."""
 
 FIRST_ERROR = 400
 FIRST_SERVER_ERROR = 500
-"""From this status on a server may close without announcing it: uvicorn does after an app's exception."""
+"""A server may close after this status or a higher one without announcing it: uvicorn does after an app's
+exception."""
 
 PORTS = {"http": 80, "https": 443}
 ALWAYS_SENT = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "promptly"}

@@ -150,7 +150,7 @@ class UpstreamResponse:
         return passed
 
     def listen(self, arrived: Callable[[], None]) -> bool:
-        """As :meth:`Connection.listen`. Until :meth:`unlisten`, a reader waits for bytes."""
+        """See :meth:`Connection.listen`. Until :meth:`unlisten`, a reader waits for bytes."""
         if self._first is not None or not self._connection.listen(arrived):
             return False
         self.waiting_since = time.monotonic()

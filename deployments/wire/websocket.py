@@ -155,7 +155,7 @@ async def _dialled(url: str) -> socket.socket:
 
 
 async def _reached(address: PrivateAddress) -> socket.socket:
-    """By the Unix socket, which exists only on the listener's own node, else by TCP."""
+    """A connection by the Unix socket, which exists only on the listener's own node, else by TCP."""
     if address.socket:
         with contextlib.suppress(OSError):
             return await _connected(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), address.socket)

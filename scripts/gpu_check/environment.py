@@ -19,8 +19,8 @@ from gpu_check.machine import GIB
 from gpu_check.runner import NO_GPU
 
 LEAST_SHARED_GIB, LEAST_DISK_GIB = 0.25, 5.0
-"""For an engine's own queues (a container's default of 64 MiB is too little); for compiled kernels and
-logs."""
+"""Room for an engine's own queues (a container's default of 64 MiB is too little), and for compiled kernels
+and logs."""
 
 SETUP_S = 30.0
 

@@ -32,7 +32,7 @@ class Machine:
         return bool(self.gpus)
 
     def lines(self) -> dict[str, str]:
-        """For the head of a report."""
+        """Lines for the head of a report."""
         first = self.gpus[0] if self.gpus else None
         shown = f"{len(self.gpus)} × {first.name}, {first.memory_gib:.1f} GiB" if first else "none"
         about = {"GPU": shown}
@@ -48,7 +48,7 @@ class Machine:
 
 
 def read_machine() -> Machine:
-    """Without nvidia-smi, or with one that finds no device, there is no GPU."""
+    """This machine; without nvidia-smi, or with one that finds no device, it has no GPU."""
     cpu = this_machine()
     return Machine(
         gpus=find_gpus(),

@@ -17,7 +17,7 @@ PAGE = 2000
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """From a gateway. ``seq`` counts its reports: one that is not answered is sent again as it is, and the
+    """A gateway's report. ``seq`` counts them: one that is not answered is sent again as it is, and the
     owner applies each once. ``store``: the file that ``keys_version`` is of, empty at first.
     ``keys_forgotten``: as in ``Changes``, of the last answer. ``refused``: the version of the refused users
     that it knows."""
@@ -38,10 +38,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """To that gateway. ``keys``: those that are new or changed since its version; ``revoked``: the ids that
-    are no keys any more. ``fresh``: forget all earlier ones. ``more``: ask again at once. ``keys_forgotten``:
-    revocations up to this version may have left the file, so that a gateway which has not seen them reads
-    everything again. ``refused``: all refused users, if the gateway knows others."""
+    """The answer to a report. ``keys``: those that are new or changed since its version; ``revoked``: the ids
+    that are no keys any more. ``fresh``: forget all earlier ones. ``more``: ask again at once.
+    ``keys_forgotten``: revocations up to this version may have left the file, so that a gateway which has not
+    seen them reads everything again. ``refused``: all refused users, if the gateway knows others."""
 
     store: str
     keys_version: int

@@ -71,7 +71,7 @@ class AccountsError(Exception):
 
 
 def rotated(key: ManagedKey, salt: str, hashed: str, *, by: str, now: float, overlap_s: float) -> ManagedKey:
-    """With a new secret; the last one works for ``overlap_s`` more, one before it no longer."""
+    """The key with a new secret; the last one works for ``overlap_s`` more, one before it no longer."""
     record = key.record
     former = FormerSecret(record.salt, record.hash, now + overlap_s) if overlap_s > 0 else None
     changed = msgspec.structs.replace(record, salt=salt, hash=hashed, former=former)

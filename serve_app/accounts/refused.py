@@ -12,7 +12,7 @@ from serve_app.errors import AccountsUnavailable, BadRequest, Forbidden
 from serve_app.request.auth import TENANT_PATTERN, Identity
 
 MAX_NAME_CHARS = 256
-"""As of the names that tokens give (`sign_in/claims.py`)."""
+"""The same bound as that of the names in tokens (`sign_in/claims.py`)."""
 
 MOST, MOST_OF_TENANT = 10_000, 1000
 """So few that a gateway takes all of them at each change."""
@@ -39,7 +39,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whom an administrator names. Without a tenant it is the administrator's own."""
+    """The user whom an administrator names. Without a tenant it is the administrator's own."""
 
     user: Name
     tenant: Annotated[str, msgspec.Meta(pattern=TENANT_PATTERN)] | None = None

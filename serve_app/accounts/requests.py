@@ -186,7 +186,7 @@ def query_of(given: Mapping[str, str], maker: Identity) -> KeyQuery:
 
 
 def by_whom(maker: Identity) -> str:
-    """As ``ManagedKey.made_by`` names an administrator."""
+    """An administrator's name as in ``ManagedKey.made_by``."""
     if maker.key_id is None and maker.user:
         return f"subject:{maker.user}"
     return maker.key_id or ""

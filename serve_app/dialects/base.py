@@ -56,7 +56,8 @@ class Writer(Protocol):
 
 
 MakeWriter = Callable[[str, int], Writer]
-"""From 32 hexadecimal digits that no other answer has, and the time of the answer in Unix seconds."""
+"""Makes a writer from 32 hexadecimal digits that no other answer has, and the time of the answer in Unix
+seconds."""
 
 
 Ending = Callable[[bytes], Awaitable[bytes]]

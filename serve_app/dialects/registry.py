@@ -10,7 +10,7 @@ from serve_app.dialects.responses.dialect import ResponsesDialect
 DEFAULT: Dialect = OpenAIDialect()
 
 DIALECTS: dict[str, Dialect] = {"/v1/messages": AnthropicDialect(), "/v1/responses": ResponsesDialect()}
-"""By path; it also holds for the paths below."""
+"""Dialects by path; each also holds for the paths below."""
 
 
 def dialect_of(path: str) -> Dialect:

@@ -64,7 +64,7 @@ class Parsers:
         return arguments
 
     def lines(self) -> list[str]:
-        """For a terminal."""
+        """Lines for a terminal."""
         both = (("tool calls", self.tools), ("reasoning", self.reasoning))
         return [f"{what}: {choice.parser or 'none'} ({choice.reason})" for what, choice in both]
 

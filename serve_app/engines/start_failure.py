@@ -193,7 +193,8 @@ _KNOWN = (
 
 
 def _shortened(text: str, most: int = MOST_CHARACTERS) -> str:
-    """At most ``most`` characters. The end stays whole as far as it can: the last words carry the reason."""
+    """Cuts a text to ``most`` characters. The end stays whole as far as it can: the last words carry the
+    reason."""
     if len(text) <= most:
         return text
     head = most // 3

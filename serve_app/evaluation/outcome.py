@@ -74,7 +74,7 @@ def times_of(replies: Iterable[Reply], time: Time) -> list[float]:
 
 
 def paired_times(pairs: Sequence[Pair]) -> tuple[dict[str, tuple[list[float], list[float]]], list[bool]]:
-    """By name the seconds of baseline and candidate, NaN in pairs that lack one of them; and whether the
+    """Seconds of baseline and candidate by name, NaN in pairs that lack one of them; and whether the
     candidate was second."""
     times: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in TIMES}
     for pair in pairs:

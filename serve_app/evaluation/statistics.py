@@ -243,7 +243,7 @@ def _heights(count: int) -> Iterator[int]:
 
 
 def _flipped_chance(losses: Values, statistic: Statistic, rng: np.random.Generator) -> float:
-    """By random signs: without a difference each pair could as well be the other way round."""
+    """The chance by random signs: without a difference each pair could as well be the other way round."""
     observed = float(statistic(losses)) - 1e-12
     as_large = 0
     for height in _heights(len(losses)):
@@ -254,7 +254,7 @@ def _flipped_chance(losses: Values, statistic: Statistic, rng: np.random.Generat
 
 
 def _regrouped_chance(one: Values, two: Values, rng: np.random.Generator) -> float:
-    """By drawing again who is in which group."""
+    """The chance by drawing again who is in which group."""
     together = np.concatenate([one, two])
     observed = float(two.sum()) + 1e-12
     as_small = 0
@@ -265,7 +265,7 @@ def _regrouped_chance(one: Values, two: Values, rng: np.random.Generator) -> flo
 
 
 def _shuffled_chance(later: Values, sooner: Values, rng: np.random.Generator) -> float:
-    """By drawing again in which pairs the candidate was second."""
+    """The chance by drawing again in which pairs the candidate was second."""
     observed = float(midmean(later) - midmean(sooner)) - 1e-12
     together = np.concatenate([later, sooner])
     as_large = 0

@@ -205,7 +205,7 @@ class _Assertions:
 
 
 class _Building:
-    """From a document to a suite."""
+    """Makes a suite of a document."""
 
     def __init__(self, document: Document, path: Path) -> None:
         self._document = document
@@ -290,7 +290,7 @@ class _Building:
         return tuple(filled)
 
     def _filled(self, value: Any, variables: Mapping[str, str], keys: Keys, shape: _CaseShape) -> Any:
-        """With variables in the place of ``{{name}}``."""
+        """The value with variables in the place of ``{{name}}``."""
         if not shape.template:
             return value
         if isinstance(value, str):

@@ -47,7 +47,7 @@ class Target:
 
     @property
     def label(self) -> str:
-        """For reports: the model, with the prompt and the settings that are its own."""
+        """Name in reports: the model, with the prompt and the settings that are its own."""
         own = [f"prompt {self.prompt}"] if self.prompt else []
         own += [f"{name}={value}" for name, value in self.settings.items()]
         return self.model + (f" ({', '.join(own)})" if own else "")

@@ -29,8 +29,8 @@ class Traffic:
 
 
 def traffic_in(lines: Iterable[str], source: str, assertions: tuple[Assertion, ...]) -> Traffic:
-    """From the file that `promptly capture export` writes; each answer is what the same request is
-    expected to bring again.
+    """The requests of a file that `promptly capture export` has written; each answer is what the same request
+    is expected to bring again.
 
     Raises:
         SuiteError: it names file and line.

@@ -10,8 +10,8 @@ VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][\w.-]*)\s*\}\}")
 
 
 def filled(text: str, variables: Mapping[str, str]) -> str:
-    """With values in the place of names, once: what a value holds is not filled again. Names that are not
-    known become empty; :func:`missing` tells them."""
+    """The text with values in the place of names, once: what a value holds is not filled again. Names that
+    are not known become empty; :func:`missing` tells them."""
     return VARIABLE.sub(lambda found: variables.get(found[1], ""), text)
 
 

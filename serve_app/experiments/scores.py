@@ -72,5 +72,6 @@ def looks(control: ArmScores, arm: ArmScores) -> int:
 
 
 def judged(control: ArmScores, arm: ArmScores, arms: int) -> Judgement:
-    """At one look. ``arms``: of the experiment, beside the control. Takes a tenth of a second."""
+    """The judgement of one look. ``arms``: of the experiment, beside the control. Takes a tenth of a
+    second."""
     return judge_scores(loss_of_groups(control.means, arm.means), level=LEVEL / (len(LOOKS) * arms))

@@ -89,7 +89,7 @@ def is_drawn(name: str, share: float) -> bool:
 def content_of(
     request: Mapping[str, Any], parts: Iterable[bytes], *, streamed: bool, complete: bool
 ) -> Content:
-    """From the fields of a request and the bytes of its answer, which may be cut.
+    """The content of a request's fields and its answer's bytes, which may be cut.
 
     Raises:
         ValueError: the answer is of another form.
@@ -105,7 +105,8 @@ def content_of(
 
 
 def redacted(content: Content, redact: Redact) -> Content:
-    """With every text changed, wherever it stands: messages, prompts, tools, arguments, the answer."""
+    """The content with every text changed, wherever it is: messages, prompts, tools, arguments, the
+    answer."""
     return Content(
         request={
             name: value if name == "model" else _redacted(value, redact)

@@ -35,7 +35,7 @@ SCRIPTS = {
     "KATAKANA": "japanese",
     "CJK": "han",
 }
-"""By the first word of a letter's Unicode name. Latin letters say less: their words are looked at."""
+"""Scripts by the first word of a letter's Unicode name. Latin letters say less: their words are looked at."""
 
 WORDS = {
     language: frozenset(words.split(" "))

@@ -56,7 +56,7 @@ class ProxyFiles:
     certificate: Path | None = None
     client_ca: Path | None = None
     secret: str | None = None
-    """By which gateways believe what HAProxy says of a client's address."""
+    """The secret that makes gateways believe what HAProxy says of a client's address."""
 
 
 def harden(text: str, settings: ProxySettings, files: ProxyFiles) -> str:

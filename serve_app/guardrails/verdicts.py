@@ -95,7 +95,7 @@ def refusal(guard: str, verdict: Refuse) -> GuardRefused:
 
 
 def unseen(guard: str, what: str) -> GuardRefused:
-    """For what a guard cannot look at."""
+    """The refusal of what a guard cannot look at."""
     return GuardRefused(
         f"The guardrail {guard!r} cannot see {what} (guardrails.unseen: refuse).", code="guardrail_unseen"
     )

@@ -1,4 +1,4 @@
-"""By what an item is known: who asked, which weights answer, and everything that shapes it."""
+"""The key of an item: its tenant, the weights that answer, and everything that shapes the answer."""
 
 from __future__ import annotations
 

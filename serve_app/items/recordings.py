@@ -22,8 +22,8 @@ SAMPLES = "temperature"
 def recording_key(
     path: str, form: Form, *, tenant: str, model: str, fingerprint: str, by: Collection[str]
 ) -> bytes | None:
-    """By the recording's content and every field of the form; ``None`` for a streamed answer, or a sample.
-    ``by``: names of fields that identify a tenant's own users, whose answers are kept apart."""
+    """A key made of the recording's content and every field of the form; ``None`` for a streamed answer, or a
+    sample. ``by``: names of fields that identify a tenant's own users, whose answers are kept apart."""
     fields = sorted((name, value) for name, value in form.fields if name not in NOT_SHAPING)
     if is_true(form.get("stream")) or _is_sample(form):
         return None

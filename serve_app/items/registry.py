@@ -20,4 +20,4 @@ SHAPES: Mapping[str, Shape] = {
     "/tokenize": WholeShape("tokenize", "prompt"),
     "/detokenize": WholeShape("detokenize", "tokens"),
 }
-"""By the path's own name (:func:`serve_app.settings.paths.own_name`)."""
+"""Shapes by the path's own name (:func:`serve_app.settings.paths.own_name`)."""

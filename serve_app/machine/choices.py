@@ -29,7 +29,8 @@ class Choice:
 
 
 def gpu_choices(gpus: int, device: Device) -> Iterator[Choice]:
-    """From the largest model on; each with the fewest GPUs a replica first, and with all GPUs in use."""
+    """Choices from the largest model on; each with the fewest GPUs a replica first, and with all GPUs in
+    use."""
     has_fp8 = device.capability >= FP8_FROM
     sizes = [size for size in (1, 2, 4, 8) if size <= gpus]
     if gpus >= 8 and has_fp8:

@@ -92,7 +92,7 @@ def _named(choices: Choices, name: str) -> Json:
 
 
 def _config_map(choices: Choices, text: str) -> Json:
-    """For the proxies, which read its `proxy` section on their own node."""
+    """The config file for the proxies, which read its `proxy` section on their own node."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -53,7 +53,7 @@ class Recorded(Protocol):
     def __getitem__(self, place: slice, /) -> bytes: ...
 
     def rfind(self, wanted: bytes, /) -> int:
-        """As of ``bytes``."""
+        """The same as that of ``bytes``."""
         ...
 
 

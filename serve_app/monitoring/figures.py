@@ -19,7 +19,7 @@ ALL = "all"
 
 
 class Figures:
-    """By window; the sum of all gateways that gave theirs."""
+    """Figures by window: the sum of all gateways that gave theirs."""
 
     def __init__(self, slices: Mapping[str, Slice]) -> None:
         self._slices = slices
@@ -61,7 +61,7 @@ class Figures:
         return self._slices[window].covered_s
 
     def shown(self) -> dict[str, Any]:
-        """For each window, model and outcome the measures, in milliseconds, and each model's counts."""
+        """The measures of each window, model and outcome, in milliseconds, and each model's counts."""
         return {name: self._shown(each) for name, each in self._slices.items()}
 
     def _shown(self, each: Slice) -> dict[str, Any]:

@@ -106,7 +106,8 @@ _whole = msgspec.json.Decoder(WholeChat)
 
 
 def read_chunk(data: bytes) -> Chunk:
-    """From an event's data. Raises: UpstreamFailed: it is no chunk of a chat, or tells of a failure."""
+    """The chunk in an event's data. Raises: UpstreamFailed: it is no chunk of a chat, or tells of a
+    failure."""
     chunk = _read(_chunk, data)
     refuse_failed(chunk.error, chunk.choices)
     return chunk

@@ -57,7 +57,7 @@ def _truth(value: Any) -> Any:
 
 
 Conversions = Mapping[str, tuple[type, Callable[[Any], Any]]]
-"""By field: its type, and the conversion from other types."""
+"""The type of each field, and the conversion from other types."""
 
 PLAIN: Conversions = {
     "stream": (bool, _truth),

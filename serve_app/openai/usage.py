@@ -76,8 +76,8 @@ class AnswerEnd:
             self._before, self._newest = self._newest, piece
 
     def tokens(self, is_stream: bool, per_piece: float = 1.0) -> TokenCounts:
-        """As far as the answer came. A stream that does not say, such as one that was left early, has about
-        ``per_piece`` for each piece."""
+        """Tokens of the answer as far as it came. A stream that does not say, such as one that was left
+        early, has about ``per_piece`` for each piece."""
         counts = counts_at_end(self._before + self._newest)
         if counts.output is None:
             return TokenCounts(counts.prompt, round(self.pieces * per_piece)) if is_stream else counts

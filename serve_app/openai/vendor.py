@@ -44,7 +44,7 @@ TAKES_EFFORT = re.compile(r"(?:.*/)?(?:o\d|gpt-5|gpt-oss)")
 """The names of models that have a ``reasoning_effort``. Others refuse it, and agents always send it."""
 
 EFFORTS = {"max": "high", "xhigh": "high"}
-"""By what OpenAI's models know instead."""
+"""Efforts that OpenAI's models do not know, each with the one to send instead."""
 
 LONGEST_USER = 64
 """Characters of ``user`` that OpenAI accepts; agents send whole JSON objects."""

@@ -27,7 +27,7 @@ SECOND_RUNNER_SAMPLER_BYTES = 6.0
 
 NON_TORCH_GIB = 0.13
 NON_TORCH_TP_GIB = 0.55
-"""With one device, and on each of several (NCCL, custom all-reduce); from the same measurements."""
+"""Memory with one device, and on each of several (NCCL, custom all-reduce); from the same measurements."""
 
 GRAPH_BASE_GIB = 0.3
 GRAPH_GIB = 0.005

@@ -65,7 +65,7 @@ class Labels:
         return {label: version for (owner, label), version in self.versions.items() if owner == prompt}
 
     def promoted(self, prompt: str, label: str, version: str, now: str) -> Self:
-        """With the label at another version. ``now``: ISO 8601. Raises: SettingsError."""
+        """Labels with this one at another version. ``now``: ISO 8601. Raises: SettingsError."""
         key, former = (prompt, label), self.versions.get((prompt, label))
         if version == label or not ID.fullmatch(label):
             raise SettingsError(f"{label!r}: expected a label of letters, digits, `_`, `.` and `-`")
@@ -77,7 +77,7 @@ class Labels:
         return replace(self, versions={**self.versions, key: version}, history={**self.history, key: kept})
 
     def rolled_back(self, prompt: str, label: str) -> Self:
-        """With the label at the version before. Raises: SettingsError: none is remembered."""
+        """Labels with this one at the version before. Raises: SettingsError: none is remembered."""
         key = (prompt, label)
         kept = self.history.get(key, ())
         if not kept:

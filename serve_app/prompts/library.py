@@ -51,7 +51,7 @@ class Library:
         return Resolved(prompt.id, version.name, version.digest, messages)
 
     def version_of(self, prompt: str, named: str) -> PromptVersion:
-        """By its own name or by a label, for people. Raises: SettingsError."""
+        """The version of a name or a label, for people. Raises: SettingsError."""
         known = self.prompts.get(prompt)
         if known is None:
             raise SettingsError(f"{prompt}: there is no such prompt; known: {_listed(self.prompts)}")

@@ -34,7 +34,7 @@ class Template:
 
     @property
     def text(self) -> str:
-        """As it is written."""
+        """The version as its file has it."""
         return "".join(part if isinstance(part, str) else f"{{{{{part.variable}}}}}" for part in self.parts)
 
     def size(self, values: Mapping[str, str]) -> int:

@@ -42,7 +42,7 @@ def rate_headers(path: str, requests: Left | None, tokens: Left | None, unix: fl
 
 
 def duration(seconds: float) -> str:
-    """As OpenAI writes it: ``6m0s``, ``1s``, ``20ms``."""
+    """A time as OpenAI writes it: ``6m0s``, ``1s``, ``20ms``."""
     if seconds < 1:
         return f"{max(0, round(seconds * 1000))}ms"
     whole = round(seconds)

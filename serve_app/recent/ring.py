@@ -15,7 +15,7 @@ SLICE = 2000
 """Requests that are looked at in one piece: about half a millisecond."""
 
 MOST_STEPS = 64
-"""With the bound of its texts it bounds the memory of one request."""
+"""Most steps that are kept: with the bound of its texts they bound the memory of one request."""
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -73,8 +73,8 @@ def log_line(record: RequestRecord, form: Literal["text", "json"]) -> str:
 
 
 class RefusalBound:
-    """At most ``per_s`` lines a second on average, and ``most`` at once: one second's worth by default, at
-    least one."""
+    """Allows at most ``per_s`` lines a second on average, and ``most`` at once: one second's worth by
+    default, at least one."""
 
     def __init__(self, per_s: float, now: float, most: float = 0.0) -> None:
         self._per_s = per_s

@@ -20,7 +20,8 @@ affairs: how full the store is, what is being embedded. The other steps are abou
 load, which a client can measure with any clock."""
 
 FIRST_BYTE = "upstream-ttft"
-"""From sending a request to a member to the first bytes of its answer; of a whole answer, to its last."""
+"""The step from sending a request to a member to the first bytes of its answer; of a whole answer, to its
+last."""
 
 EMBEDDER = "embedder"
 """The embedder answers the request itself; ``embed`` is its part in a look-up."""

@@ -12,10 +12,10 @@ from serve_app.routing.session import home_first
 
 
 def affinity(request: RoutingRequest, candidates: Sequence[Member]) -> list[Member]:
-    """By the expected time to first token, as the policy ``prefix``. A session has a home, by a hash that all
-    gateways compute alike; the home is taken to hold the whole prompt, whatever this gateway knows of it:
-    earlier turns may have come through another one. So the first turn goes home too, and a member that joins
-    or leaves moves only the sessions that it gets or had.
+    """Orders members by the expected time to first token, as the policy ``prefix``. A session has a home, by
+    a hash that all gateways compute alike; the home is taken to hold the whole prompt, whatever this gateway
+    knows of it: earlier turns may have come through another one. So the first turn goes home too, and a
+    member that joins or leaves moves only the sessions that it gets or had.
 
     A turn that went elsewhere because of a queue is found again by its prefix. Members above the bounded load
     come last.

@@ -11,7 +11,7 @@ Rank = tuple[float, float, float, str]
 
 
 def least_wait(request: RoutingRequest, candidates: Sequence[Member]) -> list[Member]:
-    """By seconds of queueing and prefill, from each member's own pace and load."""
+    """Orders members by seconds of queueing and prefill, from each member's own pace and load."""
     return sorted(candidates, key=lambda member: wait_rank(member, request.prompt_tokens))
 
 

@@ -19,7 +19,8 @@ bound."""
 
 
 def prefix(request: RoutingRequest, candidates: Sequence[Member]) -> list[Member]:
-    """By the expected time to first token: the queue, and the tokens that the member still has to prefill.
+    """Orders members by the expected time to first token: the queue, and the tokens that the member still has
+    to prefill.
 
     By this estimate, locality never outweighs a queue. In case the estimate is wrong, members above a bounded
     load come last ("Consistent Hashing with Bounded Loads", Mirrokni, Thorup and Zadimoghaddam 2016).

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from serve_app.routing.prompt import TOKENS_PER_BLOCK
 
 DEFAULT_CACHE_TOKENS = 262_144
-"""For a member that does not report its cache size: about what an 80 GB GPU holds in addition to an 8B model
+"""Cache size of a member that does not report it: about what an 80 GB GPU holds in addition to an 8B model
 with 16-bit weights."""
 
 MOST_CACHE_TOKENS = 4_194_304

@@ -9,5 +9,6 @@ from serve_app.routing.base import RoutingRequest
 
 
 def round_robin(_request: RoutingRequest, candidates: Sequence[Member]) -> list[Member]:
-    """By virtual time, which the fleet table advances by 1 / weight with every request sent."""
+    """Orders members by virtual time, which the fleet table advances by 1 / weight with every request
+    sent."""
     return sorted(candidates, key=lambda member: (member.turn, member.name))

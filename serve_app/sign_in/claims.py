@@ -15,7 +15,7 @@ from serve_app.sign_in.tokens import Claims
 MOST_VALUES = 1000
 MAX_NAME_CHARS = 256
 RIGHTS = (Role.USER, Role.VIEWER, Role.TENANT_ADMIN, Role.ADMIN)
-"""From the fewest rights to the most."""
+"""Roles from the fewest rights to the most."""
 
 
 class NotMapped(Forbidden):

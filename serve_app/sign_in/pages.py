@@ -23,7 +23,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-a
 
 
 def is_browser(accept: str) -> bool:
-    """By what the request accepts: scripts and programs ask for JSON, or for anything."""
+    """Whether a person's browser asks, by what it accepts: programs ask for JSON, or for anything."""
     return "text/html" in accept.lower()
 
 

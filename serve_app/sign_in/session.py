@@ -101,7 +101,7 @@ class Sessions:
 
 
 def origin_of(url: str) -> str:
-    """As browsers write it: in lower case, without a default port."""
+    """The origin as browsers write it: in lower case, without a default port."""
     parts = urlsplit(url)
     default = {"https": 443, "http": 80}[parts.scheme]
     host = (parts.hostname or "").lower()

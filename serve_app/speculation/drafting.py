@@ -36,7 +36,7 @@ class Drafting:
 
 
 Depths = tuple[Drafting, ...]
-"""By depth; the first entry is depth 1."""
+"""Drafting by depth; the first entry is depth 1."""
 
 
 def nothing(deepest: int) -> Depths:

@@ -76,7 +76,7 @@ class Hindsight:
             walk.steps[number] = position
 
     def _zeros(self) -> list[list[float]]:
-        """By depth: steps, drafted and accepted tokens."""
+        """Steps, drafted and accepted tokens by depth."""
         return [[0.0, 0.0, 0.0] for _ in range(self._deepest)]
 
 

@@ -38,8 +38,8 @@ KEEPERS: Mapping[str, str] = {
 
 
 def part_versions(settings: Settings) -> dict[str, str]:
-    """By the name of the deployment (``Engine:`` with the model's id for an engine). Promptly's own version
-    is in all of them: new code replaces everything."""
+    """Versions by the name of the deployment (``Engine:`` with the model's id for an engine). Promptly's own
+    version is in all of them: new code replaces everything."""
     ports = repr(settings.network.private_ports)
     found = {}
     for name, section in KEEPERS.items():

@@ -45,7 +45,7 @@ COOLDOWN_S = 5.0
 """How long decode engines prefill locally after a failure; then one prompt tries remotely again."""
 
 REPLICA_TIMEOUT_S = 1.0
-"""For finding a prefill replica; if there is one, it takes a millisecond."""
+"""Time to find a prefill replica; if there is one, it takes a millisecond."""
 
 logger = logging.getLogger("ray.serve")
 

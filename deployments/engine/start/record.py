@@ -30,8 +30,8 @@ MARKS: Mapping[str, tuple[str, int | None]] = {
     "Graph capturing finished in": ("graphs", 0),
     "init engine (profile": ("init", 0),
 }
-"""By the beginning of a record's format string: the kind of mark (see ``serve_app.engines.start.Mark``) and
-the index of the argument that holds the seconds."""
+"""Beginnings of a record's format string, each with its kind of mark (see ``serve_app.engines.start.Mark``)
+and the index of the argument that holds the seconds."""
 
 FAILURES = (
     "EngineCore failed to start",

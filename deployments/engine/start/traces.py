@@ -37,7 +37,7 @@ def trace_arguments(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def trace_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """For vLLM's processes. Its default is gRPC, and it reads the variable of the traces only."""
+    """Variables for vLLM's processes. Its default is gRPC, and it reads the variable of the traces only."""
     if "otlp" not in exporter_names(environment, TRACES):
         return {}
     found = {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": protocol(environment, TRACES)}

@@ -24,7 +24,7 @@ from serve_app.settings.paths import GENERATE, POOLING
 from serve_app.wire.private_address import PrivateAddress
 
 TIMEOUT_S = 300.0
-"""For one request. The first one may compile code that the start did not."""
+"""Time for one request. The first one may compile code that the start did not."""
 
 CONNECT_TIMEOUT_S = 10.0
 READ_AHEAD = 1 << 20

@@ -20,7 +20,7 @@ JUDGED = msgspec.msgpack.Decoder(Judged)
 
 
 def bytes_used(db: sqlite3.Connection) -> int:
-    """By all captures. It reads every row's size, tenths of a second for a gigabyte."""
+    """Bytes of all captures. It reads every row's size, tenths of a second for a gigabyte."""
     (used,) = db.execute("SELECT coalesce(sum(size), 0) FROM captures").fetchone()
     return int(used)
 

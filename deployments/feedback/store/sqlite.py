@@ -101,7 +101,8 @@ class SqliteFeedback:
         await self._run(self._threads.write(self._recount))
 
     def _recount(self) -> None:
-        """At the next capture: rows are gone, and another process may have written while it was replaced."""
+        """Makes the next capture count again: rows are gone, and another process may have written
+        meanwhile."""
         self._used = None
 
     async def close(self) -> None:

@@ -40,7 +40,7 @@ class Admin:
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """By the names that the table of routes uses."""
+        """Handlers by the names that the table of routes uses."""
         return {
             "admin_alerts": self.alerts,
             "admin_engines": self.engines,

@@ -32,7 +32,7 @@ class AdminCache:
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """By the names that the table of routes uses."""
+        """Handlers by the names that the table of routes uses."""
         return {
             "admin_cache": self.cache,
             "admin_feedback": self.feedback,

@@ -47,7 +47,7 @@ class AdminKeys:
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """By the names that the table of routes uses."""
+        """Handlers by the names that the table of routes uses."""
         return {
             "admin_keys": self.all,
             "admin_key": self.one,

@@ -88,7 +88,7 @@ def shown(each: ShownLimit) -> dict[str, Any]:
 
 
 def said_of(limit: Limit) -> str:
-    """For the audit log: the scope and its bounds."""
+    """A limit in the audit log: its scope and its bounds."""
     given = msgspec.structs.asdict(limit)
     return " ".join(f"{name}={value}" for name, value in given.items() if value is not None)
 

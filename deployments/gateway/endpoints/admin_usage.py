@@ -29,7 +29,7 @@ class AdminUsage:
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """By the names that the table of routes uses."""
+        """Handlers by the names that the table of routes uses."""
         return {
             "admin_audit": self.audit,
             "admin_usage": self.usage,

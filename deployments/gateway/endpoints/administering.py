@@ -41,7 +41,7 @@ def admin_handlers(
     planner: Planner | None,
     find_everywhere: FindEverywhere | None,
 ) -> dict[str, Handler]:
-    """By the names that the table of routes uses."""
+    """Handlers by the names that the table of routes uses."""
     bodies = intake.bodies
     admin = Admin(
         managed=[model.id for model in settings.models if model.engine is not None],

@@ -38,7 +38,7 @@ class Catalogue:
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """By the names that the table of routes uses."""
+        """Handlers by the names that the table of routes uses."""
         return {
             "models": self.list_models,
             "model": self.one_model,

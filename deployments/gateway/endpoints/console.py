@@ -55,7 +55,7 @@ class Console:
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """By the names that the table of routes uses."""
+        """Handlers by the names that the table of routes uses."""
         return {
             "root": self.root,
             "console": self.page,

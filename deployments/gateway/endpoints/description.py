@@ -23,7 +23,7 @@ class Description:
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """By the names that the table of routes uses."""
+        """Handlers by the names that the table of routes uses."""
         return {
             "version": self.version,
             "openapi": self.openapi,

@@ -45,10 +45,10 @@ from serve_app.settings.realtime import RealtimeSettings
 from serve_app.traffic import Traffic
 
 FIRST_TEXT = "realtime-first-text"
-"""From the first audio of an utterance to its first text, milliseconds; the client's own pace is in it."""
+"""Milliseconds from the first audio of an utterance to its first text; the client's own pace is in it."""
 
 LAST_TEXT = "realtime-last-text"
-"""From a commit to the whole text, milliseconds."""
+"""Milliseconds from a commit to the whole text."""
 
 SMALL = 16_384
 """Characters of an event that takes no turn: a quarter of a second of audio, far less than a millisecond."""

@@ -44,7 +44,8 @@ def relaying_handlers(
     guards: Guards | None,
     part_of: Callable[[int], int],
 ) -> dict[str, Handler]:
-    """By the names that the table of routes uses. ``part_of``: how much of a limit is this gateway's."""
+    """Handlers by the names that the table of routes uses. ``part_of``: how much of a limit is this
+    gateway's."""
     offers, dispatcher, item_cache = intake.offers, ways.dispatcher, _item_cache(settings, cache)
     verbatim = Verbatim(
         bodies=intake.bodies,

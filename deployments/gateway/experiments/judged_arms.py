@@ -11,7 +11,7 @@ from serve_app.experiments.scores import ArmScores, UnitScores, judged, looks
 from serve_app.settings.experiments import CONTROL
 
 Scores = Mapping[str, Sequence[UnitScores]]
-"""By ``NAME=ARM``, of one gateway."""
+"""Scores of one gateway, by ``NAME=ARM``."""
 
 
 class ArmsScores:
@@ -28,7 +28,7 @@ class ArmsScores:
             known.add(place, score)
 
     def state(self) -> dict[str, list[UnitScores]]:
-        """For another gateway."""
+        """The state that another gateway asks for."""
         return {label: units for label, scores in self._own.items() if (units := scores.units)}
 
     async def judge(self, others: Sequence[Scores]) -> None:
@@ -47,12 +47,12 @@ class ArmsScores:
                 self._judgements[key] = await asyncio.to_thread(judged, control, candidate, arms)
 
     def verdicts(self, experiment: str) -> dict[str, Judgement]:
-        """By arm, where there was a look."""
+        """The verdicts by arm, where there was a look."""
         return {arm: found for (owner, arm), found in self._judgements.items() if owner == experiment}
 
     def described(self, key: ArmKey) -> dict[str, object]:
-        """For people: what this gateway's judge said, and the last look's verdict, which is on all gateways'
-        scores. Nothing, if nothing was judged."""
+        """A description for people: what this gateway's judge said, and the last look's verdict, which is on
+        all gateways' scores. Nothing, if nothing was judged."""
         units = self._own["=".join(key)].units
         shown: dict[str, object] = {}
         if answers := sum(unit.count for unit in units):

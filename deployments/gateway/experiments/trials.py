@@ -141,7 +141,7 @@ class Trials:
     # ---- ending ----
 
     def state(self) -> bytes:
-        """For another gateway."""
+        """The state that another gateway asks for."""
         if self.are_none:
             return b""
         now = time.monotonic()
@@ -172,7 +172,7 @@ class Trials:
             self._meter.set(names.EXPERIMENT_STOPPED, float(name in self.stopped), {"experiment": name})
 
     def _said(self, name: str) -> dict[str, str]:
-        """By arm: the verdicts that were given, and what the judge's scores say; ``worse`` if either is."""
+        """Verdicts by arm: those that were given, and what the judge's scores say; ``worse`` if either is."""
         found = {arm: str(each.verdict) for arm, each in self._scores.verdicts(name).items()}
         for (owner, arm), said in self._verdicts.items():
             if owner == name and found.get(arm) != WORSE:

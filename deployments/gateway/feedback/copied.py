@@ -37,7 +37,7 @@ class CopiedAnswer:
 
 
 class _Copy:
-    """For each piece one element of a list is added: nothing is read, joined or decoded here."""
+    """A copy as a list of pieces: nothing is read, joined or decoded here."""
 
     def __init__(self, opened: OpenAnswer, most: int, done: Done) -> None:
         self._opened = opened

@@ -124,8 +124,8 @@ def feedback_handlers(
     dispatcher: Dispatcher,
     scored: Scored,
 ) -> dict[str, Handler]:
-    """By the names that the table of routes uses. ``dispatcher``: where the judge model is asked; ``scored``:
-    called with what it says of experiments' arms."""
+    """Handlers by the names that the table of routes uses. ``dispatcher``: where the judge model is asked;
+    ``scored``: called with what it says of experiments' arms."""
     if feedback is not None:
         feedback.judge_at(dispatcher, scored)
     endpoint = FeedbackEndpoint(bodies, feedback, cache)

@@ -247,7 +247,7 @@ def _writer_of(reading: Reading | None) -> Writer | None:
 
 
 def _thresholds(settings: Settings) -> dict[str, float]:
-    """By model, where one has its own."""
+    """Thresholds of models that have their own."""
     thresholds = {model.id: model.cache_threshold for model in settings.models}
     return {model: least for model, least in thresholds.items() if least is not None}
 

@@ -55,7 +55,7 @@ class Drawn:
 
     @property
     def asked(self) -> ParsedRequest:
-        """To the model of the arm. What it was called by the client stays in the fields."""
+        """The request to the arm's model. The name that the client used stays in the fields."""
         change = None if self.trial is None else self.trial.change
         return self.sent if change is None or change.model is None else under(self.sent, change.model)
 
@@ -102,8 +102,8 @@ class Drawing:
         return plain if trial is None else await self._tried(exchange, plain, trial)
 
     async def _tried(self, exchange: Exchange, plain: Drawn, trial: Assigned) -> Drawn:
-        """As the arm changes it. A request whose variables do not fit the arm's version of the prompt is in
-        no experiment."""
+        """The request as the arm changes it. A request whose variables do not fit the arm's version of the
+        prompt is in no experiment."""
         change, prompt, sent = trial.change, plain.prompt, plain.sent
         if change is not None and change.prompt_version is not None:
             prompt = await self._other_version(exchange, plain.raw, change.prompt_version)

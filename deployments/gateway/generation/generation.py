@@ -106,7 +106,7 @@ class Generation:
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """By the names that the table of routes uses."""
+        """Handlers by the names that the table of routes uses."""
         return {"chat": self.endpoint(Endpoint.CHAT), "completions": self.endpoint(Endpoint.COMPLETIONS)}
 
     async def close(self) -> None:

@@ -145,13 +145,13 @@ class Guards:
         return self.held(Stage.BEFORE, models=names, tenant=tenant, path=path)
 
     def refuse_unseen_answer(self, model: str, tenant: str, path: str) -> None:
-        """For an answer in a form that no guard can read. Raises: GuardRefused."""
+        """Refuses an answer in a form that no guard can read. Raises: GuardRefused."""
         held = self.held(Stage.AFTER, models=(model,), tenant=tenant, path=path)
         if held is not None:
             held.refuse_unseen(f"the answers of {path}")
 
     def refuse_unseen_session(self, model: str, tenant: str, path: str) -> None:
-        """For what flows in both directions unseen. Raises: GuardRefused."""
+        """Refuses a session whose data no guard can see. Raises: GuardRefused."""
         for stage in Stage:
             held = self.held(stage, models=(model,), tenant=tenant, path=path)
             if held is not None:

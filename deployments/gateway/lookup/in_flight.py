@@ -201,7 +201,7 @@ class InFlightRequest:
                     self._has_read.notify()
 
     def read_now(self, reader: Reader) -> bytes | None:
-        """For the reader that listens: as :meth:`Live.read_now`."""
+        """Bytes for the reader that listens, as :meth:`Live.read_now`."""
         kept = reader.position - self._dropped
         answer = live(self._opening.answer)
         if answer is None or kept != len(self._chunks):
@@ -294,7 +294,7 @@ class Reader(Live):
             self._request.unlisten()
 
     def goes_on(self, at_end: Callable[[], object]) -> bool:
-        """As :meth:`InFlightRequest.goes_on`."""
+        """See :meth:`InFlightRequest.goes_on`."""
         return self._request.goes_on(at_end)
 
     def close(self) -> None:
@@ -323,7 +323,7 @@ class InFlightRequests:
     def replace(
         self, key: InFlightKey, opening: Coroutine[Any, Any, OpenAnswer], completed: Completed
     ) -> Reader | None:
-        """As :meth:`InFlightRequest.replace`, for the request under ``key``; a reader of it, or ``None``."""
+        """Calls :meth:`InFlightRequest.replace` of the request under ``key``; a reader of it, or ``None``."""
         request = self._requests.get(key)
         if request is None or not request.replace(opening, completed):
             return None

@@ -58,7 +58,7 @@ class Memory:
             self._entries.put(entry)
 
     def remembered(self, entry_id: UUID) -> Hit | None:
-        """For another gateway: the entry, and the epoch of its shard as it is known here."""
+        """The entry, for another gateway, and the epoch of its shard as it is known here."""
         entry = self._entries.get(entry_id, time.time())
         if entry is None:
             return None

@@ -14,7 +14,7 @@ logger = logging.getLogger("ray.serve")
 
 
 class Refreshes:
-    """At most one for each entry at a time. ``stop`` ends them all."""
+    """Refreshes under way, at most one for each entry. ``stop`` ends them all."""
 
     def __init__(self) -> None:
         self._tasks: dict[UUID, asyncio.Task[None]] = {}

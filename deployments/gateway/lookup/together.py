@@ -50,7 +50,7 @@ class Together:
             self.elsewhere.introduce(self.share.gateway, self._others.address_of)
 
     def report(self) -> GatewayReport | None:
-        """For another gateway; ``None`` where this one is alone."""
+        """The report that another gateway asks for; ``None`` where this one is alone."""
         return None if self._others is None else self._others.report()
 
     async def look(self) -> None:

@@ -89,7 +89,7 @@ class Writes:
         self._task.cancel()
 
     def _put(self, pending: Pending) -> None:
-        """With an open breaker nothing is written: embedding and failed calls would only slow requests."""
+        """Writes nothing while the breaker is open: embedding and failed calls would only slow requests."""
         if self._shards.of(pending.partition).breaker.is_open:
             self._counters.dropped += 1
             return

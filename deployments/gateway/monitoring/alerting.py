@@ -97,7 +97,7 @@ class Alerting:
             self._post(change, self._wall())
 
     def shown(self) -> dict[str, Any]:
-        """For ``/admin/alerts``."""
+        """What ``/admin/alerts`` shows."""
         standing = [_shown(each) for each in self._watch.standing(self._clock())]
         return {
             "firing": [each for each in standing if each["firing"]],

@@ -60,7 +60,8 @@ class Others:
         self._rounds = asyncio.get_running_loop().create_task(self._follow())
 
     def report(self) -> GatewayReport:
-        """For another gateway. It stays the same for a round, so that all compute with the same numbers."""
+        """The report that another gateway asks for. It stays the same for a round, so all use the same
+        numbers."""
         return self._report
 
     def address_of(self, gateway: str) -> PrivateAddress | None:

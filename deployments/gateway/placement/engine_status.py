@@ -40,7 +40,8 @@ class EngineStatus:
 
 
 class EngineStatuses:
-    """By model; empty without managed engines, and while Serve's controller does not answer."""
+    """The status of each model's engines; empty without managed engines, and while Serve's controller does
+    not answer."""
 
     def __init__(self, engines: Mapping[str, DeploymentHandle[Any]], settings: Settings) -> None:
         self._engines = dict(engines)

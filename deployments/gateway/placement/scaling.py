@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
 
 REPORT_PERIOD_S = 1.0
-"""As often as engines report to Serve (``deployments.engine.autoscaling``)."""
+"""Time between two reports, the same as that of engines to Serve (``deployments.engine.autoscaling``)."""
 
 REPORT_TIMEOUT_S = 1.0
 

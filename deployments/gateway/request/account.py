@@ -31,7 +31,7 @@ LOOK_S = 0.5
 """How often a generation without a limit of its own is compared with its reservation."""
 
 NEARLY = 0.7
-"""From this part of it on, more is reserved."""
+"""Part of a reservation from which on more is reserved."""
 
 EVERY_COST = frozenset(Bound) - AT_GATE
 MINUTES_COST = EVERY_COST - BUDGETS
@@ -134,7 +134,7 @@ class AtMembers:
         return sum(end.pieces for end, is_stream in self._answers if is_stream)
 
     def generated(self, per_piece: float) -> TokenCounts:
-        """By all that have answered, so far; nothing is known without one. ``per_piece``: tokens in a
+        """Tokens of all that have answered so far; nothing is known without one. ``per_piece``: tokens in a
         piece of a stream."""
         counts = [end.tokens(is_stream, per_piece) for end, is_stream in self._answers]
         if not counts:
@@ -236,7 +236,8 @@ class Account:
         self._keep(await self._quotas.reserve(self._parts(self._scopes, EVERY_COST, Use(prompt, output))))
 
     def handed_over(self, timeline: Timeline) -> Account:
-        """For the same request without its client, before it is placed: it still counts as one that runs."""
+        """An account for the same request without its client. It is not placed yet, and still counts as
+        running."""
         assert self._order is None, "what is reserved has one account"
         other = Account(self._quotas, self._identity, self._path, timeline, self._headers)
         other.members = self.members
@@ -376,7 +377,7 @@ def _left(book: Book, scopes: Iterable[str], tenant: str, bounds: Iterable[Bound
 async def _reserve(
     quotas: Quotas, order: Order, use: Use, price: Price, parts_of: Callable[[Use], list[Part]]
 ) -> tuple[list[Taken], Use]:
-    """As much, or less where that was only expected. Raises: as ``Quotas.reserve``."""
+    """Reserves as much, or less where that was only expected. Raises: as ``Quotas.reserve``."""
     parts = parts_of(use)
     try:
         return await quotas.reserve(parts), use
@@ -418,7 +419,7 @@ def _has_left(record: RequestRecord) -> bool:
 
 
 def _known(first: TokenCounts, second: TokenCounts) -> TokenCounts:
-    """By the first that says it."""
+    """Each count by the first that says it."""
     prompt = second.prompt if first.prompt is None else first.prompt
     return TokenCounts(prompt, second.output if first.output is None else first.output)
 

@@ -149,7 +149,7 @@ class Exchange(Body):
         self.facts.key_id, self.facts.user = identity.key_id, identity.user
 
     def scope_again(self) -> Scope:
-        """For the same request without its client, and without what counts the client's response."""
+        """A scope for the same request without its client, and without what counts the client's response."""
         return {name: value for name, value in self._scope.items() if name != ACCOUNT}
 
     def load(self, size: int) -> None:

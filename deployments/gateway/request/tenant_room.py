@@ -33,7 +33,7 @@ class TenantRoom:
         return self._taken[tenant] >= self._per_tenant
 
     def take(self, tenant: str, wanted: int = 1) -> Places:
-        """As many of the ``wanted`` places as are free, which may be none."""
+        """Takes as many of the ``wanted`` places as are free, which may be none."""
         size = min(wanted, self.free(tenant))
         self._taken[tenant] += size
         return Places(self, tenant, size)

@@ -123,7 +123,7 @@ class StoredResponses:
         await exchange.respond(200, record.response)
 
     async def _replay(self, exchange: Exchange, store: ResponseStoreClient, record: Record) -> None:
-        """As a stream; one that is not finished is waited for."""
+        """Sends a stored response as a stream; waits for one that is not finished."""
         status, period_s = record.status, FOLLOW_PERIOD_S
         if status in UNFINISHED:
             while status in UNFINISHED:

@@ -15,7 +15,8 @@ from deployments.gateway.request.exchange import Exchange
 
 
 class Flow:
-    """From one answer to one client. ``translate``: what the client gets for a part of the answer."""
+    """The bytes of one answer on their way to one client. ``translate``: what the client gets for a part of
+    the answer."""
 
     def __init__(self, exchange: Exchange, answer: Live, translate: Callable[[bytes], bytes]) -> None:
         self._exchange = exchange

@@ -57,7 +57,8 @@ class Pins:
         self._answer_timeout_s = answer_timeout_s
 
     async def open(self, model: str, asked: SlotRequest, headers: Mapping[str, str]) -> Pinned:
-        """At the member that routing prefers; at another one only if it refuses the connection.
+        """Opens a WebSocket at the member that routing prefers; at another one only if it refuses the
+        connection.
 
         Raises: OverCapacity, NoReplica, UpstreamFailed, UpstreamTimeout, and as ``Account.place``.
         """

@@ -52,7 +52,7 @@ class ConsoleSignIn:
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """By the names that the table of routes uses."""
+        """Handlers by the names that the table of routes uses."""
         return {"sign_in": self.begin, "sign_in_callback": self.returned, "sign_out": self.end}
 
     async def begin(self, exchange: Exchange) -> None:
@@ -117,7 +117,7 @@ async def _redirect(exchange: Exchange, url: str) -> None:
 
 
 def _show_errors(exchange: Exchange) -> None:
-    """As a page, where a person looks at them."""
+    """Makes errors a page, where a person looks at them."""
     if is_browser(exchange.headers.get("accept", "")):
         exchange.error_page = lambda error: failure_page(error, exchange.request_id)
         exchange.response_headers["content-security-policy"] = POLICY

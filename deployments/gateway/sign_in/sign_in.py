@@ -39,7 +39,7 @@ class GatewaySignIn:
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """By the names that the table of routes uses."""
+        """Handlers by the names that the table of routes uses."""
         if self._console is not None:
             return {"me": me, **self._console.handlers}
         return {"me": me, "sign_in": _off, "sign_in_callback": _off, "sign_out": _off}

@@ -43,7 +43,7 @@ class ResponseStore(Protocol):
         ...
 
     async def status(self, tenant: str, response_id: str, now: float) -> str | None:
-        """As ``get`` finds it; ``None`` if it is not there."""
+        """The status as ``get`` finds it; ``None`` without a response."""
         ...
 
     async def own_items(self, tenant: str, response_id: str, with_input: bool, now: float) -> History:

@@ -98,7 +98,7 @@ def messages_of(
 
 
 def check(items: Sequence[Mapping[str, Any]]) -> None:
-    """For items that are stored before they are used: a call may come with another request.
+    """Checks items that are stored before they are used: a call may come with another request.
 
     Raises:
         BadRequest: an item is not known, or not whole.

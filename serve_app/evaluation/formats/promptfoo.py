@@ -140,7 +140,7 @@ def _of_row(row: Mapping[str, str], keys: Keys, found: Converting) -> dict[str, 
 
 
 class _Tests:
-    """From tests to cases."""
+    """Makes cases of tests."""
 
     def __init__(
         self, found: Converting, prompts: list[Any], default: dict[str, Any], templates: Mapping[str, Any]
@@ -211,7 +211,7 @@ class _Tests:
         self._found.add(case, keys)
 
     def _referred(self, raw: Any) -> Any:
-        """With ``$ref: '#/assertionTemplates/NAME'`` replaced."""
+        """The assertion with ``$ref: '#/assertionTemplates/NAME'`` replaced."""
         name = raw.get("$ref") if isinstance(raw, dict) else None
         if not isinstance(name, str):
             return raw

@@ -162,7 +162,7 @@ def _key(value: Any) -> str:
 
 
 def _whole(value: Any) -> Any:
-    """With 1.0 as 1: JSON knows one kind of number."""
+    """The value with 1.0 as 1: JSON knows one kind of number."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):

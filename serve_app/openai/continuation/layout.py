@@ -93,7 +93,7 @@ def chat_event(head: bytes, chunk: Chunk) -> bytes:
 
 
 def text_event(head: bytes, chunk: Chunk) -> bytes:
-    """As :func:`chat_event`, for a text completion."""
+    """The same as :func:`chat_event`, for a text completion."""
     text, finish, stop, tail = chunk
     return (
         b'%b{"index":0,"text":%b,"logprobs":null,"finish_reason":%b,"stop_reason":%b,'
