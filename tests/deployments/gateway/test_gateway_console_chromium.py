@@ -466,6 +466,44 @@ async def test_the_page_of_the_cache_knows_its_hit_rate(browser: Browser, folder
         await page.until(f"{tiles}.includes('50.0 %')")
 
 
+async def test_an_alert_that_fires_is_shown_with_its_change(browser: Browser) -> None:
+    alerts = {"period_s": 0.05, "hold_s": 0.0, "min_requests": 3, "loop_requests": 3}
+    async with gateway(QUICK, alerts=alerts) as running, console(browser, running) as page:
+        await go(page, "alerts")
+        await sign_in(page)
+        await page.until("document.querySelector('[aria-label=Firing]')?.innerText.includes('All quiet')")
+        for _ in range(3):
+            await running.post("run the tests", {"x-session-id": "an agent"})
+        await page.until("document.querySelector('.alerts h2')?.innerText.includes('looping sessions')")
+        await page.until("document.querySelector('main').innerText.includes('looping sessions, sim')")
+
+
+async def test_entries_of_the_cache_are_shown_and_purged(browser: Browser, folder: Path) -> None:
+    async with (
+        local_cache(folder, race=False) as cache,
+        gateway(QUICK, handles=cache.handles, **cache.args) as running,
+        console(browser, running) as page,
+    ):
+        await ask(page, "what is the capital of france")
+
+        async def stored() -> bool:
+            return bool((await running.get("/admin/cache"))["entries"])
+
+        assert await eventually(stored, within_s=10)
+        await go(page, "cache")
+        await sign_in(page)
+        await page.until("document.querySelector('form.filters') !== null")
+        await page.type("form.filters input", "sim")
+        await page.click("form.filters button[type=submit]")
+        rows = "document.querySelector('table.grid tbody')"
+        await page.until(f"{rows}?.innerText.includes('what is the capital of france')")
+        await page.value("window.confirm = (text) => { window.asked = text; return true; }; 0")
+        await page.click("form.filters button.danger")
+        await page.until(f"{rows} === null")
+        assert await page.value("window.asked") == "Remove every entry whose model is sim?"
+        assert (await running.get("/admin/cache"))["entries"] == 0
+
+
 async def test_thumbs_say_what_a_person_thinks_of_an_answer(browser: Browser, tmp_path: Path) -> None:
     async with (
         feedback_handle(tmp_path / "said") as handle,
