@@ -24,7 +24,7 @@ from deployments.launcher.config import ConfigError, load_document, secret_varia
 from deployments.platform.shipped import shipped_folder
 from serve_app.errors import SettingsError
 from serve_app.manifests import Choices, check_reachable, environment_of, manifest
-from serve_app.manifests.pods import PROXY_FOLDER
+from serve_app.manifests.pods import PROXY_FOLDER, folders_without_volume
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import KeySettings, Settings, load_file
 from serve_app.version import VERSION
@@ -112,6 +112,7 @@ def manifest_text(config: Path, choices: Choices, *, offline: bool) -> str:
 
 def _head(config: Path, choices: Choices, settings: Settings, secrets: frozenset[str]) -> Iterator[str]:
     yield f"`promptly manifest {config}` of Promptly {VERSION}. Change the config, and make it again."
+    yield from folders_without_volume(settings)
     make = f"kubectl -n {choices.namespace} create secret generic {choices.name}"
     if isinstance(settings.auth, KeySettings) and settings.auth.keys_file is not None:
         yield f"{make}-keys --from-file=keys.json={settings.auth.keys_file}"

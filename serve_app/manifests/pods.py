@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from serve_app.manifests.groups import Group
 from serve_app.manifests.options import Choices
+from serve_app.settings import Settings
 
 Json = dict[str, Any]
 
@@ -22,6 +23,9 @@ SECRETS = f"{RUN}/secrets.json"
 COMPILED, WEIGHTS = "/caches/compiled", "/caches/weights"
 RAY_TO_POD_S = 20
 """How much longer Kubernetes waits than Ray, so that Ray's own end comes first."""
+
+WRITTEN = (RUN, HOME, "/tmp", COMPILED, WEIGHTS, CACHE)
+"""Volumes of the pods; all else is their images', which are read-only."""
 
 METRICS_PORT, SERVE_PORT, AGENT_PORT, DASHBOARD_PORT, GCS_PORT = 8080, 8000, 52365, 8265, 6379
 
@@ -47,6 +51,21 @@ class Setup:
     choices: Choices
     wants: Wants
     environment: Mapping[str, str]
+
+
+def folders_without_volume(settings: Settings) -> Iterator[str]:
+    """Settings that name a folder which is in no volume of the pods."""
+    named = {
+        "cache.path": settings.cache and settings.cache.path,
+        "responses.path": settings.responses.path,
+        "accounts.path": settings.accounts and settings.accounts.path,
+        "feedback.path": settings.feedback and settings.feedback.path,
+        "media.upload_folder": settings.media.upload_folder,
+        "prompts.folder": settings.prompts and settings.prompts.folder,
+    }
+    for setting, folder in named.items():
+        if folder and not any(f"{folder}/".replace("~", HOME, 1).startswith(f"{each}/") for each in WRITTEN):
+            yield f"{setting} = {folder!r}: no volume of the pods is there: add one, or use {CACHE}"
 
 
 def head_template(setup: Setup) -> Json:

@@ -233,6 +233,21 @@ def test_secrets_are_named_and_never_printed(
         assert [each["name"] for each in template["spec"]["initContainers"]] == ["secrets"]
 
 
+def test_folders_that_are_in_no_volume_are_named_at_the_top(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folders = {
+        "responses": {"path": "/data/responses"},
+        "cache": {"path": "/var/lib/promptly/cache"},
+        "media": {"upload_folder": "/tmp"},
+        "embedder": {"id": "e", "source": "owner/e"},
+        "prompts": {"folder": "prompts"},
+    }
+    assert main(["manifest", str(small_config(tmp_path, **folders)), "--offline"]) == 0
+    head = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# ") and " = " in line]
+    assert [line.split(" = ")[0] for line in head] == ["# responses.path", "# prompts.folder"]
+
+
 def test_an_unknown_accelerator_is_one_message(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = small_config(tmp_path, engine={"accelerator_type": "TPU-v9"})
     said = refused(capsys, config)
