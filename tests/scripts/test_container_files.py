@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 from pathlib import Path
@@ -55,6 +56,18 @@ def test_what_an_image_copies_is_in_the_checkout(image: str) -> None:
 
 def test_the_script_of_the_image_is_a_shell_script() -> None:
     subprocess.run(["sh", "-n", str(FOLDER / "install.sh")], check=True, timeout=10)
+
+
+def test_the_script_strips_libraries_that_the_tested_packages_have() -> None:
+    """`strip` fails without its file, and with it the image."""
+    script = (FOLDER / "install.sh").read_text(encoding="utf-8").replace("\\\n", " ")
+    (line,) = re.findall(r"^strip --strip-unneeded (.*)$", script, flags=re.MULTILINE)
+    patterns = re.findall(r'"\$packages"?/([^" ]+)', line)
+    assert len(patterns) == 4
+    ray = importlib.util.find_spec("ray")
+    assert ray is not None
+    packages = Path(str(ray.origin)).parents[1]
+    assert [each for each in patterns if not list(packages.glob(each))] == []
 
 
 def test_compose_mounts_every_folder_that_is_written_and_nothing_else() -> None:
