@@ -33,6 +33,17 @@ class CannotConnect(Exception):
     """The endpoint cannot be reached, or does not answer as the command needs it."""
 
 
+class SameHost(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect to another host, nor out of TLS: the secret is for the host that was named."""
+
+    def redirect_request(self, *request: Any) -> urllib.request.Request | None:
+        asked, _, _, _, _, target = request
+        before, after = urlsplit(asked.full_url), urlsplit(target)
+        if before.hostname != after.hostname or (before.scheme, after.scheme) == ("https", "http"):
+            return None  # the answer is the redirect itself, which is an error
+        return super().redirect_request(*request)
+
+
 class Administrator:
     """Calls of one ``/admin`` path, with the secret of the person who runs the command."""
 
@@ -162,7 +173,7 @@ def _received(
     if urlsplit(url).scheme not in ("http", "https") or host is None:
         raise CannotConnect(f"{url!r}: expected http://host:port or https://host")
     proxies: dict[str, str] | None = {} if host in LOOPBACK else None
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies), SameHost)
     given = {"content-type": "application/json", **headers}
     request = urllib.request.Request(url, data, given, method=method)
     try:

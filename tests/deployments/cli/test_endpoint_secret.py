@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -50,3 +54,39 @@ def test_no_command_takes_a_secret_on_its_command_line(
     said = capsys.readouterr().err
     assert "--key-file" in said
     assert "pk-of-somebody" not in said
+
+
+@contextmanager
+def server(redirects_to: str | None) -> Iterator[tuple[str, list[str]]]:
+    """Its URL without host, and the secrets that it was sent."""
+    seen: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        server: HTTPServer
+
+        def do_GET(self) -> None:
+            seen.append(self.headers["authorization"])
+            goes_on = redirects_to is not None and not self.path.endswith("/again")
+            self.send_response(302 if goes_on else 200)
+            if goes_on:
+                self.send_header("location", f"{redirects_to or ''}:{self.server.server_port}/again")
+            self.end_headers()
+            self.wfile.write(b'{"keys": [], "next": null}')
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as listening:
+        Thread(target=listening.serve_forever, daemon=True).start()
+        yield f":{listening.server_port}", seen
+        listening.shutdown()
+
+
+@pytest.mark.parametrize(("to", "requests"), [("http://127.0.0.1", 2), ("http://localhost", 1)])
+def test_a_secret_follows_no_redirect_to_another_host(
+    monkeypatch: pytest.MonkeyPatch, to: str, requests: int
+) -> None:
+    monkeypatch.setenv(ADMIN_KEY, "pk-of-somebody")
+    with server(to) as (port, seen):
+        status = main(["keys", "list", "--endpoint", f"http://127.0.0.1{port}"])
+    assert (status, len(seen)) == (0 if requests == 2 else 1, requests)
