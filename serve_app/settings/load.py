@@ -157,12 +157,12 @@ def _http_host(given: Any, path: Path) -> str:
     http = {} if given is None else given
     if not isinstance(http, Mapping):
         raise SettingsError(f"{path}: http_options = {http!r}: expected a mapping")
-    host, port = http.get("host") or DEFAULT_HTTP_HOST, http.get("port")
-    if not isinstance(host, str):
+    host, port = http.get("host"), http.get("port")
+    if host is not None and not isinstance(host, str):
         raise SettingsError(f"{path}: http_options.host = {host!r}: expected an address")
     if port is not None and (type(port) is not int or port not in PORTS):
         raise SettingsError(f"{path}: http_options.port = {port!r}: expected {PORTS[0]} to {PORTS[-1]}")
-    return host
+    return host or DEFAULT_HTTP_HOST
 
 
 def _application(entry: Any, path: Path, host: str) -> Settings:

@@ -164,7 +164,17 @@ def test_a_file_is_checked_with_its_own_http_options(tmp_path: Path, http_option
 
 
 @pytest.mark.parametrize(
-    "http", ["x", [8000], {"port": "eighty"}, {"port": 0}, {"port": 65536}, {"port": True}, {"host": 1}]
+    "http",
+    [
+        "x",
+        [8000],
+        {"port": "eighty"},
+        {"port": 0},
+        {"port": 65536},
+        {"port": True},
+        {"host": 1},
+        {"host": {}},
+    ],
 )
 def test_http_options_that_serve_could_not_use_are_refused_before_anything_starts(
     tmp_path: Path, http: Any
