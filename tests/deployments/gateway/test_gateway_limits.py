@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
-from local_cache import local_cache
+from local_cache import LocalCache, local_cache
 from scripted_member import Member, begin, chunk, listening
 from support.accounts import accounts_handle, bearer, managed, with_accounts
 from support.gateway import MODEL, Running, SimSettings, gateway, meanwhile
@@ -63,6 +63,29 @@ async def budgeted(
         async with gateway(others=[upstream], handles={"accounts": handle}, **args) as running:
             assert await eventually(lambda: knows(running, bearer(key)), within_s=10)
             yield running, handle, bearer(key)
+
+
+@asynccontextmanager
+async def cached(
+    folder: Path,
+    engine: SimSettings,
+    *,
+    tokens_per_day: int = 100_000,
+    accounts: Mapping[str, float] | None = None,
+    **cache: Any,
+) -> AsyncIterator[tuple[Running, LocalHandle, dict[str, str], LocalCache]]:
+    """A gateway with a cache of these settings; the headers of a key of tenant `acme`, and its limit."""
+    async with (
+        local_cache(folder / "cache", race=False, **cache) as local,
+        accounts_handle(folder) as handle,
+    ):
+        key, kept = managed("acme")
+        await handle.target.make_key(kept)
+        await handle.target.set_limit(Limit("tenant:acme", tokens_per_day=tokens_per_day))
+        args = {**local.args, "auth": {"accounts": True}, "accounts": accounts or {"call_timeout_s": 0.5}}
+        async with gateway(engine, handles={"accounts": handle, **local.handles}, **args) as running:
+            assert await eventually(lambda: knows(running, bearer(key)), within_s=10)
+            yield running, handle, bearer(key), local
 
 
 async def knows(running: Running, headers: dict[str, str]) -> bool:
@@ -388,123 +411,93 @@ async def test_what_a_stream_generates_counts_by_the_minute_while_it_runs(tmp_pa
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_generation_that_others_joined_is_paid_by_who_began_it(tmp_path: Path, stream: bool) -> None:
-    async with local_cache(tmp_path / "cache", race=False) as cache, accounts_handle(tmp_path) as handle:
-        key, kept = managed("acme")
-        await handle.target.make_key(kept)
-        await handle.target.set_limit(Limit("tenant:acme", tokens_per_day=100_000))
-        shared = {**cache.args, "auth": {"accounts": True}, "accounts": {"call_timeout_s": 0.5}}
-        handles = {"accounts": handle, **cache.handles}
-        slow = SimSettings(itl_ms=20, tokens=100)
-        async with gateway(slow, handles=handles, **shared) as running:
-            assert await eventually(lambda: knows(running, bearer(key)), within_s=10)
-            asked = {"stream": stream, "temperature": 0, "max_tokens": 300}
-            async with AsyncExitStack() as leader:
-                await leader.enter_async_context(meanwhile(running.post("tell", bearer(key), **asked)))
-                await arrived(running, 1)
-                async with meanwhile(running.post("tell", bearer(key), **asked)) as follower:
-                    await running.until_traffic(lambda traffic: traffic["joined"] == 1)
-                    await leader.aclose()
-                    answer = await follower
-            assert answer.headers["x-cache"] == "joined"
-            assert running.requests() == [1]
+    async with cached(tmp_path, SimSettings(itl_ms=20, tokens=100)) as (running, handle, key, _):
+        asked = {"stream": stream, "temperature": 0, "max_tokens": 300}
+        async with AsyncExitStack() as leader:
+            await leader.enter_async_context(meanwhile(running.post("tell", key, **asked)))
+            await arrived(running, 1)
+            async with meanwhile(running.post("tell", key, **asked)) as follower:
+                await running.until_traffic(lambda traffic: traffic["joined"] == 1)
+                await leader.aclose()
+                answer = await follower
+        assert answer.headers["x-cache"] == "joined"
+        assert running.requests() == [1]
 
-            async def counted() -> bool:
-                return 100 < await used_of(handle) < 120
+        async def counted() -> bool:
+            return 100 < await used_of(handle) < 120
 
-            assert await eventually(counted, within_s=10)
+        assert await eventually(counted, within_s=10)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 async def test_answers_of_the_cache_cost_the_set_part_of_their_tokens(tmp_path: Path, rate: float) -> None:
-    async with local_cache(tmp_path / "cache", race=False) as cache, accounts_handle(tmp_path) as handle:
-        key, kept = managed("acme")
-        await handle.target.make_key(kept)
-        await handle.target.set_limit(Limit("tenant:acme", tokens_per_day=100_000))
-        args: dict[str, Any] = {"auth": {"accounts": True}, "accounts": {"cached_rate": rate}, **cache.args}
-        handles = {"accounts": handle, **cache.handles}
-        async with gateway(SimSettings(itl_ms=0, tokens=100), handles=handles, **args) as running:
-            assert await eventually(lambda: knows(running, bearer(key)), within_s=10)
-            costs = 0
+    words = SimSettings(itl_ms=0, tokens=100)
+    async with cached(tmp_path, words, accounts={"cached_rate": rate}) as (running, handle, key, _):
+        costs = 0
 
-            async def asked(text: str, part: float) -> str:
-                nonlocal costs
-                answer = await running.post(text, bearer(key), temperature=0, max_tokens=300)
-                usage = answer.json["usage"]
-                costs += round(usage["prompt_tokens"] * part) + round(usage["completion_tokens"] * part)
-                return answer.headers["x-cache"]
+        async def asked(text: str, part: float) -> str:
+            nonlocal costs
+            answer = await running.post(text, key, temperature=0, max_tokens=300)
+            usage = answer.json["usage"]
+            costs += round(usage["prompt_tokens"] * part) + round(usage["completion_tokens"] * part)
+            return answer.headers["x-cache"]
 
-            async def counted() -> bool:
-                return await used_of(handle) == costs
+        async def counted() -> bool:
+            return await used_of(handle) == costs
 
-            for text, part, told in (
-                ("tell me all", 1.0, "miss"),
-                ("tell me all", rate, "exact"),
-                ("all tell me", rate, "semantic"),
-            ):
-                assert await asked(text, part) == told
-                assert await eventually(counted, within_s=10)
-            assert running.requests() == [1]
+        for text, part, status in (
+            ("tell me all", 1.0, "miss"),
+            ("tell me all", rate, "exact"),
+            ("all tell me", rate, "semantic"),
+        ):
+            assert await asked(text, part) == status
+            assert await eventually(counted, within_s=10)
+        assert running.requests() == [1]
 
 
 async def test_answers_that_are_fetched_beside_stale_ones_are_paid_and_end_with_the_budget(
     tmp_path: Path,
 ) -> None:
-    stale = local_cache(tmp_path / "cache", race=False, stale_s=600.0)
-    async with stale as cache, accounts_handle(tmp_path) as handle:
-        key, kept = managed("acme")
-        await handle.target.make_key(kept)
-        await handle.target.set_limit(Limit("tenant:acme", tokens_per_day=1000))
-        shared = {**cache.args, "auth": {"accounts": True}, "accounts": {"call_timeout_s": 0.5}}
-        handles = {"accounts": handle, **cache.handles}
-        long = SimSettings(itl_ms=0, tokens=100)
-        async with gateway(long, handles=handles, **shared) as running:
-            assert await eventually(lambda: knows(running, bearer(key)), within_s=10)
-            brief = {**bearer(key), "x-cache-ttl": "0.01"}  # each answer is stale at once
+    long = SimSettings(itl_ms=0, tokens=100)
+    async with cached(tmp_path, long, tokens_per_day=1000, stale_s=600.0) as (running, handle, key, _):
+        brief = {**key, "x-cache-ttl": "0.01"}  # each answer is stale at once
 
-            async def again() -> str:
-                answer = await running.post("tell", brief, temperature=0, max_tokens=120)
-                return answer.headers["x-cache"] if answer.status == 200 else "refused"
+        async def again() -> str:
+            answer = await running.post("tell", brief, temperature=0, max_tokens=120)
+            return answer.headers["x-cache"] if answer.status == 200 else "refused"
 
-            for _ in range(60):
-                assert await again() in ("miss", "exact"), "a stale answer costs nothing by itself"
-                await asyncio.sleep(0.02)
-            asked = running.requests()[0]
-            assert 3 <= asked <= 10  # what the budget has room for
+        for _ in range(60):
+            assert await again() in ("miss", "exact"), "a stale answer costs nothing by itself"
+            await asyncio.sleep(0.02)
+        asked = running.requests()[0]
+        assert 3 <= asked <= 10  # what the budget has room for
 
-            async def counted() -> bool:
-                return 100 * asked < await used_of(handle) <= 1000
+        async def counted() -> bool:
+            return 100 * asked < await used_of(handle) <= 1000
 
-            assert await eventually(counted, within_s=10)
-            await again()
-            assert running.requests() == [asked]
+        assert await eventually(counted, within_s=10)
+        await again()
+        assert running.requests() == [asked]
 
 
 async def test_an_answer_beside_a_stale_one_is_paid_also_where_it_is_given_up(tmp_path: Path) -> None:
     """Else a short time-out on each request has a member work for nothing."""
-    stale = local_cache(tmp_path / "cache", race=False, stale_s=600.0)
-    async with stale as cache, accounts_handle(tmp_path) as handle:
-        key, kept = managed("acme")
-        await handle.target.make_key(kept)
-        await handle.target.set_limit(Limit("tenant:acme", tokens_per_day=100_000))
-        args = {**cache.args, "auth": {"accounts": True}, "accounts": {"call_timeout_s": 0.5}}
-        handles = {"accounts": handle, **cache.handles}
-        slow = SimSettings(first_token_ms=600.0, itl_ms=0, tokens=5)
-        async with gateway(slow, handles=handles, **args) as running:
-            assert await eventually(lambda: knows(running, bearer(key)), within_s=10)
+    slow = SimSettings(first_token_ms=600.0, itl_ms=0, tokens=5)
+    async with cached(tmp_path, slow, stale_s=600.0) as (running, handle, key, cache):
 
-            async def stored() -> bool:
-                return cache.store.ended["put"] > 0
+        async def stored() -> bool:
+            return cache.store.ended["put"] > 0
 
-            async def counted() -> bool:
-                return 120 < await used_of(handle) < 200
+        async def counted() -> bool:
+            return 120 < await used_of(handle) < 200
 
-            brief = {**bearer(key), "x-cache-ttl": "0.01"}
-            for expected, patience in (("miss", {}), ("exact", {"x-request-timeout-ms": "300"})):
-                answer = await running.post("tell", brief | patience, temperature=0, max_tokens=120)
-                assert answer.headers["x-cache"] == expected
-                assert await eventually(stored, within_s=10)
-            assert await eventually(counted, within_s=10)
-            assert running.requests() == [2]
+        brief = {**key, "x-cache-ttl": "0.01"}
+        for expected, patience in (("miss", {}), ("exact", {"x-request-timeout-ms": "300"})):
+            answer = await running.post("tell", brief | patience, temperature=0, max_tokens=120)
+            assert answer.headers["x-cache"] == expected
+            assert await eventually(stored, within_s=10)
+        assert await eventually(counted, within_s=10)
+        assert running.requests() == [2]
 
 
 async def test_an_absurd_count_of_a_member_does_not_use_up_a_budget(
