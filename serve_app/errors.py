@@ -18,6 +18,7 @@
     ├── Conflict               409  another change came first
     ├── BodyTooLarge           413
     ├── UnsupportedMediaType   415  the body's `Content-Type` is not one that the path takes
+    ├── PackedBody             415  the body is compressed
     ├── UpgradeRequired        426  the path is a WebSocket, and the request was none
     ├── Quarantined            422  a request that broke several members a moment ago
     ├── OverCapacity           429  with ``Retry-After``
@@ -246,6 +247,20 @@ class UnsupportedMediaType(PromptlyError):
             f"`Content-Type` {was}; expected {' or '.join(accepted)}.{upload}",
             param="content-type",
             code="unsupported_media_type",
+        )
+
+
+class PackedBody(PromptlyError):
+    """Nothing is unpacked here: a few bytes may become very many."""
+
+    status = 415
+    type = "invalid_request_error"
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(
+            f"`Content-Encoding` is {encoding[:100]!r}: send the body as it is, without compression.",
+            param="content-encoding",
+            code="unsupported_content_encoding",
         )
 
 

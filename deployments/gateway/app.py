@@ -18,7 +18,7 @@ from deployments.gateway.request.gate import Gate
 from deployments.gateway.request.socket import ClientSocket
 from deployments.platform.log_context import CURRENT
 from deployments.platform.telemetry import TRACEPARENT, RequestTracer
-from serve_app.api.door import Door, require_media_type
+from serve_app.api.door import Door, refuse_packed, require_media_type
 from serve_app.api.routes import ROUTES, Access, Route
 from serve_app.console import FILES
 from serve_app.errors import Forbidden, MethodNotAllowed, NoReplica, NotFound, OverCapacity, PromptlyError
@@ -197,6 +197,7 @@ class GatewayApp:
             accepted = route.media_types(exchange.method)
             if accepted:
                 require_media_type(exchange.headers.get("content-type"), accepted)
+                refuse_packed(exchange.headers.get("content-encoding"))
             is_list = route.path in LISTS
             answering = self._listing if is_list else self._answering
             if exchange.path not in ALWAYS_ANSWERED:

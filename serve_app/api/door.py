@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from ipaddress import ip_address
 
-from serve_app.errors import OriginNotAllowed, UnknownHost, UnsupportedMediaType
+from serve_app.errors import OriginNotAllowed, PackedBody, UnknownHost, UnsupportedMediaType
 from serve_app.settings import KeySettings, Settings
 
 HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s,:/@\[\]]+)(:\d*)?", re.IGNORECASE)
@@ -129,6 +129,13 @@ def require_media_type(content_type: str | None, accepted: tuple[str, ...]) -> N
     given = (content_type or "").partition(";")[0].strip().lower()
     if given not in accepted:
         raise UnsupportedMediaType(content_type, accepted)
+
+
+def refuse_packed(content_encoding: str | None) -> None:
+    """Raises: PackedBody: the body is compressed."""
+    encoding = (content_encoding or "").strip()
+    if encoding.lower() not in ("", "identity"):
+        raise PackedBody(encoding)
 
 
 def is_loopback(name: str) -> bool:

@@ -23,6 +23,7 @@ EXAMPLES: tuple[PromptlyError, ...] = (
     errors.UnknownHost("evil.example"),
     errors.OriginNotAllowed("https://evil.example"),
     errors.UnsupportedMediaType("text/plain", ("application/json",)),
+    errors.PackedBody("gzip"),
     errors.Forbidden("no", code="admin_only"),
     errors.NotFound("gone"),
     errors.UnknownModel("x", ["a", "b"]),

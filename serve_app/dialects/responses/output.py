@@ -171,9 +171,13 @@ class Call:
         return events.event("response.output_item.added", {"output_index": self._place, "item": item})
 
     def closed(self, events: Events, status: str) -> bytes:
+        given = b""
+        if self._tool.kind == FUNCTION and status == "completed" and not any(self._arguments):
+            given = self.delta(events, "{}")  # some parsers write nothing for no arguments, which is no JSON
         self.result = item = self._value("".join(self._arguments), status)
         ending = self._ending(events, item)  # before the item's own event, which takes the next number
-        return ending + events.event("response.output_item.done", {"output_index": self._place, "item": item})
+        done = {"output_index": self._place, "item": item}
+        return given + ending + events.event("response.output_item.done", done)
 
     def _ending(self, events: Events, item: Mapping[str, Any]) -> bytes:
         """The end of what the tool is given, where such events exist."""

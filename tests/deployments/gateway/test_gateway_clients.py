@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -15,6 +16,7 @@ import pytest
 from aiohttp import web
 from scripted_member import Answer, Member, answers, begin, cut, listening, stall
 from support.gateway import DONE, MODEL, Running, SimSettings, gateway
+from support.graph import CHAT
 
 WORDS = ("one", " two")
 
@@ -254,6 +256,19 @@ async def test_an_upload_is_told_that_it_is_not_relayed() -> None:
         with pytest.raises(openai.APIStatusError, match="Uploads are not relayed") as caught:
             await client.images.edit(model=MODEL, image=("a.png", b"PNG"), prompt="bluer")
     assert (caught.value.status_code, caught.value.param) == (415, "content-type")
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/v1/responses"])
+async def test_a_compressed_body_is_told_that_nothing_is_unpacked(path: str) -> None:
+    async with gateway(SimSettings()) as running:
+        sent = {"content-type": "application/json", "content-encoding": "gzip"}
+        async with running.http.post(path, data=gzip.compress(b"{}"), headers=sent) as answer:
+            error = (await answer.json())["error"]
+            assert answer.status == 415
+        sent["content-encoding"] = "identity"
+        async with running.http.post(path, data=b"{}", headers=sent) as answer:
+            assert answer.status == 400
+    assert "`Content-Encoding` is 'gzip'" in error["message"]
 
 
 def cancel_requests() -> None:

@@ -150,6 +150,26 @@ def test_the_events_of_calls_are_numbered_in_their_order(kind: str) -> None:
     assert [event["sequence_number"] for event in found] == list(range(len(found)))
 
 
+@pytest.mark.parametrize("arguments", ["", None])
+def test_a_call_without_arguments_has_an_empty_object(arguments: str | None) -> None:
+    made = writer(stream=True, tools=[{"type": "function", "name": "f"}])
+    call = {"index": 0, "id": "a", "function": {"name": "f", "arguments": arguments}}
+    told = made.feed(chunk({"tool_calls": [call]}) + chunk(reason="tool_calls") + DONE) + made.rest()
+    found = events(told)
+    (item,) = found[-1]["response"]["output"]
+    assert item["arguments"] == "{}"
+    assert "".join(event["delta"] for event in found if event["type"].endswith("arguments.delta")) == "{}"
+    assert [event["sequence_number"] for event in found] == list(range(len(found)))
+
+
+def test_a_call_that_was_cut_before_its_arguments_has_none() -> None:
+    made = writer(stream=True, tools=[{"type": "function", "name": "f"}])
+    call = {"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}}
+    told = made.feed(chunk({"tool_calls": [call]}) + chunk(reason="length") + DONE) + made.rest()
+    (item,) = events(told)[-1]["response"]["output"]
+    assert (item["arguments"], item["status"]) == ("", "incomplete")
+
+
 def test_pieces_of_calls_without_a_number_belong_to_the_call_of_their_id() -> None:
     made = writer(stream=True, tools=[{"type": "function", "name": "f"}])
     pieces: list[dict[str, Any]] = [
