@@ -11,7 +11,7 @@ from serve_app.errors import BackupError
 from serve_app.version import VERSION
 
 FORMAT = 1
-"""Of the archive as a whole. Raise it when members are read in another way."""
+"""Version of the archive as a whole. Raise it when members are read in another way."""
 
 MANIFEST = "manifest.json"
 

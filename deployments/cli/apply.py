@@ -43,7 +43,7 @@ KEPT_KEYS = ("http_options", "grpc_options", "proxy_location", "controller_optio
 """What Serve reads only when it starts."""
 
 NOT_COMPARED = ("name", "args")
-"""Of an application: it keeps its name, and its settings are told part by part."""
+"""Keys of an application: it keeps its name, and its settings are compared part by part."""
 
 DEFAULTS = {"name": "default", "route_prefix": "/"}
 """Serve's, where an application does not say."""

@@ -60,7 +60,7 @@ class Kept:
 
 
 def kept_by(config: Path | None) -> Kept:
-    """Without a config file: what is in the folders that are the default.
+    """What a config file keeps; without one, what is in the default folders.
 
     Raises:
         SettingsError, BackupError: the file cannot be used.

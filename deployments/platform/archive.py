@@ -105,7 +105,7 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _as_nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Without who made it."""
+    """The entry without its owner."""
     entry.mode, entry.uid, entry.gid, entry.uname, entry.gname = 0o600, 0, 0, "", ""
     return entry
 

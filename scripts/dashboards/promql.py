@@ -13,7 +13,7 @@ SHARES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 
 
 def percentiles(measure: str) -> tuple[Query, ...]:
-    """By model, of the requests that an engine answered: hits would hide a slow engine."""
+    """Percentiles by model, of the requests that an engine answered: hits would hide a slow engine."""
     chosen = f'{OURS}, outcome="{ANSWERED}"'
     return tuple(
         Query(quantile(DURATIONS[measure].exported, chosen, share, "model"), f"{name} {{{{model}}}}")
@@ -27,7 +27,7 @@ def quantile(name: str, chosen: str, share: float, by: str) -> str:
 
 
 def quantile_of_pieces(share: float) -> str:
-    """Of the gaps in streams, which are a counter by bounds."""
+    """A quantile of the gaps in streams, which are a counter by bounds."""
     rates = f"rate({ITL_PIECES.exported}{{{OURS}}}[$window])"
     return f"histogram_quantile({share:g}, sum by (le, model) ({rates}))"
 

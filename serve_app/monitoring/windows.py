@@ -17,7 +17,7 @@ SLICE_S = 5.0
 """How long the open slice takes. A window is up to that, and one of its own slices, longer than its name."""
 
 WINDOWS = {"1m": (60.0, 5.0), "5m": (300.0, 10.0), "30m": (1800.0, 60.0)}
-"""Of each window its length and that of its slices, seconds: 72 slices of every series at most."""
+"""Seconds of each window and of its slices: 72 slices of every series at most."""
 
 OTHER = "other"
 

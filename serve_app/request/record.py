@@ -15,7 +15,7 @@ UNMATCHED = "unmatched"
 """The route of a request whose path or method is none of the gateway's."""
 
 MOST_CHARS = 200
-"""Of one value: a client or a member may have chosen it."""
+"""Longest value: a client or a member may have chosen it."""
 
 OUTSIDE_TEXTS = (
     "request_id", "method", "route", "tenant", "model", "member", "cache", "error", "finish_reason", "entry",
@@ -94,7 +94,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     key_id: str | None = None
     """The public id of the key that it came with."""
     user: str | None = None
-    """Whom that key names."""
+    """The user whom that key names."""
     audio_s: float = 0.0
     """Seconds of the recordings that it brought."""
     experiment: str | None = None
@@ -151,7 +151,7 @@ def step_times(timeline: Timeline) -> tuple[StepTime, ...]:
 
 
 def shortened(record: RequestRecord) -> RequestRecord:
-    """Without the gaps, and without the rest of a text that is too long for a list or a line."""
+    """The record without its gaps, and with long texts cut for a list or a line."""
     changes: dict[str, str | None] = {
         name: text[:MOST_CHARS]
         for name in OUTSIDE_TEXTS

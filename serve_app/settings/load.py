@@ -177,8 +177,8 @@ def _application(entry: Any, path: Path, host: str) -> Settings:
 
 
 class _EachKeyOnce(yaml.SafeLoader):
-    """Of a key that stands twice YAML's reader takes the last: a whole section, such as `auth`, would be gone
-    in silence."""
+    """Refuses a key that is there twice. YAML's own reader takes the last one: a whole section, such as
+    `auth`, would be lost in silence."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
