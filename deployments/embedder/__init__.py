@@ -8,6 +8,7 @@
 
 from deployments.embedder.base import Encoded, EncoderSpec, TextEncoder
 from deployments.embedder.batches import Batches
+from deployments.embedder.passes import Passes
 from deployments.embedder.recent import RecentEmbeddings
 from deployments.embedder.registry import open_configured, open_encoder
 
@@ -15,6 +16,7 @@ __all__ = [
     "Batches",
     "Encoded",
     "EncoderSpec",
+    "Passes",
     "RecentEmbeddings",
     "TextEncoder",
     "open_configured",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from deployments.embedder import Batches, RecentEmbeddings, TextEncoder, open_configured
+from deployments.embedder import Passes, RecentEmbeddings, TextEncoder, open_configured
 from deployments.platform.serve import node_address
 from deployments.platform.telemetry import call_tracer
 from deployments.wire.direct_calls import DirectCalls, DirectlyCalled
@@ -20,28 +19,28 @@ WARM_UP_TEXT = "What does the first request find already warm?"
 
 class Embedder(DirectlyCalled):
     """Embeds texts as unit vectors. Calls that arrive during a pass form the next one. A text that was
-    embedded recently (a look-up missed, and now its answer is stored) is answered from memory."""
+    embedded recently (a look-up missed, and now its answer is stored) is answered from memory.
+
+    A call of more texts than a pass holds is a list, such as documents that somebody indexes. On a CPU lists
+    have a thread of low priority with an encoder of its own: they may take a core for minutes, and share it
+    with gateways, proxy and look-ups, whose clients count milliseconds."""
 
     def __init__(
         self, settings: EmbedderSettings, encoder: TextEncoder | None = None, *, ports: range = ANY_PORT
     ) -> None:
         """``encoder``: by default the one that the settings name. ``ports``: for direct calls."""
         self._ports = ports
-        self._encoder = open_configured(settings) if encoder is None else encoder
         self._source, self._dtype = settings.source, settings.dtype
         self._most = settings.max_batch_size
         self.recent = RecentEmbeddings(settings.recent_texts)
-        # The model runs on its own thread, so that the replica's event loop keeps answering health checks.
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedder")
-        self._batches = Batches(
-            self._encode,
-            settings.max_batch_size,
-            settings.batch_wait_ms / 1000,
-            settings.batch_characters,
-        )
+        opened = open_configured(settings) if encoder is None else encoder
+        self._passes = self._lists = Passes(settings, lambda: opened)
+        # A second graph takes tens of MB, once there is a list. A second model of torch would take more.
+        if encoder is None and settings.chosen_backend == "onnx":
+            self._lists = Passes(settings, partial(open_configured, settings), background=True)
         self._direct: DirectCalls | None = None
-        # Warm up: a thread's first pass allocates memory.
-        self._thread.submit(embeddings, self._encoder, [WARM_UP_TEXT]).result()
+        self._encoder = opened
+        self._passes.warm_up(WARM_UP_TEXT)
 
     async def embed(self, texts: list[str], tag: str = "") -> list[Embedding]:
         """One embedding per text, in order. ``tag`` identifies the texts' owner: owners take turns, and share
@@ -57,11 +56,11 @@ class Embedder(DirectlyCalled):
         return await self._known_or_run(texts, tag, is_look_up=True)
 
     async def _known_or_run(self, texts: list[str], tag: str, *, is_look_up: bool) -> list[Embedding]:
-        if len(texts) > self._most:  # bulk indexing would evict the look-ups' texts
-            return await self._batches.run(texts, tag)
+        if len(texts) > self._most:  # a list would evict the look-ups' texts
+            return await self._lists.run(texts, tag)
         known = {text: found for text in dict.fromkeys(texts) if (found := self.recent.get(text, tag))}
         missing = [text for text in dict.fromkeys(texts) if text not in known]
-        made = await self._batches.run(missing, tag, is_look_up=is_look_up)
+        made = await self._passes.run(missing, tag, is_look_up=is_look_up)
         for text, embedding in zip(missing, made, strict=True):
             self.recent.put(text, embedding, tag)
             known[text] = embedding
@@ -70,7 +69,7 @@ class Embedder(DirectlyCalled):
     @property
     def waiting(self) -> int:
         """Texts that are in no pass yet, and whose callers still wait."""
-        return self._batches.waiting
+        return sum(passes.waiting for passes in {self._passes, self._lists})
 
     async def address(self) -> PrivateAddress:
         """The address to which gateways send the texts of look-ups; all other texts come through Serve."""
@@ -94,16 +93,3 @@ class Embedder(DirectlyCalled):
         direct: DirectCalls | None = getattr(self, "_direct", None)
         if direct is not None:
             direct.forget()
-
-    async def _encode(self, texts: list[str]) -> list[Embedding]:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, embeddings, self._encoder, texts)
-
-
-def embeddings(encoder: TextEncoder, texts: list[str]) -> list[Embedding]:
-    """The embeddings sent to callers, one per text, in order."""
-    encoded = encoder.encode(texts)
-    return [
-        Embedding(vector.tobytes(), tokens, tokens > encoder.max_tokens, unknown)
-        for vector, tokens, unknown in zip(encoded.vectors, encoded.tokens, encoded.unknown, strict=True)
-    ]

@@ -21,7 +21,12 @@ class EmbedderSettings(Frozen):
     )
     device: Literal["cpu", "cuda"] = "cpu"
     dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"
-    max_batch_size: int = Field(default=32, ge=1)
+    max_batch_size: int = Field(
+        default=32,
+        ge=1,
+        description="Texts of a batch. A call of more texts is a list: with backend `onnx` lists have a thread of "
+        "low priority with a graph of its own, so that they hold up no request.",
+    )
     max_batch_characters: int | None = Field(
         default=None,
         ge=1,

@@ -7,6 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 from embedding_samples import TEXTS
+from support.graph import eventually
 
 from deployments.embedder import EncoderSpec
 from deployments.embedder.deployment import Embedder
@@ -69,3 +70,18 @@ async def test_documents_being_indexed_do_not_wash_look_ups_out(embedder: Embedd
 
 async def test_no_texts_are_no_embeddings(embedder: Embedder) -> None:
     assert await embedder.embed([]) == []
+
+
+async def test_a_text_does_not_wait_for_a_list_and_its_vector_is_the_same_in_one(embedder: Embedder) -> None:
+    numbered = [f"What is in document {number}?" for number in range(600)]
+    indexing = asyncio.ensure_future(embedder.embed(numbered, "other"))
+
+    async def is_running() -> bool:
+        return 0 < embedder.waiting < len(numbered)
+
+    assert await eventually(is_running, within_s=30)
+    [alone] = await embedder.embed([numbered[0]], "mine")
+    assert not indexing.done()
+    [first, *_] = await indexing
+    assert np.abs(vector(first) - vector(alone)).max() < 1e-5
+    assert embedder.waiting == 0
