@@ -9,7 +9,6 @@ from typing import Protocol
 from deployments.gateway.request.account import Account, Quotas
 from deployments.gateway.request.authentication import ANYONE, Authenticator
 from deployments.gateway.request.exchange import Exchange
-from deployments.gateway.request.loop_turns import LoopTurns
 from serve_app.accounts.refused import RefusedUsers
 from serve_app.api.routes import Access, Route
 from serve_app.front_door.config import CLIENT_ADDRESS
@@ -49,7 +48,6 @@ class Gate:
         self._door_secret = door_secret
         self._quotas = quotas
         self._refused = refused
-        self._turns = LoopTurns()
 
     async def enter(self, exchange: Exchange, route: Route) -> None:
         """Sets the exchange's identity, and which timings it may show to it. An open route has no identity.
@@ -79,8 +77,6 @@ class Gate:
             several = self._auth.keys is not None and self._auth.keys.has_several_tenants
         require_unexpired(identity, self._now())
         self._recognised(exchange, identity, several)
-        if several:
-            await self._turns.wait(identity.tenant)
         self._require_rights(exchange, route, identity, door_says)
         if exchange.socket is not None:
             exchange.socket.still_allowed = partial(self._still_allowed, exchange, route, door_says)
