@@ -39,7 +39,7 @@ from serve_app.cache.entry import (
 from serve_app.cache.eviction import Bounds
 from serve_app.cache.purges import PurgeLog
 from serve_app.cache.shards import Place
-from serve_app.gateways.flights import Flights
+from serve_app.gateways.announced import AnnouncedRequests
 from serve_app.settings import CacheSettings
 from serve_app.settings.network import ANY_PORT
 from serve_app.wire.calls import CACHE
@@ -80,7 +80,7 @@ class SemanticCache(DirectlyCalled):
         self._feedback = Feedback(self._session, self._learning)
         bounds = Bounds(settings.max_entries, settings.max_bytes, settings.max_entries_per_tenant)
         self._room = CacheRoom(bounds, place)
-        self._flights = Flights()
+        self._announced = AnnouncedRequests()
         self._full: str | None = None
         self._direct: DirectCalls | None = None
         await self._session.open()
@@ -105,8 +105,8 @@ class SemanticCache(DirectlyCalled):
             StoreError: the store failed; the gateway counts this and continues without the cache.
         """
         found = await self._find(query)
-        if isinstance(found, Miss) and query.flight is not None:
-            at = self._flights.meet(query.flight, time.monotonic())
+        if isinstance(found, Miss) and query.announced is not None:
+            at = self._announced.meet(query.announced, time.monotonic())
             return found if at is None else replace(found, answered_at=at)
         return found
 

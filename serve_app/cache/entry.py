@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from serve_app.cache.bound.evidence import EntryEvidence
-from serve_app.gateways.flights import Flight
+from serve_app.gateways.announced import Announced
 from serve_app.openai.answers import Answer
 
 ENTRY_OVERHEAD = 2048
@@ -131,7 +131,7 @@ LookUp = Hit | Miss
 @dataclass(frozen=True, slots=True)
 class CacheQuery:
     """The input of a look-up. ``vector`` is float32 bytes, or ``None`` to find only the same text;
-    ``threshold`` and ``max_age_s`` (seconds) are the request's own, if it has any. ``flight``: others may
+    ``threshold`` and ``max_age_s`` (seconds) are the request's own, if it has any. ``announced``: others may
     join the request while it is answered."""
 
     entry_id: UUID
@@ -140,7 +140,7 @@ class CacheQuery:
     vector: bytes | None = None
     threshold: float | None = None
     max_age_s: float | None = None
-    flight: Flight | None = None
+    announced: Announced | None = None
 
 
 @dataclass(frozen=True, slots=True)

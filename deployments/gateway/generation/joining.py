@@ -14,7 +14,7 @@ from deployments.gateway.lookup.shared_stream import SharedAnswer
 from deployments.gateway.request.answer import Head, OpenAnswer
 from deployments.gateway.send.dispatch import Dispatcher
 from serve_app.cache.entry import Hit
-from serve_app.gateways.flights import Flight
+from serve_app.gateways.announced import Announced
 
 
 class JoinsElsewhere:
@@ -38,7 +38,7 @@ class JoinsElsewhere:
         self._dispatcher = dispatcher
         self._keep_bytes = keep_bytes
 
-    def announce(self, asked: Asked) -> Flight | None:
+    def announce(self, asked: Asked) -> Announced | None:
         """What the look-up tells of the request."""
         partition = "" if asked.key is None else asked.key.partition
         return self._elsewhere.announce(asked.in_flight_key, partition)

@@ -17,7 +17,7 @@ from deployments.gateway.request.answer import Answer
 from deployments.gateway.request.call import Call
 from serve_app.cache.entry import Doubt, Hit
 from serve_app.cache.keys import CacheKey
-from serve_app.gateways.flights import Flight
+from serve_app.gateways.announced import Announced
 from serve_app.openai.usage import Measured, TokenCounts
 from serve_app.traffic import Traffic
 
@@ -88,7 +88,7 @@ class InFlightTier:
 class SharedWithOthers(Protocol):
     """Requests that several gateways share."""
 
-    def announce(self, asked: Asked) -> Flight | None: ...
+    def announce(self, asked: Asked) -> Announced | None: ...
 
     def withdraw(self, asked: Asked) -> None: ...
 
@@ -118,9 +118,9 @@ class StoreTier:
         if asked.key is None or not asked.controls.read:
             return None
         elsewhere = self._elsewhere
-        flight = None if elsewhere is None else elsewhere.announce(asked)
+        announced = None if elsewhere is None else elsewhere.announce(asked)
         looked_up = await self._look_ups.find(
-            asked.key, asked.controls, asked.exchange.timeline, asked.keep_vector, flight
+            asked.key, asked.controls, asked.exchange.timeline, asked.keep_vector, announced
         )
         if isinstance(looked_up, Hit):
             if elsewhere is not None:

@@ -26,7 +26,7 @@ from deployments.wire.pool import ConnectionPool
 from serve_app.cache.entry import Hit
 from serve_app.cache.shards import Shards
 from serve_app.errors import PromptlyError
-from serve_app.gateways.flights import MOST_ENDED, Ended, Flight
+from serve_app.gateways.announced import MOST_ENDED, Announced, Ended
 from serve_app.gateways.frames import Kind, begun, failed, frame
 from serve_app.wire.private_address import PrivateAddress
 
@@ -106,7 +106,7 @@ class Elsewhere:
 
     # ---- announcing ----
 
-    def announce(self, key: InFlightKey | None, partition: str) -> Flight | None:
+    def announce(self, key: InFlightKey | None, partition: str) -> Announced | None:
         """What a look-up tells the cache; ``None``: the request may not be joined."""
         if key is None:
             return None
@@ -117,7 +117,7 @@ class Elsewhere:
             if len(self._pending) >= MOST_PENDING:
                 self._pending = {each: until for each, until in self._pending.items() if until > now}
             self._pending[name] = now + PENDING_S
-        return Flight(name, self._gateway, ended)
+        return Announced(name, self._gateway, ended)
 
     def _to_tell(self, unsent: deque[tuple[float, Ended]], now: float) -> tuple[Ended, ...]:
         due = tuple(ended for at, ended in unsent if at <= now)

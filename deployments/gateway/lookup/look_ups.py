@@ -25,7 +25,7 @@ from serve_app.cache.expiry import Expiry
 from serve_app.cache.keys import CacheKey
 from serve_app.cache.normal import Normaliser
 from serve_app.embedding import Embedding
-from serve_app.gateways.flights import Flight
+from serve_app.gateways.announced import Announced
 from serve_app.request.cache_controls import CacheControls
 from serve_app.request.tenant_marks import TenantMarks
 from serve_app.request.timing import Timeline
@@ -53,7 +53,7 @@ class Asking:
     controls: CacheControls
     timeline: Timeline
     keep: Keep
-    flight: Flight | None
+    announced: Announced | None
 
 
 class Embed:
@@ -103,13 +103,13 @@ class LookUps:
         controls: CacheControls,
         timeline: Timeline,
         keep: Keep,
-        flight: Flight | None = None,
+        announced: Announced | None = None,
     ) -> LookUp:
-        """What the store has; never raises, never takes longer than the budget. ``flight``: the
+        """What the store has; never raises, never takes longer than the budget. ``announced``: the
         request as others may join it."""
         found: LookUp = Miss()
         try:
-            found = await self._behind_breaker(Asking(key, controls, timeline, keep, flight))
+            found = await self._behind_breaker(Asking(key, controls, timeline, keep, announced))
         finally:
             self._count(found)
         return found
@@ -198,5 +198,5 @@ def _query(asked: Asking, vector: bytes | None) -> CacheQuery:
     key, controls = asked.key, asked.controls
     text = "" if vector is None else key.text  # an exact look-up reads none
     return CacheQuery(
-        key.entry_id, key.partition, text, vector, controls.threshold, controls.max_age_s, asked.flight
+        key.entry_id, key.partition, text, vector, controls.threshold, controls.max_age_s, asked.announced
     )

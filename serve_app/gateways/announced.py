@@ -12,7 +12,7 @@ JOIN_WINDOW_S = 600.0
 """How long a request can be joined at another gateway: the usual deadline (``limits.request_timeout_s``).
 What ended sooner is taken out sooner."""
 
-MOST_FLIGHTS = 20_000
+MOST_ANNOUNCED = 20_000
 """Requests in the table, some 200 bytes each; the oldest leave first. More are hardly in flight at once."""
 
 MOST_ENDED = 64
@@ -28,7 +28,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
+class Announced:
     """A look-up's request, which ``gateway`` answers if the cache does not. ``key`` names it and all that are
     identical, and holds its tenant's; ``ended``: what has ended since the last look-up."""
 
@@ -37,30 +37,30 @@ class Flight:
     ended: tuple[Ended, ...] = ()
 
 
-class Flights:
+class AnnouncedRequests:
     """Of one cache. No clock: callers pass ``now`` (monotonic seconds)."""
 
     def __init__(self) -> None:
-        self._flights: OrderedDict[bytes, tuple[str, float]] = OrderedDict()  # the oldest first
+        self._announced: OrderedDict[bytes, tuple[str, float]] = OrderedDict()  # the oldest first
 
     def __len__(self) -> int:
-        return len(self._flights)
+        return len(self._announced)
 
     def end(self, ended: Ended) -> None:
-        known = self._flights.get(ended.key)
+        known = self._announced.get(ended.key)
         if known is not None and known[0] == ended.gateway:
-            del self._flights[ended.key]
+            del self._announced[ended.key]
 
-    def meet(self, flight: Flight, now: float) -> str | None:
+    def meet(self, announced: Announced, now: float) -> str | None:
         """The other gateway that is answering an identical request. ``None``: there is none, and from now on
         it is this one."""
-        for ended in flight.ended:
+        for ended in announced.ended:
             self.end(ended)
-        known = self._flights.pop(flight.key, None)
-        if known is not None and known[0] != flight.gateway and now < known[1]:
-            self._flights[flight.key] = known
+        known = self._announced.pop(announced.key, None)
+        if known is not None and known[0] != announced.gateway and now < known[1]:
+            self._announced[announced.key] = known
             return known[0]
-        self._flights[flight.key] = (flight.gateway, now + JOIN_WINDOW_S)
-        while len(self._flights) > MOST_FLIGHTS:
-            self._flights.popitem(last=False)
+        self._announced[announced.key] = (announced.gateway, now + JOIN_WINDOW_S)
+        while len(self._announced) > MOST_ANNOUNCED:
+            self._announced.popitem(last=False)
         return None
