@@ -24,8 +24,8 @@ class EmbedderSettings(Frozen):
     max_batch_size: int = Field(
         default=32,
         ge=1,
-        description="Texts of a batch. A call of more texts is a list: with backend `onnx` lists have a thread "
-        "of low priority with a graph of its own, so that they hold up no request.",
+        description="Texts of a batch. A call of more texts is a list: with backend `onnx` lists have a "
+        "thread of low priority with a graph of its own, so that they hold up no request.",
     )
     max_batch_characters: int | None = Field(
         default=None,
