@@ -99,8 +99,9 @@ def library_of(files: Files, former: Library = EMPTY) -> Library:
                 prompts[folder] = former.prompts[folder]
     labels = Labels()
     try:
-        labels = Labels.read(_content(files.get(FILE, b"")).decode("utf-8", "replace"), FILE)
-        problems += _astray(labels, prompts)
+        if FILE in files:
+            labels = Labels.read(_content(files[FILE], FILE).decode("utf-8", "replace"), FILE)
+            problems += _astray(labels, prompts)
     except SettingsError as error:
         problems.append(str(error))
         labels = former.labels
@@ -115,7 +116,7 @@ def _prompt(folder: str, files: Files) -> Prompt:
     for name, content in sorted(files.items()):
         where = f"{folder}/{name}"
         if name == ABOUT:
-            tenants = read_tenants(_content(content), where)
+            tenants = read_tenants(_content(content, where), where)
             continue
         path = PurePosixPath(name)
         if path.suffix not in (*MARKDOWN, *YAML):
@@ -124,13 +125,17 @@ def _prompt(folder: str, files: Files) -> Prompt:
             raise SettingsError(f"{where}: expected a name of letters, digits, `_`, `.` and `-`")
         if path.stem in versions:
             raise SettingsError(f"{where}: the version {path.stem!r} has two files")
-        versions[path.stem] = read_version(path.stem, _content(content), path.suffix, where)
+        versions[path.stem] = read_version(path.stem, _content(content, where), path.suffix, where)
     return Prompt(folder, versions, tenants)
 
 
-def _content(content: bytes | SettingsError) -> bytes:
+def _content(content: bytes | SettingsError, where: str) -> bytes:
+    """An editor empties a file before it writes it: an empty one says nothing, and must not take labels, a
+    prompt's text or its tenants away for a moment. Raises: SettingsError."""
     if isinstance(content, SettingsError):
         raise content
+    if not content:
+        raise SettingsError(f"{where}: expected a file that is not empty")
     return content
 
 

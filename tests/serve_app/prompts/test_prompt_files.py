@@ -107,6 +107,7 @@ BROKEN: dict[str, tuple[str, bytes, str]] = {
         "messages[0]",
     ),
     "tenants that are no list": ("reply/prompt.yaml", b"tenants: acme", "tenants"),
+    "a file of tenants that is being written": ("reply/prompt.yaml", b"", "not empty"),
     "a version with two files": ("reply/1.yaml", b"messages: [{role: user, content: a}]", "two files"),
     "a name that is none": ("reply/a b.md", b"Hi", "reply/a b.md"),
 }
@@ -130,7 +131,7 @@ def test_a_broken_file_is_named_and_leaves_what_was_known(case: str) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"labels: [", b"labels: {reply: 1}", b"label: {}", b"labels: {reply: {production: 1.10}}", b"- a"],
+    [b"", b"labels: [", b"labels: {reply: 1}", b"label: {}", b"labels: {reply: {production: 1.10}}", b"- a"],
 )
 def test_broken_labels_leave_those_that_were_known(content: bytes) -> None:
     before = library_of(FILES)
