@@ -23,7 +23,7 @@ from support.kept import NOW, Place, backup, new_places, restore
 from deployments.cli.main import main
 from deployments.feedback.store.sqlite import SqliteFeedback
 from serve_app.accounts.exchange import Report
-from serve_app.accounts.keys import KeyQuery, changed_to, revoked
+from serve_app.accounts.keys import KeyQuery, ManagedKey, changed_to, revoked
 from serve_app.backup import FORMAT, MANIFEST
 from serve_app.quotas.limits import Limit
 from serve_app.settings import FeedbackSettings
@@ -120,15 +120,21 @@ async def test_what_happened_since_stays(places: Iterator[Place], tmp_path: Path
     assert before["usage"][0][1] == 3
 
 
+async def key_of_both(*both: Place) -> ManagedKey:
+    """The same key at two places, as after a restore."""
+    _, key = managed("acme", NOW)
+    for place in both:
+        async with place.owner_of_accounts() as accounts:
+            await accounts.make_key(key)
+    return key
+
+
 async def test_a_key_that_was_changed_more_often_in_the_backup_is_taken(
     places: Iterator[Place], tmp_path: Path
 ) -> None:
     """An older copy elsewhere is brought up to date; a key that was revoked here is revoked there, too."""
     here, there, archive = next(places), next(places), tmp_path / "all.promptly"
-    _, key = managed("acme", NOW)
-    for place in (here, there):
-        async with place.owner_of_accounts() as accounts:
-            await accounts.make_key(key)
+    key = await key_of_both(here, there)
     async with here.owner_of_accounts() as accounts:
         await accounts.change_key(revoked(key, by="", now=NOW + 5))
     assert backup(here, archive) == 0
@@ -145,10 +151,7 @@ async def test_a_revoked_key_does_not_work_again_by_a_copy_that_was_changed_more
     places: Iterator[Place], tmp_path: Path
 ) -> None:
     here, there, archive = next(places), next(places), tmp_path / "all.promptly"
-    _, key = managed("acme", NOW)
-    for place in (here, there):
-        async with place.owner_of_accounts() as accounts:
-            await accounts.make_key(key)
+    key = await key_of_both(here, there)
     async with here.owner_of_accounts() as accounts:
         for number in range(3):
             key = changed_to(key, key.record, by="", now=NOW + number)
