@@ -67,6 +67,15 @@ async def until_waiting(cache: LocalCache, texts: int) -> None:
     assert await eventually(so, within_s=30), cache.embedder.target.waiting
 
 
+async def until_passes(encoder: HeldEncoder, count: int) -> None:
+    """So many passes have begun: a pass begins on the embedder's thread, after its texts stopped to wait."""
+
+    async def so() -> bool:
+        return len(encoder.passes) == count
+
+    assert await eventually(so, within_s=30), len(encoder.passes)
+
+
 async def beside_bulk(folder: Path, send: Callable[[Running], Awaitable[Answered]], seen: str) -> Answered:
     """What tenant b sends while a hundred passes of tenant a's texts wait: it is answered after two, and the
     first of them holds a text with ``seen``."""
@@ -76,8 +85,7 @@ async def beside_bulk(folder: Path, send: Callable[[Running], Awaitable[Answered
         with encoder.held():
             async with meanwhile(bulk(running)) as noise:
                 await until_waiting(cache, waiting := BULK_CALLS * BULK_TEXTS - MOST)
-                before = len(encoder.passes)
-                assert before == warm + 1
+                await until_passes(encoder, before := warm + 1)
                 async with meanwhile(send(running)) as one:
                     await until_waiting(cache, waiting + 1)
                     encoder.let_go(2)
