@@ -1,1 +1,1 @@
-"""The response cache as policy: what may be shared with whom, what a request asks of it, what is a hit."""
+"""The rules of the response cache: who may share an answer, what a request may ask for, what is a hit."""

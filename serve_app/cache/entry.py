@@ -14,15 +14,15 @@ ENTRY_OVERHEAD = 2048
 """Approximate bytes of an entry besides its texts: a vector of 384 dimensions, the ids, the indexes."""
 
 NOT_SIMILAR = "similarity"
-"""The reason of a miss whose nearest entry is below the threshold of similarity."""
+"""The reason for a miss whose nearest entry is below the similarity threshold."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
     """One stored answer. Times are Unix seconds; ``vector`` is float32 bytes. An entry without a vector is
     found only by the same text. ``evidence`` is how often it was right (see ``serve_app/cache/bound``); it is
-    not sent to gateways. ``uses`` counts the answers given; entries of the least ``value`` are evicted
-    first (see ``serve_app/cache/eviction.py``)."""
+    not sent to gateways. ``uses`` counts how often the entry answered; entries with the lowest ``value`` are
+    evicted first (see ``serve_app/cache/eviction.py``)."""
 
     entry_id: UUID
     tenant: str
@@ -44,7 +44,7 @@ class CacheEntry:
         return ENTRY_OVERHEAD + len(self.text.encode()) + len(self.answer.text.encode())
 
     def is_fresh(self, now: float, max_age_s: float | None = None) -> bool:
-        """Not expired, and not older than the request accepts."""
+        """Whether the entry has not expired and is not older than the request accepts."""
         return now < self.expires_at and (max_age_s is None or now - self.created_at <= max_age_s)
 
     def age_s(self, now: float) -> float:
@@ -70,7 +70,7 @@ class Hit:
     """An entry that answers a request. ``similarity`` is the cosine of a semantic hit, ``score`` the
     verifier's probability that the answer serves (if there is a verifier), ``epoch`` the cache's epoch when
     the entry was found. ``stale``: the entry has expired, and a fresh answer should be fetched.
-    ``decided_ns``: how long the decision took, nanoseconds; 0 without a near entry."""
+    ``decided_ns``: how long the decision took, in nanoseconds; 0 if there was no near entry."""
 
     entry: CacheEntry
     similarity: float | None = None
@@ -99,7 +99,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A near entry of which the verifier is not sure: the served model may be asked. ``epoch``: as in
+    """A near entry about which the verifier is not sure, so the served model may be asked. ``epoch``: as in
     ``Hit``."""
 
     entry: CacheEntry
@@ -111,7 +111,8 @@ class Doubt:
 @dataclass(frozen=True, slots=True)
 class Miss:
     """No entry answers. ``reason``: why the nearest entry was refused, ``None`` if there was none near.
-    ``decided_ns``: as of a hit. ``answered_at``: the other gateway that is answering an identical request."""
+    ``decided_ns``: as in ``Hit``. ``answered_at``: the other gateway that is answering an identical
+    request."""
 
     reason: str | None = None
     probe: Probe | None = None
@@ -131,8 +132,8 @@ LookUp = Hit | Miss
 @dataclass(frozen=True, slots=True)
 class CacheQuery:
     """The input of a look-up. ``vector`` is float32 bytes, or ``None`` to find only the same text;
-    ``threshold`` and ``max_age_s`` (seconds) are the request's own, if it has any. ``announced``: others may
-    join the request while it is answered."""
+    ``threshold`` and ``max_age_s`` (seconds) are the request's own, if it has any. ``announced``: set if
+    identical requests at other gateways may join this one while it is answered."""
 
     entry_id: UUID
     partition: str

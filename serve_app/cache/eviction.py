@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 SLACK = 0.05
-"""Eviction goes this share below a bound, so that not every insert evicts."""
+"""Eviction continues to this share below a bound, so that not every insert evicts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from serve_app.settings import CacheSettings
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRule:
-    """Applies to requests that match every given part. ``ttl_s`` is in seconds; 0: the answer is not stored.
+    """A rule applies to requests that match all of its parts. ``ttl_s`` is in seconds; 0: not stored.
 
     ``prompt`` is searched in the text that is looked up, ``headers`` in the request's headers of those names.
     """

@@ -1,4 +1,4 @@
-"""The grey zone: the served model judges pairs of which the verifier is not sure, by a yes or no question."""
+"""The grey zone: the served model answers yes or no for pairs about which the verifier is not sure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INSTRUCTION = (
     "full and correct answer to the second one. Say no if the two ask for different things, in a number, a "
     "name, a direction, a time, a negation or anything else. Reply with one word: yes or no."
 )
-"""The same for every pair, so that an engine with a prefix cache computes it once."""
+"""It is the same for every pair, so that an engine with a prefix cache computes it once."""
 
 YES, NO = "yes", "no"
 TOP_LOGPROBS = 20
@@ -55,7 +55,7 @@ class _Completion(msgspec.Struct):
 
 def yes_share(body: bytes) -> float | None:
     """P(yes) / (P(yes) + P(no)) of the first token, whatever their case and spaces; ``None`` if the response
-    is no such answer, or the model considers neither word."""
+    has no log-probabilities, or neither word is among the likeliest tokens."""
     try:
         completion = msgspec.json.decode(body, type=_Completion)
         likeliest = completion.choices[0].logprobs.content[0].top_logprobs

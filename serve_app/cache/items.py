@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from serve_app.cache.entry import Selection
 
 OVERHEAD = 400
-"""Bytes of an item besides its value: its key and place in the table, times and names (measured on CPython
-3.11 with ``tracemalloc``, rounded up)."""
+"""Bytes that an item takes besides its value: its key and its slot in the table, times and names (measured on
+CPython 3.11 with ``tracemalloc``, rounded up)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ItemTier:
         self._items: OrderedDict[bytes, Item] = OrderedDict()
         self._size = 0
         self.purges = 0
-        """Rises with every purge: what was asked for before one must not be put after it."""
+        """The number of purges: an item that was requested before a purge must not be stored after it."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -52,7 +52,7 @@ class ItemTier:
         return item
 
     def put(self, key: bytes, item: Item) -> None:
-        """Keep an item, unless it is as large as a tenth of all."""
+        """Store an item, unless it is larger than a tenth of the capacity."""
         if item.size * 10 > self._capacity:
             return
         self._drop(key)
@@ -67,7 +67,7 @@ class ItemTier:
         self.purges += 1
 
     def remove(self, selection: Selection) -> None:
-        """Drop the selected items; those that are selected by an entry's id are none of them."""
+        """Drop the selected items. A selection by an entry's id selects no items."""
         self.purges += 1
         if selection.entry_id is not None:
             return

@@ -6,8 +6,8 @@ text. Two requests may share an answer only inside one partition; the exact key 
 A field that is not known to be harmless makes the request bypass the cache. Streamed and whole answers share
 entries. Text completions have exact hits only: a near text has another continuation.
 
-A request that sets a temperature above 0 asks for a fresh sample, as evaluation tools do that count over
-many of them. A setting says whether stored answers may stand for samples.
+A request that sets a temperature above 0 asks for a fresh sample; evaluation tools do so to count over
+many samples. A setting says whether stored answers may replace samples.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ IGNORED_FIELDS = frozenset(
 
 
 IMAGES = "*images"
-"""Of the partition: the last message's parts, where it has images."""
+"""The partition's field with the parts of the last message, if that message has images."""
 
 TEXT_MESSAGE_FIELDS = frozenset({"role", "content", "name"})
 
@@ -80,8 +80,8 @@ TEXT_MESSAGE_FIELDS = frozenset({"role", "content", "name"})
 class CacheKey:
     """The key by which a request is looked up.
 
-    ``semantic`` is false if only the same text may share an answer: a near text to be continued has another
-    continuation.
+    ``semantic`` is false if only the same text may share an answer; for example, a near text that is to be
+    continued has another continuation.
     """
 
     tenant: str
@@ -147,7 +147,8 @@ def is_sampled(request: ParsedRequest) -> bool:
 
 
 def _is_text_message(message: Mapping[str, Any]) -> bool:
-    """Whether it has only text: the content at an image's address can change, and a tool call is no text."""
+    """Whether the message has only text: not images, whose content can change at the same address, and not
+    tool calls."""
     content = message.get("content")
     parts = content if isinstance(content, list) else []
     return (
@@ -159,7 +160,7 @@ def _is_text_message(message: Mapping[str, Any]) -> bool:
 
 
 def _is_known_message(message: Mapping[str, Any]) -> bool:
-    """Whether it has only text, and images that the request itself holds."""
+    """Whether the message has only text, and images that the request itself contains (``data:`` URLs)."""
     content = message.get("content")
     if not isinstance(content, list):
         return _is_text_message(message)
@@ -180,7 +181,7 @@ def _has_images(fields: Mapping[str, Any]) -> bool:
 
 
 def _text_beside_images(message: Mapping[str, Any]) -> str | None:
-    """``None``: it has no image, or what is beside it is no text."""
+    """The text parts of a message with images; ``None`` if it has no image, or a text is not a string."""
     content = message.get("content")
     parts = content if isinstance(content, list) else []
     texts = [part["text"] for part in parts if _is_text_part(part)]

@@ -1,7 +1,7 @@
-"""The form in which a text is embedded and compared by the guards: long forms for abbreviations, and typing
-errors put right.
+"""The normal form of a text, which is embedded and which the guards compare: abbreviations are written out,
+and typing errors corrected.
 
-Both are looked up in tables of this package, so a word that stands in none stays as it is. Letters other than
+Both are looked up in tables of this package, so a word that is in no table stays as it is. Letters other than
 ASCII, codes, paths and quoted words stay too. The text itself, by which exact hits are found, never changes.
 """
 
@@ -16,7 +16,7 @@ from serve_app.cache.guards.lists import known_words
 from serve_app.embedding import EmbedderInfo
 
 VERSION = 1
-"""Raise when the form of a text changes: vectors of two versions are not compared."""
+"""Raise it when the normal form of texts changes: vectors of two versions are not compared."""
 
 PACKAGE = "serve_app.cache"
 _MAX_CHARACTERS = 4_000
@@ -25,15 +25,16 @@ _SHORTEST_EXCHANGE = 5
 
 
 def vectors_of(embedder: EmbedderInfo) -> str:
-    """The name of what made a vector: another embedder, or another normal form of its texts, has a folder or
-    collection of its own."""
+    """A name for the embedder and the normal form of its texts. Vectors with another name are kept in another
+    folder or collection."""
     return f"{embedder.name}:normal-{VERSION}"
 
 
 @dataclass(frozen=True, slots=True)
 class Normaliser:
-    """``long_forms`` by the abbreviation in lower case; ``capital`` are those that need their capitals,
-    because a word or another language's word looks like them. ``right`` leads from an error to the word."""
+    """``long_forms`` maps an abbreviation in lower case to its long form; ``capital`` are the abbreviations
+    that count only in capitals, because in lower case they look like a word of English or of another
+    language. ``right`` maps a misspelling to the word."""
 
     long_forms: Mapping[str, str]
     capital: frozenset[str]
@@ -42,7 +43,7 @@ class Normaliser:
     pattern: re.Pattern[str]
 
     def __call__(self, text: str) -> str:
-        """The normal form; a long text (over 4,000 characters) is its own."""
+        """The normal form of a text; a long text (over 4,000 characters) is returned unchanged."""
         if len(text) > _MAX_CHARACTERS:
             return text
         righted = _WORD.sub(self._word, text) if text.isascii() else text
@@ -55,7 +56,7 @@ class Normaliser:
         return self.right.get(word) or self._exchanged(word)
 
     def _exchanged(self, word: str) -> str:
-        """With two neighbouring letters exchanged, if that gives one known word ("calcualte")."""
+        """The word with two neighbouring letters exchanged, if that gives one known word ("calcualte")."""
         if len(word) < _SHORTEST_EXCHANGE:
             return word
         fits = {

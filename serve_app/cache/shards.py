@@ -1,4 +1,4 @@
-"""The shards of a cache: which of them owns which partition, and what all of them say together.
+"""The shards of a cache: which shard owns which partition, and how their figures and pages are merged.
 
 No search spans two partitions, so a shard has all state of its partitions to itself: entries, what is
 learned, the requests in flight. Only purges concern all shards.
@@ -15,7 +15,7 @@ from uuid import UUID
 from serve_app.cache.entry import CacheEntry, CacheStats
 
 COUNTS = frozenset({"audits", "observations", "blocked_pairs"})
-"""Learned numbers that are added; of all others the largest of all shards is shown."""
+"""Learned figures that are summed over the shards; of every other figure the largest is shown."""
 
 Page = tuple[list[CacheEntry], UUID | None]
 """Entries ordered by id, and the id at which the next page begins."""
@@ -28,8 +28,8 @@ class Shards:
     count: int = 1
 
     def owner(self, partition: str) -> int:
-        """The shard of a partition, by rendezvous hashing: every gateway finds the same one, and where shards
-        are added or removed, only the partitions of those change their owner."""
+        """The shard of a partition, by rendezvous hashing: every gateway computes the same shard, and when
+        shards are added or removed, only the partitions of those shards change their owner."""
         if self.count == 1:
             return 0
         return max(range(self.count), key=lambda shard: _weight(partition, shard))
@@ -53,7 +53,8 @@ class Place:
         return self.shard == 0
 
     def part(self, most: int) -> int:
-        """Of a bound on all entries, what this shard's own store may hold: an equal part, rounded up."""
+        """How much of ``most``, a bound on all entries, this shard's store may hold: all if the store is
+        shared, else an equal part, rounded up."""
         return most if self.shared else -(-most // self.of)
 
 
@@ -61,7 +62,7 @@ ALONE = Place()
 
 
 def merged_stats(each: Sequence[CacheStats], *, shared: bool) -> CacheStats:
-    """One page of figures for all shards. The epoch is the highest: each shard counts its own."""
+    """The figures of all shards together. The epoch is the highest one, because each shard counts its own."""
     if len(each) == 1:
         return each[0]
     paths = dict.fromkeys(stats.path for stats in each if stats.path)
@@ -90,7 +91,7 @@ def _merged_bound(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def merged_page(pages: Sequence[Page], limit: int) -> Page:
     """The first ``limit`` entries of all shards, from one page of each that begins at the same id."""
     horizon = min((following for _, following in pages if following is not None), default=None)
-    # What a shard has beyond its own page is not known: nothing behind that is given yet.
+    # A shard's entries beyond its own page are not known yet, so no entry from there on is returned.
     known = sorted(
         (entry for entries, _ in pages for entry in entries if horizon is None or entry.entry_id < horizon),
         key=lambda entry: entry.entry_id,

@@ -1,4 +1,4 @@
-"""The learned bound: an entry answers only at scores at which entries proved right often enough."""
+"""The learned bound: an entry answers only at scores at which entries have been right often enough."""
 
 from serve_app.cache.bound.blocked import BlockedPairs, text_hash
 from serve_app.cache.bound.budget import ErrorBudget

@@ -15,8 +15,8 @@ MOST_PAIRS = 4096
 
 
 def text_hash(text: str) -> str:
-    """32 hex digits of the text without case, space and punctuation, or of the text itself if nothing else is
-    left of it."""
+    """32 hex digits of a hash of the text without case, space and punctuation, or of the text itself if
+    nothing else is left of it."""
     return hashlib.sha256((normalised(text) or text).encode()).hexdigest()[:32]
 
 

@@ -19,7 +19,8 @@ debts would stop every reuse after one."""
 
 MOST_DOUBT = 0.2
 MOST_FACTOR = 7.0
-"""Whatever the budget, no entry answers whose bound exceeds this, or so many times the rate."""
+"""Whatever the budget, no entry answers if its bound exceeds ``MOST_DOUBT``, or ``MOST_FACTOR`` times the
+rate."""
 
 AUDIT_MEMORY = 128.0
 PRIOR_ERRORS = 1.0
@@ -28,14 +29,15 @@ PRIOR_ERRORS = 1.0
 LEAST_CALIBRATION, MOST_CALIBRATION = 0.5, 4.0
 
 IDLE_MEMORY = 1024.0
-"""Observations without a reuse in which debts and audits fade: a limit that no entry passes must not last."""
+"""Observations (other than audits) over which debts and audited errors fade: a limit so low that no entry
+passes must not last forever."""
 
 AUDIT_SHARE, SURPRISED_SHARE, LEAST_AUDIT_SHARE = 0.1, 0.05, 0.01
 AUDITS_IN_FULL = 20.0
 """Audits after which their share falls as 1 / audits: 5 % at 40, 1 % at 200."""
 
 SURPRISING = 1.25
-"""From this calibration on, more reuses are audited again."""
+"""From this calibration on, at least ``SURPRISED_SHARE`` of the reuses are audited."""
 
 
 @dataclass(slots=True)

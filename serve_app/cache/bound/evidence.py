@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 KEPT_REFUSED = 32
-"""Texts of one entry; about 1 KB of JSON."""
+"""The most refused texts kept for one entry; about 1 KB of JSON."""
 
 KEPT_OBSERVATIONS = 32
-"""Per entry; about 600 bytes of JSON in the entry's payload."""
+"""The most observations kept for one entry; about 600 bytes of JSON in its payload."""
 
 REPORT_WEIGHT = 5.0
 """An operator's report counts as this many comparisons of answers."""
@@ -34,8 +34,8 @@ class Observation:
 @dataclass(frozen=True, slots=True)
 class EntryEvidence:
     """The newest observations of one entry, oldest first, and the total number of observations. ``refused``:
-    hashes of the texts for which its tenant's users said that its answer is wrong. They stand here, not with
-    those that operators report, so that no tenant's reports can take the room of another's."""
+    hashes of the texts for which its tenant's users said that its answer is wrong. They are kept here, not
+    with the pairs that operators report, so that one tenant's reports cannot displace another's."""
 
     observations: tuple[Observation, ...] = ()
     right: int = 0
@@ -43,11 +43,12 @@ class EntryEvidence:
     refused: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Whether there is any evidence."""
         return bool(self.observations or self.refused)
 
     def with_refused(self, hashed: str, *, wrong: bool) -> EntryEvidence:
-        """The answer is wrong for the text with this hash, or is no longer said to be."""
+        """The evidence after a user said that the answer is wrong for the text with this hash, or (``wrong``
+        is false) took that back."""
         others = tuple(each for each in self.refused if each != hashed)
         return replace(self, refused=(*others, hashed)[-KEPT_REFUSED:] if wrong else others)
 

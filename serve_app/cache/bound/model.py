@@ -21,14 +21,16 @@ from serve_app.cache.bound.evidence import EntryEvidence, Observation, feedback
 from serve_app.cache.bound.population import PopulationEvidence
 
 HOPELESS = 0.5
-"""At scores where more than half of the answers are wrong, there is little left to learn ..."""
+"""At scores where more than this share of the answers are wrong, there is little left to learn."""
 
 ENOUGH = 64.0
 SAMPLED = 0.2
-"""... after this many observations, and exploring this share of the requests notices a change."""
+"""After ``ENOUGH`` observations at such a score only ``SAMPLED`` of the requests are explored, which is
+enough to notice a change."""
 
 REPORT_PRIOR = 4.0
-"""Right answers assumed beforehand, against an operator's report, which counts as five wrong answers."""
+"""Right answers assumed in advance, to weigh against an operator's report, which counts as five wrong
+answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,9 @@ class LearnedBound:
     def decide(
         self, evidence: EntryEvidence, score: float, draw: float, pair: tuple[UUID, str] | None = None
     ) -> Decision:
-        """``draw`` is a random number from [0, 1); ``pair`` is the entry's id and the request's text.
-        Changes nothing: the caller reports the outcome with ``reused`` and ``learn``."""
+        """Decide whether the entry may answer. ``draw`` is a random number from [0, 1); ``pair`` is the
+        entry's id and the request's text. This changes nothing: the caller reports the outcome with
+        ``reused`` and ``learn``."""
         if is_refused(self.blocked, evidence, pair):
             return Decision(False, False, 1.0, "blocked")
         bound = upper_bound(evidence, self.population, score)
@@ -160,12 +163,12 @@ def upper_bound(evidence: EntryEvidence, population: PopulationEvidence, score: 
     """Upper bound of the probability that this entry's answer is wrong at this score; it never rises with the
     score.
 
-    The population's bound times the entry's factor. The factor's prior is Gamma(k, k), and with ``wrong``
-    observations where the population expected ``expected`` its posterior mean is ``(k + wrong) / (k +
-    expected)`` (the gamma-Poisson model). The mean is used, not an upper end, because errors of single
+    It is the population's bound times the entry's factor. The factor's prior is Gamma(k, k), and with
+    ``wrong`` observations where the population expected ``expected`` its posterior mean is ``(k + wrong) / (k
+    + expected)`` (the gamma-Poisson model). The mean is used, not an upper end, because errors of single
     entries average out over all reuses, and the population's do not. ``k`` is learned: if entries do not
-    differ, none earns trust by luck. If ``k = 1`` gives a higher factor for an entry with errors, that one
-    counts.
+    differ, none earns trust by luck. If ``k = 1`` gives a higher factor for an entry with errors, that factor
+    is used.
     """
     error = population.error(score)
     if not evidence.observations:
@@ -181,8 +184,9 @@ def upper_bound(evidence: EntryEvidence, population: PopulationEvidence, score: 
 
 
 def _reported(evidence: EntryEvidence, score: float) -> float:
-    """The share of wrong answers by reports at this score and above, against right answers at this score and
-    below (both apply here all the more). It fades as the entry proves right."""
+    """The share of wrong answers according to reports: reports of wrong answers at this score or above,
+    against right answers at this score or below, both of which hold even more at this score. It falls as the
+    entry proves right."""
     reports = sum(o.weight for o in evidence.observations if o.is_report and not o.right and o.score >= score)
     if not reports:
         return 0.0

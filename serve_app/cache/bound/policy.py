@@ -17,8 +17,8 @@ Pair = tuple[UUID, str]
 
 
 class ReusePolicy(Protocol):
-    """Decides whether a near entry that the decision accepted may answer, and learns from the outcome. It has
-    no effects except on its own state, and one writer."""
+    """Decides whether a near entry that the decision accepted may answer, and learns from the outcome. It
+    changes only its own state, and has one writer."""
 
     @property
     def learns(self) -> bool:

@@ -24,7 +24,7 @@ BUCKET_MEMORY = 256.0
 """Observations that one bucket remembers; older ones fade, so that the curve follows changes."""
 
 MEMORY = 4000.0
-"""Observations at any score in which a bucket forgets what is not observed again."""
+"""Observations, at any score, over which a bucket forgets what is not observed again."""
 
 TRUST_IN_RECORD = 0.5
 """Weight of the verifier's record on labelled pairs, because traffic differs from them."""
@@ -49,7 +49,8 @@ comparisons; by then most texts had been asked for the first time, and had entri
 def wilson_upper(wrong: float, count: float, z: float = Z) -> float:
     """Upper end of Wilson's score interval for a share of ``wrong`` among ``count`` (E. B. Wilson, 1927;
     recommended for small counts by Brown, Cai & DasGupta, "Interval estimation for a binomial proportion",
-    2001). Unlike Clopper & Pearson's it has a closed form and takes faded, fractional counts. 1 for no count.
+    2001). Unlike Clopper & Pearson's it has a closed form and takes faded, fractional counts. It is 1 without
+    observations.
     """
     if count <= 0:
         return 1.0
@@ -59,7 +60,7 @@ def wilson_upper(wrong: float, count: float, z: float = Z) -> float:
 
 
 def wilson_lower(wrong: float, count: float, z: float = Z) -> float:
-    """Lower end of the same interval; 0 for no count."""
+    """Lower end of the same interval; 0 without observations."""
     return 1.0 - wilson_upper(count - wrong, count, z)
 
 
@@ -84,7 +85,7 @@ class PopulationEvidence:
     A *repeat* is a fresh answer to the same text: the cached answer is right for it by definition, so the
     share of repeats that the comparison calls wrong is its noise.
 
-    It is one class because its counts fade, merge and are saved together.
+    This is one class because its counts fade, are merged and are saved together.
     """
 
     right: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)

@@ -10,7 +10,8 @@ MOST_PAIRS = 4096
 """Pairs of an entry and a text that are remembered: about 1 MB with questions of usual length."""
 
 AUDIT_STEP = 4
-"""A pair may be audited at its first reuse, and again whenever its reuses are this many times as many."""
+"""A pair may be audited at its first reuse, and again whenever its number of reuses has grown by this
+factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class RecentReuses:
         """Whether the next reuse of a pair may be audited: its 1st, 4th, 16th, 64th and so on.
 
         An audit gives the text an entry of its own, which answers it from then on: audits at every reuse
-        would end the semantic hits of just those texts that are asked often, and teach little, because one
+        would end the semantic hits of the very texts that are asked often, and teach little, because one
         pair is either right or wrong."""
         reuse = self.get(entry_id, text)
         number = 1 if reuse is None else reuse.count + 1

@@ -1,4 +1,4 @@
-"""What a trained cross-encoder says of itself: its thresholds, its calibration, and how it did."""
+"""The card of a trained cross-encoder: its thresholds, its calibration, and its results."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 
 
 class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """From the model's logit and the embeddings' cosine to a probability, for the assumed mix of traffic.
-    The cosine knows better than the model which ordinary questions have nothing to do with each other."""
+    """Turns the model's logit and the embeddings' cosine into a probability, for the assumed mix of traffic.
+    The cosine tells better than the model which ordinary questions have nothing to do with each other."""
 
     logit: float
     cosine: float
@@ -21,11 +21,11 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``embedder``: the model whose cosines it was calibrated with. ``max_tokens``: of both texts together.
-    ``least_cosine``: pairs below it are not read. ``thresholds``: the least probability of a hit. Both by the
-    name of a setting of ``cache.decision``. ``record``: how it did on pairs that it was not trained on, by
-    ranges of scores: (lowest score, hits, wrong ones among them if traffic is mixed as assumed). ``about``:
-    data, time and limits, for people.
+    """``embedder``: the model whose cosines the cross-encoder was calibrated with. ``max_tokens``: the limit
+    for both texts together. ``least_cosine``: pairs below it are not scored. ``thresholds``: the lowest
+    probability of a hit. Both are given by the name of a setting of ``cache.decision``. ``record``: the
+    results on pairs that it was not trained on, by ranges of scores: (lowest score, hits, wrong hits if
+    traffic is mixed as assumed). ``about``: data, time and limits, for people.
     """
 
     embedder: str

@@ -1,4 +1,4 @@
-"""The trained cross-encoders that ship, a folder for each embedder: card, graph and tokenizer."""
+"""The trained cross-encoders that ship: for each embedder a folder with card, graph and tokenizer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ def trained_folder() -> Path:
 
 
 def folder_of(embedder: str, folder: Path | None = None) -> Path:
-    """``sentence-transformers/all-MiniLM-L6-v2`` and a prepared folder of it have one name."""
+    """The folder for an embedder: ``sentence-transformers/all-MiniLM-L6-v2`` and a prepared folder of it have
+    the same one."""
     return (folder or trained_folder()) / embedder.rstrip("/").rpartition("/")[2].rpartition("--")[2]
 
 
 def find_cross_encoder(embedder: str, folder: Path | None = None) -> CrossEncoder | None:
-    """The one that was calibrated with ``embedder`` (a hub id, or a folder of that name), or ``None``.
+    """The cross-encoder calibrated with ``embedder`` (a hub id, or a folder of that name), or ``None``.
 
     Raises:
         OSError: a file is missing beside the card.

@@ -14,15 +14,15 @@ TOKENIZER_FILE = "tokenizer.json"
 INPUTS = ("ids", "mask", "types")
 
 MOST_CHARACTERS = 8_000
-"""Of both texts together. Longer ones have more tokens than the model reads, so they are not tokenized."""
+"""Limit for both texts together. Longer texts have more tokens than the model reads, so they are not
+tokenized."""
 
 
 class CrossEncoder:
     """Scores pairs of texts in milliseconds; may be called from several threads.
 
-    Each pair has a pass of its own: INT8 rounds activations with one scale for all pairs of a pass, so a
-    pair's score would depend on the others. On one thread that costs no more than a batch, and nothing is
-    padded.
+    Each pair is run alone: INT8 rounds activations with one scale for all pairs of a batch, so a pair's score
+    would depend on the others. On one thread this costs no more than a batch, and nothing is padded.
     """
 
     def __init__(self, card: Card, folder: Path) -> None:
@@ -35,20 +35,20 @@ class CrossEncoder:
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1  # waking others takes longer
+        options.intra_op_num_threads = options.inter_op_num_threads = 1  # waking more threads takes longer
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._session: Any = onnxruntime.InferenceSession(
             str(folder / GRAPH_FILE), options, providers=["CPUExecutionProvider"]
         )
 
     def score(self, stored: str, new: str, cosine: float) -> float:
-        """The probability that one answer serves both texts; 0 where they are longer than the model reads.
-        ``cosine``: of their embeddings."""
+        """The probability that one answer serves both texts; 0 if they are longer than the model reads.
+        ``cosine``: the cosine of their embeddings."""
         logit = self.logit(stored, new)
         return 0.0 if logit is None else self.card.calibration.probability(logit, cosine)
 
     def logit(self, stored: str, new: str) -> float | None:
-        """The model's own score, not calibrated; ``None`` where the texts are longer than it reads."""
+        """The model's own score, not calibrated; ``None`` if the texts are longer than it reads."""
         if len(stored) + len(new) > MOST_CHARACTERS:
             return None
         # Lone surrogates are not valid Unicode; the tokenizer refuses them.

@@ -56,7 +56,7 @@ class Pair:
 
     @cached_property
     def evidence(self) -> Mapping[str, bool]:
-        """The result of each guard, in their order; ``True``: it objects."""
+        """The result of each guard, in the guards' order; ``True``: the guard objects."""
         if self.guards is None:
             return {}
         if self.objection is None:
@@ -79,7 +79,7 @@ NOTHING_AGAINST_IT = Finding()
 
 
 class Step(Protocol):
-    """Pure; may be called from several threads."""
+    """A step is pure, and may be called from several threads."""
 
     @property
     def name(self) -> str: ...
@@ -89,8 +89,8 @@ class Step(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``reason``: the first objection, ``None`` for a hit. ``scores`` by the steps that gave one.
-    ``unsure``: no step but one that was not sure objected."""
+    """``reason``: the first objection, ``None`` for a hit. ``scores`` by the name of the step that gave
+    them. ``unsure``: only a step that was not sure objected."""
 
     reason: str | None
     scores: Mapping[str, float] = field(default_factory=dict)

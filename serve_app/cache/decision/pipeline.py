@@ -21,7 +21,7 @@ from serve_app.cache.guards.registry import Guards
 from serve_app.cache.normal import Normaliser
 
 COSINE_ALONE = 0.90
-"""The usual threshold if only guards follow it."""
+"""The usual threshold if only guards follow the similarity check."""
 
 JUDGES = (VerifierStep, CrossEncoderStep)
 
@@ -60,22 +60,22 @@ class Decision:
 
     @property
     def measure(self) -> str:
-        """The measure of the scores, saved with what the learned bound learned on it. A bound with another
-        measure starts from nothing."""
+        """The measure of the scores, saved with what the learned bound learned on it. If the measure changes,
+        the bound starts from nothing."""
         reads_pairs = any(isinstance(step, VerifierStep) for step in self._steps)
         return f"{self.scale}, pairs" if reads_pairs else self.scale
 
     @property
     def is_slow(self) -> bool:
-        """It takes milliseconds, too long for an event loop's thread."""
+        """Whether a decision takes milliseconds, which is too long for an event loop's thread."""
         return any(isinstance(step, JUDGES) for step in self._steps)
 
     def with_threshold(self, threshold: float) -> Decision:
-        """The same steps with another least similarity."""
+        """The same steps with another lowest accepted similarity."""
         return Decision(self._steps, threshold, self._guards, self._normal, asks=self._asks)
 
     def behind(self, step: Step) -> Decision:
-        """The same steps, with ``step`` asked right after the similarity."""
+        """The same steps, with ``step`` run right after the similarity check."""
         steps = (*self._steps[:1], step, *self._steps[1:])
         return Decision(steps, self.default_threshold, self._guards, self._normal, asks=self._asks)
 
@@ -84,7 +84,7 @@ class Decision:
         return Decision(self._steps, self.default_threshold, self._guards, normal, asks=self._asks)
 
     def asking(self) -> Decision:
-        """The same steps; an objection that is not sure waits for what the later steps say, because the
+        """The same steps, but an unsure objection does not end the decision: the later steps run, because the
         served model can be asked (``Verdict.unsure``)."""
         return Decision(self._steps, self.default_threshold, self._guards, self._normal, asks=True)
 
@@ -95,7 +95,8 @@ class Decision:
     def judge(
         self, question: Reading, candidate: Reading, similarity: float, threshold: float | None = None
     ) -> Verdict:
-        """``similarity``: the cosine of the two texts' embeddings; ``threshold``: the least accepted one."""
+        """Decide whether the candidate's answer may be reused. ``similarity``: the cosine of the two texts'
+        embeddings; ``threshold``: the lowest accepted one."""
         least = self.default_threshold if threshold is None else threshold
         pair = Pair(question, candidate, similarity, least, self._guards)
         scores: dict[str, float] = {}
@@ -112,29 +113,31 @@ class Decision:
 
 
 def similarity_only(threshold: float = COSINE_ALONE) -> Decision:
-    """One cosine threshold, as in most caches."""
+    """A decision by one cosine threshold, as in most caches."""
     return Decision((SimilarEnough(), HasWords()), threshold)
 
 
 def guarded(guards: Guards) -> Decision:
-    """For an embedder that no verifier was trained on."""
+    """The decision for an embedder for which no verifier was trained."""
     return Decision((SimilarEnough(), HasWords(), GuardStep()), COSINE_ALONE, guards)
 
 
 def reworded(guards: Guards, alone: Alone) -> Decision:
-    """For an embedder without a verifier whose thresholds were measured."""
+    """The decision for an embedder without a verifier, if its thresholds were measured."""
     steps = (SimilarEnough(), HasWords(), GuardStep(), Reworded(alone.most_likeness))
     return Decision(steps, alone.least_cosine, guards)
 
 
 def verified(guards: Guards, encoder: CrossEncoder, strictness: str) -> Decision:
-    """``strictness``: the name of a setting for which the cross-encoder's card has thresholds."""
+    """The decision with the shipped verifier. ``strictness``: the name of a setting for which the
+    cross-encoder's card has thresholds."""
     card = encoder.card
     steps = (SimilarEnough(), HasWords(), GuardStep(), VerifierStep(encoder, card.thresholds[strictness]))
     return Decision(steps, card.least_cosine[strictness], guards)
 
 
 def cross_encoded(guards: Guards, score: Callable[[str, str], float], least: float) -> Decision:
-    """``score``: a cross-encoder's score of a stored and a new text; ``least``: what a hit needs at least."""
+    """The decision with a configured cross-encoder. ``score``: its score of a stored and a new text;
+    ``least``: the lowest score of a hit."""
     steps = (SimilarEnough(), HasWords(), GuardStep(), CrossEncoderStep(score, least))
     return Decision(steps, COSINE_BEFORE_VERIFIER, guards)

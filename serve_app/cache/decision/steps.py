@@ -1,4 +1,4 @@
-"""The steps that ship, cheapest first."""
+"""The steps that ship, cheapest first. Each one's docstring says what must hold for a hit."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class GuardStep:
 
 
 class VerifierStep:
-    """The shipped cross-encoder's calibrated probability that one answer serves both texts reaches ``least``:
-    some milliseconds on a CPU."""
+    """The shipped cross-encoder's calibrated probability that one answer serves both texts reaches ``least``.
+    It takes some milliseconds on a CPU."""
 
     name = "verifier"
 

@@ -1,4 +1,5 @@
-"""Another member of the same class: Monday for Tuesday, guitar for piano, a nurse for a pilot."""
+"""Guard against another member of the same class: Monday for Tuesday, guitar for piano, a nurse for a
+pilot."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _UNIT = "unit-"
 
 def guard(lists: WordLists) -> Guard:
     def objects(a: Text, b: Text) -> bool:
-        """Each text has a member of one class that the other text lacks."""
+        """Whether each text has a member of one class that the other text lacks."""
         if a.vocabulary == b.vocabulary:
             return False
         ours, theirs = entities(a, lists.alternatives), entities(b, lists.alternatives)

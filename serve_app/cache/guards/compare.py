@@ -15,7 +15,7 @@ MOST_PAIRS = 2_500
 
 
 def stem(word: str, base: Mapping[str, str]) -> str:
-    """A form that inflections of one word share; not a word itself."""
+    """The form that inflections of one word share; often not a word itself."""
     word = base.get(word, word)
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= SHORTEST_STEM:
@@ -25,7 +25,7 @@ def stem(word: str, base: Mapping[str, str]) -> str:
 
 
 def is_transposed(one: str, other: str) -> bool:
-    """Whether two neighbouring letters are exchanged."""
+    """Whether two neighbouring letters are exchanged, and nothing else differs."""
     if len(one) != len(other) or one == other:
         return False
     start = next(index for index, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
@@ -33,7 +33,8 @@ def is_transposed(one: str, other: str) -> bool:
 
 
 def is_respelling(one: str, other: str) -> bool:
-    """Whether two neighbouring letters are exchanged; in longer words also one letter more, less or other."""
+    """Whether two neighbouring letters are exchanged or, in longer words, one letter is added, removed or
+    replaced."""
     shorter = min(len(one), len(other))
     if abs(len(one) - len(other)) > 1 or shorter < SHORTEST_STEM or one.isdigit() or other.isdigit():
         return False
@@ -78,8 +79,8 @@ def exclusive(a: Text, b: Text, lists: WordLists) -> tuple[list[str], list[str]]
 
 
 def entities(text: Text, members: Members) -> set[str]:
-    """The entities of a list that ``text`` names, by one word or by two in a row (then not by each
-    alone)."""
+    """The entities of a list that ``text`` names, by one word or by two in a row; two words that name
+    an entity together are not also read alone."""
     singles = members.singles & text.vocabulary
     pairs = members.firsts & text.vocabulary
     if not pairs:

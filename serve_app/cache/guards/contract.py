@@ -48,7 +48,7 @@ class Text:
 
 
 Guard = Callable[[Text, Text], bool]
-"""``True``: it objects to giving one text's answer to the other."""
+"""Returns ``True`` if it objects to reusing the answer to one text for the other."""
 
 
 def analyse(text: str) -> Text:

@@ -1,7 +1,7 @@
-"""A minimal edit: nearly the same words in the same order, and a difference that is not accounted for.
+"""Guard against a minimal edit: nearly the same words in the same order, and an unexplained difference.
 
-Either one text has a word that nothing in the other accounts for, or the same words are put to another use:
-two change places, a "no" stands before another word, "may I" became "how do I".
+Either one text has a word that nothing in the other accounts for, or the same words mean something else:
+two words change places, a "no" stands before another word, "may I" becomes "how do I".
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from serve_app.cache.guards.residue import Residue, accounts_for, residue
 NAME = "edit"
 
 ALIKE = 0.62
-"""From this share of equal words in equal order on, a text is an edit of the other, no rewording."""
+"""If two texts have at least this share of words in common, in the same order, one is an edit of the other,
+not a rewording."""
 
 _OPENINGS = {
     "can": "may",
@@ -45,7 +46,7 @@ def guard(lists: WordLists) -> Guard:
 
 
 def is_one_word(rest: Residue) -> bool:
-    """Whether each text has one plain word that the other lacks: perhaps two names of one thing."""
+    """Whether each text has one plain word that the other lacks: they may be two names of one thing."""
     return all(len(side) == 1 and side[0].isalpha() and len(side[0]) > 2 for side in (rest.left, rest.right))
 
 
@@ -59,7 +60,7 @@ def _is_shifted(a: Text, b: Text, lists: WordLists) -> bool:
 
 
 def _openings_differ(a: Text, b: Text) -> bool:
-    """ "May I …" and "must I …" or "how do I …"."""
+    """Whether one text opens with "may I …" and the other with "must I …" or "how do I …"."""
     kinds = {_opening(a), _opening(b)}
     return "" not in kinds and len(kinds) == 2
 
@@ -74,12 +75,12 @@ def _opening(text: Text) -> str:
 
 
 def _particles_differ(a: Text, b: Text) -> bool:
-    """ "Turn on" and "turn off"."""
+    """Whether the texts differ in a particle: "turn on" and "turn off"."""
     return any(pair & (a.vocabulary ^ b.vocabulary) == pair for pair in _PARTICLES)
 
 
 def _are_swapped(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
-    """Two words have changed places, and nothing else; "X or Y" is no change."""
+    """Whether two words changed places and nothing else differs; "X or Y" for "Y or X" does not count."""
     if len(ours) != len(theirs):
         return False
     apart = [index for index, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1]]
@@ -90,7 +91,7 @@ def _are_swapped(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
 
 
 def _denials_differ(a: Text, b: Text, lists: WordLists) -> bool:
-    """A "not" or "no" stands before another word: "a wife and no children"."""
+    """Whether both texts have a "not" or "no", but before different words: "a wife and no children"."""
     ours, theirs = _denied(a, lists), _denied(b, lists)
     if not ours or not theirs:
         return False

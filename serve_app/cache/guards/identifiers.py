@@ -1,4 +1,5 @@
-"""Another piece of code, path, version, address, or word that is itself asked about."""
+"""Guard against another piece of code, path, version or address, or another word that is itself asked
+about."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def guard(lists: WordLists) -> Guard:
 
 
 def identifiers(text: Text) -> set[str]:
-    """The identifiers in lower case, without quotes, spaces and hyphens."""
+    """The text's identifiers in lower case, without quotes, spaces and hyphens."""
     return {
         plain for one in _found(text.raw) if len(plain := _plain(one)) > 1 and not _QUANTITY.fullmatch(plain)
     }

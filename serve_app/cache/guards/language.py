@@ -1,4 +1,4 @@
-"""Another script, or another language in the same script."""
+"""Guard against another script, or another language in the same script."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def scripts_differ(a: Text, b: Text) -> bool:
 
 
 def script(text: str) -> str:
-    """The script of most of the first letters; "" without letters. Japanese counts as kana even if most is
-    Han."""
+    """The script of most of the first letters; "" without letters. Japanese counts as kana even if most of
+    its letters are Han."""
     counts = Counter(_script_of(letter) for letter in text[:_LOOKED_AT] if letter.isalpha())
     if not counts:
         return ""

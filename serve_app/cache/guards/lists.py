@@ -24,11 +24,12 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class WordLists:
-    """``opposites`` leads from a word to its opposites, inflected forms included; ``alternatives`` from a
-    word to ``group:member`` keys, ``names`` to entities; ``base`` from an irregular form to its base;
-    ``modifiers`` from a word to its class; ``near`` from a word to the numbers of the sets it is in, of
-    synonyms and of words that can replace each other in an otherwise equal text. ``light`` are the words that
-    come and go with the wording, in any language; ``known`` are words that are no typo.
+    """``opposites`` maps a word to its opposites, inflected forms included; ``alternatives`` maps it to
+    ``group:member`` keys, ``names`` to entities, and ``modifiers`` to its class. ``base`` maps an irregular
+    form to its base. ``near`` maps a word to the numbers of its sets: sets of synonyms, and of words that can
+    replace each other in an otherwise equal text. ``light`` are the words, of any language, that a rewording
+    adds or drops; ``known`` are words that are not typing errors.
+
     ``tenses``, ``languages``, ``grammar`` and ``one_sided`` are sets of words by class."""
 
     function_words: frozenset[str]
@@ -72,7 +73,7 @@ def load_word_lists() -> WordLists:
 
 
 def known_words() -> frozenset[str]:
-    """The words that are no typo of another one."""
+    """The words that are not typing errors of other words."""
     return _words("known_words")
 
 

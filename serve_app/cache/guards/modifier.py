@@ -1,4 +1,4 @@
-"""A word that narrows or judges ("only", "bad", "all") on one side of two texts that are otherwise alike."""
+"""Guard against a word that narrows or judges ("only", "bad", "all") in one of two otherwise equal texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LINKS = frozenset({"and", "or"})
 
 def guard(lists: WordLists) -> Guard:
     def objects(a: Text, b: Text) -> bool:
-        """Only modifiers of different classes differ; or "and" became "or"."""
+        """Whether nothing but modifiers of different classes differs, or "and" became "or"."""
         if a.vocabulary == b.vocabulary:
             return False
         ours, theirs = _modifiers(a, b, lists), _modifiers(b, a, lists)

@@ -1,4 +1,4 @@
-"""Another person, place or organisation, or two of them in each other's place."""
+"""Guard against another person, place or organisation, or two of them exchanged."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _STEM = 4
 
 def guard(lists: WordLists) -> Guard:
     def objects(a: Text, b: Text) -> bool:
-        """Each text names someone or something that the other does not, or one does where both compare: A, B
-        and C differ in other ways than A and C. Or the same two stand exchanged."""
+        """Whether each text names someone or something that the other does not; or only one does, and both
+        compare (A, B and C differ in other ways than A and C); or two shared names are exchanged."""
         if a.lower == b.lower:
             return False
         ours, theirs = entities(a, lists.names), entities(b, lists.names)
@@ -39,13 +39,13 @@ def _compares(text: Text, lists: WordLists) -> bool:
 
 
 def _capitals_mark_nouns(text: Text, lists: WordLists) -> bool:
-    """German writes every noun as English writes names."""
+    """Whether the text seems German, which capitalises every noun as English capitalises names."""
     german, english = lists.languages["de"], lists.languages["en"]
     return len(text.vocabulary & german) > len(text.vocabulary & english)
 
 
 def _capitalised_only(text: Text, other: Text, known: AbstractSet[str], lists: WordLists) -> list[str]:
-    """The words of ``text`` that are written as names, stand nowhere in ``other``, and are no form of a
+    """The words of ``text`` that are written like names, do not occur in ``other``, and are not a form of a
     ``known`` entity."""
     titles = lists.grammar["titles"]
     return [
@@ -70,7 +70,7 @@ def _same_names(left: list[str], right: list[str]) -> bool:
 
 
 def _same_name(one: str, other: str) -> bool:
-    """A respelling, or an adjective of the same stem ("Cuba", "Cuban")."""
+    """Whether one is a respelling of the other, or an adjective of the same stem ("Cuba", "Cuban")."""
     short = min(len(one), len(other))
     if short >= _STEM and one[: max(_STEM, short - 1)] == other[: max(_STEM, short - 1)]:
         return True
@@ -83,7 +83,7 @@ def _is_spelled_out(word: str, other: Text) -> bool:
 
 
 def _exchanged(a: Text, b: Text, lists: WordLists) -> bool:
-    """Two names that both texts have change places: "from X to Y", "from Y to X"."""
+    """Whether two names that both texts have change places: "from X to Y", "from Y to X"."""
     names = {a.words[index] for index in a.capitalised} | {b.words[index] for index in b.capitalised}
     names |= (lists.names.singles & a.vocabulary) | (lists.names.singles & b.vocabulary)
     shared = names & a.vocabulary & b.vocabulary

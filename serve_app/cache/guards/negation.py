@@ -1,4 +1,4 @@
-"""A "not" that only one of the texts has."""
+"""Guard against a "not" that only one of the texts has."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from serve_app.cache.guards.lists import WordLists
 from serve_app.cache.guards.polarity import is_negated
 
 ALIGNED = 0.4
-"""Of two texts with fewer words in common each may say the same in its own way, with or without a "not"."""
+"""Two texts with a smaller share of words in common may say the same in different ways, with or without a
+"not"."""
 
 
 def guard(lists: WordLists) -> Guard:
     def objects(a: Text, b: Text) -> bool:
-        """The number of negations differs by an odd number, and no opposite compensates for it."""
+        """Whether the numbers of negations differ by an odd number, and no opposite compensates for it."""
         if a.overlap(b) < ALIGNED:
             return False
         return is_negated(a, b, lists) == (True, False)

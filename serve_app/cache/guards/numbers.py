@@ -1,4 +1,4 @@
-"""Another number, date, time or amount."""
+"""Guard against another number, date, time or amount."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _POUNDS = frozenset({"mass", "sterling"})
 
 def guard(lists: WordLists) -> Guard:
     def objects(a: Text, b: Text) -> bool:
-        """Each text has a quantity that the other lacks, in value or in unit; or both want a yes or no, and
-        only one has quantities ("Did it cost less than five lives?", "Did it cost lives?")."""
+        """Whether each text has a quantity that the other lacks, in value or in unit; or both want a yes or
+        no, and only one has quantities ("Did it cost less than five lives?", "Did it cost lives?")."""
         if a.quantities == b.quantities:
             return False
         if a.quantities and b.quantities:
@@ -36,7 +36,7 @@ def _differ(a: Text, b: Text) -> bool:
 
 
 def say_the_same(ours: AbstractSet[Quantity], theirs: AbstractSet[Quantity]) -> bool:
-    """Each quantity of one text is one of the other's."""
+    """Whether each quantity of either text is also in the other."""
     return not _missing(ours, theirs) and not _missing(theirs, ours)
 
 

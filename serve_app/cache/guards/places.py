@@ -1,4 +1,4 @@
-"""Which preposition leads to a word, and whether two words have exchanged theirs."""
+"""Finds the preposition that leads to a word, and whether two words have exchanged their prepositions."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def negations(text: Text, lists: WordLists) -> int:
     """How often a text says "not" in a way that changes its meaning.
 
     Idioms ("or not", "not only", "no matter"), an answer's "No, …" and a negative question's first word
-    ("Isn't it …?") do not.
+    ("Isn't it …?") do not count.
     """
     if lists.negators.isdisjoint(text.vocabulary):
         return 0
@@ -85,7 +85,7 @@ def _prefixed(word: str, others: AbstractSet[str]) -> str | None:
 
 
 def is_prefixed(one: str, other: str) -> bool:
-    """ "known" and "unknown", "helpful" and "helpless"."""
+    """Whether one word negates the other: "known" and "unknown", "helpful" and "helpless"."""
     if one.endswith(other):
         return one[: -len(other)] in _PREFIXES and len(other) > 2
     if other.endswith(one):
@@ -100,7 +100,7 @@ def is_prefixed(one: str, other: str) -> bool:
 
 
 def _sides_exchanged(a: Text, word: str, b: Text, opposite: str, lists: WordLists) -> bool:
-    """ "X before Y" and "Y after X" say the same."""
+    """Whether the texts are like "X before Y" and "Y after X", which say the same."""
     left, right = _sides(a.words, word, lists)
     left_b, right_b = _sides(b.words, opposite, lists)
     return bool(right and right_b) and bool(right <= left_b) and bool(right_b <= left)

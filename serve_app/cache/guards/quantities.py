@@ -84,9 +84,9 @@ _ENDINGS: Final = frozenset({"st", "nd", "rd", "th"})
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """``value`` in the base of ``dimension`` ("" is a bare number; "clock" is minutes after midnight;
-    "date" carries its digits in ``written``). ``bare`` is the number as it stood, before its unit.
-    ``weak``: the word may mean no number at all ("one", "second", "half")."""
+    """``value`` is in the base unit of ``dimension`` ("" is a bare number; "clock" is minutes after midnight;
+    "date" carries its digits in ``written``). ``bare`` is the number as it was written before its unit.
+    ``weak``: the word may not mean a number at all ("one", "second", "half")."""
 
     value: float
     dimension: str = ""
@@ -184,7 +184,7 @@ def _numeral(words: tuple[str, ...], gaps: tuple[str, ...], index: int) -> tuple
 
 
 def _suffixed(value: float, tail: str) -> Quantity | None:
-    """What "pm", "th" or a unit written right after the digits makes of the number."""
+    """The quantity that a number becomes with "pm", "th" or a unit right after its digits, or ``None``."""
     if tail in _HALVES and value <= 24:
         return _clock(int(value), 0, tail)
     if tail in _ENDINGS:
@@ -193,14 +193,14 @@ def _suffixed(value: float, tail: str) -> Quantity | None:
 
 
 def _fraction(above: str, below: str) -> Quantity:
-    """A part of one; or, as in "2016/17", the year in which a season begins."""
+    """The fraction as a number; or, as in "2016/17", the year in which a season begins."""
     is_season = len(above) == 4 and len(below) in {2, 4}
     value = float(above) if is_season else round(int(above) / (int(below) or 1), 9)
     return Quantity(value, "", value)
 
 
 def _value(digits: str) -> float:
-    """1,000 is a thousand and 1,00,000 a lakh; 2,5 is two and a half."""
+    """The number that digits with commas mean: 1,000 is a thousand, 1,00,000 a lakh, 2,5 two and a half."""
     head, comma, tail = digits[:200].partition(",")
     if comma and len(tail) in {1, 2} and tail.isdecimal():
         return float(f"{head}.{tail}")

@@ -1,4 +1,4 @@
-"""Another kind of question: who for when, where for why, how many for how long."""
+"""Guard against another kind of question: who for when, where for why, how many for how long."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _ASKING = frozenset({*_PLAIN, "how", "what", "which"})
 
 
 ALIGNED = 0.3
-"""Two texts with fewer words in common may ask for the same in other ways ("why", "what makes")."""
+"""Two texts with a smaller share of words in common may ask the same in other ways ("why", "what makes")."""
 
 
 def guard(lists: WordLists) -> Guard:
     def objects(a: Text, b: Text) -> bool:
-        """No question of one text is of a kind that the other asks, or nothing but the first word differs."""
+        """Whether the texts ask no kind of question in common, or differ in nothing but the first word."""
         if a.words == b.words or a.overlap(b) < ALIGNED:
             return False
         if a.words[1:] == b.words[1:] and {a.words[0], b.words[0]} <= _STRICT:

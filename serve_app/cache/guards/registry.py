@@ -45,7 +45,8 @@ GUARDS: Mapping[str, GuardMaker] = MappingProxyType(
         edit.NAME: edit.guard,
     }
 )
-"""By the reason that headers and metrics show; cheap and language-independent ones first."""
+"""The guards by the reason that headers and metrics show; cheap and language-independent guards come
+first."""
 
 
 class Guards:
@@ -65,7 +66,7 @@ class Guards:
         return rest is not None and edit.is_one_word(rest)
 
     def evidence(self, a: Text, b: Text) -> Mapping[str, bool]:
-        """The result of every guard, in their order."""
+        """The result of every guard, in the guards' order."""
         return {name: objects(a, b) for name, objects in self._guards}
 
     def silence(self) -> Mapping[str, bool]:

@@ -1,4 +1,4 @@
-"""What is left of two texts after everything that each of them accounts for in the other."""
+"""The words that are left of two texts after removing those for which the other text accounts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_WORDS = 60
 """In longer texts this comparison cannot recognise a minimal edit; the limit also bounds its time."""
 
 _CONTRASTS = (frozenset({"er", "ee"}), frozenset({"ers", "ees"}))
-"""Endings that distinguish two words: an employer is no employee."""
+"""Endings that distinguish two words: an employer is not an employee."""
 _SHORTEST_ROOT = 4
 _SAFE_ROOT = 5
 _INSIDE = 4
@@ -73,7 +73,7 @@ class Residue:
 
 
 def residue(a: Text, b: Text, lists: WordLists) -> Residue | None:
-    """``None`` for texts that are too long to compare word by word."""
+    """The residue of two texts; ``None`` if they are too long to compare word by word."""
     ours, theirs = _words(a), _words(b)
     if max(len(ours), len(theirs)) > _MOST_WORDS:
         return None
@@ -89,7 +89,7 @@ def residue(a: Text, b: Text, lists: WordLists) -> Residue | None:
 
 
 def accounts_for(word: str, other: str, lists: WordLists) -> bool:
-    """Whether ``other`` may stand where ``word`` stood: derived from it, near in meaning, or a spelling."""
+    """Whether ``other`` can replace ``word``: it is derived from it, near in meaning, or another spelling."""
     near = lists.near.get(word)
     if near is not None and not near.isdisjoint(lists.near.get(other, _NONE)):
         return True
@@ -106,7 +106,7 @@ def accounts_for(word: str, other: str, lists: WordLists) -> bool:
 
 
 def is_derived(one: str, other: str, endings: AbstractSet[str]) -> bool:
-    """ "install" and "installation"; not "employer" and "employee"."""
+    """Whether both words have one root: "install" and "installation", but not "employer" and "employee"."""
     shared = 0
     for left, right in zip(one, other, strict=False):
         if left != right:
@@ -122,12 +122,12 @@ def is_derived(one: str, other: str, endings: AbstractSet[str]) -> bool:
 
 
 def _is_compound(word: str, other: str) -> bool:
-    """ "Backofen" and "Ofen"."""
+    """Whether ``word`` is a compound that ends in ``other``: "Backofen" and "Ofen"."""
     return len(other) >= _INSIDE and word.endswith(other) and not word.startswith(_PREFIXES)
 
 
 def _is_spelling(one: str, other: str) -> bool:
-    """British and American."""
+    """Whether the words are the British and the American spelling of one word."""
     return any(
         one.replace(british, american) == other.replace(british, american) for british, american in _SPELLINGS
     )
@@ -153,7 +153,8 @@ def _named_in_both(a: Text, b: Text, lists: WordLists) -> set[str]:
 
 
 def _unnamed(words: Iterable[str], text: Text, other: Text, named: AbstractSet[str]) -> list[str]:
-    """Without what is ``named`` in both texts, initials of words of the other, and their long form."""
+    """``words`` without those ``named`` in both texts, acronyms of the other text's words, long forms of its
+    acronyms, and counts as in "top 10"."""
     initials, theirs = ("".join([one[0] for one in side.words]) for side in (text, other))
     spelled = {
         one
@@ -172,7 +173,7 @@ def _unnamed(words: Iterable[str], text: Text, other: Text, named: AbstractSet[s
 
 
 def _is_count_of_best(number: str, text: Text) -> bool:
-    """ "The top 10 sights" are the top sights."""
+    """Whether the number only counts the best: "the top 10 sights" are the top sights."""
     words = _words(text)
     return words[max(0, words.index(number) - 1)] in _COUNTED
 

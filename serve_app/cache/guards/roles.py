@@ -1,4 +1,4 @@
-"""The same words in other roles: "from X to Y", "X than Y", who did it to whom."""
+"""Guard against the same words in other roles: "from X to Y", "X than Y", who did it to whom."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from serve_app.cache.guards.places import marker
 
 _MOST_WORDS = 120
 _BEFORE = 3
-"""How many words before two exchanged blocks may make their order idle ("difference between")."""
+"""How many words before two exchanged blocks can make their order irrelevant ("difference between")."""
 _BETWEEN = 2
-"""How many content words may stand between two blocks whose order is idle: what more stands there belongs to
-one of them ("laws in X, and how do the courts there differ from Y's")."""
+"""The most content words between two blocks whose order is irrelevant: further words belong to one of the
+blocks ("laws in X, and how do the courts there differ from Y's")."""
 _SENTENCE_ENDS = frozenset(".?!;:")
 
 
@@ -23,7 +23,7 @@ def guard(lists: WordLists) -> Guard:
     idle = lists.function_words - lists.grammar["light"]
 
     def objects(a: Text, b: Text) -> bool:
-        """The content words are the same and stand in another order that no known rewording explains."""
+        """Whether the content words are the same, but in another order that no known rewording explains."""
         if a.words == b.words or max(len(a.words), len(b.words)) > _MOST_WORDS:
             return False
         if not _same_vocabulary(a, b, lists):
@@ -48,7 +48,8 @@ class _Content:
     stems: tuple[str, ...]
 
     def is_joined(self, position: int) -> bool:
-        """Whether "and", a comma or the like stands between the content word there and the one before."""
+        """Whether "and", a comma or the like stands between the content word at ``position`` and the one
+        before."""
         first = self.indices[position - 1] + 1 if position else 0
         last = self.indices[position]
         if not self.lists.grammar["coordinators"].isdisjoint(self.text.words[first:last]):
@@ -56,7 +57,8 @@ class _Content:
         return any(not gap.isspace() for gap in self.text.gaps[first : last + 1] if gap)
 
     def is_symmetric(self, start: int, p: int, q: int) -> bool:
-        """Whether a word before the blocks at ``start`` and ``q``, or between, makes their order idle."""
+        """Whether a word before the blocks at ``start`` and ``q``, or between, makes their order
+        irrelevant."""
         if q - p > _BETWEEN or not self.is_one_sentence(p, q):
             return False
         first = self.indices[start]
@@ -73,7 +75,7 @@ class _Content:
         return marker(self.text, self.indices[position], frozenset(), self.lists)
 
     def agent(self) -> str | None:
-        """The stem after "by" in a passive clause."""
+        """The stem of the agent (after "by") of a passive clause; ``None`` if there is none."""
         words, base = self.text.words, self.lists.base
         index = words.index("by") if "by" in self.text.vocabulary else 0
         if not index or self.lists.grammar["be"].isdisjoint(self.text.vocabulary):
@@ -94,7 +96,7 @@ def _same_vocabulary(a: Text, b: Text, lists: WordLists) -> bool:
 
 
 def _content(text: Text, lists: WordLists, idle: frozenset[str]) -> _Content:
-    # "US" is no "us".
+    # "US" is not "us".
     acronyms = {at for at in text.capitalised if len(text.words[at]) > 1 and text.written[at].isupper()}
     indices = [at for at, word in enumerate(text.words) if word not in idle or at in acronyms]
     return _Content(text, lists, tuple(indices), tuple([stem(text.words[at], lists.base) for at in indices]))
@@ -162,7 +164,7 @@ def _is_idle(text: _Content, start: int, p: int, q: int, end: int) -> bool:
 
 
 def _is_coordination(a: _Content, start: int, p: int, q: int, end: int) -> bool:
-    """P and Q are items of one list, or stand in two parallel parts joined by "and"."""
+    """Whether P and Q are items of one list, or stand in two parallel parts joined by "and"."""
     if all(a.is_joined(position) for position in range(p, q + 1)):
         return True
     middle, size = a.stems[p:q], q - p

@@ -1,4 +1,4 @@
-"""Operators, flags, slices and the case of a unit: signs that an embedder hardly sees."""
+"""Guard against other signs that an embedder hardly sees: operators, flags, slices, the case of a unit."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _ALIGNED = 0.5
 
 def guard(lists: WordLists) -> Guard:
     def objects(a: Text, b: Text) -> bool:
-        """Each text has a sign that the other lacks, or one has an operator or flag more that the other does
-        not put in words; the words being nearly the same."""
+        """Whether two texts with nearly the same words have different signs: each has a sign that the other
+        lacks, or one has an additional sign that the other does not put in words."""
         if a.raw == b.raw or (_HINT.search(a.raw) is None and _HINT.search(b.raw) is None):
             return False
         if a.overlap(b) < _ALIGNED:
@@ -48,7 +48,7 @@ def guard(lists: WordLists) -> Guard:
 
 
 def signs(raw: str) -> Counter[str]:
-    """Operators, flags, slices, escapes and leading dots as they are written; how often each stands there."""
+    """Operators, flags, slices, escapes and leading dots as they are written, and how often each occurs."""
     return Counter(_SIGN.findall(raw))
 
 
@@ -63,7 +63,7 @@ def _signs_differ(a: Text, b: Text, lists: WordLists) -> bool:
 
 
 def _is_said(sign: str, other: Text) -> bool:
-    """A flag or an index whose word the other text has."""
+    """Whether the other text has the word of a flag or an index."""
     core = sign.strip("-[]\\%./")
     return len(core) > 1 and core[0].isalpha() and core.lower() in other.lower
 

@@ -1,4 +1,4 @@
-"""Two texts of one frame that differ in one place only: "a recipe for X", "a recipe for Y"."""
+"""Guard against two texts that differ in one place only: "a recipe for X", "a recipe for Y"."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _SHORTEST_FRAME = 3
 
 def guard(lists: WordLists) -> Guard:
     def objects(a: Text, b: Text) -> bool:
-        """One to three content words after an article or preposition, or at the end, were replaced."""
+        """Whether one to three content words after an article or preposition, or at the end, were
+        replaced."""
         start, left, right = difference(a.words, b.words)
         if not 0 < len(left) <= _LONGEST or not 0 < len(right) <= _LONGEST:
             return False

@@ -1,4 +1,4 @@
-"""Another time: past, present or future; or two clauses in the other order."""
+"""Guard against another time (past, present or future), or two clauses in the other order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ORDERS = ("before", "after", "until", "since")
 _USED = frozenset({"used", "use"})
 _BEING = frozenset({"be", "have"})
 ALIGNED = 0.4
-"""Texts with fewer words in common may tell of one thing in different tenses."""
+"""Texts with a smaller share of words in common may describe one thing in different tenses."""
 
 
 def guard(lists: WordLists) -> Guard:
@@ -41,7 +41,8 @@ def _habit_differs(a: Text, b: Text, lists: WordLists) -> bool:
 
 
 def has_past_habit(text: Text, lists: WordLists) -> bool:
-    """ "She used to be", "did she use to be"; not "is used to", "what is it used to do"."""
+    """Whether the text tells of a past habit: "she used to be", "did she use to be"; not "is used to", "what
+    is it used to do"."""
     words, did = text.words, "did" in text.vocabulary
     if text.vocabulary.isdisjoint(_USED):
         return False
@@ -62,7 +63,8 @@ def _is_subject(text: Text, index: int, lists: WordLists) -> bool:
 
 
 def _tense_differs(a: Text, b: Text, lists: WordLists) -> bool:
-    """One text speaks of the future and the other of the past, or their first verbs do ("is", "was")."""
+    """Whether one text speaks of the future and the other of the past, or their first verbs have different
+    tenses ("is", "was")."""
     past, future = lists.tenses["past"], lists.tenses["future"]
     ours = (not past.isdisjoint(a.vocabulary), not future.isdisjoint(a.vocabulary))
     theirs = (not past.isdisjoint(b.vocabulary), not future.isdisjoint(b.vocabulary))
@@ -77,7 +79,7 @@ def _leading(text: Text) -> str:
 
 
 def _clauses_exchanged(a: Text, b: Text, lists: WordLists) -> bool:
-    """ "X before Y" and "Y before X"."""
+    """Whether the texts are like "X before Y" and "Y before X"."""
     for order in _ORDERS:
         if order in a.vocabulary and order in b.vocabulary:
             left, right = _around(a, order, lists)

@@ -1,4 +1,4 @@
-"""The language of a short text, cheaply: by its script, its small words, and how many words are known."""
+"""The language of a short text, cheaply: by its script, its function words, and how many words are known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from serve_app.cache.guards.lists import WordLists
 
 ENGLISH = "en"
 UNKNOWN = ""
-"""Clearly another language than English, but not which."""
+"""The text is clearly not English, but its language is not known."""
 
 _BY_SCRIPT: Mapping[str, str] = {
     "han": "zh",
@@ -25,7 +25,7 @@ _BY_SCRIPT: Mapping[str, str] = {
     "georgian": "ka",
     "armenian": "hy",
 }
-"""The most common language of a script; those that share it count as that one."""
+"""The most common language of each script; other languages with that script count as that one."""
 
 _LEAST_KNOWN = 0.5
 _SHORTEST = 4
@@ -33,8 +33,8 @@ _FEW = 3
 
 
 def language_of(text: Text, lists: WordLists) -> str:
-    """An ISO 639-1 code, or ``UNKNOWN``. A text that shows no language (a code, a name) is English: it is
-    what the lists are for, and such texts are compared sign by sign."""
+    """An ISO 639-1 code, or ``UNKNOWN``. A text that shows no language (a code, a name) counts as English:
+    the word lists are made for English, and such texts are compared sign by sign."""
     if not text.raw.isascii() and (kind := script(text.raw)) not in ("latin", ""):
         return _BY_SCRIPT.get(kind, UNKNOWN)
     counts = {name: len(text.vocabulary & words) for name, words in lists.languages.items()}
@@ -46,7 +46,7 @@ def language_of(text: Text, lists: WordLists) -> str:
 
 
 def _is_foreign(text: Text, english: int, lists: WordLists) -> bool:
-    """Few of the longer words are English ones, beside hardly any small English word."""
+    """Whether few of the longer words are English, and there is hardly any English function word."""
     words = [word for word in text.vocabulary if len(word) >= _SHORTEST and word.isalpha()]
     unknown = sum(word not in lists.known for word in words)
     accented = any(not word.isascii() for word in words)
