@@ -1,4 +1,4 @@
-"""Keeps the cache within its bounds: counts writes and evicts the least valuable entries."""
+"""Keeps the cache within its bounds: counts writes, and evicts the least valuable entries."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from serve_app.cache.eviction import Bounds, Volume, surplus, worth
 from serve_app.cache.shards import ALONE, Place
 
 MOST_NOTED = 2000
-"""Most entries whose use counts are saved in one sweep: each costs one write."""
+"""The most entries whose use counts are saved in one sweep: each costs one write."""
 
 CHARACTERS_PER_TOKEN = 4
-"""A rough figure for English text."""
+"""A rough average for English text."""
 
 MOST_REMEMBERED = 50_000
-"""Most entries with unsaved use counts; uses of further entries are not counted."""
+"""The most entries with unsaved use counts; uses of further entries are not counted."""
 
 
 class CacheRoom:
-    """Tracks the remaining room. Only the cache's event loop uses it; between two counts of the store it
-    relies on its own tally of writes.
+    """Tracks how much more the cache may hold. Only the cache's event loop uses it; between two counts of the
+    store it relies on its own tally of writes.
 
-    ``bounds`` are those of all shards. Where the shards share a store, each may fill an equal part of what is
-    left before it counts again."""
+    ``bounds`` are those of all shards together. If the shards share a store, each may fill an equal part of
+    the remaining room before it counts again."""
 
     def __init__(self, bounds: Bounds, place: Place = ALONE) -> None:
         self._bounds = Bounds(
@@ -81,7 +81,8 @@ class CacheRoom:
             await self._make(store)
 
     async def recount(self, store: CacheStore) -> None:
-        """Refresh the tally, as other applications may write to the same store. Counts entries, not bytes.
+        """Refresh the tally of entries (not of bytes), because other applications may write to the same
+        store.
 
         Raises:
             StoreError: the store failed.

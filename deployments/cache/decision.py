@@ -1,4 +1,4 @@
-"""Builds the decision that serves traffic from files on disk: word lists and verifier."""
+"""Builds the decision that serves traffic, from files on disk: the word lists and the verifier."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def open_decision(settings: CacheSettings, embedder: str, trained: Path | None =
     ``trained`` is the folder of trained verifiers, by default the shipped one.
 
     If this embedder has no verifier, or the verifier's files cannot be read, similarity and guards
-    decide; for an embedder that was measured so, with a threshold of its own and the step ``light_edit``. If
-    the configured cross-encoder cannot be loaded, the verifier decides. What was not measured is logged."""
+    decide; if the embedder was measured without a verifier, it has its own threshold and the step
+    ``light_edit``. If the configured cross-encoder cannot be loaded, the verifier decides. An embedder that
+    was not measured is logged."""
     decision = _cross_encoded(settings.cross_encoder) or _decision(settings.decision, embedder, trained)
     decision = decision.reading(load_normaliser())
     if settings.ask_model is not None:

@@ -1,6 +1,6 @@
 """The SemanticCache deployment: the calls that gateways make, and the objects that answer them.
 
-Each shard is a deployment of one replica, which owns its partitions: nothing that it knows is shared. If the
+Each shard is a deployment of one replica, which owns its partitions and shares no state with others. If the
 store cannot be opened, the application keeps running: the cache reports the error, and look-ups are misses.
 """
 
@@ -51,10 +51,10 @@ REOPEN_PERIOD_S = 5.0
 class SemanticCache(DirectlyCalled):
     """Look-ups and writes. Look-ups run concurrently with everything; writes and purges run one at a time.
 
-    Invariants: a look-up returns the epoch read before it asked the store, and never returns an entry that
-    was purged before the look-up ended. No write runs between a purge and its record.
+    Invariants: a look-up returns the epoch that was read before it asked the store, and never returns an
+    entry that was purged before the look-up ended. No write runs between a purge and its record.
 
-    It has many methods because Serve calls one class and gateways have that many calls; the work is done by
+    It has many methods because Serve calls one class, and gateways make that many calls. The work is done by
     the session (the store), the finder (look-ups), the room (bounds) and the feedback (learning).
     """
 
@@ -74,7 +74,7 @@ class SemanticCache(DirectlyCalled):
         decision = await asyncio.to_thread(open_decision, settings, info.source)
         self._learning = CacheLearning(settings.max_error_rate, decision.measure, embedder, decision.record)
         self._finder = EntryFinder(settings, decision, self._learning)
-        # After a restart the epoch must exceed all earlier ones; the clock serves if the store is unreadable.
+        # After a restart the epoch must exceed all earlier ones; if the store is unreadable, the clock is used.
         self._purges = PurgeLog(clock_ns())
         self._session = StoreSession(settings, info, self._learning, self._purges, place)
         self._feedback = Feedback(self._session, self._learning)
@@ -98,8 +98,8 @@ class SemanticCache(DirectlyCalled):
 
     async def look_up(self, query: CacheQuery) -> LookUp:
         """Find the entry that answers the query: the same text, else a near one if the query has a vector.
-        A miss says why the nearest entry was refused, and which other gateway answers the same request: that
-        one asked first.
+        A miss says why the nearest entry was refused, and whether another gateway, which asked first, is
+        answering the same request.
 
         Raises:
             StoreError: the store failed; the gateway counts this and continues without the cache.
@@ -128,8 +128,8 @@ class SemanticCache(DirectlyCalled):
 
     async def put(self, entry: CacheEntry) -> None:
         """Store an entry, and evict the least valuable entries if a bound is exceeded. If it replaces an
-        answer to the same text, the two are compared, to learn how well answers can be compared. If the disk
-        is full, nothing is stored."""
+        answer to the same text, the two answers are compared, to learn how reliable comparisons are. If the
+        disk is full, nothing is stored."""
         async with self._session.writing:
             if self._purges.covers(entry):
                 return
@@ -137,7 +137,7 @@ class SemanticCache(DirectlyCalled):
             try:
                 before = await store.get(entry.entry_id) if self._learning.learns else None
                 await store.put(self._room.valued(entry))
-            except StoreFull as error:  # the store's log says so, once
+            except StoreFull as error:  # the store logs this once
                 self._full = str(error)
                 return
             self._full = None
@@ -183,7 +183,7 @@ class SemanticCache(DirectlyCalled):
         return dropped
 
     async def refuse(self, tenant: str, entry_id: UUID, hashed: str, wrong: bool) -> bool:
-        """Learn from a user's feedback on a semantic hit of the own tenant; see ``Feedback.refused``.
+        """Learn from a user's feedback on a semantic hit of the user's own tenant; see ``Feedback.refused``.
 
         Raises:
             StoreError: the store failed.
@@ -207,7 +207,8 @@ class SemanticCache(DirectlyCalled):
                 self._purges.record(selection, time.time())
 
     async def stats(self) -> CacheStats:
-        """Counts and epoch. The epoch is returned even if the store fails: gateways must learn of purges."""
+        """The counts and the epoch. The epoch is returned even if the store fails: gateways must learn of
+        purges."""
         try:
             store = self._session.store
         except StoreError as error:

@@ -67,9 +67,9 @@ class Feedback:
                 await self._session.store.annotate(entry_id, Annotation(evidence))
 
     async def refused(self, tenant: str, entry_id: UUID, hashed: str, *, wrong: bool) -> bool:
-        """A user says that the entry's answer is wrong for the text with this hash, or no longer says so.
-        Only that pair learns: neither the entry's other texts, nor the bound that all tenants share. False:
-        the tenant has no such entry.
+        """Record that a user says the entry's answer is wrong for the text with this hash, or (``wrong`` is
+        false) no longer says so. It affects only that pair: neither the entry's other texts, nor the bound
+        that all tenants share. Returns ``False`` if the tenant has no such entry.
 
         Raises:
             StoreError: the store failed.
@@ -84,7 +84,7 @@ class Feedback:
         return True
 
     async def may_concern(self, entry_id: UUID) -> bool:
-        """Whether the store has the entry. True if the store fails, so that a block applies anyway."""
+        """Whether the store has the entry; also true if the store fails, so that a block applies anyway."""
         try:
             return await self._session.store.get(entry_id) is not None
         except StoreError:

@@ -21,10 +21,10 @@ IN_DOUBT = "in-doubt"
 """The miss reason when the verifier is not sure and the served model has not judged the pair yet."""
 
 READINGS = 512
-"""Texts whose analysis stays in memory: a few KB each."""
+"""The number of texts whose analysis stays in memory: a few KB each."""
 
 CANDIDATES = 3
-"""Near entries that the decision looks at; the first that it accepts answers."""
+"""The number of near entries that the decision judges; the first one that it accepts answers."""
 
 
 class EntryFinder:
@@ -130,5 +130,5 @@ class EntryFinder:
         return IN_DOUBT if tokens >= asking.min_answer_tokens else verdict.reason
 
     def _is_doubtful(self, verdict: Verdict, score: float, from_score: float) -> bool:
-        """Only the verifier objects, and not by much; or only a guard that is not sure."""
+        """Whether only the verifier objects, and not by much, or only a guard that is not sure."""
         return verdict.unsure or (verdict.reason == self._decision.scale and score >= from_score)

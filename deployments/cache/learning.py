@@ -1,4 +1,4 @@
-"""What the cache learns from its own hits: which were right, and which pairs must not be used again.
+"""What the cache learns from its own hits: which ones were right, and which pairs must not be used again.
 
 It owns the policy of ``serve_app/cache/bound`` and saves it in the store, beside the entries, so that it
 survives a restart wherever the next replica runs.
@@ -23,13 +23,14 @@ from serve_app.cache.entry import CacheEntry, Probe
 from serve_app.embedding import Embedding
 
 NO_AUDIT = 1.0
-"""A draw with which nothing is audited: draws are below 1."""
+"""The draw with which nothing is audited, because other draws are below 1."""
 
 UNKNOWN_SCORE = 1.0
 """The score of a reported reuse that is no longer remembered: the report then counts at every score."""
 
 ASKS_FIRST = {"audit": "audit", "bound": "error-bound", "blocked": "blocked"}
-"""Why a near entry that the decision accepts does not answer: policy reason to the name that is counted."""
+"""Why a near entry that the decision accepts does not answer: maps the policy's reason to the counted
+name."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -44,8 +45,8 @@ class Permission:
 
 
 class CacheLearning:
-    """The learned state; only the cache's event loop uses it. It has this many methods because it
-    wraps each one of the policy, to know when there is something to save.
+    """The learned state; only the cache's event loop uses it. It has this many methods because it wraps each
+    method of the policy, to know when there is something to save.
 
     ``scale`` names the kind of score; what was learned on another scale is discarded. ``record`` is the
     verifier's record on other data, used as a prior. ``draw`` returns random numbers from [0, 1)."""
@@ -87,8 +88,8 @@ class CacheLearning:
         return Permission(ASKS_FIRST[decision.reason], probe)
 
     async def compare(self, fresh: str, cached: str) -> bool | None:
-        """Whether two answers say the same; ``None`` if undecidable. They are embedded only if comparing
-        their words does not decide; of long answers only the beginning is embedded."""
+        """Whether two answers say the same; ``None`` if this is not clear. They are embedded only if
+        comparing their words does not decide; of long answers only the beginning is embedded."""
         same = same_answer(fresh, cached, None)
         if same is not None:
             return same

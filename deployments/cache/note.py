@@ -14,7 +14,7 @@ full disk). Epochs are nanoseconds of the clock, so this is about four seconds."
 
 
 class Notes(Protocol):
-    """Keeps one text: a store, or a part of a store's note."""
+    """Something that keeps one text: a store, or a part of a store's note."""
 
     async def read_note(self) -> str | None: ...
 
@@ -58,7 +58,7 @@ class CacheNote:
         return begun
 
     async def read_note(self) -> str | None:
-        """What was learned."""
+        """Return what was learned."""
         return self._learned
 
     async def write_note(self, note: str) -> None:
@@ -80,7 +80,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 def _json(text: str | None) -> msgspec.Raw:
-    """The text as JSON; ``NOTHING`` if it is not valid JSON, which could not be loaded either."""
+    """The text as JSON; ``NOTHING`` if it is not valid JSON, because it could not be loaded either."""
     try:
         msgspec.json.decode(text or "null")
     except msgspec.DecodeError:

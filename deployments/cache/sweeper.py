@@ -1,4 +1,4 @@
-"""What the cache does periodically: free expired entries, save what it learned, reopen a failed store."""
+"""The cache's periodic work: free expired entries, save what was learned, reopen a failed store."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SWEEP_PERIOD_S = 30.0
 
 
 class Sweeper:
-    """Sweeps an open store, and tries again to open one that could not be opened: the previous replica may
-    still have held its lock."""
+    """Sweeps an open store, and tries again to open a store that could not be opened, for example because the
+    previous replica still held its lock."""
 
     def __init__(self, session: StoreSession, room: CacheRoom, reopen_s: float) -> None:
         """``reopen_s``: seconds between two attempts to open the store."""
@@ -40,7 +40,8 @@ class Sweeper:
                 logger.warning("cache sweep failed: %s", error)
 
     async def _sweep(self) -> None:
-        """Free the space of expired entries (they never answer), save what was learned, and count."""
+        """Free the space of expired entries (they never answer), save what was learned, and count the
+        entries."""
         store = self._session.store
         await store.delete_expired(time.time())
         await self._session.save_learning()

@@ -36,7 +36,7 @@ class Evicted:
 
 class CacheStore(Protocol):
     """Finds entries by id, or by similarity within a partition. Calls may run concurrently; a call that
-    begins after a write returned sees that write. It has this many methods because the cache needs as many
+    begins after a write returned sees that write. It has this many methods because the cache needs that many
     operations, each of which a backend does in its own way.
 
     Every method may raise :class:`StoreError`. A call that failed or was cancelled may still take effect.
@@ -74,8 +74,9 @@ class CacheStore(Protocol):
         """At most ``limit`` matching entries, in no fixed order."""
 
     async def page(self, after: UUID | None, limit: int) -> tuple[list[CacheEntry], UUID | None]:
-        """One page of all entries, ordered by id: at most ``limit`` from ``after`` on (``None``: from the
-        first), and where the next page begins (``None``: this was the last)."""
+        """One page of all entries, ordered by id: at most ``limit`` entries from the id ``after`` on
+        (``None``: from the first), and the id at which the next page begins (``None``: this was the last
+        page)."""
 
     async def delete(self, selection: Selection) -> int:
         """Remove the matching entries; returns how many were removed."""

@@ -1,4 +1,4 @@
-"""Which entries a call means, as values; each store translates them to its client's filters."""
+"""Conditions that select entries, as values; each store translates them to its client's filters."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from deployments.cache.store.payload import TENANT_KEY
 from serve_app.cache.entry import Selection
 
 Comparison = Literal["gt", "gte", "lte"]
-"""As in Qdrant: greater than, greater or equal, less or equal."""
+"""Comparisons named as in Qdrant: greater than, greater or equal, less or equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Every part must hold: payload fields and their values, payload fields and their bounds, the id."""
+    """A condition whose parts must all hold: payload fields' values, payload fields' bounds, the id."""
 
     equals: tuple[tuple[str, str], ...] = ()
     bounds: tuple[tuple[str, Comparison, float], ...] = ()
@@ -30,8 +30,8 @@ def selected(selection: Selection) -> Condition:
 
 
 def one(entry_id: UUID) -> Condition:
-    """The entry with this id, if there is one: a change by an unknown id would be an error in Qdrant, a
-    change by a filter is none."""
+    """The entry with this id, if there is one. A change by an unknown id is an error in Qdrant; a change by a
+    filter that matches nothing is not."""
     return Condition(entry_id=entry_id)
 
 

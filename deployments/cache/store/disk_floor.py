@@ -1,7 +1,7 @@
-"""Disk space that an embedded store leaves free.
+"""The disk space that an embedded store leaves free.
 
 Qdrant writes through mapped memory into sparse files. On a full disk such a write raises no error: it causes
-a SIGBUS that kills the process, and kills the next process as soon as it opens the folder. So the store is
+a SIGBUS that kills the process, and the next process as soon as that opens the folder. So the store is
 not touched when space is short, and every call checks first: ``statvfs`` takes a few microseconds.
 """
 
@@ -15,7 +15,8 @@ from pathlib import Path
 from deployments.cache.store.base import StoreFull
 
 HARD_SHARE = 0.25
-"""Share of the floor below which all calls are refused: on some file systems reads fill holes, too."""
+"""Share of the floor below which all calls are refused, because on some file systems reads fill holes,
+too."""
 
 RECOVERED_SHARE = 1.1
 """Share of the floor from which on writes are allowed again. Above 1, so that small changes of the free space
@@ -36,7 +37,7 @@ def free_bytes(path: Path) -> int:
 
 
 class DiskFloor:
-    """Checked before every call. Logs once when space gets short, and once when there is enough again."""
+    """A check before every call. It logs once when space gets short, and once when there is enough again."""
 
     def __init__(self, path: Path, floor_bytes: int, free: FreeBytes = free_bytes) -> None:
         """``floor_bytes``: the space to leave free; 0 turns the check off."""

@@ -33,8 +33,8 @@ SKETCH_FROM = 1000
 
 
 class EdgeStore:
-    """A :class:`~deployments.cache.store.base.CacheStore` on one shard, whose calls it runs on a thread. It
-    has this many methods because the contract has them."""
+    """A :class:`~deployments.cache.store.base.CacheStore` on one shard; it runs the shard's calls on a
+    thread. It has this many methods because the contract has them."""
 
     def __init__(self, shard: Shard, path: Path, thread: StoreThread) -> None:
         self._shard = shard
@@ -54,11 +54,11 @@ class EdgeStore:
         free: FreeBytes = free_bytes,
     ) -> EdgeStore:
         """Open or create the shard for ``embedder`` under ``folder``. After a crash, or if there is no sketch
-        yet, one is built in the background; until then searches compare whole partitions. The store leaves
-        ``min_free_bytes`` of the disk free, as measured by ``free``.
+        yet, a sketch is built in the background; until then searches compare whole partitions. The store
+        leaves ``min_free_bytes`` of the disk free, as measured by ``free``.
 
         Raises:
-            StoreFull: less than that is free; nothing was touched.
+            StoreFull: less than ``min_free_bytes`` is free; nothing was touched.
             StoreError: the folder is locked by another process, unreadable or damaged.
         """
         path = _path(folder, embedder, dimension)
@@ -130,11 +130,12 @@ class EdgeStore:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the sketch is complete and used for large partitions; after a crash see :meth:`settle`."""
+        """Whether the sketch is complete, and used for large partitions; see :meth:`settle`."""
         return self._shard.search.is_sketched
 
     async def settle(self) -> None:
-        """Wait until the sketch is complete: at once, unless the store was just opened after a crash."""
+        """Wait until the sketch is complete. It is complete at once, unless the store was opened after a
+        crash or without a sketch."""
         if self._mending is not None:
             await asyncio.wait([self._mending])
 

@@ -1,4 +1,4 @@
-"""A sketch that outlives the process: every change is appended to a file beside Qdrant's.
+"""A sketch that outlives the process: every change is appended to a file beside Qdrant's files.
 
 Qdrant stays the source of truth. After a crash the file may lack the last writes or hold entries that Qdrant
 does not have. So the store compares the number of entries when it opens, and repairs the sketch if they
@@ -122,7 +122,8 @@ def _read(path: Path) -> Records:
 
 
 def _write_file(path: Path, records: Records) -> None:
-    """Write under another name, then rename: if the process is killed here, the old file remains."""
+    """Write under another name, then rename, so that the old file remains if the process is killed
+    meanwhile."""
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.write_bytes(records.tobytes())
     unfinished.replace(path)

@@ -1,4 +1,4 @@
-"""Repairs a sketch from Qdrant's entries, after a crash or if there was no sketch."""
+"""Repairs a sketch from Qdrant's entries, after a crash or if there was no sketch file."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ FIELDS = [TENANT_KEY, "created_at", "expires_at"]
 
 
 class Mending:
-    """Walks all ids in order, one page per step; other calls run between the steps, and update the sketch
-    themselves when they write or remove."""
+    """A repair that walks all ids in order, one page per step. Other calls run between the steps, and update
+    the sketch themselves when they write or remove entries."""
 
     def __init__(self, points: qe.EdgeShard, sketch: KeptSketch) -> None:
         self._points = points

@@ -15,7 +15,7 @@ from deployments.cache.store.payload import entries_of, floats, matches, matches
 
 
 class NearSearch:
-    """Searches with the sketch if that is complete and the partition large, else by Qdrant alone."""
+    """Searches with the sketch if it is complete and the partition is large, else with Qdrant alone."""
 
     def __init__(self, points: qe.EdgeShard, sketch: KeptSketch, is_sketched: bool) -> None:
         """``is_sketched``: the sketch is complete."""
@@ -43,8 +43,8 @@ class NearSearch:
         return matches_of(self._points.search(request))
 
     def _nearest_of(self, ids: set[UUID], vector: bytes, limit: int) -> list[Match]:
-        """Search by ids only and fetch the payloads afterwards: half the time of a search with conditions and
-        payloads."""
+        """Search by ids only and fetch the payloads afterwards. This takes half the time of a search with
+        conditions and payloads."""
         among = qe.Filter(must=[qe.HasIdCondition({*ids})])
         request = qe.SearchRequest(qe.Query.Nearest(floats(vector)), limit, filter=among)
         scores = {UUID(str(point.id)): point.score for point in self._points.search(request)}
@@ -57,7 +57,7 @@ class NearSearch:
         return Mending(self._points, self._sketch)
 
     def mend(self, mending: Mending) -> bool:
-        """Do one step; returns whether the sketch is complete now."""
+        """Do one step of a repair; returns whether the sketch is complete now."""
         self.is_sketched = mending.step()
         return self.is_sketched
 

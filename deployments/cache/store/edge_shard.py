@@ -1,4 +1,4 @@
-"""One Qdrant shard on a local folder: how it is opened, and its blocking calls in the cache's terms."""
+"""One Qdrant shard in a local folder: how it is opened, and its blocking calls in the cache's terms."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ def open_shard(path: Path, dimension: int, sketch_from: int) -> Shard:
 
 
 def _create(path: Path, dimension: int) -> None:
-    """Create the shard under another name and rename it: if the process is killed here, no half-made shard is
-    left at ``path``."""
+    """Create the shard under another name and rename it, so that no half-made shard is left at ``path`` if
+    the process is killed meanwhile."""
     unfinished = path.with_name(f"{path.name}.new")
     if unfinished.exists():
         shutil.rmtree(unfinished)

@@ -1,11 +1,12 @@
-"""Selects the vectors of a partition that may be near a query, by a short binary code of each, in memory.
+"""Selects the vectors of a partition that may be near a query, by a short binary code of each vector in
+memory.
 
-Without it Qdrant compares the query with every vector of the partition and checks the times of every entry.
-Here each vector has a code of ``CODE_BITS`` bits: on which side of that many random planes it lies. The
-expected share of differing bits of two vectors is their angle divided by pi (Charikar, "Similarity estimation
-techniques from rounding algorithms", STOC 2002). So counting bits finds the few candidates, and Qdrant
-compares those exactly. The candidates are only a hint: the store checks partition and times again, so a wrong
-hint can only lose an entry.
+Without the codes Qdrant compares the query with every vector of the partition and checks the times of every
+entry. Here each vector has a code of ``CODE_BITS`` bits: on which side of that many random planes it lies.
+The expected share of differing bits of two vectors is their angle divided by pi (Charikar, "Similarity
+estimation techniques from rounding algorithms", STOC 2002). So counting bits finds the few candidates, and
+Qdrant compares those exactly. The candidates are only a hint: the store checks partition and times again, so
+a wrong hint can only lose an entry.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ import numpy.typing as npt
 CODE_WORDS = 8
 CODE_BITS = 64 * CODE_WORDS
 HEAD_WORDS = 2
-"""The words of a code that a search reads for every entry (its head); the rest only for the nearest ones."""
+"""The words of a code that a search reads for every entry (its head); the rest is read only for the nearest
+ones."""
 
 HEAD_KEPT, HEAD_SHARE = 1000, 0.005
 """How many entries pass the comparison of heads: at least this number, and at least this share of the
 partition."""
 
 CANDIDATES, PER_RESULT = 48, 16
-"""How many entries are compared exactly: at least this number, and at least so many per requested result."""
+"""How many entries are compared exactly: at least this number, and at least this many per requested
+result."""
 
 CHUNK = 32768
 """Rows computed at a time, so that intermediate results stay in the CPU's cache."""
@@ -37,8 +40,8 @@ SAMPLE = 10_000
 """Rows from which the distribution of the heads' distances is estimated."""
 
 SLACK = 1000
-"""Removed entries tolerated before the arrays are rebuilt (plus half of the live ones); also the spare rows
-allocated."""
+"""Removed entries that are tolerated before the arrays are rebuilt (plus half the number of live ones); also
+the number of spare rows that are allocated."""
 
 GONE, UNSEARCHED = 0, 1
 """Special values of a record's partition key: the entry was removed; the entry has no vector."""
@@ -55,8 +58,8 @@ Words = npt.NDArray[np.uint64]
 
 
 class Sketch:
-    """The records of one store's entries, and the search for the nearest of them by code. Not thread-safe. It
-    is one class because records, rows, sizes and blocks change together.
+    """The records of one store's entries, and the search for the nearest of them by code. Not thread-safe.
+    This is one class because records, rows, sizes and blocks change together.
 
     Records are append-only: a change adds a new record and marks the old one as gone, so row numbers (held by
     a partition's block) stay valid until :meth:`compact`.
@@ -85,7 +88,8 @@ class Sketch:
     def record(
         self, entry_id: bytes, partition: str, created: float, expires: float, vector: bytes | None
     ) -> Records:
-        """Make one record. ``vector`` is float32 bytes, or ``None`` for an entry that only its id finds.
+        """Make one record. ``vector`` is float32 bytes, or ``None`` for an entry that is found only by its
+        id.
 
         Raises:
             ValueError: the vector has another dimension.
@@ -131,7 +135,7 @@ class Sketch:
         return self._used - len(self) > len(self) // 2 + SLACK
 
     def compact(self) -> Records:
-        """Drop the records that are gone; returns those of all entries."""
+        """Drop the records that are gone; returns the remaining records."""
         records = self._records[: self._used]
         self.load(records[records["partition"] != GONE])
         return self._records[: self._used]
@@ -151,7 +155,8 @@ class Sketch:
 
     def near(self, partition: str, vector: bytes, now: float, oldest: float, limit: int) -> set[UUID] | None:
         """The candidates for the ``limit`` nearest entries that expire after ``now`` and were made at
-        ``oldest`` or later. ``None``: compare the whole partition, as it is small or has few such entries.
+        ``oldest`` or later. ``None``: compare the whole partition, because it is small or has few such
+        entries.
 
         Raises:
             ValueError: the vector has another dimension.
@@ -201,7 +206,7 @@ class _Block:
         self._size += 1
 
     def nearest(self, code: Words, wanted: int) -> npt.NDArray[np.intp]:
-        """The row numbers of the records whose heads differ least: many more than ``wanted``."""
+        """The row numbers of the records whose heads differ least; they are many more than ``wanted``."""
         differing = np.empty(self._size, np.uint8)
         head = code[:HEAD_WORDS, np.newaxis]
         for begin in range(0, self._size, CHUNK):
@@ -219,7 +224,8 @@ def _with_room(records: Records) -> Records:
 
 
 def _planes(dimension: int) -> npt.NDArray[np.float32]:
-    """One column per plane: the same in every process and numpy version, as codes are kept on disk."""
+    """The planes, one per column. They are the same in every process and numpy version, because codes are
+    kept on disk."""
     noise = hashlib.shake_256(b"planes").digest(dimension * CODE_BITS)
     return np.frombuffer(noise, np.uint8).reshape(dimension, CODE_BITS).astype(np.float32) - np.float32(127.5)
 

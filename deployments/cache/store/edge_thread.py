@@ -29,10 +29,10 @@ class StoreThread:
         return self._is_open
 
     async def call(self, work: Callable[[], T], *, adds: bool = False) -> T:
-        """Run a call; ``adds``: it stores something.
+        """Run a call; ``adds``: the call stores something.
 
         Raises:
-            StoreFull: the disk is too full for it.
+            StoreFull: the disk is too full for the call.
             StoreError: the call failed, or the thread is closed.
         """
         if not self._is_open:
@@ -45,7 +45,7 @@ class StoreThread:
         return await self._run(checked)
 
     async def close(self, work: Callable[[], None]) -> None:
-        """Run a last call, whatever the disk, and end the thread.
+        """Run a last call, however full the disk is, and end the thread.
 
         Raises:
             StoreError: the call failed.
@@ -65,7 +65,8 @@ class StoreThread:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._translated, work)
 
     def _translated(self, work: Callable[[], T]) -> T:
-        """Qdrant Edge raises bare ``Exception``, and its panics derive only from ``BaseException``."""
+        """Run a call and turn its errors into ``StoreError``. Qdrant Edge raises bare ``Exception``, and its
+        panics derive only from ``BaseException``."""
         try:
             return work()
         except StoreError:

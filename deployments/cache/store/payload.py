@@ -1,4 +1,4 @@
-"""An entry as both Qdrant stores keep it: a payload beside the vector."""
+"""An entry in the form in which both Qdrant stores keep it: a payload beside the vector."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ NOTE_ID = UUID("6e6f7465-0000-4000-8000-000000000001")
 
 
 def note_id(shard: int) -> UUID:
-    """The note of one of several shards in the same store; that of the first is ``NOTE_ID``."""
+    """The id of the note of one of several shards in the same store; for the first shard it is
+    ``NOTE_ID``."""
     return UUID(int=NOTE_ID.int + shard)
 
 
@@ -43,7 +44,7 @@ VOLUME_FIELDS = ["tenant", "size", "value"]
 """The fields that counting and eviction read."""
 
 BATCH = 1000
-"""Points per page of a walk over many."""
+"""Points per page of a walk over many points."""
 
 MAX_COSINE = 1.001
 """Rounding can exceed 1 slightly; a score above this, or NaN, comes from a damaged vector."""
@@ -94,7 +95,7 @@ def annotation_of(annotation: Annotation) -> dict[str, Any]:
 
 
 def entry_of(entry_id: Any, payload: Any) -> CacheEntry | None:
-    """The entry without its vector; ``None`` if the point is not a complete entry (another program's)."""
+    """The entry without its vector; ``None`` if the point is not a complete entry but another program's."""
     try:
         stored = msgspec.convert(payload, Payload)
         return CacheEntry(
@@ -151,7 +152,7 @@ def add_volumes(held: dict[str, Volume], payloads: Iterable[Any]) -> None:
 
 @dataclass(slots=True)
 class EvictionTally:
-    """Chooses which points to remove, given in order of value, until ``wanted`` is freed."""
+    """Chooses the points to remove, which are given in order of value, until ``wanted`` is freed."""
 
     wanted: Volume
     gone: Evicted = field(default_factory=Evicted)

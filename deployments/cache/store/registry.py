@@ -16,7 +16,8 @@ from serve_app.model_store import default_cache_dir
 from serve_app.settings import CacheSettings
 
 SHARD = "shard-"
-"""The folders of an embedded store's shards after the first, in that one's folder: ``shard-2``…"""
+"""The prefix of the folders of an embedded store's shards after the first. They are in the first one's
+folder: ``shard-2``…"""
 
 logger = logging.getLogger("ray.serve")
 
@@ -55,8 +56,8 @@ async def _open_edge(settings: CacheSettings, dimension: int, embedder: str, pla
 
 
 def _remove_shards_beyond(folder: Path, count: int) -> None:
-    """No purge reaches the folders of shards that there are no more: were there as many shards again, they
-    would answer with what has been purged in between."""
+    """Remove the folders of shards that no longer exist. No purge reaches them: if that many shards were
+    configured again, they would answer with entries purged in between."""
     for path in folder.expanduser().glob(f"{SHARD}*"):
         number = path.name.removeprefix(SHARD)
         if number.isdecimal() and int(number) > count:

@@ -50,7 +50,7 @@ class ServerStore:
     def __init__(
         self, client: AsyncQdrantClient, collection: Collection, place: Place, *, quantize: bool
     ) -> None:
-        """``place``: which shard this is, of those that share the collection. ``quantize``: searches use the
+        """``place``: which of the shards that share the collection this is. ``quantize``: searches use the
         int8 vectors first."""
         self._note_id = str(note_id(place.shard))
         self._shards = place.of
@@ -58,7 +58,8 @@ class ServerStore:
         self._collection = collection
         self._quantize = quantize
         self._notes = 0
-        """Notes that are known to exist (read or written here): their points are no entries to count."""
+        """The number of notes known to exist (read or written here): their points are not counted as
+        entries."""
 
     @classmethod
     async def open(
@@ -125,7 +126,7 @@ class ServerStore:
         """Applications that share a collection share its notes: the last write wins."""
         point = models.PointStruct(id=self._note_id, vector={}, payload={NOTE: note})
         await self._collection.change(self._client.upsert, points=[point])
-        self._notes = self._shards  # each shard writes its own when it starts
+        self._notes = self._shards  # each shard writes its own note when it starts
 
     async def select(self, selection: Selection, limit: int) -> list[CacheEntry]:
         condition = filter_of(selected(selection))

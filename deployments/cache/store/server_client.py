@@ -1,4 +1,4 @@
-"""The client of a Qdrant server: its settings, its key, and what its errors say."""
+"""The client of a Qdrant server: its settings, its key, and the reasons for its errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def api_key(settings: QdrantSettings, environment: Mapping[str, str]) -> str:
     """The server's key, empty if the settings name none.
 
     Raises:
-        StoreError: the variable is not set, or holds what no header may hold.
+        StoreError: the variable is not set, or has characters that no header may have.
     """
     if settings.key_env is None:
         return ""
@@ -45,7 +45,7 @@ def api_key(settings: QdrantSettings, environment: Mapping[str, str]) -> str:
 
 
 def connected(settings: QdrantSettings, key: str) -> AsyncQdrantClient:
-    """A client, which connects with its first call."""
+    """A client that connects with its first call."""
     return AsyncQdrantClient(
         url=settings.url,
         api_key=key or None,

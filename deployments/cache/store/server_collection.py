@@ -1,4 +1,4 @@
-"""One collection of a Qdrant server: its preparation, its calls, and how they fail."""
+"""One collection of a Qdrant server: its preparation, its calls, and their errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from serve_app.settings.qdrant import QdrantSettings
 T = TypeVar("T")
 
 MAX_REASON = 200
-"""Most characters of a reason in a message: servers' errors may be long."""
+"""The most characters of a reason in a message, because servers' errors may be long."""
 
 
 class Collection:
@@ -43,7 +43,7 @@ class Collection:
         """Call a method of the client on this collection.
 
         Raises:
-            StoreError: it failed or took too long, or the collection is closed or not ours.
+            StoreError: the call failed or took too long, or the collection is closed or not ours.
         """
         if not self._is_open:
             raise self._error("closed")
@@ -55,7 +55,7 @@ class Collection:
         """Call a method that changes points, and wait until later calls see the change.
 
         Raises:
-            StoreError: as ``call``, or the change is not completed.
+            StoreError: as in ``call``, or the change is not completed.
         """
         result = await self.call(method, wait=True, **arguments)
         if result.status != models.UpdateStatus.COMPLETED:
@@ -108,8 +108,8 @@ class Collection:
                 raise
 
     async def _ask(self, method: Callable[..., Awaitable[T]], **arguments: Any) -> T:
-        """One call. Every client error becomes a :class:`StoreError` without its cause: the cause may hold
-        entries' texts, which must not be logged."""
+        """Make one call. Every client error becomes a :class:`StoreError` without its cause: the cause may
+        hold entries' texts, which must not be logged."""
         limit = asyncio.timeout(self._settings.timeout_s)
         try:
             async with limit:

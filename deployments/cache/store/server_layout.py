@@ -1,4 +1,4 @@
-"""How a collection of a Qdrant server is laid out: name, vectors, indexes."""
+"""The layout of a collection of a Qdrant server: name, vectors, indexes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Layout:
         self.name = f"{settings.collection}-{generation(embedder, dimension)}"
 
     def creation(self) -> dict[str, Any]:
-        """The client's arguments that create it."""
+        """The client's arguments that create the collection."""
         settings = self._settings
         return {
             "vectors_config": models.VectorParams(
