@@ -74,7 +74,7 @@ class SemanticCache(DirectlyCalled):
         decision = await asyncio.to_thread(open_decision, settings, info.source)
         self._learning = CacheLearning(settings.max_error_rate, decision.measure, embedder, decision.record)
         self._finder = EntryFinder(settings, decision, self._learning)
-        # After a restart the epoch must exceed all earlier ones; if the store is unreadable, the clock is used.
+        # After a restart the epoch must exceed all earlier ones; the clock helps if the store is unreadable.
         self._purges = PurgeLog(clock_ns())
         self._session = StoreSession(settings, info, self._learning, self._purges, place)
         self._feedback = Feedback(self._session, self._learning)

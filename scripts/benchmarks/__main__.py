@@ -1,6 +1,6 @@
 """Run the benchmarks: `make bench`, or from `scripts/`: `python -m benchmarks --only layer --quick`.
 
-Each writes a Markdown table, JSON and plots into `bench/`; all targets go into `bench/README.md`.
+Each benchmark writes a Markdown table, JSON and plots into `bench/`; all targets go into `bench/README.md`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Agents at work: a session of many turns, each of which sends the whole conversation again, on two engines
-whose prefix caches hold about half of all conversations each.
+"""Agents at work: a session of many turns, each of which sends the whole conversation again, on two engines.
+Each engine's prefix cache holds about half of all conversations.
 
     cd scripts; python -m benchmarks --only agents --litellm
     cd scripts; python -m benchmarks --only vllm-agents
 
-One session is measured; others work beside it. A turn's prompt is the last turn's prompt, the answer, and
-what a tool returned. It is sent a short while after the last answer ended, as long as a tool takes. The
-session's name is sent as Claude Code does; LiteLLM shuffles, and so does round robin in effect.
+One session is measured while others run beside it. A turn's prompt is the last turn's prompt, its answer, and
+what a tool returned. It is sent as long after the last answer as a tool would take. The session's name is
+sent as Claude Code sends it. LiteLLM picks engines at random, and round robin does so in effect.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from benchmarks.vllm_load import SOURCE, managed_model, model_folder
 MODEL = "agent"
 ENGINES, SLOTS, ITL_MS = 2, 16, 5.0
 PREFILL_MS_PER_1K = 60.0
-"""Roughly an 8B model in 16 bits, between an A100 and an H100."""
+"""The prefill time of roughly an 8B model in 16 bits, on a GPU between an A100 and an H100."""
 
 CACHE_TOKENS = 112_000
-"""Of one engine. All conversations together have about 100,000 tokens at their beginning, most of them system
-prompt and tools, and 200,000 at their end: both engines hold them all between them, and neither does
-alone."""
+"""The cache of one engine. All conversations together have about 100,000 tokens at their beginning, most of
+them system prompt and tools, and 200,000 at their end: the two engines together can hold them all, and one
+engine alone cannot."""
 
 SESSION_HEADER = "x-claude-code-session-id"
 LIMIT_S = 600.0
@@ -49,7 +49,7 @@ PROMPTLY, ROUND_ROBIN, LITELLM = "Promptly", "round robin", "LiteLLM proxy"
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes in words of the conversation (about a token and a half each), and the pause of a tool in
+    """The sizes of a conversation in words (about a token and a half each), and the pause for a tool in
     seconds."""
 
     turns: int
@@ -89,7 +89,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Run:
-    """The measured session, and those beside it."""
+    """The measured session, and the sessions beside it."""
 
     measured: Session
     others: tuple[Session, ...]
@@ -124,7 +124,7 @@ def run(options: Options) -> list[Figure]:
 
 
 def run_real(options: Options) -> list[Figure]:
-    """The same on two vLLM replicas with the small model: what they cached."""
+    """Run the same on two vLLM replicas with the small model; the figures are what they cached."""
     shape = _shape(REAL, options)
     model = managed_model(ONE_CORE_EACH, replicas=ENGINES)
     model["engine"] |= {"options": {"enable_prompt_tokens_details": True}, "enable_prefix_caching": True}
@@ -161,7 +161,7 @@ def _engine() -> AbstractContextManager[ScriptedProcess]:
 
 
 def fronts(engines: Sequence[ScriptedProcess]) -> dict[str, Callable[[], AbstractContextManager[Endpoint]]]:
-    """What stands before the engines."""
+    """The servers in front of the engines, by name."""
     upstreams = [
         {"name": f"e{n}", "url": f"{engine.url}/v1", "kind": "vllm", "max_requests": SLOTS}
         for n, engine in enumerate(engines)
@@ -178,7 +178,7 @@ def fronts(engines: Sequence[ScriptedProcess]) -> dict[str, Callable[[], Abstrac
 
 
 def play(endpoint: Endpoint, shape: Shape, *, seed: int) -> Run:
-    """One session and the others, all at once."""
+    """Run the measured session and the others, all at once."""
 
     async def together() -> Run:
         async with Client(endpoint.url, LIMIT_S) as client:
@@ -193,7 +193,7 @@ def play(endpoint: Endpoint, shape: Shape, *, seed: int) -> Run:
 
 
 async def session(client: Client, model: str, shape: Shape, *, seed: int) -> Session:
-    """All turns of one agent."""
+    """Run all turns of one agent."""
     chance = random.Random(seed)
     messages = [
         {"role": "system", "content": f"Agent {seed}. {words(chance, shape.system_words)}"},
@@ -228,7 +228,7 @@ def request(model: str, messages: Sequence[Mapping[str, str]], tokens: int, name
 
 
 def turn_of(sample: Sample) -> Turn | None:
-    """``None``: it failed, or has no usage."""
+    """The figures of one turn; ``None`` if it failed or has no usage."""
     usage = USAGE.search(sample.body or b"")
     if not sample.ok or sample.ttft_s is None or usage is None:
         return None
@@ -236,7 +236,7 @@ def turn_of(sample: Sample) -> Turn | None:
 
 
 def said(sample: Sample) -> str:
-    """The answer's text. It is JSON inside: only what needs no escape is kept."""
+    """The answer's text. It is inside JSON, so only characters that need no escape are kept."""
     text = text_of(sample).decode(errors="ignore")
     return re.sub(r"[^\w .,]+", " ", text) or "Done."
 
@@ -266,7 +266,7 @@ WORDS = (
 
 
 def all_figures(measured: Runs) -> list[Figure]:
-    """The targets first; the ratios are within each repeat."""
+    """The targets first. Ratios are computed within each repeat."""
     ours = measured[PROMPTLY]
     shares = tuple(100 * each.measured.cached_share for each in ours)
     shown = [

@@ -4,7 +4,7 @@ The figure is the share of requests whose first token is later than the objectiv
 default (the best of its targets at the same replica-hours); ``scripts/simulate_autoscaling.py`` gives tables
 and plots. The result does not depend on the machine, so one run is enough. The target is for the code trace,
 whose traffic comes in bursts and on which the policy's constants were tuned. The other cases were not used
-for tuning, but the last three were looked at meanwhile.
+for tuning, but the last three have been looked at since.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RULES = ScalingRules(min_replicas=1, max_replicas=16, ttft_objective_s=1.0)
 REPLICA = ReplicaModel()
 FAST_REPLICA = replace(REPLICA, slots=32, prefill_tokens_per_s=16_000.0, decode_tokens_per_s=60.0)
 QUICK_S = 300.0
-"""Seconds of each trace."""
+"""Seconds of each trace in a quick run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Case:
 
 
 def run(options: Options, traces: Path = TRACES) -> list[Figure]:
-    """Raises: PeerError: the traces are not there."""
+    """Raises: PeerError: the traces are missing."""
     missing = [str(traces / name) for name in (CODE, CONVERSATION) if not (traces / name).is_file()]
     if missing:
         raise PeerError(f"autoscaling: {', '.join(missing)} missing; Azure's LLM inference traces of 2023")
@@ -93,7 +93,7 @@ def backwards(trace: Sequence[Request]) -> list[Request]:
 
 
 def _between(trace: Sequence[Request], begin_s: float, end_s: float) -> list[Request]:
-    """The requests between two times; times count from ``begin_s``."""
+    """The requests between two times; their times count from ``begin_s``."""
     return [
         replace(request, at_s=request.at_s - begin_s) for request in trace if begin_s <= request.at_s <= end_s
     ]

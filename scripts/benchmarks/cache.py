@@ -1,5 +1,5 @@
-"""The time of a hit over HTTP, of a miss beside the engine, of the decision, and an embedded store with many
-entries."""
+"""The times of a hit over HTTP, of a miss beside the engine, of the decision, and of an embedded store with
+many entries."""
 
 from __future__ import annotations
 
@@ -38,30 +38,31 @@ MODEL = "scripted"
 TOKENS, ITL_MS = 20, 1.0
 ONE_CLIENT, CROWD, CROWD_REQUESTS = 500, 64, 6000
 SEMANTIC_ROUNDS = 8
-"""Times that each text with a hit is asked again."""
+"""How often each text with a hit is asked again."""
 
 ENTRIES, DIMENSION, SEARCHES = 200_000, 384, 300
 PARTITIONS = 100
 WARM_SEARCHES = 20
 
 MISSES = 200
-"""Requests to a store that is gone, or that miss beside the engine, and as many without a cache, in each
-repeat."""
+"""Requests in each repeat that find the store gone, or that miss beside the engine; as many are sent without
+a cache."""
 
 WARM_TEXTS = 20
 """Questions that each endpoint is asked before anything is timed."""
 
 CANDIDATES, DECISIONS = 3, 100
 NEAR = 0.9
-"""The cosine that the timed decisions get."""
+"""The cosine given to the timed decisions."""
 
 UNTIL_OPEN = 20
-"""Requests after which the breaker is open: it takes five failures."""
+"""Requests after which the breaker is surely open: it takes five failures."""
 
 
 @dataclass(frozen=True)
 class Hits:
-    """Milliseconds from sending to the last byte, with one client except for ``exact_per_s``."""
+    """Times are milliseconds from sending to the last byte. There is one client, except for
+    ``exact_per_s``."""
 
     exact_p50_ms: float
     exact_per_s: float
@@ -128,8 +129,8 @@ def _hits(options: Options) -> Hits:
 
 
 def _broken_store(options: Options) -> list[float]:
-    """The delay that a refusing store adds once the breaker is open: TTFT against the same gateway without a
-    cache. Both run at once and are asked in turns."""
+    """The delay that a store that refuses connections adds once the breaker is open: the TTFT compared with
+    the same gateway without a cache. Both gateways run at once and are asked in turns."""
     gone = {"url": f"http://127.0.0.1:{free_port()}"}
     cache = {"race": False, "store": "qdrant", "qdrant": gone, "breaker_cooldown_s": 3600.0}
     count = MISSES // (10 if options.quick else 1)
@@ -150,12 +151,12 @@ def _broken_store(options: Options) -> list[float]:
 
 
 def _ttft_ms(endpoint: Endpoint, asked: Iterator[int], count: int) -> float:
-    """The median TTFT of streams one after the other, each with another question."""
+    """The median TTFT of streams that run one after the other, each with another question."""
     return percentile(_ttfts_ms(endpoint, [f"question number {next(asked)}" for _ in range(count)]), 50)
 
 
 def _ttfts_ms(endpoint: Endpoint, texts: Sequence[str]) -> list[float]:
-    """The TTFT of one stream after the other, without those that the cache answered.
+    """The TTFTs of streams that run one after the other, without those that the cache answered.
 
     Raises: RuntimeError: a request failed.
     """
@@ -172,9 +173,9 @@ def _ttfts_ms(endpoint: Endpoint, texts: Sequence[str]) -> list[float]:
 
 
 def _raced_miss(options: Options) -> list[float]:
-    """The delay that a look-up adds to a miss while it runs beside the engine: TTFT against the same gateway
-    without a cache. The store fills with the questions as they are asked, so later ones have near entries
-    that guards and verifier judge. Both gateways run at once and are asked the same in turns."""
+    """The delay that a look-up adds to a miss while it runs beside the engine: the TTFT compared with the
+    same gateway without a cache. The store fills with the questions as they are asked, so later ones have
+    near entries that guards and verifier judge. Both gateways run at once and are asked the same in turns."""
     count = MISSES // (10 if options.quick else 1)
     texts = iter(dict.fromkeys(pair.query for pair in read_pairs(WRITTEN_PAIRS) if pair.language == "en"))
     with (
@@ -278,7 +279,7 @@ def _times_ms(samples: Sequence[Sample]) -> list[float]:
 
 
 def _checked(samples: Sequence[Sample], tier: str) -> Sequence[Sample]:
-    """Raises: RuntimeError: another tier has answered."""
+    """Raises: RuntimeError: another tier answered."""
     others = [sample for sample in samples if not sample.ok or sample.headers.get("x-cache") != tier]
     if others or not samples:
         raise RuntimeError(f"{len(others)} of {len(samples)} requests were no {tier} hits")

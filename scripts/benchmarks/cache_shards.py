@@ -1,8 +1,8 @@
-"""Near look-ups per second of a cache of one shard and of two: each shard a process of its own, with its
+"""Near look-ups per second of a cache of one shard and of two. Each shard is a process of its own, with its
 store, the shipped guards and verifier, and the listener that gateways call.
 
 The questions are real ones in many partitions. Their vectors are made up, at the cosine of near texts, so
-that no embedder takes part: what is measured is the search, the decision and the call.
+that no embedder is needed: the search, the decision and the call are measured.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ COUNTS = (1, 2)
 
 @dataclass(frozen=True)
 class Pair:
-    """A stored text, and a near one that is asked. ``vector``: the asked one's."""
+    """A stored text, and a near text that is asked. ``vector`` is that of the asked text."""
 
     entry: CacheEntry
     asked: CacheQuery
@@ -131,7 +131,7 @@ async def _asked(addresses: Sequence[PrivateAddress], count: int, seconds: float
 
 
 def _pairs() -> Iterator[Pair]:
-    """The same in every process."""
+    """The pairs, which are the same in every process."""
     rng = np.random.default_rng(0)
     read = read_pairs(OWN_PAIRS)
     now = time.time()
@@ -168,7 +168,7 @@ def _bytes(vector: Any) -> bytes:
 
 
 class _Embedder:
-    """What a cache asks of its embedder's handle."""
+    """The part of an embedder's handle that a cache uses."""
 
     @property
     def describe(self) -> _Embedder:
@@ -179,14 +179,14 @@ class _Embedder:
 
 
 class _Cache(SemanticCache):
-    """Serve awaits the destructor; the interpreter would not."""
+    """A cache without Serve, which awaits the destructor; the interpreter would not."""
 
     def __del__(self) -> None:  # type: ignore[override]
-        """``_serve`` closes it."""
+        """Does nothing, because ``_serve`` closes the cache."""
 
 
 async def _serve(folder: str, shard: int, count: int) -> None:
-    """Until its input ends."""
+    """Serve one shard until standard input ends."""
     rules = CacheSettings(path=folder, shards=count)
     cache = _Cache.__new__(_Cache)
     await cache.__init__(rules, _Embedder(), shard=shard)  # type: ignore[misc]

@@ -1,7 +1,7 @@
-"""What it costs to capture every request: feedback kept, all answers copied, redacted, sealed and stored.
+"""What it costs to capture every request: feedback is kept; answers are copied, redacted, sealed and stored.
 
-Promptly with all of it against itself with none. Both are compared with the bare engine that is measured
-beside them, and take turns in being first.
+Promptly with all of this is compared with Promptly without it. Both are compared with the bare engine that is
+measured beside them, and they take turns in running first.
 """
 
 from __future__ import annotations

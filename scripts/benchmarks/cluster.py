@@ -1,5 +1,5 @@
-"""A Ray cluster of two nodes with an engine each; the node without the gateway is killed under streams, and
-comes back. Both nodes are on this machine, each with a loopback address of its own."""
+"""A Ray cluster of two nodes with an engine each: the node without the gateway is killed while streams run,
+and comes back. Both nodes are on this machine, each with a loopback address of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BEFORE_S, RETURN_LIMIT_S, POLL_S = 3.0, 120.0, 0.2
 
 @dataclass(frozen=True)
 class Death:
-    """One repeat. ``returned_s``: from the node's new start until its engine may serve."""
+    """One repeat. ``returned_s``: seconds from the node's new start until its engine may serve."""
 
     failed: int
     answers: int
@@ -91,7 +91,7 @@ def death_of(samples: list[Sample], continued: int, returned_s: float) -> Death:
 
 
 async def until_on(http: aiohttp.ClientSession, nodes: int) -> None:
-    """Engines on so many nodes may serve."""
+    """Wait until engines on this many nodes may serve."""
     async with asyncio.timeout(RETURN_LIMIT_S):
         while True:
             members = (await _get(http, "/admin/fleet"))[MODEL]

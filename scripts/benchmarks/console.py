@@ -1,9 +1,9 @@
-"""The console in headless Chromium: what it loads, until its first paint, and until its page of requests has
-rows; with a few requests kept, and with a million that were sent and answered before.
+"""The console in headless Chromium: what it loads, and the times until its first paint and until its page of
+requests has rows; with a few requests kept, and with a million that were sent and answered before.
 
 Each visit has a profile of its own, so that nothing is in the browser's cache. First paint is Chromium's own
-`first-contentful-paint`, from the navigation's start. The million are exact hits, which are the fastest to
-send; the gateway is set to keep all of them.
+`first-contentful-paint`, from the navigation's start. The million requests are exact hits, which are the
+fastest to send; the gateway is set to keep all of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FEW = 100
 VISITS, QUICK_VISITS = 5, 2
 CLIENTS = 64
 PIECE = 20_000
-"""Requests that are sent between two looks at their outcome; it bounds the memory of their samples."""
+"""Requests that are sent before their outcomes are checked; this bounds the memory of their samples."""
 
 PAINTED = "performance.getEntriesByName('first-contentful-paint').length > 0"
 PAINT_MS = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
@@ -52,12 +52,12 @@ class Visit:
     paint_ms: float
     rows_ms: float
     requests: int
-    """Until the playground can be used."""
+    """The number of requests until the playground can be used."""
     kilobytes: float
 
 
 async def visit(browser: Browser, url: str, token: str) -> Visit:
-    """One look at the console in a browser that has not loaded it before."""
+    """Visit the console in a browser that has not loaded it before."""
     async with browser.page(f"{url}/console") as page:
         await page.until(f"{PAINTED} && {COMPOSER}")
         requests, received = len(page.requests), sum(page.received.values())
@@ -84,7 +84,7 @@ async def fill(endpoint: Endpoint, count: int) -> None:
 
 
 def one_start(options: Options) -> tuple[list[Visit], list[Visit]]:
-    """Visits with few requests kept, and with all."""
+    """Visits with a few requests kept, and with all."""
     kept = QUICK_KEPT if options.quick else KEPT
     count = QUICK_VISITS if options.quick else VISITS
     token = token_hex(16)
@@ -104,7 +104,7 @@ def one_start(options: Options) -> tuple[list[Visit], list[Visit]]:
 
 
 def run(options: Options) -> list[Figure]:
-    """One start: sending a million requests takes most of ten minutes."""
+    """Measure one start only, because sending a million requests takes most of ten minutes."""
     few, many = one_start(options)
     figures = [*_figures(few, "few requests kept"), *_figures(many, "a million requests kept")]
     write_report(options.out, "console", figures, about={"visits": "each with an empty browser cache"})

@@ -49,11 +49,11 @@ FIRST_TEXT = {CHAT: b'"content":" ', MESSAGES: b'"text":" ', RESPONSES: b'"delta
 
 
 async def ttft_ms(http: aiohttp.ClientSession, dialect: str, model: str, text: str) -> float:
-    """Of one answer, which is read to its end.
+    """The TTFT of one answer, which is read to its end.
 
     Raises:
-        RuntimeError: it has no text.
-        aiohttp.ClientResponseError: it is an error.
+        RuntimeError: the answer has no text.
+        aiohttp.ClientResponseError: the answer is an error.
     """
     path, fields = ASKS[dialect](text)
     received, first = b"", None

@@ -1,15 +1,15 @@
 """Effects of engine settings (prefix cache, chunked prefill, INT8 weights), and ``promptly plan`` against
 started engines.
 
-SmolLM2 135M on this machine's CPUs, vLLM's server with the arguments that Promptly passes it. Every repeat
-starts three kinds, the next repeat in the opposite order:
+SmolLM2 135M runs on this machine's CPUs, in vLLM's server with the arguments that Promptly passes it. Every
+repeat starts three kinds of servers, the next repeat in the opposite order:
 
 - *chunked*: prompts are prefilled ``CHUNK_TOKENS`` at a time. The prefix cache is measured here, and four
   streams run beside a long prompt;
-- *whole*: without chunked prefill, the same streams and the same prompt;
-- *INT8*: the folder that ``scripts/quantize.py`` makes, and the same model in bf16. Both run and are asked in
-  turns, so that changes of the machine's speed affect both. Without such a folder this part is skipped with a
-  message.
+- *whole*: the same streams and the same prompt run without chunked prefill;
+- *INT8*: the folder that ``scripts/quantize.py`` makes is compared with the same model in bf16. Both run and
+  are asked in turns, so that changes of the machine's speed affect both. Without such a folder this part is
+  skipped with a message.
 
 The time between tokens is measured over the gaps that overlap the long prompt's prefill: a whole prefill is
 one gap of each stream, which no percentile of a long stream would show.
@@ -97,7 +97,7 @@ ABOUT = {
 
 @dataclass(frozen=True)
 class Meeting:
-    """Streams beside a long prompt. ``gaps_s`` are their gaps during its prefill."""
+    """Streams beside a long prompt. ``gaps_s`` are the streams' gaps during the prompt's prefill."""
 
     gaps_s: tuple[float, ...]
     ttft_s: float
@@ -111,7 +111,7 @@ class Measured:
     memory: EngineMemory
     planned: EngineMemory
     prefix_shares: tuple[float, ...] = ()
-    """TTFT of a second request with the prefix of a first one, divided by the first one's."""
+    """The TTFT of a second request with the prefix of a first one, divided by that of the first."""
     meeting: Meeting | None = None
     answers: tuple[Answer, ...] = ()
     bf16_answers: tuple[Answer, ...] = ()
@@ -184,7 +184,7 @@ def _quantised(folder: Path, quantised: Path, rounds: int) -> Measured:
 
 
 def in_turns(one: Endpoint, other: Endpoint, rounds: int) -> tuple[tuple[Answer, ...], tuple[Answer, ...]]:
-    """The answers of both to the same prompts, one stream at a time, after a warm-up; the order
+    """The answers of both servers to the same prompts, one stream at a time, after a warm-up; the order
     alternates."""
     found: dict[str, list[Answer]] = {one.url: [], other.url: []}
     for endpoint in (one, other):
@@ -201,7 +201,7 @@ def tpot_s(answers: Sequence[Answer]) -> float:
 
 
 def prefix_shares(endpoint: Endpoint, seed: int, pairs: int) -> tuple[float, ...]:
-    """Pairs of requests with one prefix; pairs share nothing with each other."""
+    """The shares of pairs of requests with one prefix; different pairs share nothing."""
     chance = random.Random(seed)
     shares = []
     for _ in range(pairs):

@@ -33,7 +33,7 @@ MODEL = "model"
 LOAD_LIMIT_S = 600.0
 ANSWER_TIMEOUT_S = 60.0
 REST_S = 0.2
-"""Pause between servers that are asked in turns: threads of the last one still spin for a while."""
+"""Pause between servers that are asked in turns, because threads of the last one still spin for a while."""
 
 WEIGHT_REPORT = "benchmarks.weight_report.WeightReport"
 
@@ -46,7 +46,7 @@ ONE_PROCESS: Mapping[str, Any] = {
 DEVELOPER_MODE: Mapping[str, str] = {"VLLM_SERVER_DEV_MODE": "1"}
 
 Prompt = str | Sequence[int]
-"""Text, or token ids."""
+"""A text, or token ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ def engine_server(
     *,
     name: str = "vLLM",
 ) -> Iterator[Endpoint]:
-    """vLLM's OpenAI server; it is ready when it has completed a text.
+    """Run vLLM's OpenAI server; it is ready when it has completed a text.
 
     Raises:
-        PeerError: it did not start, with the end of its log.
+        PeerError: the server did not start; the message has the end of its log.
     """
     port = free_port()
     url = local_url(port)
@@ -108,7 +108,7 @@ def engine_command(folder: Path, arguments: Mapping[str, Any], port: int) -> lis
 
 
 def completes(url: str) -> bool:
-    """Whether the server completes a text. That works without a chat template, too."""
+    """Whether the server completes a text, which also works without a chat template."""
     try:
         status, _ = post(url, "/v1/completions", {"model": MODEL, "prompt": "Ready?", "max_tokens": 1})
     except (OSError, http.client.HTTPException):
@@ -137,7 +137,7 @@ def ask(endpoint: Endpoint, prompts: Sequence[Prompt], tokens: int, *, streams: 
     """One greedy answer per prompt, ``streams`` at once.
 
     Raises:
-        PeerError: one failed.
+        PeerError: a request failed.
     """
     requests = [greedy(prompt, tokens) for prompt in prompts]
     samples = run_fast(closed_loop(endpoint.url, requests, streams, limit_s=LOAD_LIMIT_S))
@@ -169,7 +169,7 @@ def engine_memory(endpoint: Endpoint) -> EngineMemory:
     """The memory that the engine reports after its start.
 
     Raises:
-        PeerError: it does not say.
+        PeerError: the engine does not report it.
     """
     status, answer = post(endpoint.url, "/collective_rpc", {"method": "weight_report"})
     if status != 200:
@@ -183,10 +183,10 @@ def engine_memory(endpoint: Endpoint) -> EngineMemory:
 
 
 def kv_tokens(metrics: str) -> int:
-    """Blocks times tokens of a block, from ``vllm:cache_config_info``.
+    """The number of blocks times the tokens per block, from ``vllm:cache_config_info``.
 
     Raises:
-        PeerError: the metric is not there.
+        PeerError: the metric is missing.
     """
     found = re.search(r"^vllm:cache_config_info\{(.*)\}", metrics, re.MULTILINE)
     labels = dict(re.findall(r'(\w+)="([^"]*)"', found[1])) if found else {}
@@ -199,7 +199,7 @@ def kv_tokens(metrics: str) -> int:
 
 
 def get(url: str, path: str) -> str:
-    """Raises: PeerError: no 200."""
+    """Raises: PeerError: the status is not 200."""
     status, body = exchange(url, "GET", path, timeout_s=ANSWER_TIMEOUT_S)
     if status != 200:
         raise PeerError(f"{path}: status {status}")
@@ -207,5 +207,5 @@ def get(url: str, path: str) -> str:
 
 
 def post(url: str, path: str, value: Mapping[str, Any]) -> tuple[int, bytes]:
-    """Status and body."""
+    """The status and the body of the answer."""
     return exchange(url, "POST", path, json.dumps(value), timeout_s=ANSWER_TIMEOUT_S)

@@ -88,6 +88,6 @@ def _flag(name: str, value: object) -> tuple[str, ...]:
 
 @contextmanager
 def scripted_engine(model: str, tokens: int, itl_ms: float, slots: int = 512) -> Iterator[Endpoint]:
-    """An engine whose answers have ``tokens`` tokens, each of which takes ``itl_ms``, also the first."""
+    """An engine whose answers have ``tokens`` tokens, each of which takes ``itl_ms``, including the first."""
     with scripted_process(model, tokens=tokens, itl_ms=itl_ms, first_token_ms=itl_ms, slots=slots) as process:
         yield process.endpoint

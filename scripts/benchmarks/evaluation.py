@@ -2,11 +2,11 @@
 
 Scores: 200 suites of 400 cases are drawn from the answers of a real run (`evaluation_answers.json`: for each
 case the scores of SmolLM2-135M in bf16 and in INT8). Either both sides have the answer in bf16, or one side
-has that in INT8; which side is drawn for each case, so that a verdict "worse" is a false alarm. For the
-planted loss so many of the candidate's points are taken away, case by case, that its mean falls by five
-points. With repeats the side is drawn for each answer: that is noise of single answers, which repeats
-average out. *The most that can be found* is the share that the exact sign test of the cases that differ
-finds, with its last case drawn: of scores of 0 and 1 no unbiased test of that level finds more.
+has the answer in INT8; that side is drawn for each case, so a verdict "worse" is a false alarm. For the
+planted loss, so many of the candidate's points are removed, case by case, that its mean falls by five points.
+With repeats the side is drawn for each answer: this is noise of single answers, which repeats average out.
+*The most that can be found* is the share that the exact sign test of the differing cases finds, randomised at
+its limit: with scores of 0 and 1 no unbiased test of that level finds more.
 
 Times: real requests to two scripted engines in turn, 200 in all for one verdict, while two processes beside
 them compute in bursts for half of the time. The candidate is the same, or its first token takes a tenth
@@ -52,10 +52,10 @@ MODEL = "scripted"
 TTFT_MS, PLANTED_TTFT = 20.0, 1.1
 TOKENS, ITL_MS = 3, 1.0
 PAIRS = 100
-"""200 requests."""
+"""Pairs of requests for one verdict: 200 requests."""
 
 TIMED, QUICK_TIMED = 60, 2
-"""Verdicts of each kind."""
+"""The number of verdicts of each kind."""
 
 BURST_S = (0.01, 0.3)
 BURNERS = 2
@@ -92,7 +92,7 @@ def recorded_scores(path: Path) -> list[list[float]]:
 def score_figures(
     recorded: Sequence[Sequence[float]], suites: int, series: str, repeats: int = 1
 ) -> list[Figure]:
-    """As a run with ``--gates quality`` judges."""
+    """Judge scores as a run with ``--gates quality`` does."""
     given = {
         planted: [drawn(recorded, planted, seed, repeats) for seed in range(suites)]
         for planted in (0.0, PLANTED_POINTS)
@@ -122,8 +122,8 @@ def score_figures(
 def drawn(
     recorded: Sequence[Sequence[float]], planted: float, seed: int, repeats: int = 1
 ) -> tuple[list[float], list[float]]:
-    """One suite: cases drawn with replacement; of each case another answer for either side, anew for each
-    repeat."""
+    """One suite: cases are drawn with replacement, and in each case and repeat a different answer for each
+    side."""
     rng = np.random.default_rng(seed)
     spoiled = planted / float(np.mean([np.mean(scores) for scores in recorded]))
     one, two = [], []
@@ -135,7 +135,8 @@ def drawn(
 
 
 def sign_test(one: Sequence[float], two: Sequence[float]) -> float:
-    """The chance with which it says "worse"; where the next lost case would decide, that is drawn."""
+    """The probability that the exact sign test says "worse". It is randomised at its limit, so that it has
+    exactly its level."""
     lost = sum(first > second for first, second in zip(one, two, strict=True))
     count = lost + sum(first < second for first, second in zip(one, two, strict=True))
     chances = [math.comb(count, number) * 0.5**count for number in range(lost, count + 1)]
@@ -146,7 +147,7 @@ def sign_test(one: Sequence[float], two: Sequence[float]) -> float:
 
 
 def time_figures(count: int) -> list[Figure]:
-    """Verdicts of both kinds in turn, so that both see the same hours of the machine."""
+    """Get verdicts of both kinds in turn, so that both see the same state of the machine."""
     settings: dict[str, Any] = {"tokens": TOKENS, "itl_ms": ITL_MS}
     found: dict[str, list[dict[str, Judgement]]] = {"same": [], "slower": []}
     with (
@@ -174,7 +175,7 @@ def time_figures(count: int) -> list[Figure]:
 
 
 async def measured(baseline: str, candidate: str, pairs: int, seed: int) -> list[Pair]:
-    """As `promptly eval` asks."""
+    """Send requests as `promptly eval` does."""
     cases = [
         Case(f"{number}", ({"role": "user", "content": f"Question {number}"},)) for number in range(pairs)
     ]
@@ -188,7 +189,7 @@ async def measured(baseline: str, candidate: str, pairs: int, seed: int) -> list
 
 
 def judged(pairs: Sequence[Pair]) -> dict[str, Judgement]:
-    """As a run that judges quality, too."""
+    """Judge times as a run does that judges quality, too."""
     return judge_times(losses_of_times(*paired_times(pairs)), level=Choices().level)
 
 
@@ -198,7 +199,7 @@ def percent(verdicts: Sequence[Verdict], wanted: Verdict = Verdict.WORSE) -> flo
 
 @contextmanager
 def bursts() -> Iterator[None]:
-    """Other work on the machine."""
+    """Run other work on the machine meanwhile."""
     context = multiprocessing.get_context("spawn")
     burners = [context.Process(target=burn, args=(seed,), daemon=True) for seed in range(BURNERS)]
     for burner in burners:
@@ -212,7 +213,7 @@ def bursts() -> Iterator[None]:
 
 
 def burn(seed: int) -> None:
-    """Compute and rest in turn, each for a time that is drawn."""
+    """Compute and pause in turn, each for a random time."""
     draw = random.Random(seed)
     while True:
         end = time.monotonic() + draw.uniform(*BURST_S)
@@ -225,7 +226,7 @@ def burn(seed: int) -> None:
 
 
 def record(report: Path, path: Path = ANSWERS) -> None:
-    """Keep what both targets scored in a report of `promptly eval --json`."""
+    """Save the scores of both targets from a report of `promptly eval --json`."""
     document = json.loads(report.read_text(encoding="utf-8"))
     answered = [case for case in document["cases"] if case["error"] is None]
     scores = {case["id"]: [case["baseline"], case["candidate"]] for case in answered}

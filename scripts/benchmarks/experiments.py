@@ -2,7 +2,7 @@
 
 The split is counted in two processes, as two gateways or two starts would count it. For shadows, one Promptly
 serves the same scripted engine under two names; requests to one of them are shadowed to a candidate at an
-engine of its own. Rounds with and without take turns, with a pause until the last shadows have ended.
+engine of its own. Rounds with and without shadows take turns, with a pause until the last shadows have ended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SESSIONS = 100_000
 SHARE = 20.0
 TOKENS, ITL_MS = 50, 20.0
 RATE_PER_S, ROUND_S, ROUNDS = 10.0, 10.0, 6
-"""About ten streams at once, of which two cores serve many more: there is idle capacity."""
+"""These make about ten streams at once. Two cores serve many more, so there is idle capacity."""
 
 PAUSE_S = 2.0
 PLAIN, TRIED, CANDIDATE = "plain", "tried", "candidate"
@@ -38,7 +38,7 @@ def experiment(kind: str) -> dict[str, Any]:
 
 
 def candidates(sessions: int) -> list[int]:
-    """The sessions that get the candidate."""
+    """The sessions that are sent to the candidate."""
     plan = Plan.of([ExperimentSettings.model_validate(experiment("split"))])
     found = []
     for number in range(sessions):
@@ -50,7 +50,7 @@ def candidates(sessions: int) -> list[int]:
 
 
 def split_figures() -> list[Figure]:
-    """Two processes that share nothing."""
+    """Figures of the split, counted in two processes that share nothing."""
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         one, two = pool.map(candidates, [SESSIONS, SESSIONS])
     off = abs(100 * len(one) / SESSIONS - SHARE)
@@ -87,7 +87,7 @@ def shadow_round(endpoint: Endpoint, model: str, seed: int, seconds: float) -> l
 
 
 def shadow_ratio(options: Options, repeat: int) -> tuple[float, float]:
-    """TTFT p95 with shadows over without; errors of both."""
+    """The TTFT p95 with shadows divided by that without, and the errors of both."""
     rounds, seconds = (1, 2.0) if options.quick else (ROUNDS, ROUND_S)
     found: dict[str, list[Sample]] = {PLAIN: [], TRIED: []}
     with (

@@ -1,6 +1,7 @@
 """Engines are killed while they answer: failed streams, and texts that differ from undisturbed ones.
 
-Four scripted engines, 100 streams at any moment, 20 kills (SIGKILL); each engine is started again at once.
+There are four scripted engines, 100 streams at any moment, and 20 kills (SIGKILL). Each engine is started
+again at once.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ async def _send(url: str, request: Fuzzed, report: Report) -> None:
 
 
 async def _answer(url: str, data: bytes) -> bytes:
-    """All bytes until the server closes or the answer is whole."""
+    """Read until the server closes the connection or the answer is whole."""
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     received = b""
@@ -106,7 +106,7 @@ async def _answer(url: str, data: bytes) -> bytes:
 
 
 def is_whole(answer: bytes) -> bool:
-    """Whether the answer is whole, if it gives its length."""
+    """Whether an answer that gives its length is whole."""
     head, end, body = answer.partition(b"\r\n\r\n")
     if not end:
         return False
@@ -257,7 +257,7 @@ def real(count: int, from_schema: int, seed: int) -> tuple[Report, bool]:
 
 
 def run(options: Options) -> list[Figure]:
-    """One pass is enough: a repeat with the same seed would find the same."""
+    """Make one pass: a repeat with the same seed would find the same."""
     share = QUICK_SHARE if options.quick else 1
     figures: list[Figure] = []
     findings: list[str] = []

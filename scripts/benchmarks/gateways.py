@@ -1,5 +1,6 @@
-"""One gateway of two is killed (SIGKILL) under 500 streams: its own clients are cut off, the other's notice
-nothing. Clients come through HAProxy, which learns of the death while it carries the others."""
+"""One gateway of two is killed (SIGKILL) while 500 streams run: its own clients are cut off, and the other
+gateway's clients notice nothing. Clients connect through HAProxy, which learns of the loss while it passes on
+the other streams."""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ TOKENS, ITL_MS = 40, 500.0  # twenty seconds an answer; few tokens, so that two 
 GATEWAYS = Part("one gateway of two", "Gateway", first_only=True)
 BEGIN_LIMIT_S = 60.0
 LEARN_S = 5.0
-"""Until HAProxy, which learns of replicas from Serve's controller, knows both gateways."""
+"""The time until HAProxy, which learns of replicas from Serve's controller, knows both gateways."""
 
 
 @dataclass(frozen=True)
 class Killed:
-    """``streams``: those that the killed gateway had."""
+    """``streams`` is the number of streams that the killed gateway had."""
 
     streams: int
     endings: Counter[str]
@@ -46,7 +47,7 @@ def run(options: Options) -> list[Figure]:
     others = tuple(float(each.others_failed) for each in repeats)
     held = tuple(float(STREAMS - each.streams) for each in repeats)
     figures = [
-        Figure("streams of the other gateway", "", held, at_least(1)),  # else the last figure says nothing
+        Figure("streams of the other gateway", "", held, at_least(1)),  # else the last figure means nothing
         Figure("streams of the killed gateway", "", tuple(float(each.streams) for each in repeats)),
         *(
             Figure(f"streams {how}", "", tuple(float(each.endings[how]) for each in repeats))
@@ -72,7 +73,7 @@ def measured() -> Killed:
 
 
 async def one_killed(endpoint: Endpoint, engine: str) -> Killed:
-    await back(endpoint, GATEWAYS)  # both have started
+    await back(endpoint, GATEWAYS)  # wait until both gateways have started
     await asyncio.sleep(LEARN_S)
     requests = [chat_request(MODEL, f"Stream {number}.", TOKENS) for number in range(STREAMS)]
     no_limit = aiohttp.TCPConnector(limit=0)
@@ -87,7 +88,7 @@ async def one_killed(endpoint: Endpoint, engine: str) -> Killed:
 
 
 async def all_run(engine: str) -> None:
-    """Every stream has arrived at the engine."""
+    """Wait until every stream has arrived at the engine."""
     async with aiohttp.ClientSession(engine) as http, asyncio.timeout(BEGIN_LIMIT_S):
         while True:
             async with http.get("/sim/stats") as response:
@@ -97,7 +98,7 @@ async def all_run(engine: str) -> None:
 
 
 def streams_at(gateway: int) -> int:
-    """Connections from the gateway to the engine: each carries one stream."""
+    """The number of connections from the gateway to the engine; each carries one stream."""
     pairs = Counter(
         connection.raddr
         for connection in psutil.Process(gateway).net_connections(kind="tcp")

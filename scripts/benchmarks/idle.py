@@ -17,9 +17,9 @@ from deployments.launcher.processes import descendants
 
 MODEL = "scripted"
 STREAMS = 1000
-TOKENS, ITL_MS = 13, 5000.0  # the first at once: sixty seconds
+TOKENS, ITL_MS = 13, 5000.0  # the first token comes at once: sixty seconds
 SETTLED_S = 30.0
-"""Seconds after the streams began; memory of their start has settled by then."""
+"""Seconds after the start of the streams at which memory is measured: by then it has settled."""
 
 
 @dataclass(frozen=True)

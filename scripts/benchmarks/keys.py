@@ -1,5 +1,5 @@
-"""Keys that are made at run time: what finding one costs however many there are, and what a gateway's
-exchange with their owner takes.
+"""Keys that are made at run time: what it costs to find one key among many, and how long a gateway's exchange
+with the accounts' owner takes.
 
 A change is in force after the rest of a period (a quarter of a second) and one exchange.
 """
@@ -29,7 +29,7 @@ BATCH = 500
 
 
 def ring_of(count: int) -> tuple[KeyRing, str]:
-    """A ring with so many keys that are made at run time, and one of them."""
+    """A ring with ``count`` keys that are made at run time, and one of the keys."""
     known = ManagedKeys()
     key, record = make_key("acme")
     others = (msgspec.structs.replace(record, id=f"{number:012x}") for number in range(count - 1))
@@ -38,7 +38,7 @@ def ring_of(count: int) -> tuple[KeyRing, str]:
 
 
 def look_up_us(count: int, times: int) -> float:
-    """Microseconds to find out who a known key is, p50."""
+    """Microseconds to identify a known key, p50."""
     ring, key = ring_of(count)
     header, found = f"Bearer {key}", []
     for _ in range(times):
@@ -50,8 +50,8 @@ def look_up_us(count: int, times: int) -> float:
 
 @dataclass(frozen=True)
 class Exchanges:
-    """Seconds until a gateway that starts has all keys; milliseconds of an exchange that tells nothing new
-    (p50), and of one that tells of a change (the slowest)."""
+    """Seconds until a starting gateway has all keys; milliseconds of an exchange without changes (p50), and
+    of an exchange with a change (the slowest)."""
 
     all_s: float
     nothing_ms: float

@@ -1,6 +1,6 @@
-"""HAProxy, a gateway, Serve's controller and the cache are killed in turn under 64 streams (SIGKILL).
+"""HAProxy, a gateway, Serve's controller and the cache are killed in turn (SIGKILL) while 64 streams run.
 
-Measured are the time in which new requests are not served, and how each stream ends: whole, with an error
+The benchmark measures how long new requests are not served, and how each stream ends: whole, with an error
 event, or cut.
 """
 
@@ -34,7 +34,7 @@ BEFORE_S = 2.0
 
 PROBE_PERIOD_S, PROBE_LIMIT_S = 0.05, 30.0
 WATCHED_S, SETTLED_S = 20.0, 60.0
-"""Seconds after a kill that new requests are watched, and the limit until the part must be back."""
+"""Seconds for which new requests are watched after a kill, and within which the part must be back."""
 
 WHOLE, ERROR_EVENT, CUT = "whole", "ended by an error event", "cut"
 GATEWAY_LIMIT_S, LIMIT_S = 5.0, 3.0
@@ -42,14 +42,15 @@ GATEWAY_LIMIT_S, LIMIT_S = 5.0, 3.0
 
 @dataclass(frozen=True)
 class Part:
-    """``process``: a part of the command line of the processes that are killed, or the program's name."""
+    """A part of the application. ``process`` is a piece of the command line of the processes that are killed,
+    or the program's name."""
 
     name: str
     process: str
     limit_s: float = LIMIT_S
     first_only: bool = False
     is_on_the_path: bool = True
-    """Whether open streams pass through it: those are cut when it is killed."""
+    """Whether open streams pass through the part, so that they are cut when it is killed."""
 
 
 HAPROXY = Part("HAProxy", "haproxy")
@@ -87,7 +88,8 @@ def run(options: Options) -> list[Figure]:
 
 
 def figures_of_kills(kills: Sequence[Kill]) -> list[Figure]:
-    """``kills``: the same part's, one of each repeat. A part that no stream passes through may cut none."""
+    """``kills`` are those of one part, one per repeat. If no stream passes through the part, its kill may cut
+    none."""
     part = kills[0].part
     name = f"{part.name} killed"
     outages = tuple(each.outage_s for each in kills)
@@ -98,7 +100,7 @@ def figures_of_kills(kills: Sequence[Kill]) -> list[Figure]:
     for ending in (WHOLE, ERROR_EVENT, CUT):
         values = tuple(float(each.endings[ending]) for each in kills)
         figures.append(Figure(f"{name}: streams {ending}", "", values))
-    if not part.is_on_the_path:  # a sum: a median forgives one repeat of three
+    if not part.is_on_the_path:  # a sum, because a median ignores one repeat of three
         cut = float(sum(each.endings[CUT] for each in kills))
         figures.append(Figure(f"{name}: streams cut, all repeats together", "", (cut,), at_most(0)))
     return figures
@@ -161,7 +163,7 @@ def longest_gap(times: Sequence[float]) -> float:
 
 
 async def probe(endpoint: Endpoint, part: Part, answered: list[float], failed: list[float]) -> None:
-    """New clients, each with a new connection; a waiting client does not delay the next."""
+    """Send requests of new clients, each on a new connection; a waiting client does not delay the next."""
     asking: set[asyncio.Task[None]] = set()
     number = 0
     try:

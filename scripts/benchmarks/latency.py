@@ -1,7 +1,8 @@
 """Are the percentiles of ``/admin/latency`` those that clients see?
 
-Requests arrive at random times, more than the scripted engine has slots for now and then, so that times
-differ. The load generator's own percentiles are the truth; its times include the way to the gateway and back.
+Requests arrive at random times, and now and then there are more than the scripted engine has slots, so that
+times differ. The load generator's own percentiles are the truth; its times include the way to the gateway and
+back.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MOST_OFF_PERCENT = 2.0
 
 
 async def shown(url: str, token: str) -> dict[str, Any]:
-    """The measures of all answered requests in the last five minutes."""
+    """The gateway's figures of all requests answered in the last five minutes."""
     headers = {"authorization": f"Bearer {token}"}
     async with aiohttp.ClientSession(url, headers=headers) as http, http.get("/admin/latency") as response:
         response.raise_for_status()

@@ -1,7 +1,7 @@
-"""The cost of a serving layer: the same scripted engine bare, behind Promptly and behind its peers.
+"""The cost of a serving layer: the same scripted engine alone, behind Promptly and behind its peers.
 
 The engine takes 20 ms for each of 50 tokens. A closed loop runs 1, 16, 64 and 256 streams. All streams begin
-at the same moment, and so do their next requests, which is the worst case for TTFT.
+at the same moment, and so do their later requests, which is the worst case for TTFT.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ WAVES = {1: 10, 16: 8, 64: 6, 256: 3}
 """Requests per stream; at 256 streams two cores are overloaded."""
 
 CROWD = 64
-"""The number of streams of the targets for a loaded gateway."""
+"""The number of streams for the targets of a loaded gateway."""
 
 OVERLOAD = 256
-"""And for one whose two cores are not enough."""
+"""The number of streams for the targets of a gateway whose two cores are not enough."""
 
 BARE, PROMPTLY = "bare engine", "Promptly"
 ABOUT = {
@@ -89,7 +89,7 @@ def peers(options: Options) -> dict[str, Peer]:
 
 
 def measure(endpoint: Endpoint, streams: int, waves: int) -> Level:
-    """Run one closed loop; the CPU time is that of the serving side only."""
+    """Run one closed loop; CPU time is counted for the serving side only."""
     requests = [
         chat_request(endpoint.model, f"Question {number}.", TOKENS) for number in range(streams * waves)
     ]
@@ -111,7 +111,7 @@ Pair = tuple[Level, Level]
 """The bare engine and the server in front of it, measured one after the other."""
 
 Pairs = dict[tuple[str, int], list[Pair]]
-"""By peer and number of streams, one pair per repeat."""
+"""The pairs by peer and number of streams, one pair per repeat."""
 
 
 def run(options: Options) -> list[Figure]:
@@ -140,7 +140,8 @@ def _pair(engine: Endpoint, endpoint: Endpoint, streams: int, options: Options, 
 
 
 def all_figures(pairs: Pairs) -> list[Figure]:
-    """The targets first, then every measured number; the bare engine's are those beside Promptly."""
+    """The targets first, then every measured number; the bare engine's numbers are those measured
+    beside Promptly."""
     shown = targets(pairs)
     for streams in STREAMS:
         shown += _figures(BARE, streams, [bare for bare, _ in pairs[PROMPTLY, streams]])
@@ -150,7 +151,7 @@ def all_figures(pairs: Pairs) -> list[Figure]:
 
 
 def targets(pairs: Pairs) -> list[Figure]:
-    """Ratios within each repeat, and their limits."""
+    """The ratios within each repeat, and their limits."""
     alone, crowd = pairs[PROMPTLY, 1], pairs[PROMPTLY, CROWD]
     overloaded = pairs[PROMPTLY, OVERLOAD]
     best_p50 = _best_of_peers(pairs, CROWD, "ttft_p50_ms")
@@ -210,7 +211,7 @@ def targets(pairs: Pairs) -> list[Figure]:
 
 
 def _best_of_peers(pairs: Pairs, streams: int, figure: str) -> list[float]:
-    """The least of the peers' figures, by repeat."""
+    """The lowest of the peers' figures, by repeat."""
     others = [levels for (name, count), levels in pairs.items() if name != PROMPTLY and count == streams]
     return [min(getattr(level, figure) for _, level in repeat) for repeat in zip(*others, strict=True)]
 
@@ -228,7 +229,7 @@ def _figures(series: str, streams: int, levels: Sequence[Level]) -> list[Figure]
 
 
 def layout(figures: Sequence[Figure]) -> str:
-    """The targets as a list, all other figures side by side."""
+    """The Markdown: the targets as a list, all other figures side by side."""
     aimed = [figure for figure in figures if figure.target is not None]
     others = [figure for figure in figures if figure.target is None]
     return f"{table(aimed)}\n\n{comparison(others)}"

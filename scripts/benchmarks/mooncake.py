@@ -19,7 +19,7 @@ from benchmarks.load import Request, chat_request
 TRACE = Path(__file__).parents[3] / "shared" / "data" / "traces" / "mooncake_conversation.jsonl"
 TRACE_BLOCK = 512
 TICK_S = 3.0
-"""The trace's times are rounded to this; times within a tick are drawn evenly here."""
+"""The trace's times are rounded to multiples of this; times within a tick are drawn evenly here."""
 CHARS_PER_TOKEN = 4
 SESSION_HEADER = "x-session-id"
 
@@ -54,8 +54,8 @@ class Arrival:
 
     @property
     def session(self) -> str:
-        """The trace has no sessions. The first block starts every prompt, so the second block identifies the
-        conversation; all prompts of one block are one conversation."""
+        """The name of the conversation. The trace has no sessions, and the first block starts every prompt,
+        so the second block identifies the conversation; all prompts of one block are one conversation."""
         return str(self.blocks[min(1, len(self.blocks) - 1)][0])
 
     def request(self, model: str) -> Request:
@@ -93,6 +93,6 @@ def _read(replay: Replay, path: Path, rng: random.Random) -> Iterator[Arrival]:
 
 
 def _block_lengths(input_length: int, blocks: int, scale: int) -> list[int]:
-    """The sizes of the blocks: full ones, and the rest in the last."""
+    """The sizes of the blocks: all are full except the last, which has the rest."""
     last = input_length - TRACE_BLOCK * (blocks - 1)
     return [TRACE_BLOCK // scale] * (blocks - 1) + [max(1, round(last / scale))]

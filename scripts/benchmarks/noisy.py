@@ -5,9 +5,9 @@ a second (Poisson, fixed seed), each of which is looked up in the cache. The noi
 share in flight: plain streams, requests for several answers (``n``), long and deep schemas. It also has many
 readers of one long answer, which take one slot together; embeds lists of texts; opens connections whose head
 never ends; and sends bodies at a byte and recordings at 2,000 bytes a second. All this is more than the
-gateway answers at once. Both phases last equally long; the quiet tenant is first measured alone at the same
-endpoint. The noise comes from a process of its own, so that the quiet tenant's clock does not wait while the
-noisy one's answers are read. ``--noise`` leaves only some kinds of it.
+gateway answers at once. Two phases last equally long: the quiet tenant is first measured alone, then beside
+the noisy one, at the same endpoint. The noise comes from a process of its own, so that the quiet tenant's
+clock does not wait while the noisy one's answers are read. ``--noise`` selects some kinds of noise.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ QUIET_KEY, NOISY_KEY = "quiet-tenant-of-the-benchmark", "noisy-tenant-of-the-ben
 DRIP_S = 1.0
 
 LONG_MODEL = "long"
-"""Its answers are slow, so that many readers cost the gateway little but their places."""
+"""Its answers are slow, so that many readers cost the gateway little more than their slots."""
 LONG_TOKENS, LONG_ITL_MS = 20, 400.0
 ROUND_S = 10.0
-"""So long all readers ask for the same answer."""
+"""How long all readers ask for the same answer."""
 READERS = 200
 MOST_AT_ONCE = 240
-"""What the gateway answers at once: less than the noisy tenant asks for."""
+"""How many requests the gateway answers at once: fewer than the noisy tenant sends."""
 
 EMBEDDER_ID = "embedder"
 LISTS, LIST_TEXTS = 10, 1024
-"""More texts at once than one tenant may have at the embedder."""
+"""These are more texts at once than one tenant may have at the embedder."""
 
 TRANSCRIPTIONS = "/v1/audio/transcriptions"
 UPLOADS, UPLOAD_BYTES = 8, 20_000_000
 UPLOAD_DRIP = b"x" * 2000
-"""Just above the least pace (``limits.min_body_bytes_per_s``)."""
+"""The pace is just above the lowest one allowed (``limits.min_body_bytes_per_s``)."""
 
 GENERATED = {"plain": 0.6, "answers": 0.2, "schemas": 0.2}
 """The kinds of requests for an answer that no other request asks for, and the share of each."""
@@ -137,25 +137,25 @@ def application(engine_url: str, long_url: str) -> dict[str, Any]:
 
 def measure(url: str, duration_s: float, seed: int, kinds: Collection[str]) -> Run:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        pool.submit(int).result()  # it has started before anything is measured
+        pool.submit(int).result()  # the process has started before anything is measured
         return run_fast(both(url, duration_s, seed, kinds, pool))
 
 
 async def both(url: str, duration_s: float, seed: int, kinds: Collection[str], pool: Executor) -> Run:
-    """The two phases; the first request of each does not count."""
+    """Run the two phases; the first request of each does not count."""
     await closed_loop(url, [quiet_request(number) for number in range(8)], 2)
     count = round(QUIET_PER_S * duration_s)
     alone = await open_loop(url, quiet_arrivals(range(8, 8 + count), seed))
     loop = asyncio.get_running_loop()
     noise = loop.run_in_executor(pool, noise_of, url, duration_s + 4, seed, tuple(kinds))
-    await asyncio.sleep(2)  # until the load has built up
-    # The same questions would be answered by the cache.
+    await asyncio.sleep(2)  # wait until the load has built up
+    # The questions differ from those of the first phase, which the cache would answer.
     beside = await open_loop(url, quiet_arrivals(range(8 + count, 8 + 2 * count), seed))
     return Run(alone, beside, await noise)
 
 
 def noise_of(url: str, duration_s: float, seed: int, kinds: Collection[str]) -> list[Sample]:
-    """In a process of its own."""
+    """Make the noise, in a process of its own."""
     return run_fast(make_noise(url, duration_s, seed, kinds))
 
 
@@ -172,7 +172,7 @@ def of_tenant(key: str, request: Request) -> Request:
 
 
 async def make_noise(url: str, duration_s: float, seed: int, kinds: Collection[str]) -> list[Sample]:
-    mixtures = requests_of(seed, kinds)  # made first: it takes a while
+    mixtures = requests_of(seed, kinds)  # they are made first, because this takes a while
     nuisances = [asyncio.ensure_future(each) for each in nuisances_of(url, kinds)]
     try:
         streams = await asyncio.gather(*(noisy_stream(url, duration_s, each) for each in mixtures))
@@ -200,7 +200,7 @@ def requests_of(seed: int, kinds: Collection[str]) -> list[Iterator[Request]]:
 
 
 def nuisances_of(url: str, kinds: Collection[str]) -> list[Coroutine[Any, Any, None]]:
-    """Connections that bring no request to its end."""
+    """Connections that never complete a request."""
     found: list[Coroutine[Any, Any, None]] = []
     if HEADS in kinds:
         found += [half_open(url) for _ in range(HALF_OPEN)]
@@ -212,8 +212,8 @@ def nuisances_of(url: str, kinds: Collection[str]) -> list[Coroutine[Any, Any, N
 
 
 async def noisy_stream(url: str, duration_s: float, requests: Iterator[Request]) -> list[Sample]:
-    """Send one request after the other; after a refusal after at most a second, whatever `Retry-After`
-    says. A request that is not answered at the end is left."""
+    """Send one request after the other. After a refusal the pause is at most a second, whatever `Retry-After`
+    says. A request that is not answered at the end is abandoned."""
     samples: list[Sample] = []
     loop = asyncio.get_running_loop()
     end = loop.time() + duration_s
@@ -237,7 +237,7 @@ def noisy_requests(chance: random.Random, kinds: Collection[str]) -> Iterator[Re
 
 
 def asked_as(kind: str, chance: random.Random) -> dict[str, Any]:
-    """More fields of a request of this kind."""
+    """The additional fields of a request of this kind."""
     if kind == "answers":
         return {"n": chance.choice([4, 8, 14, 400])}
     if kind == "schemas":
@@ -246,7 +246,8 @@ def asked_as(kind: str, chance: random.Random) -> dict[str, Any]:
 
 
 def joined_requests() -> Iterator[Request]:
-    """The same request from everyone for ``ROUND_S``: those under way at once share one answer."""
+    """Requests that are the same for all readers for ``ROUND_S``: requests in flight at once share one
+    answer."""
     while True:
         text = f"One long answer for all, number {time.monotonic() // ROUND_S:.0f}."
         yield of_tenant(NOISY_KEY, chat_request(LONG_MODEL, text, LONG_TOKENS))

@@ -1,7 +1,7 @@
 """What it costs to measure every request: latency windows, alerts, metrics, the newest requests, log lines.
 
-Promptly with all of it, as shipped, against itself with none. Both are compared with the bare engine that is
-measured beside them, and take turns in being first.
+Promptly with all of this, as shipped, is compared with Promptly without it. Both are compared with the bare
+engine that is measured beside them, and they take turns in running first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.peers import promptly
 from benchmarks.table import Figure, Target, at_least, at_most, write_report
 
 WAVES, ROUNDS = 6, 3
-"""Requests per stream in one round; rounds of one start, alternating with the bare engine."""
+"""Requests per stream in one round, and rounds in one start, which alternate with the bare engine."""
 
 MEASURED, UNMEASURED = "measured", "unmeasured"
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -26,7 +26,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 Pair = tuple[Level, Level]
-"""The bare engine and Promptly, one after the other."""
+"""The bare engine and Promptly, measured one after the other."""
 
 
 def pairs_of(name: str, options: Options, repeat: int) -> list[Pair]:
@@ -36,7 +36,7 @@ def pairs_of(name: str, options: Options, repeat: int) -> list[Pair]:
 def pairs_with(
     args: Mapping[str, Any], options: Options, repeat: int, env: Mapping[str, str] | None = None
 ) -> list[Pair]:
-    """One start of Promptly, with these settings beside its member."""
+    """Measure one start of Promptly, with these settings beside its member."""
     found: list[Pair] = []
     rounds, waves = (1, 1) if options.quick else (ROUNDS, WAVES)
     with (
@@ -66,7 +66,8 @@ def cost_of(
     throughput: Target,
     ttft: Target | None,
 ) -> list[Figure]:
-    """What Promptly with ``work`` costs over Promptly without; ``both`` has the two of each repeat."""
+    """What Promptly with ``work`` costs more than Promptly without; ``both`` has both results of each
+    repeat."""
 
     def mean(pairs: Sequence[Pair], of: str) -> float:
         return fmean(float(getattr(behind, of)) for _, behind in pairs)

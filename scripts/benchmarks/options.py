@@ -9,7 +9,7 @@ from pathlib import Path
 @dataclass(frozen=True)
 class Options:
     """``quick``: one repeat and shorter runs, to see that everything works; the figures mean nothing.
-    ``noise``: the kinds of noise that `noisy` makes, ``parts`` those of `teams`; empty: all."""
+    ``noise``: the kinds of noise that `noisy` makes; ``parts``: the parts of `teams` that run. Empty: all."""
 
     out: Path
     repeats: int = 3

@@ -33,7 +33,7 @@ def run(options: Options) -> list[Figure]:
             promptly(settings_for(engine.url, limits=limits, max_requests=SLOTS)) as endpoint,
         ):
             question = [chat_request(MODEL, f"Question {number}.", TOKENS) for number in range(4 * SLOTS)]
-            run_fast(closed_loop(endpoint.url, question, SLOTS))  # the gateway learns the pace of the engine
+            run_fast(closed_loop(endpoint.url, question, SLOTS))  # the gateway learns how fast the engine is
             rate = OVERLOAD * CAPACITY_PER_S
             count = round(rate * duration_s)
             requests = [chat_request(MODEL, f"Overload {number}.", TOKENS) for number in range(count)]

@@ -29,7 +29,7 @@ REASON_CHARACTERS = 300
 
 
 def measure_speed(before: Path, after: Path, rounds: int) -> tuple[Speed | None, str]:
-    """The speed, or ``None`` and the reason: vLLM does not support every scheme on every machine."""
+    """The speed, or ``None`` and the reason, because vLLM does not support every scheme on every machine."""
     if not rounds:
         return None, NOT_ASKED
     times: dict[Path, list[float]] = {before: [], after: []}

@@ -1,4 +1,4 @@
-"""Is a quantised model worse than the one it was made of? Both in vLLM on this machine, asked in turn."""
+"""Is a quantised model worse than its original? Both run in vLLM on this machine, and are asked in turn."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FILES = {"evaluation.md": markdown, "evaluation.json": as_json, "evaluation.html
 
 
 def judged(before: Path, after: Path, suite: Suite, repeats: int = 1, seed: int = 0) -> Report:
-    """The report of `promptly eval`, also in files beside the weights of ``after``.
+    """The report of `promptly eval`, which is also written to files beside the weights of ``after``.
 
     Raises:
-        PeerError: vLLM cannot serve one of the two here.
-        RunError: one of the two answers nothing, or nothing can judge.
+        PeerError: vLLM cannot serve one of the two models here.
+        RunError: one of the two models answers nothing, or a scorer cannot judge.
     """
     arguments = GPU_ARGUMENTS if Path("/dev/nvidia0").exists() else CPU_ARGUMENTS
     with ExitStack() as servers:
@@ -32,7 +32,7 @@ def judged(before: Path, after: Path, suite: Suite, repeats: int = 1, seed: int 
             Target(role, MODEL, servers.enter_context(engine_server(folder, arguments)).url)
             for role, folder in ((BASELINE, before), (CANDIDATE, after))
         ]
-        # Without a parser of tool calls vLLM refuses tools; which one fits is a matter of serving.
+        # Without a tool-call parser vLLM refuses tools; which parser fits depends on the model's deployment.
         cases = [case for case in suite.cases if "tools" not in case.settings]
         plan = Plan(cases, repeats, seed=seed)
         report = evaluate(

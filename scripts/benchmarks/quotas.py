@@ -1,8 +1,10 @@
-"""Do limits hold over several gateways? Four gateways' own quotas, and the owner with its file, in a process.
+"""Do limits hold over several gateways? The quotas of four gateways, and their owner with its file, run in
+one process.
 
 64 streams at each gateway ask for far more than a budget or a minute allows; a call to the owner takes a
-millisecond more. Measured is what was used of the limit: above 1 it was exceeded, below it was under-served.
-The cost of a reservation is what a limit adds to a request's time where its gateway has enough.
+millisecond more. The figure is the used share of the limit: above 1 the limit was exceeded, below 1 less was
+served than allowed. The cost of a reservation is the time that a limit adds to a request while its gateway
+has enough quota.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ SCOPE, TENANT = "tenant:acme", "acme"
 
 @dataclass(frozen=True)
 class Case:
-    """Of each request: ``reserved``, and at most ``used`` of it."""
+    """Each request reserves ``reserved``, and uses at most ``used`` of it."""
 
     bound: Bound
     limit: int
@@ -57,7 +59,7 @@ class Outcome:
 
 
 async def run_case(case: Case, seconds: float, streams: int = STREAMS) -> Outcome:
-    """What was used in so many seconds."""
+    """Measure what was used within ``seconds``."""
     with tempfile.TemporaryDirectory() as folder:
         settings = AccountSettings(path=str(Path(folder)), min_free_disk_bytes=0)
         store = open_store(settings)

@@ -1,7 +1,7 @@
-"""The CPU time of a relayed token: Promptly, HAProxy alone before the same engine, and ``ray.serve.llm``.
+"""The CPU time of a relayed token: Promptly, HAProxy alone with the same engine, and ``ray.serve.llm``.
 
 As in ``layer`` the engine is scripted and all streams begin together. What the processes use without any
-request is measured before and taken off. The engine's own time is not counted, but for ``ray.serve.llm``,
+request is measured first and subtracted. The engine's own time is not counted, except for ``ray.serve.llm``,
 whose engine runs inside its replica.
 """
 
@@ -38,12 +38,12 @@ PEERS: Mapping[str, Peer] = {
 }
 
 LIMIT_S = 0.08
-"""Twice HAProxy alone, as it was measured first."""
+"""Twice the figure of HAProxy alone when it was first measured."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of CPU per 1,000 tokens: of each part, without what it uses when idle."""
+    """CPU seconds per 1,000 tokens of each part, without what the part uses when idle."""
 
     parts: Mapping[str, float]
     errors: int
@@ -80,14 +80,14 @@ def measure(endpoint: Endpoint, waves: int) -> Cost:
 
 
 def _load(endpoint: Endpoint, waves: int) -> tuple[int, int]:
-    """Tokens and errors."""
+    """Run the load; returns the numbers of tokens and errors."""
     requests = [chat_request(endpoint.model, f"Question {each}.", TOKENS) for each in range(STREAMS * waves)]
     summary = summarise(run_fast(closed_loop(endpoint.url, requests, STREAMS)), ITL_MS / 1000)
     return summary.tokens, summary.errors + summary.refused
 
 
 def used_by(pids: Sequence[int]) -> dict[str, float]:
-    """Seconds of CPU so far, by part."""
+    """The CPU seconds used so far, by part."""
     used = dict.fromkeys(PARTS, 0.0)
     for pid in pids:
         used[part_of(name_of(pid))] += own_cpu_seconds(pid)
@@ -95,14 +95,14 @@ def used_by(pids: Sequence[int]) -> dict[str, float]:
 
 
 def part_of(command: str) -> str:
-    """Which part a process is, by its command line."""
+    """The part to which a process belongs, by its command line."""
     if command.startswith("ray::ServeReplica") and "Gateway" in command:
         return "gateway"
     return "HAProxy" if command.split(" ", maxsplit=1)[0].endswith("haproxy") else "others"
 
 
 def figures_of(costs: Mapping[str, Sequence[Cost]]) -> list[Figure]:
-    """The targets first, then each part."""
+    """The targets first, then the figures of each part."""
     ours, theirs = costs[PROMPTLY], costs[RAY]
     name = f"CPU per 1,000 tokens, {STREAMS} streams"
     figures = [

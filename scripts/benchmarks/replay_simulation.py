@@ -1,7 +1,8 @@
 """A replay in virtual time: simulated engines behind the gateway's own router and fleet table.
 
-An engine has slots, prefills one prompt at a time in order of arrival, keeps the blocks used last and gives
-tokens at a fixed pace. This is the timing of ``sim_engine`` without its HTTP, a hundred times as fast.
+An engine has slots, prefills one prompt at a time in order of arrival, caches the most recently used blocks
+and yields tokens at a fixed pace. This is the timing of ``sim_engine`` without its HTTP, a hundred times as
+fast.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from serve_app.routing import POLICIES, Router
 
 MODEL = "m"
 POLL_S = 0.25
-"""Period in which a gateway reads the load of the engines; the default of the settings."""
+"""The period at which a gateway reads the load of the engines; it is the default of the settings."""
 
 Action = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """``step_s`` is the time of any prefill besides its uncached tokens."""
+    """``step_s`` is the time that every prefill takes in addition to its uncached tokens."""
 
     prefill_s_per_token: float
     cache_tokens: int
@@ -51,7 +52,8 @@ class Outcome:
 
 
 class Clock:
-    """Actions by time; those of one time run in the order in which they were added."""
+    """A virtual clock: it runs actions by time, and actions of one time in the order in which they were
+    added."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -91,7 +93,7 @@ class SimulatedEngine:
         self._is_prefilling = False
 
     def report(self) -> EngineReport:
-        """Waiting as vLLM counts it: until the prefill begins."""
+        """The engine's load; a request counts as waiting, as in vLLM, until its prefill begins."""
         return EngineReport(
             replica_id=self.name,
             model=MODEL,
@@ -140,7 +142,7 @@ class SimulatedEngine:
 
 
 class BlockCache:
-    """The blocks used last; the end of a prompt is evicted before its beginning."""
+    """The most recently used blocks; the end of a prompt is evicted before its beginning."""
 
     def __init__(self, tokens: int) -> None:
         self._room = tokens
@@ -166,12 +168,12 @@ class BlockCache:
 
 
 class Gateway:
-    """Routes as a gateway does: describe the request, order the members, send."""
+    """Routes as a gateway does: it describes the request, orders the members, and sends."""
 
     def __init__(self, policy: str, engines: Sequence[SimulatedEngine], clock: Clock) -> None:
         self._table = FleetTable({MODEL: None})
         self._engines = {engine.name: engine for engine in engines}
-        self._router = Router(POLICIES[policy], keeps_sessions=False)  # the policy alone is looked at
+        self._router = Router(POLICIES[policy], keeps_sessions=False)  # only the policy is measured
         self._clock = clock
 
     def poll(self) -> None:

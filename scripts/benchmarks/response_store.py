@@ -1,4 +1,4 @@
-"""A store of responses in a process of its own, filled and timed over the private wire."""
+"""A store of responses in a process of its own, which is filled and timed over the private wire."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from serve_app.wire.calls import RESPONSES, Wire
 from serve_app.wire.private_address import PrivateAddress
 
 TEXT = "All of the words of an answer of usual length. " * 20
-"""About a kilobyte, as 250 tokens are."""
+"""About a kilobyte, which is the size of 250 tokens."""
 
 WRITES = 500
 
@@ -96,7 +96,7 @@ class Caller:
         self._wire = Wire(RESPONSES)
 
     async def timed(self, method: str, *args: Any) -> float:
-        """Milliseconds. Raises: RuntimeError: it was not found, or not stored."""
+        """The milliseconds of one call. Raises: RuntimeError: the response was not found, or not stored."""
         began = time.perf_counter()
         body = self._wire.encode_arguments(method, args)
         request = request_bytes(self._origin, "POST", f"/{method}", {}, body)
@@ -110,7 +110,7 @@ class Caller:
 
 
 async def serve(folder: Path) -> None:
-    """Until standard input is closed."""
+    """Serve the store until standard input is closed."""
     store = open_store(settings_for(folder), time.time())
 
     async def get(tenant: str, response_id: str) -> Found:

@@ -1,8 +1,10 @@
-"""State of the Responses API: is a response found whichever process dies, and how long does a look-up take?
+"""State of the Responses API: is a response still found after any process dies, and how long does a look-up
+take?
 
-A try is a response, the kill of one process (SIGKILL) at the moment its last event arrives, and a
-request with `previous_response_id` at once. The client repeats a request as OpenAI's does: after a broken
-connection and a 503. A try counts when the second answer is whole and was generated from the first one.
+A try is one response, the kill of one process (SIGKILL) at the moment the response's last event arrives, and
+at once a request with `previous_response_id`. The client repeats a request as OpenAI's client does: after a
+broken connection and after a 503. A try counts when the second answer is whole and was generated from the
+first one.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ RETRIED = (500, 502, 503, 504)
 
 STORE = Part("the store", "Responses")
 PARTS = (STORE, GATEWAY, "an engine", HAPROXY, CONTROLLER)
-"""Every process that a request of this path needs, or that keeps those running."""
+"""Every process that a request of this path needs, and every process that keeps those running."""
 
 
 def run(options: Options) -> list[Figure]:
@@ -116,7 +118,7 @@ async def one_try(
 
 
 async def asked(url: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """The response in a stream's last event. Raises: TimeoutError: none came in time."""
+    """The response in a stream's last event. Raises: TimeoutError: no response came in time."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             response = await once(url, {"model": MODEL, "stream": True, **fields})
@@ -126,7 +128,7 @@ async def asked(url: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 async def once(url: str, body: dict[str, Any]) -> dict[str, Any] | None:
-    """``None`` for what a client tries again. Raises: RuntimeError: the request was refused."""
+    """Send a request once; ``None`` if a client would repeat it. Raises: RuntimeError: it was refused."""
     try:
         async with aiohttp.ClientSession(url) as http, http.post("/v1/responses", json=body) as response:
             text = await response.text()

@@ -3,11 +3,11 @@
     cd scripts; python -m benchmarks --only routing
 
 The trace is played over HTTP through Promptly, policy by policy, and in a simulation over loads and cache
-sizes, which shows where the measured point lies. *Load* is the prefill time that arrives per second of the
-engines' time if no cache ever helped; with its cache hits, round robin then keeps the engines about a tenth
-less busy. The measured point is a load of 0.8 and a cache of 2 million of the trace's tokens per engine: an
-8B model's engine with host memory beside the GPU's can have that. All four caches together hold most of what
-the trace reuses (a quarter of its tokens), one alone a third of that.
+sizes, which shows where the measured point lies. *Load* is the prefill time that would arrive per second of
+the engines' time without any cache; with its cache hits, round robin keeps the engines about a tenth less
+busy. The measured point is a load of 0.8 and a cache of 2 million of the trace's tokens per engine, which an
+8B model's engine can have with host memory in addition to the GPU's. The four caches together hold most of
+what the trace reuses (a quarter of its tokens); one cache alone holds a third of that.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ also fit, but would keep two cores so busy that they, and not the routing, decid
 
 LIMIT_S = 180.0
 LATE_MS = 50.0
-"""If this process sends a request this late, other work kept the machine busy."""
+"""If this process sends a request later than this, other work kept the machine busy."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _about(requests: Sequence[Arrival]) -> dict[str, Any]:
 
 
 def s_per_token(requests: Sequence[Arrival], load: float) -> float:
-    """The prefill pace (tokens a second) at which the arriving tokens are the share ``load`` of the engines'
+    """The prefill time per token at which the arriving tokens take the share ``load`` of the engines'
     capacity without a cache."""
     return load * ENGINES / tokens_per_s(requests)
 
@@ -118,7 +118,8 @@ Fleets = Mapping[str, Sequence[ScriptedProcess]]
 
 
 def replay_all(requests: Sequence[Arrival], policies: Sequence[str]) -> dict[str, Run]:
-    """One Promptly with a model per policy, each with its own fresh engines; one after the other."""
+    """Replay the trace with each policy in turn, in one Promptly with a model per policy. Each model has its
+    own fresh engines."""
     with ExitStack() as stack:
         fleets = {policy: _fleet(stack, policy, requests) for policy in policies}
         endpoint = stack.enter_context(promptly(settings_for(fleets)))
@@ -174,7 +175,7 @@ def _stats(engine: ScriptedProcess) -> dict[str, Any]:
 
 
 def all_figures(measured: Runs) -> list[Figure]:
-    """The targets first; they are ratios within each repeat."""
+    """The targets come first; they are ratios within each repeat."""
     shown = [
         _ratio("mean TTFT, prefix over round robin", "mean_ms", "round_robin", measured, 0.7),
         _ratio("TTFT p99, prefix over least wait", "p99_ms", "least_wait", measured, 1.0),

@@ -18,8 +18,8 @@ def median_difference(pairs: Sequence[tuple[float, float]]) -> float:
 
 def paired_p(pairs: Sequence[tuple[float, float]], permutations: int = PERMUTATIONS, seed: int = 0) -> float:
     """The two-sided probability of so large a difference if the order within each pair were chance:
-    Wilcoxon's signed ranks (1945), by random signs. The two of a pair are measured one after the other, so
-    drift of the machine is in both; ranks keep single slow requests from deciding."""
+    Wilcoxon's signed-rank test (1945), with random signs. Both values of a pair are measured one after the
+    other, so drift of the machine affects both; ranks keep single slow requests from deciding."""
     differences = np.subtract(*np.asarray(pairs, dtype=float).T)
     ranks = _ranks(np.abs(differences))
     observed = abs(float(np.sign(differences) @ ranks))

@@ -1,18 +1,18 @@
 """The gain of speculation from text on Spec-Bench's prompts, and what the guard saves.
 
-SmolLM2 135M on this machine's CPUs, vLLM's server with the arguments that Promptly passes it: without
+SmolLM2 135M runs on this machine's CPUs, in vLLM's server with the arguments that Promptly passes it: without
 speculation, with n-grams, and with n-grams and suffixes under the guard. All servers run at once and are
 asked one at a time, task by task, in alternating order, so that changes of the machine's speed affect all.
 The type is float32: in 16 bits a step of several tokens rounds differently from a step of one, and answers
 soon differ.
 
-An answer is a greedy chat of at most ``TOKENS`` tokens. The longer an answer of such a small model, the more
-it repeats itself, which favours such drafts: tasks with a target are also asked for at most ``SHORT_TOKENS``.
-Each prompt is asked for a few tokens before it counts, which leaves its prefix in the cache. Suffixes are
-looked up in the request's own text only; in service former answers serve as well.
+An answer is a greedy chat of at most ``TOKENS`` tokens. The longer the answer of such a small model, the more
+it repeats itself, which favours these drafts. So tasks with a target are also asked for at most
+``SHORT_TOKENS``. Each prompt is asked for a few tokens before it counts, which leaves its prefix in the
+cache. Suffixes are looked up in the request's own text only; in production earlier answers are used as well.
 
-A step that checks k drafted tokens computes 1 + k. The cost of that is measured too: the time between tokens
-of as many streams that decode together.
+A step that checks k drafted tokens computes 1 + k tokens. The cost of this is measured, too: it is the time
+between tokens of 1 + k streams that decode together.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ SUFFIX_SPECULATION: Mapping[str, Any] = {
     "suffix_decoding_max_spec_factor": 2.0,
     "suffix_decoding_max_cached_requests": 0,
 }
-"""No former answers are used, because the same prompts are asked repeatedly here."""
+"""No earlier answers are used, because the same prompts are asked repeatedly here."""
 
 COUNT, TOKENS, SHORT_TOKENS = 4, 256, 64
-"""Number of prompts of a task, and the most tokens of an answer."""
+"""The number of prompts of a task, and the most tokens of an answer and of a short answer."""
 
 QUICK_COUNT, QUICK_TOKENS = 1, 16
 WARM_UP_TOKENS = 16
@@ -81,7 +81,7 @@ class Turn:
 
     @property
     def tpot_s(self) -> float:
-        """Mean over all tokens after the first of each answer."""
+        """The mean over all tokens after the first one of each answer."""
         tokens = sum(len(answer.token_ids) - 1 for answer in self.answers)
         seconds = sum(answer.tpot_s * (len(answer.token_ids) - 1) for answer in self.answers)
         return seconds / tokens if tokens else math.nan
@@ -92,7 +92,7 @@ class Turn:
 
 
 Repeat = dict[tuple[str, str], Turn]
-"""Results by case and server."""
+"""The results of one repeat, by case and server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +171,11 @@ def shortened(task: str) -> str:
 def measure(
     servers: Mapping[str, Endpoint], texts: Mapping[str, Sequence[str]], options: Options
 ) -> tuple[list[Repeat], list[dict[int, float]]]:
-    """Every case on every server, and the times of steps (milliseconds by number of tokens); both once per
-    repeat."""
+    """Measure every case on every server, and the times of steps (milliseconds by number of tokens), both
+    once per repeat."""
     repeats: list[Repeat] = [{} for _ in range(options.repeats)]
     for case_name, case in cases(texts, options).items():
-        for endpoint in servers.values():  # caches its prefixes, and shows the guard text of this kind
+        for endpoint in servers.values():  # this caches the prefixes, and shows the guard such texts
             turn(endpoint, case.texts, WARM_UP_TOKENS)
         for number, repeat in enumerate(repeats):
             for name, endpoint in list(servers.items())[:: options.order(number)]:
@@ -187,7 +187,7 @@ def turn(endpoint: Endpoint, texts: Sequence[str], tokens: int) -> Turn:
     """Ask the prompts of a case one after the other.
 
     Raises:
-        PeerError: one failed.
+        PeerError: a request failed.
     """
     time.sleep(REST_S)
     before = counters(get(endpoint.url, "/metrics"))
@@ -220,7 +220,8 @@ def counters(metrics: str) -> tuple[float, float]:
 
 
 def step_times(endpoint: Endpoint, seed: int) -> dict[int, float]:
-    """Milliseconds of a step by the number of tokens that it computes: as many streams decode together."""
+    """Milliseconds of a step by the number of tokens that it computes, measured with that many streams that
+    decode together."""
     choose = random.Random(seed)
     times = {}
     for streams in (1, *STEP_STREAMS):
@@ -241,8 +242,8 @@ def all_figures(repeats: Sequence[Repeat], steps: Sequence[Mapping[int, float]])
 
 
 def _paying(repeats: Sequence[Repeat], servers: Sequence[str]) -> Iterator[Figure]:
-    """Tasks whose answers quote their prompts. The last server has the target: suffixes, if that package is
-    installed."""
+    """Figures of tasks whose answers quote their prompts. The last server has the target: the one with
+    suffixes, if that package is installed."""
     for name in servers[::-1]:
         target = at_most(0.67) if name == servers[-1] else None
         yield Figure("TPOT, summarization and rag, × none", "×", ratios(repeats, PAYS, name), target, name)
@@ -253,7 +254,7 @@ def _paying(repeats: Sequence[Repeat], servers: Sequence[str]) -> Iterator[Figur
 
 
 def _losing(repeats: Sequence[Repeat], servers: Sequence[str]) -> Iterator[Figure]:
-    """Each server's worst task."""
+    """The figures of each server's worst task."""
     for name in servers[::-1]:
         worst = max(TASKS, key=lambda task: median(ratios(repeats, (task,), name)))
         target = None if name == PLAIN else at_most(1.03)
@@ -262,7 +263,7 @@ def _losing(repeats: Sequence[Repeat], servers: Sequence[str]) -> Iterator[Figur
 
 
 def ratios(repeats: Sequence[Repeat], cases: Sequence[str], name: str) -> tuple[float, ...]:
-    """TPOT divided by that without speculation, for each repeat; all cases count equally."""
+    """The TPOT divided by the one without speculation, for each repeat; all cases count equally."""
     return tuple(
         sum(repeat[case, name].tpot_s for case in cases) / sum(repeat[case, NONE].tpot_s for case in cases)
         for repeat in repeats

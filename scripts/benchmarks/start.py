@@ -3,7 +3,7 @@
 Each repeat starts the application as `make serve` does, then sends different streamed requests one after the
 other (`no-store`, so each runs on the engine). It reports the seconds until the first answer, the first
 request's TTFT divided by the median of those after it, and the time until the engine stops after a client has
-left; each as median and spread of the repeats.
+left. Each figure is the median and the spread of the repeats.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LOST_MS = 30_000.0
 
 BETWEEN_WRITES_S = 0.02
 
-# All have one length and share only the chat template, so no request warms the prefix of another.
+# All texts have one length and share only the chat template, so no request warms another one's prefix.
 CITIES = [
     "Paris",
     "Rome",
@@ -108,7 +108,7 @@ def wait_for(ready: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 async def ttft_ms(http: aiohttp.ClientSession, model: str, city: str) -> float:
-    """Seconds until the first chunk with text."""
+    """Milliseconds until the first chunk with text."""
     question = [{"role": "user", "content": f"{city}: what is it known for?"}]
     body: dict[str, Any] = {"model": model, "messages": question}
     body |= {"stream": True, "max_tokens": 8, "temperature": 0}
@@ -138,8 +138,8 @@ async def abort_ms(http: aiohttp.ClientSession, model: str) -> float:
 
 
 async def two_writes_abort_ms(http: aiohttp.ClientSession, url: str, model: str) -> float:
-    """The same for a request that is not streamed and whose head and body come in two writes, as httpx sends
-    it (and the OpenAI and Anthropic clients with it). At most :data:`LOST_MS`."""
+    """The same as ``abort_ms`` for a request that is not streamed and whose head and body come in two writes,
+    as httpx (and so the OpenAI and Anthropic clients) sends it. At most :data:`LOST_MS`."""
     question = [{"role": "user", "content": "Tell me a very long story."}]
     body = json.dumps({"model": model, "messages": question, "max_tokens": 2000, "ignore_eos": True}).encode()
     head = (

@@ -1,7 +1,7 @@
-"""Side channels in time: can one tenant tell from its own times what another tenant asked?
+"""Timing side channels: can one tenant tell from its own response times what another tenant asked?
 
 In each of twelve probes the other tenant sends a request and then the prober sends a timed one: either the
-same as the other tenant's ("asked"), or a different one of its kind ("not asked"). Both conditions follow
+same as the other tenant's ("asked"), or a different one of its kind ("not asked"). The two conditions follow
 each other in pairs, in alternating order, and every text is new. A probe whose times differ is a leak.
 """
 
@@ -39,9 +39,11 @@ SIGNIFICANT = 0.01
 KEYS = "STOPWATCH_KEYS"
 ENDINGS = ("storm", "man", "land", "light", "fall", "side", "")
 SHARED_WORDS = tuple("".join(pair) for pair in product(("sand", "rain", "wood", "fire", "snow"), ENDINGS))
-"""Length of every text, so that no tokenizer sees more of one text than of another."""
+"""The words of which all texts are made."""
 
 DOCUMENT_WORDS, QUESTION_WORDS = 400, 9
+"""The numbers of words are fixed, so that no tokenizer sees more of one text than of another of its kind."""
+
 STEP = re.compile(r"([a-z-]+);dur=([0-9.]+)")
 
 
@@ -65,13 +67,13 @@ class Asking:
 
 
 Ask = Callable[[int], Asking]
-"""The request about the text of a number; another number gives another text."""
+"""Makes the request about the text of a given number; another number gives another text."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """The request that the prober times (``read``): after the other tenant's request or, with ``together``,
-    beside it."""
+    """One probe. The prober's request is timed with ``read``, after the other tenant's request or, with
+    ``together``, beside it."""
 
     name: str
     other: Ask
@@ -82,7 +84,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Finding:
-    """One probe's pairs (asked, not asked) in milliseconds; ``p`` is corrected for all probes."""
+    """One probe's pairs (asked, not asked) in milliseconds; ``p`` is corrected for the number of probes."""
 
     probe: str
     pairs: Sequence[tuple[float, float]]
@@ -109,7 +111,7 @@ class Tenant:
         self._headers = {"authorization": f"Bearer {key}"}
 
     async def ask(self, asking: Asking) -> Timed:
-        """Raises: RuntimeError: the answer is not 200."""
+        """Raises: RuntimeError: the status is not 200."""
         began = time.perf_counter()
         headers = {**self._headers, **asking.headers}
         async with self._http.post(asking.path, json=asking.body, headers=headers) as response:
@@ -162,7 +164,7 @@ def total(timed: Timed) -> float:
 
 
 def reported_ms(timed: Timed) -> float:
-    """All steps that the server reported."""
+    """The sum of all steps that the server reported."""
     return sum(timed.steps.values())
 
 

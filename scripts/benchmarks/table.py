@@ -54,7 +54,7 @@ class Figure:
     values: tuple[float, ...]
     target: Target | None = None
     series: str = ""
-    """The thing that was measured, where several are compared."""
+    """What was measured, if several things are compared."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -74,7 +74,7 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether the median meets the target; ``None`` without one."""
+        """Whether the median meets the target; ``None`` without a target."""
         return None if self.target is None else self.target.met_by(self.median)
 
     @property
@@ -87,7 +87,7 @@ class Figure:
 
 
 def number(value: float) -> str:
-    """About three significant digits: 3,216 · 39.1 · 2.74 · 0.0331."""
+    """The number with about three significant digits: 3,216 · 39.1 · 2.74 · 0.0331."""
     if math.isnan(value):
         return "–"
     if abs(value) >= 100 or value == 0:
@@ -96,7 +96,8 @@ def number(value: float) -> str:
 
 
 def figures_of(repeats: Sequence[Any], units: Mapping[str, str], series: str = "") -> list[Figure]:
-    """A figure for each attribute in ``units`` (name to unit), which the result of every repeat has."""
+    """A figure for each attribute in ``units`` (name to unit); the result of every repeat has these
+    attributes."""
     return [
         Figure(name, unit, tuple(getattr(repeat, name) for repeat in repeats), series=series)
         for name, unit in units.items()
@@ -189,7 +190,8 @@ def _cell(figure: Figure | None) -> str:
 
 
 def plot_bars(path: Path, title: str, figures: Sequence[Figure]) -> None:
-    """A group of bars per name, a colour per series; whiskers from the lowest to the highest repeat.
+    """Plot a group of bars per name and a colour per series; whiskers reach from the lowest to the highest
+    repeat.
 
     Raises:
         ValueError: the figures have more than one unit.
@@ -228,7 +230,7 @@ def plot_lines(
     *,
     log_x: bool = False,
 ) -> None:
-    """A line with markers per curve; labels should name their units."""
+    """Plot a line with markers per curve; labels should name their units."""
     from matplotlib.ticker import LogLocator
 
     sheet, axes = _sheet(title)
@@ -250,7 +252,7 @@ def plot_lines(
 def plot_cdf(
     path: Path, title: str, x_label: str, samples: Mapping[str, Sequence[float]], *, log_x: bool = False
 ) -> None:
-    """The cumulative distribution of samples."""
+    """Plot the cumulative distribution of samples."""
     curves = {name: cdf(values) for name, values in samples.items()}
     plot_lines(path, title, x_label, "share of samples, %", curves, log_x=log_x)
 

@@ -25,7 +25,7 @@ from serve_app.settings import AccountSettings
 
 KEYS, QUICK_KEYS, PER_TENANT, BATCH = 10_000, 200, 100, 500
 TURNS, QUICK_TURNS, WARM = 600, 40, 20
-"""Requests to each endpoint, in turns, so that whatever else the machine does is in all of them."""
+"""Requests to each endpoint. Endpoints are asked in turns, so that other work on the machine affects all."""
 
 TOKENS, ITL_MS = 5, 5.0
 WIDE = {
@@ -45,7 +45,8 @@ ASKERS, BEFORE_S, AFTER_S, PAUSE_S = 16, 0.5, 2.5, 0.01
 
 
 def cost(options: Options) -> tuple[list[Figure], dict[str, str]]:
-    """TTFT of single requests with and without, in turns; and why a peer is not beside."""
+    """The TTFT of single requests with and without keys and limits, in turns; and why a peer was not
+    measured."""
     runs: list[dict[str, list[float]]] = []
     notes: dict[str, str] = {}
     for repeat in range(options.repeats):
@@ -55,7 +56,7 @@ def cost(options: Options) -> tuple[list[Figure], dict[str, str]]:
 
 
 def added(runs: Sequence[Mapping[str, Sequence[float]]]) -> list[Figure]:
-    """``runs``: seconds to the first token by series, of each repeat."""
+    """``runs`` has the seconds to the first token by series, for each repeat."""
     p50 = [{name: 1000 * percentile(times, 50) for name, times in run.items()} for run in runs]
     figures = []
     for name, base in ((ONE, WITHOUT), (MANY, WITHOUT), (LITELLM_KEYS, LITELLM)):
@@ -82,14 +83,14 @@ def _measured(options: Options, seed: int) -> tuple[dict[str, list[float]], dict
             MANY: (ours, keys),
         }
         notes = _peers(options, stack, engine, ends)
-        time.sleep(3.0)  # all keys are known
+        time.sleep(3.0)  # by then all gateways know all keys
         return run_fast(in_turns(ends, turns, random.Random(seed))), notes
 
 
 def _peers(
     options: Options, stack: ExitStack, engine: Endpoint, ends: dict[str, tuple[Endpoint, list[str]]]
 ) -> dict[str, str]:
-    """Adds LiteLLM, or says why it is not there."""
+    """Add LiteLLM; returns why it was not added, if it was not."""
     if not options.litellm:
         return {"LiteLLM": "not measured (--litellm)"}
     try:
@@ -102,7 +103,7 @@ def _peers(
 
 
 async def stored(folder: Path, count: int) -> list[str]:
-    """So many keys in the file of an application that does not run yet; their secrets."""
+    """Write ``count`` keys to the file of an application that does not run yet; returns their secrets."""
     secrets, now = [], time.time()
     settings = AccountSettings(min_free_disk_bytes=0)
     store = SqliteAccounts(folder / "accounts", settings)
@@ -140,7 +141,7 @@ async def in_turns(
 
 
 def revoked(options: Options) -> list[Figure]:
-    """How long after the answer to its revocation a key still works at any gateway."""
+    """How long a key still works at any gateway after its revocation was answered."""
     rounds = QUICK_ROUNDS if options.quick else ROUNDS
     slowest = []
     for _ in range(options.repeats):
@@ -176,10 +177,10 @@ async def polled(endpoint: Endpoint, key_id: str, key: str) -> tuple[list[Sample
 
 
 def worked_on_s(samples: Sequence[Sample], revoked_at: float) -> float:
-    """Seconds from the revocation's answer to the last request that was still let in.
+    """Seconds from the revocation's answer to the last request that was still accepted.
 
     Raises:
-        RuntimeError: the key never worked, or still did in the end.
+        RuntimeError: the key never worked, or still worked in the end.
     """
     let_in = [each.sent_at for each in samples if each.status == 200]
     refused = [each.sent_at for each in samples if each.status == 401]

@@ -21,13 +21,13 @@ GATEWAYS, STREAMS = 2, 64
 REQUESTS, QUICK_REQUESTS = 10_000, 600
 TOKENS, ITL_MS = 20, 10.0
 PER_REQUEST = 25
-"""Tokens of prompt and answer, about."""
+"""The approximate number of tokens of a prompt and its answer."""
 
 BUDGET_SHARE = 0.9
-"""Of all requests, so many fit into the budget."""
+"""The share of all requests that fits into the budget."""
 
 KILLED_AT = (0.15, 0.3, 0.45, 0.6)
-"""Parts of all requests that were answered before each kill."""
+"""The shares of all requests that are answered before each kill."""
 
 PARTS = (
     Part("one gateway of two", "Gateway", first_only=True),
@@ -40,7 +40,8 @@ AGAIN_S, SETTLE_S = 0.05, 5.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """Tokens: that clients got, that usage counts, and of the budget. ``seconds``: of the run."""
+    """The tokens that clients got (``delivered``), that usage counted, and that the budget allows.
+    ``seconds`` is the length of the run."""
 
     delivered: int
     counted: int
@@ -54,12 +55,12 @@ class Outcome:
 
     @property
     def lost_s(self) -> float:
-        """Usage that was lost, in seconds of all traffic."""
+        """The usage that was lost, in seconds of the whole traffic."""
         return max(0, self.delivered - self.counted) / self.per_s
 
     @property
     def over_leases(self) -> float:
-        """By how many leases the budget was exceeded. A lease lasts for some periods of the traffic."""
+        """By how many leases the budget was exceeded. A lease covers the traffic of ``AHEAD`` periods."""
         return max(0, self.delivered - self.budget) / (self.per_s * AHEAD * PERIOD_S)
 
 
@@ -98,7 +99,7 @@ def _killed(requests: int) -> Outcome:
 
 
 def counted(endpoint: Endpoint, tenant: str) -> int:
-    """Tokens of a tenant, by usage."""
+    """A tenant's tokens as usage counts them."""
     page = administer(endpoint, f"/admin/usage?tenant={tenant}&by=tenant")
     return sum(row["tokens_in"] + row["tokens_out"] for row in page["usage"])
 

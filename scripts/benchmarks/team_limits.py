@@ -1,4 +1,4 @@
-"""Parts of `teams`: a budget that many streams want at once, and limits by the minute under far more load."""
+"""Parts of `teams`: a budget that many streams use at once, and limits per minute under far more load."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from benchmarks.team_load import application, chat, limit, new_key, until_refuse
 GATEWAYS, STREAMS = 4, 64
 BUDGET, QUICK_BUDGET = 400_000, 40_000
 ASKED, GENERATED, ITL_MS = 64, 48, 10.0
-"""Tokens that a request may use, those that its answer has, and the time of each."""
+"""The tokens that a request may use, the tokens that its answer has, and the time of each token."""
 
 REFUSED_S = 5.0
-"""Far more than an answer takes: nothing that is reserved comes back any more."""
+"""Far longer than an answer takes: by then no reservation is returned any more."""
 
 REQUESTS, TOKENS = 300, 15_000
-"""By the minute."""
+"""The limits per minute."""
 
 TIMES, MINUTE_S = 20, 60.0
 LOAD_S, QUICK_LOAD_S = 180.0, 20.0
 EDGE_S = 5.0
-"""The last seconds of the load are left out: a fourth minute's share would come in them."""
+"""The last seconds of the load are left out, because a fourth minute's quota could be used in them."""
 
 PER_ANSWER = 25
-"""Tokens of prompt and answer of one request, about."""
+"""The approximate number of tokens of a request's prompt and answer."""
 
 
 def budget(options: Options) -> list[Figure]:
-    """A day's tokens, and streams at all gateways that want more of them than there are."""
+    """Figures of a day's tokens, of which streams at all gateways want more than there are."""
     wanted = QUICK_BUDGET if options.quick else BUDGET
     shares = []
     for _ in range(options.repeats):
@@ -51,14 +51,14 @@ def budget(options: Options) -> list[Figure]:
 async def spent(
     endpoint: Endpoint, key: str, streams: int = GATEWAYS * STREAMS, refused_s: float = REFUSED_S
 ) -> list[Sample]:
-    """All requests until the streams get nothing more."""
+    """Send requests until all streams are refused."""
     numbers = count()
     async with Client(endpoint.url, limit_s=300.0) as client:
         return await until_refused(client, lambda: chat(key, next(numbers), ASKED), streams, refused_s)
 
 
 def minute(options: Options) -> list[Figure]:
-    """Two tenants at once: one whose requests are limited, one whose tokens are."""
+    """Figures of two tenants at once: one with limited requests, one with limited tokens."""
     seconds = QUICK_LOAD_S if options.quick else LOAD_S
     runs = [_loaded(seconds) for _ in range(options.repeats)]
     figures = []
@@ -104,18 +104,18 @@ def _amount(name: str, sample: Sample) -> int:
 
 
 def _answered(samples: Sequence[Sample]) -> list[Sample]:
-    """Those that were not refused; also one that was cut has used something."""
+    """The samples that were not refused. An answer that was cut counts, because it used something."""
     return [each for each in samples if not each.refused]
 
 
 def share(taken: Sequence[tuple[float, int]], per_minute: int, until_s: float) -> float:
-    """What was taken until then, of what the minutes that have begun allow."""
+    """What was taken until ``until_s``, as a share of what the minutes that have begun allow."""
     minutes = -(-until_s // MINUTE_S)
     return sum(amount for at, amount in taken if at <= until_s) / (minutes * per_minute)
 
 
 def most_in_a_minute(taken: Sequence[tuple[float, int]]) -> int:
-    """Of any 60 seconds: those that begin with something taken."""
+    """The most that was taken in any 60 seconds that begin when something is taken."""
     ordered = sorted(taken)
     most = end = within = 0
     for start, (at, amount) in enumerate(ordered):

@@ -21,7 +21,7 @@ from benchmarks.peers.processes import scratch_folder
 from deployments.cli.endpoint import asked
 
 ALL_GATEWAYS_S, LEARN_S = 60.0, 2.0
-"""Until all gateways run; and until each has learned of a change."""
+"""The times until all gateways run, and until each gateway has learned of a change."""
 
 USAGE = re.compile(rb'"prompt_tokens": ?(\d+).*?"completion_tokens": ?(\d+)', re.DOTALL)
 AGAIN_S = 0.1
@@ -31,7 +31,8 @@ AGAIN_S = 0.1
 def application(
     gateways: int, *, tokens: int, itl_ms: float, slots: int = 512, **accounts: Any
 ) -> Iterator[Endpoint]:
-    """Promptly with so many gateways, before one scripted engine whose answers have so many tokens."""
+    """Run Promptly with ``gateways`` gateways and one scripted engine whose answers have ``tokens``
+    tokens."""
     with (
         scratch_folder() as folder,
         scripted_process(MODEL, tokens=tokens, itl_ms=itl_ms, first_token_ms=itl_ms, slots=slots) as engine,
@@ -54,7 +55,7 @@ def with_keys(
 
 
 def running(endpoint: Endpoint) -> int:
-    """How many gateways run."""
+    """The number of running gateways."""
     return len(processes(endpoint, Part("gateways", "Gateway")))
 
 
@@ -65,20 +66,20 @@ def administer(
 
 
 def new_key(endpoint: Endpoint, tenant: str) -> dict[str, Any]:
-    """Its ``id``, and its secret as ``key``; every gateway knows it."""
+    """Make a key; returns its ``id``, and its secret as ``key``, once every gateway knows it."""
     made = administer(endpoint, "/admin/keys", {"tenant": tenant})
     time.sleep(LEARN_S)
     return made
 
 
 def limit(endpoint: Endpoint, scope: str, **bounds: int) -> None:
-    """It holds at every gateway."""
+    """Set a limit; it holds at every gateway when this returns."""
     administer(endpoint, "/admin/limits", {"scope": scope, **bounds}, "PUT")
     time.sleep(LEARN_S)
 
 
 def chat(key: str, number: int, tokens: int, *, stream: bool = True) -> Request:
-    """Another question for each number; the answer says what it used."""
+    """A request with another question for each number; the answer reports its usage."""
     more = {"stream_options": {"include_usage": True}} if stream else {}
     asked_for = chat_request(MODEL, f"Question {number}.", tokens, stream=stream, **more)
     headers = {"authorization": f"Bearer {key}", "cache-control": "no-store"}
@@ -86,7 +87,7 @@ def chat(key: str, number: int, tokens: int, *, stream: bool = True) -> Request:
 
 
 def used(sample: Sample) -> int:
-    """Tokens of prompt and answer; of an answer that was cut, what came of it."""
+    """The tokens of prompt and answer; of an answer that was cut, only those that arrived."""
     found = USAGE.findall(sample.body or b"")
     return sum(map(int, found[-1])) if found else sample.tokens
 
@@ -94,7 +95,8 @@ def used(sample: Sample) -> int:
 async def until_refused(
     client: Client, ask: Callable[[], Request], streams: int, refused_s: float
 ) -> list[Sample]:
-    """Streams that ask again and again; each stops once it was refused for so long without a pause."""
+    """Run streams that send one request after the other; each stops once all its requests were refused for
+    ``refused_s`` seconds."""
     samples: list[Sample] = []
 
     async def stream() -> None:

@@ -1,10 +1,10 @@
-"""Do keys, limits and usage hold over real HTTP? Gateways behind HAProxy, before a scripted engine.
+"""Do keys, limits and usage hold over real HTTP? Gateways run behind HAProxy, with a scripted engine.
 
     cd scripts; python -m benchmarks --only teams --parts budget
     cd scripts; python -m benchmarks --only teams --parts cost --litellm
 
-Each part says what it does; without `--parts` all of them run, one after the other. What limits do by
-themselves, in one process, is the benchmark `quotas`; finding one of many keys is `keys`.
+Each part's docstring says what it does; without `--parts` all parts run, one after the other. The benchmark
+`quotas` measures limits alone, in one process; the benchmark `keys` measures how one of many keys is found.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PARTS: dict[str, Callable[[Options], list[Figure]]] = {
     "kills": team_kills.kills,
 }
 COST = "cost"
-"""It also says why a peer is not beside."""
+"""This part also reports why a peer was not measured."""
 
 NAMES = (*PARTS, COST)
 

@@ -1,9 +1,9 @@
-"""What a request's record costs, and whether its parts are the time that the client measured.
+"""What a request's record costs, and whether its parts add up to the time that the client measured.
 
-The cost is that of one finished request in the event loop: the timeline's steps, the end of the stream read,
-the record made and kept; and, a moment later, the latency windows, the monitor and the log line, without the
-metrics of Ray. The parts are those that a stream tells at its end (``x-debug-timing: 1``), beside the clock
-of a client in another process that keeps its connection.
+The cost is that of one finished request in the event loop: recording the timeline's steps, reading the end of
+the stream, making and keeping the record; and, a moment later, the latency windows, the monitor and the log
+line, without Ray's metrics. The parts are those that a stream reports at its end (``x-debug-timing: 1``).
+They are compared with the clock of a client in another process, which keeps its connection.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RECORDS, QUICK_RECORDS = 20_000, 500
 STEPS = ("admit", "exact", "embed", "search", "queue", "route", "upstream-ttft", "upstream")
 STEP = re.compile(rb"([a-z-]+);dur=([0-9.]+)")
 PARTS = (b"overhead", b"upstream-ttft", b"upstream")
-"""They do not overlap, and leave nothing out."""
+"""The parts do not overlap, and together they cover the whole time."""
 
 END = (
     b'data: {"id":"c","choices":[],"usage":{"prompt_tokens":30,"completion_tokens":50,'
@@ -59,7 +59,7 @@ async def _nothing(*_: Any) -> Any:
 
 
 def _one(finished: Finished) -> float:
-    """Microseconds of everything that is done to measure one request."""
+    """The microseconds that all work to measure one request takes."""
     exchange = Exchange(SCOPE, _nothing, _nothing)
     exchange.response_headers |= {"x-cache": "miss", "x-served-by": "e0"}
     timeline, usage = exchange.timeline, UsageFilter()
@@ -76,7 +76,7 @@ def _one(finished: Finished) -> float:
 
 
 async def cost_us(count: int) -> tuple[float, float]:
-    """Microseconds of a record (the median), and of all that looks at it later (the mean)."""
+    """Microseconds of making a record (the median), and of everything that reads it later (the mean)."""
     logger = logging.getLogger("ray.serve")
     handler, level = logging.NullHandler(), logger.level
     logger.addHandler(handler)
@@ -99,8 +99,8 @@ async def _difference(http: aiohttp.ClientSession, model: str, text: str) -> flo
     """By how much the parts of one answer differ from the client's time, as a share of it.
 
     Raises:
-        RuntimeError: it does not tell its parts.
-        aiohttp.ClientResponseError: it is an error.
+        RuntimeError: the answer does not report its parts.
+        aiohttp.ClientResponseError: the answer is an error.
     """
     body = {"model": model, "stream": True, "messages": [{"role": "user", "content": text}]}
     began = time.perf_counter()

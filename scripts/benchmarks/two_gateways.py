@@ -1,9 +1,10 @@
-"""Are two gateways one application? The same load, through HAProxy, with one gateway and with two.
+"""Do two gateways act as one application? The same load is sent through HAProxy to one gateway and to two.
 
-Clients ask a few questions many times, so that identical requests meet in flight: how many joined another
-request, how many the cache answered, and how many reached the engine. Which of the first two a request does
-depends on how soon an answer ends before it, so their sum is compared, too. Then more clients ask at once
-than ``limits.max_concurrent_requests`` lets in: how many are at the engine then.
+Clients ask a few questions many times, so that identical requests are in flight together. The figures are how
+many requests joined another one, how many the cache answered, and how many reached the engine. Whether a
+request joins or is answered by the cache depends on when an earlier answer ended, so the sum of both is
+compared, too. Then more clients ask at once than ``limits.max_concurrent_requests`` admits; the figure is how
+many requests are at the engine then.
 """
 
 from __future__ import annotations
@@ -28,23 +29,24 @@ TOKENS, ITL_MS = 30, 50.0
 """An answer takes a second and a half, and begins after 50 ms: later than a look-up ends."""
 
 QUESTIONS, STREAMS, REQUESTS = 60, 32, 960
-"""Sixteen of each question, in a random order of small steps, so that the same ones are asked together."""
+"""Each question is asked sixteen times. The order is random within ``SPREAD``, so that the same questions are
+asked close together."""
 
 SPREAD = 48
-"""How far from its place in order a request is asked."""
+"""How far a request may be moved from its position in order."""
 
 LIMIT, CROWD = 24, 96
 SETTLE_S = 3.0
-"""Until each gateway knows the other's demand: three rounds."""
+"""The time until each gateway knows the other's demand: three rounds."""
 
 MOST_DIFFERENCE = 2.0
-"""Percent."""
+"""The largest allowed difference, in percent."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """``shared``: joined or answered by the cache; ``at_engine``: of a crowd, how many
-    ``max_concurrent_requests`` let through."""
+    """``shared``: requests that joined another one or were answered by the cache; ``at_engine``: how many
+    requests of a crowd ``max_concurrent_requests`` admitted."""
 
     shared: float
     joined: float
@@ -83,7 +85,7 @@ TITLES = {
 
 
 def difference(one: float, two: float) -> float:
-    """In percent of the larger one."""
+    """The difference in percent of the larger number."""
     return 100 * (two - one) / max(one, two, 1e-9)
 
 
@@ -107,7 +109,7 @@ async def _shared(url: str, gateways: int, count: int, seed: int) -> Counter[str
 
 
 def requests(count: int, seed: int) -> list[Request]:
-    """As many of each question, near one another."""
+    """The same number of requests for each question, with equal questions near one another."""
     rng = random.Random(seed)
     each = max(1, count // QUESTIONS)
     order = sorted(range(QUESTIONS * each), key=lambda place: place + rng.uniform(0, SPREAD))
@@ -124,7 +126,7 @@ def outcomes(samples: Sequence[Sample]) -> Counter[str]:
 
 
 async def _limited(url: str, gateways: int) -> int:
-    """How many of a crowd are at the engine once shares have followed the demand."""
+    """How many requests of a crowd are at the engine once the gateways' shares have followed the demand."""
     limits = {"max_concurrent_requests": LIMIT}
     settings = settings_for(url, limits=limits, gateway={"replicas": gateways})
     with promptly(settings) as endpoint:
@@ -133,7 +135,8 @@ async def _limited(url: str, gateways: int) -> int:
 
 
 async def _crowd(endpoint: Endpoint, engine: str) -> int:
-    """Each client asks again until it is let in."""
+    """Run a crowd of clients, each of which asks again and again; returns how many requests are at the
+    engine."""
     no_limit = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(endpoint.url, connector=no_limit) as http:
         clients = [asyncio.ensure_future(_let_in(http, number)) for number in range(CROWD)]

@@ -1,12 +1,12 @@
 """Real engines are killed while they answer: failed streams, and texts that differ from undisturbed ones.
 
-Two vLLM replicas with SmolLM2, four greedy streams at once. SIGKILL goes to the replica that serves most of
-them: to Serve's replica, to vLLM's process, to a replica again; each time Serve replaces it.
+Two vLLM replicas with SmolLM2 serve four greedy streams at once. SIGKILL goes to the replica that serves most
+of them: to Serve's replica, then to vLLM's process, then to a replica again. Each time Serve replaces it.
 
-A continued answer was computed in two batches, and in the second its beginning was part of the prompt. Texts
-can only be compared where greedy text does not depend on the batch, so undisturbed texts of one stream alone
-and of four at once are compared first. In bfloat16 on CPUs they are equal, so the shipped engine is used;
-elsewhere float32 would be needed.
+A continued answer is computed in two batches, and in the second one its beginning is part of the prompt.
+Texts can only be compared where greedy text does not depend on the batch, so undisturbed texts of one stream
+alone and of four at once are compared first. In bfloat16 on CPUs they are equal, so the shipped engine is
+used; elsewhere float32 would be needed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TOKENS = 150
 SUBJECTS = ("a lighthouse keeper", "a lost key", "a river", "an old clock")  # one stream each
 KILLED = ("replica", "engine_core", "replica")
 KILL_AT = 0.4
-"""Times of the kills, as shares of the time of undisturbed streams."""
+"""The time of each kill, as a share of the time of undisturbed streams."""
 
 ONE_CORE_EACH: Mapping[str, str] = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
 """Otherwise both replicas would bind their threads to the same cores."""
@@ -88,7 +88,7 @@ def run(options: Options) -> list[Figure]:
 
 
 Repeat = tuple[int, list[Kill]]
-"""Undisturbed texts that differ from those of a stream alone, and the kills."""
+"""The number of undisturbed texts that differ from those of a single stream, and the kills."""
 
 
 def _repeat(options: Options, endpoint: Endpoint, expected: Sequence[bytes]) -> Repeat:
@@ -120,7 +120,7 @@ def all_figures(repeats: Sequence[Repeat]) -> list[Figure]:
 
 
 def questions(tokens: int = TOKENS) -> list[Request]:
-    """A greedy request that bypasses the cache; its answer is longer than the limit."""
+    """Greedy requests that bypass the cache; their answers would be longer than the limit."""
     asked = [
         chat_request(MODEL, f"Tell me a long story about {subject}.", tokens, temperature=0)
         for subject in SUBJECTS
@@ -130,7 +130,7 @@ def questions(tokens: int = TOKENS) -> list[Request]:
 
 
 def undisturbed(endpoint: Endpoint, streams: int, tokens: int = TOKENS) -> list[Sample]:
-    """Raises: PeerError: a stream failed though nothing was killed."""
+    """Raises: PeerError: a stream failed although nothing was killed."""
     samples = run_fast(closed_loop(endpoint.url, questions(tokens), streams, limit_s=LOAD_LIMIT_S))
     if errors := [sample.error for sample in samples if not sample.ok]:
         raise PeerError(f"undisturbed streams failed: {errors}")
@@ -169,7 +169,7 @@ async def _under_fire(endpoint: Endpoint, part: str, after_s: float) -> tuple[li
 
 
 def _kill_busiest(endpoint: Endpoint, part: str) -> float:
-    """Returns the seconds until another replica has taken its place."""
+    """Kill the busiest replica; returns the seconds until another replica has taken its place."""
     victim = max(members(endpoint.url), key=lambda member: member["in_flight"])
     os.kill(getattr(engine_processes(endpoint.pids[0], victim["url"]), part), signal.SIGKILL)
     began = time.monotonic()
@@ -181,7 +181,7 @@ def wait_for_replicas(url: str, without: str = "") -> None:
     """Wait until all replicas serve and ``without`` is not among them.
 
     Raises:
-        PeerError: they do not in time.
+        PeerError: this did not happen in time.
     """
 
     def all_serve() -> bool:
@@ -195,7 +195,7 @@ def engine_processes(root: int, url: str) -> EngineProcesses:
     """The processes of the replica that listens at ``url``, below the process ``root``.
 
     Raises:
-        PeerError: there is no such replica, or a part of it is gone.
+        PeerError: there is no such replica, or one of its processes is gone.
     """
     port = urlsplit(url).port
     replicas = [each for each in psutil.Process(root).children(recursive=True) if _is(each, "ray::ServeRepl")]
@@ -211,7 +211,7 @@ def _child(parent: psutil.Process, name: str) -> psutil.Process | None:
 
 
 def _is(process: psutil.Process, name: str) -> bool:
-    """The kernel keeps 15 characters of a name."""
+    """Whether the process has this name; the kernel keeps only 15 characters of a name."""
     try:
         return bool(process.name().startswith(name))
     except psutil.NoSuchProcess:
@@ -227,7 +227,7 @@ def _listens(process: psutil.Process, port: int | None) -> bool:
 
 
 def members(url: str) -> list[dict[str, Any]]:
-    """The model's, as a gateway shows them."""
+    """The model's members, as a gateway shows them."""
     found: list[dict[str, Any]] = _get_json(f"{url}/admin/fleet")[MODEL]
     return found
 

@@ -1,11 +1,11 @@
 """A real model under vLLM's load generator: vLLM's bare server, Promptly, and ``ray.serve.llm``.
 
-SmolLM2 135M on this machine's CPUs, with the same engine arguments everywhere: without speculation, cache and
-embedder, so that only the serving layer differs. One server runs at a time, because two would compete for the
-cores. A closed loop of 1, 4 and 16 streams sends random prompts, the same ones to every server; levels share
-no prompts, so none is found in the prefix cache. Prompts are short text completions without a chat template:
-on a CPU without bfloat16 instructions a prompt token costs as much as an answer token, and a second of
-prefill would hide the milliseconds of the serving layer.
+SmolLM2 135M runs on this machine's CPUs, with the same engine arguments everywhere, and without speculation,
+cache and embedder, so that only the serving layer differs. One server runs at a time, because two would
+compete for the cores. A closed loop of 1, 4 and 16 streams sends random prompts, the same ones to every
+server; levels share no prompts, so none is found in the prefix cache. Prompts are short text completions
+without a chat template: on a CPU without bfloat16 instructions a prompt token costs as much as an answer
+token, and a second of prefill would hide the milliseconds of the serving layer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SOURCE = "HuggingFaceTB/SmolLM2-135M-Instruct"
 INPUT_TOKENS, OUTPUT_TOKENS = 16, 48
 STREAMS = (1, 4, 16)
 REQUESTS = {1: 16, 4: 24, 16: 32}
-"""Requests per level: half a minute each on two cores."""
+"""Requests per level; each level takes half a minute on two cores."""
 
 QUICK_REQUESTS = {1: 2, 4: 4, 16: 16}
 WARM_STREAMS, WARM_REQUESTS = 4, 4
@@ -209,7 +209,7 @@ def all_figures(repeats: Sequence[Repeat]) -> list[Figure]:
 
 
 def targets(repeats: Sequence[Repeat]) -> list[Figure]:
-    """Promptly's result and the bare server's of the same repeat."""
+    """The targets, from Promptly's and the bare server's results of the same repeat."""
     alone = [(repeat[BARE][1], repeat[PROMPTLY][1]) for repeat in repeats]
     crowd = [(repeat[BARE][16], repeat[PROMPTLY][16]) for repeat in repeats]
     return [

@@ -1,9 +1,9 @@
-"""Memory of a model's weights in a vLLM worker. vLLM mixes this class into its worker
+"""The memory of a model's weights in a vLLM worker. vLLM mixes the class ``WeightReport`` into its worker
 (``worker_extension_cls``), in the worker's process.
 
 vLLM 0.29 on a CPU packs the weight of a linear layer for oneDNN and drops the tensor
-(``dispatch_cpu_unquantized_gemm``, ``CPUInt8ScaledMMLinearKernel``): the parameters alone would miss most of
-the model; the packed form has the size of the tensor. Of embeddings both are kept.
+(``dispatch_cpu_unquantized_gemm``, ``CPUInt8ScaledMMLinearKernel``), so the parameters alone would miss most
+of the model. The packed form has the size of the tensor. For embeddings both forms are kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class WeightReport:
 
 
 def held_bytes(modules: list[Any]) -> int:
-    """Every tensor once, also shared ones, and the packed forms whose tensor is gone."""
+    """Bytes of all tensors, each counted once even if shared, and of packed forms whose tensor is gone."""
     tensors = {tensor.data_ptr(): tensor.nbytes for tensor in _tensors(modules) if tensor.numel()}
     return int(sum(tensors.values())) + sum(map(_packed_bytes, modules))
 
@@ -35,7 +35,7 @@ def _tensors(modules: list[Any]) -> Iterator[Any]:
 
 
 def _packed_bytes(module: Any) -> int:
-    """The packed form of a linear layer whose tensor is gone."""
+    """Bytes of the packed form of a linear layer whose tensor is gone."""
     if getattr(module, "output_size_per_partition", None) is None or not _is_packed(module):
         return 0
     values = int(module.output_size_per_partition * module.input_size_per_partition)
@@ -49,13 +49,13 @@ def _is_packed(module: Any) -> bool:
 
 
 def _copied_bytes(module: Any) -> int:
-    """The packed form of a layer that also keeps its tensor: an embedding."""
+    """Bytes of the packed form of a layer that also keeps its tensor: an embedding."""
     if not hasattr(module, "cpu_linear") or _is_packed(module):
         return 0
     return int(module.weight.nbytes) if "onednn" in _names(module.cpu_linear) else 0
 
 
 def _names(function: Any) -> str:
-    """The function that vLLM's kernel calls (``torch.nn.functional.linear`` packs nothing)."""
+    """The name of the function that vLLM's kernel calls (``torch.nn.functional.linear`` packs nothing)."""
     code = getattr(function, "__code__", None)
     return "" if code is None else " ".join(code.co_names)

@@ -1,11 +1,11 @@
-"""A load generator that is cheap per chunk: it takes timestamps while bytes arrive and does all else
+"""A load generator that is cheap per chunk: it takes timestamps while bytes arrive, and does all other work
 afterwards.
 
     cd scripts; python -m benchmarks.load --url http://127.0.0.1:8000 --streams 64 --requests 256 --tokens 50
 
-A *chunk* is one read that holds at least one token's event; events that a proxy joins are one chunk, and the
-wait for it shows in its gap. *Tokens* are the events with text: a role event, a separate finish reason, the
-usage event and ``[DONE]`` have none.
+A *chunk* is one read that holds at least one token's event. Events that a proxy joins are one chunk, and the
+wait for them shows in the gap before the chunk. *Tokens* are the events with text: a role event, a separate
+finish reason, the usage event and ``[DONE]`` have none.
 """
 
 from __future__ import annotations

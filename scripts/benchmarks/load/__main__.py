@@ -1,4 +1,4 @@
-"""One run of the load generator by hand."""
+"""Runs the load generator once, by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to one server, and requests over them."""
+"""The connections to one server, and the requests over them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Connection(asyncio.Protocol):
         self._ended: asyncio.Future[None] | None = None
 
     async def exchange(self, request: bytes, response: Response) -> None:
-        """Send, and receive until the response is whole, is not HTTP, or the connection ends."""
+        """Send a request, and receive until the response is whole or is not HTTP, or until the connection
+        ends."""
         self._response = response
         self._ended = asyncio.get_running_loop().create_future()
         self._transport.write(request)
@@ -62,7 +63,7 @@ class Connection(asyncio.Protocol):
 
 
 class Client:
-    """Connections to one server for one run of at most ``limit_s`` seconds."""
+    """The connections to one server for one run of at most ``limit_s`` seconds."""
 
     def __init__(self, url: str, limit_s: float = LIMIT_S) -> None:
         parts = urlsplit(url)
@@ -90,13 +91,14 @@ class Client:
         return time.perf_counter() - self._started
 
     async def send(self, request: Request, due_at: float | None = None) -> Sample:
-        """Send one request now. Every failure is recorded in the sample, also the end of the time limit."""
+        """Send one request now. Every failure is recorded in the sample, including the end of the time
+        limit."""
         response, sent_at = Response(), self.now()
         error = await self._attempt(request, response) if sent_at < self._limit_s else TIME_LIMIT
         return self._sample(request, response, sent_at, sent_at if due_at is None else due_at, error)
 
     async def _attempt(self, request: Request, response: Response) -> str | None:
-        """The error, empty without one."""
+        """Make one attempt; returns its error, ``None`` if there is none."""
         try:
             async with asyncio.timeout_at(self._deadline):
                 await self._fetch(request, response)

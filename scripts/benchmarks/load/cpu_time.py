@@ -10,7 +10,7 @@ from deployments.launcher.processes import descendants, process_table
 
 
 def cpu_seconds(pids: Iterable[int]) -> dict[int, float]:
-    """User and system time of each process and its descendants so far.
+    """The user and system time of each process and its descendants so far.
 
     Ended children count once their parent has waited for them. Resolution: 10 ms.
     """
@@ -19,7 +19,7 @@ def cpu_seconds(pids: Iterable[int]) -> dict[int, float]:
 
 
 def own_cpu_seconds(pid: int) -> float:
-    """Of one process without its descendants; 0 if it has ended."""
+    """The CPU time of one process without its descendants; 0 if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

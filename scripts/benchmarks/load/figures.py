@@ -24,14 +24,14 @@ class Summary:
     requests: int
     errors: int
     refused: int
-    """Statuses 429 and 503, which are not errors."""
+    """Answers with the status 429 or 503, which are not errors."""
     tokens: int
     tokens_per_s: float
-    """From the first request sent to the last answer's end."""
+    """The rate from the first request sent to the end of the last answer."""
     ttft_p50_ms: float
     ttft_p99_ms: float
     chunk_delay_p50_ms: float
-    """A gap between chunks minus the nominal one, at least 0."""
+    """The delay is a gap between chunks minus the nominal gap, at least 0."""
     chunk_delay_p99_ms: float
     late_p99_ms: float
     """For an open loop: if this is not small, the generator could not keep up."""

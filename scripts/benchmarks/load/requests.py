@@ -27,15 +27,15 @@ class Sample:
     """The outcome of one request. Times are seconds after the start of the run, or between two events."""
 
     status: int
-    """0 without a response."""
+    """The HTTP status; 0 without a response."""
     sent_at: float
     ended_at: float
     late_s: float = 0.0
-    """Delay of an open loop after the due time: the lateness of the generator itself."""
+    """How long after its due time an open loop sent the request: the lateness of the generator itself."""
     ttft_s: float | None = None
-    """From sending (including connecting) to the first bytes of a body."""
+    """The time from sending (including connecting) to the first bytes of a body."""
     gaps_s: tuple[float, ...] = ()
-    """Times between chunks."""
+    """The times between chunks."""
     tokens: int = 0
     error: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Sample:
 
     @property
     def refused(self) -> bool:
-        """Refused by a limit, which is not a failure."""
+        """Whether a limit refused the request, which is not a failure."""
         return self.status in (429, 503)
 
     @property

@@ -24,7 +24,7 @@ class _Chunked:
         """The payload of the complete HTTP chunks.
 
         Raises:
-            ValueError: this is no chunked body.
+            ValueError: this is not a chunked body.
         """
         data = self._rest + data if self._rest else data
         start, payload = 0, b""
@@ -80,8 +80,8 @@ class Response:
         return self.headers.get("content-type", "").startswith("text/event-stream")
 
     def feed(self, data: bytes, now: float) -> None:
-        """Raises: ValueError: this is not HTTP. KeyError: a body without a length; no server here sends
-        one."""
+        """Raises: ValueError: this is not HTTP. KeyError: the body has no length; no server here sends such a
+        body."""
         if self._body is None:
             data = self._take_head(data)
             if self._body is None:

@@ -17,7 +17,7 @@ async def closed_loop(
 ) -> list[Sample]:
     """Keep ``streams`` requests in flight: each stream sends its next request when the last one is answered.
 
-    One sample per request, in order; those that the time limit left unsent are errors as well.
+    Returns one sample per request, in order; requests that the time limit left unsent are errors as well.
     """
     samples: dict[int, Sample] = {}
     todo = iter(enumerate(requests))
@@ -46,7 +46,7 @@ async def open_loop(
 
 
 def run_fast(main: Awaitable[T]) -> T:
-    """Run on uvloop where it is installed."""
+    """Run on uvloop if it is installed."""
 
     async def awaited() -> T:
         return await main

@@ -59,10 +59,10 @@ def as_admin() -> dict[str, str]:
 
 
 def wait_for(done: Callable[[], bool], limit_s: float, what: str) -> None:
-    """Poll ``done``.
+    """Poll ``done`` until it is true.
 
     Raises:
-        PeerError: not done within ``limit_s`` seconds.
+        PeerError: it is not true within ``limit_s`` seconds.
     """
     deadline = time.monotonic() + limit_s
     while not done():
@@ -85,7 +85,7 @@ def answers_chat(url: str, model: str) -> bool:
 def exchange(
     url: str, method: str, path: str, body: str | None = None, timeout_s: float = ANSWER_TIMEOUT_S
 ) -> tuple[int, bytes]:
-    """Status and body of one request. Proxies of the environment are ignored.
+    """The status and the body of one request's answer. Proxies of the environment are ignored.
 
     Raises:
         OSError, http.client.HTTPException: there was no answer.

@@ -1,6 +1,6 @@
-"""HAProxy in front of a server, with nothing behind it but that server: what a proxy costs at least.
+"""HAProxy alone in front of a server: the least that a proxy costs.
 
-The program, its threads and the options that hold for each request are those of Serve's own config.
+The program, its threads and the options for each request are those of Serve's own config.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``promptly serve`` for an application that is not Promptly: ready when Serve says that it runs.
+"""``promptly serve`` for an application other than Promptly, which is ready when Serve says that it runs.
 
     python -m benchmarks.peers.launch_peer CONFIG --no-check --ready-file PATH
 

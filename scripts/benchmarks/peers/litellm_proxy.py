@@ -1,7 +1,7 @@
 """LiteLLM's proxy in front of an engine, in its own virtual environment.
 
-Its packages conflict with Promptly's, and only its own benchmark needs them, so they are installed at the
-first use.
+Its packages conflict with Promptly's, and only the benchmarks with LiteLLM need them, so they are installed
+at the first use.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ FOLDER = ROOT / ".bench-venvs" / "litellm"
 INSTALL_TIMEOUT_S = 900.0
 DATABASE = "BENCH_LITELLM_DATABASE_URL"
 QUIET = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it fetches a price list from the network
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # otherwise it fetches a price list from the network
     "LITELLM_LOG": "ERROR",
-    "LITELLM_MODE": "PRODUCTION",  # else it reads a .env file
+    "LITELLM_MODE": "PRODUCTION",  # otherwise it reads a .env file
     "HF_HUB_OFFLINE": "1",
 }
 
@@ -56,7 +56,7 @@ def litellm(
 
 @contextmanager
 def litellm_with_keys(upstream_url: str, model: str) -> Iterator[tuple[Endpoint, str]]:
-    """LiteLLM that keeps keys and what they spend in the Postgres database that ``DATABASE`` names, and one
+    """LiteLLM that keeps keys and their spending in the Postgres database that ``DATABASE`` names, and one
     key with limits.
 
     Raises:
@@ -87,7 +87,7 @@ def litellm_with_keys(upstream_url: str, model: str) -> Iterator[tuple[Endpoint,
 
 
 def _key(url: str, master: str) -> str | None:
-    """A new key with limits that are not reached; ``None``: it does not make one yet."""
+    """A new key with limits that are not reached; ``None`` while LiteLLM cannot make one yet."""
     headers, limits = {"authorization": f"Bearer {master}"}, {"rpm_limit": 10**6, "tpm_limit": 10**9}
     try:
         return str(asked(f"{url}/key/generate", {**limits, "max_budget": 10**6}, headers)["key"])
@@ -117,7 +117,7 @@ def install(folder: Path = FOLDER) -> Path:
     if program.exists():
         return program
     print(f"installing {REQUIREMENT} into {folder} ...", file=sys.stderr, flush=True)
-    shutil.rmtree(folder, ignore_errors=True)  # the rest of an interrupted installation
+    shutil.rmtree(folder, ignore_errors=True)  # removes the rest of an interrupted installation
     venv.create(folder, with_pip=True)
     (folder.parent / ".gitignore").write_text("*\n", encoding="utf-8")
     command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", REQUIREMENT]

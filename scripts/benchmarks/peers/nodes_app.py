@@ -23,7 +23,7 @@ from serve_app.openai.continuation import TokenLimits
 from serve_app.settings import ModelSettings, parse_args
 
 ENGINE = "engine"
-"""Ray's resource of which every engine takes one."""
+"""The Ray resource of which every engine takes one."""
 
 MODEL = "scripted"
 
@@ -45,7 +45,7 @@ class SimReplica:
             url=address.url,
             headers={},
             secret=address.secret,
-            socket="",  # the nodes share a disk; on two machines there is no such file
+            socket="",  # the nodes share a disk; on two machines there would be no such file
             state=EngineState.READY,
             running=stats.running,
             waiting=stats.waiting,
@@ -74,7 +74,7 @@ class SimReplica:
 
 
 class AsgiClient:
-    """To the scripted engine a connection; to the listener an app that answers."""
+    """An adapter: the scripted engine sees a connection, and the listener sees an ASGI app that answers."""
 
     def __init__(self) -> None:
         self.answer: Any = None
@@ -100,7 +100,7 @@ class AsgiClient:
         self._written.put_nowait(None)
 
     async def pass_on(self, send: Send, leaving: asyncio.Future[Any]) -> None:
-        """Until the answer ends, or its client has left."""
+        """Pass the answer on until it ends, or its client has left."""
         leaving.add_done_callback(lambda _: self._written.put_nowait(None))
         data = await self._written.get()
         headers = [(b"content-type", self._type)]
@@ -112,7 +112,8 @@ class AsgiClient:
 
 
 def unframed(data: bytes) -> bytes:
-    """The engine writes HTTP chunks for a stream, and bare bytes for all else."""
+    """The bytes without HTTP chunking: the engine writes HTTP chunks for a stream, and bare bytes
+    otherwise."""
     parts = []
     while data:
         length, line_end, rest = data.partition(b"\r\n")

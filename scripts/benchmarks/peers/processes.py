@@ -24,8 +24,8 @@ LOG_TAIL_CHARS = 4000
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder for a peer's config and log, removed with the peer. Its name is short, because Ray puts
-    sockets below it."""
+    """A folder for a peer's config and log, which is removed with the peer. Its name is short, because Ray
+    puts sockets below it."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir="/tmp") as folder:
         yield Path(folder)
 
@@ -40,10 +40,12 @@ def running(
     ready: Callable[[], bool],
     limit_s: float,
 ) -> Iterator[int]:
-    """The id of the process, once ``ready``. At the end, the process and all its descendants are ended.
+    """The id of a started process, once it is ``ready``. At the end, the process and all its descendants are
+    ended.
 
     Raises:
-        PeerError: it ended by itself, or was not ready within ``limit_s`` seconds; with the log's end.
+        PeerError: it ended by itself, or was not ready within ``limit_s`` seconds; the message has the log's
+        end.
     """
     process = spawn(command, env, log)
 
@@ -66,7 +68,7 @@ def running(
 def server(
     name: str, command: Sequence[str], env: Mapping[str, str], url: str, model: str
 ) -> Iterator[Endpoint]:
-    """A server in one process with its children; it is ready when it has answered a chat request."""
+    """Run a server in one process with its children; it is ready when it has answered a chat request."""
     with (
         scratch_folder() as folder,
         running(

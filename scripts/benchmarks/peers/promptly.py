@@ -19,8 +19,8 @@ IMPORT_PATH = "serve_app.app:build"
 def promptly(
     settings: Mapping[str, Any], *, name: str = "Promptly", env: Mapping[str, str] | None = None
 ) -> Iterator[Endpoint]:
-    """``settings`` are the application's ``args``; the endpoint's model is the first one. A cache without a
-    ``path`` gets an empty store, which is removed when Promptly stops; so do responses.
+    """Run Promptly. ``settings`` are the application's ``args``; the endpoint's model is the first one. A
+    cache without a ``path`` gets an empty store, which is removed when Promptly stops; so do responses.
     """
     port = free_port()
     with scratch_folder() as folder:

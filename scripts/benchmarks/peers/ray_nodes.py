@@ -1,7 +1,7 @@
-"""A Ray cluster of several nodes on one machine: each node has a loopback address of its own.
+"""A Ray cluster of several nodes on one machine, each with a loopback address of its own.
 
 A node is one ``ray start --block`` with all its processes below it. Killing a node kills all of these at
-once, as a power failure does; unlike then, the kernel closes their connections.
+once, as a power failure does; but unlike then, the kernel closes their connections.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deployments.launcher.plan import venv_program
 from deployments.launcher.ports import free_port
 
 HEAD = "127.0.0.2"
-"""Not 127.0.0.1: Ray would replace that by an address that other machines reach."""
+"""It is not 127.0.0.1, because Ray would replace that by an address that other machines can reach."""
 
 WORKER = "127.0.0.3"
 START_LIMIT_S = 120.0
@@ -56,7 +56,7 @@ class Node:
         return self._place.address == HEAD
 
     def is_listening(self) -> bool:
-        """Whether other nodes can join. Raises: PeerError: it ended by itself."""
+        """Whether other nodes can join. Raises: PeerError: the node ended by itself."""
         if self._process is not None and self._process.poll() is not None:
             raise PeerError(f"the node {self._place.address} ended by itself\n{self.log}")
         return processes.listener_on(self._head) is not None
@@ -70,12 +70,12 @@ class Node:
 
     def start(self) -> None:
         self._starts += 1
-        if self.is_head:  # as in a new pod; else Ray takes the other node's processes for a head that runs
+        if self.is_head:  # as in a new pod; else Ray takes the other node's processes for a running head
             (self._folder / "ray" / "ray_current_cluster").unlink(missing_ok=True)
         self._process = spawn(self._command(), self._env, self._log)
 
     def kill(self) -> None:
-        """SIGKILL to every process of the node."""
+        """Send SIGKILL to every process of the node."""
         assert self._process is not None, "start it first"
         for pid in self.pids:
             processes.send_signal(pid, signal.SIGKILL)
@@ -108,7 +108,7 @@ class Node:
             f"--resources={json.dumps(dict(self._place.resources))}",
             "--num-gpus=0",
             "--object-store-memory=100000000",
-            # Both nodes are on one machine: no fixed port may be taken twice.
+            # Both nodes are on one machine, so no fixed port may be used twice.
             "--min-worker-port=0",
             "--max-worker-port=0",
             "--disable-usage-stats",
@@ -126,10 +126,10 @@ class RayNodes:
         self.url = ""
 
     def run(self, module: str, given: Mapping[str, Any], limit_s: float = START_LIMIT_S) -> str:
-        """What a Python module printed that is connected to the cluster from the head node.
+        """Run a Python module that is connected to the cluster from the head node; returns what it printed.
 
         Raises:
-            PeerError: it failed.
+            PeerError: the module failed.
         """
         about = {"address": f"{HEAD}:{self._port}", "node": HEAD, **given}
         command = [sys.executable, "-m", module, json.dumps(about)]

@@ -1,6 +1,6 @@
 """``ray.serve.llm``'s own application (``build_openai_app``), with a scripted engine or a real one.
 
-In Ray 2.60 see the variables ``RAYLLM_VLLM_ENGINE_CLS`` (the engine's class, meant for tests) and
+In Ray 2.60 this uses the variables ``RAYLLM_VLLM_ENGINE_CLS`` (the engine's class, meant for tests) and
 ``RAY_SERVE_LLM_ENABLE_DIRECT_STREAMING`` (experimental; one model per application, needs HAProxy).
 """
 
@@ -64,7 +64,7 @@ def ray_serve_llm_direct(model: str, script: Script | None = None) -> Iterator[E
 
 @contextmanager
 def ray_serve_llm_real(model: str, model_folder: Path) -> Iterator[Endpoint]:
-    """As `ray_serve_llm_default`, with a vLLM engine on this machine's CPUs."""
+    """Like `ray_serve_llm_default`, with a vLLM engine on this machine's CPUs."""
     config = real_llm_config(model, model_folder)
     with _application("ray.serve.llm, vLLM", config, PLAIN_RAY) as endpoint:
         yield endpoint
@@ -101,7 +101,7 @@ def real_llm_config(model: str, model_folder: Path) -> dict[str, Any]:
         "accelerator_config": {"kind": "cpu"},
         "engine_kwargs": dict(ENGINE_ARGUMENTS),
         "runtime_env": {"env_vars": dict(ENGINE_ENVIRONMENT)},
-        # For Ray's bookkeeping, from which it also derives OMP_NUM_THREADS; the value of config/local.yaml.
+        # For Ray's bookkeeping, from which it also derives OMP_NUM_THREADS. config/local.yaml has this value.
         "deployment_config": {"ray_actor_options": {"num_cpus": 0}},
         # no model is downloaded
         "callback_config": {"callback_class": "deployments.engine.start.local_model.LocalModel"},

@@ -57,7 +57,7 @@ class ScriptedEngine(LLMEngine):
         return app
 
     async def _answer(self, tokens: int | None) -> AsyncIterator[str]:
-        """Every token takes its time, also the first one, and no burst catches up on lateness, as in
+        """Every token takes its time, including the first one, and no burst makes up for lateness, as in
         ``benchmarks.engines.scripted_engine``."""
         answer = Answer(self._model)
         due_s = time.monotonic()

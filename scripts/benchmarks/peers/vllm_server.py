@@ -35,7 +35,7 @@ def bare_vllm(
     arguments: Mapping[str, Any] = ENGINE_ARGUMENTS,
     env: Mapping[str, str] = ENGINE_ENVIRONMENT,
 ) -> Iterator[Endpoint]:
-    """vLLM's OpenAI server without a proxy."""
+    """Run vLLM's OpenAI server without a proxy."""
     port = ports.free_port()
     command = server_command(model, model_folder, port, arguments)
     with server("vLLM", command, env, local_url(port), model) as endpoint:
