@@ -1,4 +1,4 @@
-"""For who is on call: what users see, what is wrong, and where."""
+"""The dashboard for the person on call: what users see, what is wrong, and which part causes it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def overview() -> Dashboard:
     return Dashboard(
         uid="promptlyOverview",
         title="Promptly: on call",
-        description="What users see, what is wrong, and which part it is.",
+        description="What users see, what is wrong, and which part causes it.",
         rows=(
             Row("What users see", (*_latency(), *_requests())),
             Row("What is wrong", (_alerts(), _rescued(), _refused(), _queue(), _members(), _breaker())),
@@ -38,7 +38,7 @@ def _latency() -> tuple[Panel, ...]:
         Panel("Time to first token", ours.DURATIONS["ttft"].description, "s", promql.percentiles("ttft")),
         Panel(
             "Between two tokens",
-            "Each gap, as engines of ours measure it, and as gateways pass pieces on to clients.",
+            "Gaps between tokens, as our engines measure them, and as gateways pass pieces on to clients.",
             "s",
             (*gaps, *passed_on),
         ),
@@ -58,13 +58,13 @@ def _requests() -> tuple[Panel, ...]:
         ),
         Panel(
             "Failed share",
-            "Failures that are not the client's; 429 is not one.",
+            "Failures that are not the client's; the status 429 does not count.",
             "percentunit",
             (Query(promql.share(failed, all_requests), "{{model}}"),),
         ),
         Panel(
             "Tokens",
-            "That engines read and wrote; `cached`: found in their prefix caches.",
+            "Tokens that engines read and wrote; `cached`: tokens found in their prefix caches.",
             "short",
             (Query(rate(ours.TOKENS, "kind"), "{{kind}}"),),
         ),
@@ -75,7 +75,7 @@ def _alerts() -> Panel:
     firing = promql.seen_by_gateways(ours.FIRING, "rule, model")
     return Panel(
         "Alerts",
-        "1 while it fires. `/admin/alerts` and the console say how far the others are from it.",
+        "1 while an alert fires. `/admin/alerts` and the console show how far the others are from firing.",
         "short",
         (Query(firing, "{{rule}} {{model}}"),),
     )
@@ -88,8 +88,8 @@ def _traffic(*events: str) -> tuple[Query, ...]:
 def _rescued() -> Panel:
     return Panel(
         "Failovers and hedges",
-        "Another member was tried before the first byte, or after it; a second attempt; streams cut after "
-        "all.",
+        "Requests moved to another member before or after the first byte, hedged requests, and streams "
+        "that were cut.",
         "reqps",
         _traffic("failovers", "continued", "hedged", "hedge_wins", "cut", "quarantined"),
     )
@@ -97,19 +97,22 @@ def _rescued() -> Panel:
 
 def _refused() -> Panel:
     return Panel(
-        "Refused and queued", "429, and requests that had to wait.", "reqps", _traffic("refused", "queued")
+        "Refused and queued",
+        "Refused requests (status 429), and requests that had to wait.",
+        "reqps",
+        _traffic("refused", "queued"),
     )
 
 
 def _queue() -> Panel:
     waiting = f"sum by (model) ({ours.QUEUED.exported}{{{OURS}}})"
-    return Panel("Queue", "Requests that wait for a member now.", "short", (Query(waiting, "{{model}}"),))
+    return Panel("Queue", "Requests that now wait for a member.", "short", (Query(waiting, "{{model}}"),))
 
 
 def _members() -> Panel:
     return Panel(
         "Members by state",
-        "As the gateways see them.",
+        "Members by state, as the gateways see them.",
         "short",
         (Query(promql.seen_by_gateways(ours.MEMBERS, "model, state"), "{{model}} {{state}}"),),
     )
@@ -119,7 +122,7 @@ def _breaker() -> Panel:
     failures = or_none(rate(ours.CACHE_EVENTS, "", 'event="failures"'))
     return Panel(
         "Cache breaker",
-        "1 while a gateway asks the cache nothing; failed calls a second.",
+        "1 while a gateway does not ask the cache; failed calls a second.",
         "short",
         (
             Query(f"max({ours.BREAKER.exported})", "open"),
@@ -132,7 +135,7 @@ def _hits() -> Panel:
     asked = f"scalar({rate(ours.LOOK_UPS, '')} > 0)"
     return Panel(
         "Hits by tier",
-        "Share of the requests that might be answered from the cache.",
+        "The share of hits among the requests that the cache might answer.",
         "percentunit",
         (Query(f"{rate(ours.HITS, 'tier')} / {asked}", "{{tier}}"),),
         most=1,
@@ -142,7 +145,7 @@ def _hits() -> Panel:
 def _saved() -> Panel:
     return Panel(
         "Tokens saved",
-        "Output tokens a second that the cache answered, beside those that engines wrote.",
+        "Output tokens a second that the cache saved, beside those that engines wrote.",
         "short",
         (
             Query(rate(ours.TOKENS_SAVED, "model"), "saved {{model}}"),
@@ -158,7 +161,7 @@ def _reports() -> Panel:
 
     return Panel(
         "Near misses and reports, an hour",
-        "Near entries that were refused; answers that people reported.",
+        "Near entries that were refused, and answers that people reported.",
         "short",
         tuple(map(hourly, ("near_misses", "reported_wrong", "reported_right"))),
     )
@@ -169,7 +172,7 @@ def _arms() -> Panel:
     every = rate(ours.EXPERIMENT_REQUESTS, "experiment, arm")
     return Panel(
         "Failed share of arms",
-        "Of each experiment's arms; refusals are not in it.",
+        "The failed share of each experiment's arms; refused requests are not counted.",
         "percentunit",
         (Query(promql.share(failed, every), "{{experiment}} {{arm}}"),),
     )
@@ -188,7 +191,7 @@ def _arms_first() -> Panel:
 def _ended() -> Panel:
     return Panel(
         "Ended experiments",
-        "1 once an experiment has ended by itself; shadow requests a second by what became of them.",
+        "1 once an experiment has ended by itself; shadow requests a second by outcome.",
         "short",
         (
             Query(promql.seen_by_gateways(ours.EXPERIMENT_STOPPED, "experiment", ""), "{{experiment}}"),
@@ -209,7 +212,7 @@ def _overhead() -> Panel:
 def _loop_lag() -> Panel:
     return Panel(
         "Lag of the event loop",
-        "How late timers are at worst; every stream of that gateway waits as long.",
+        "How late timers are at worst; every stream of that gateway waits that long.",
         "s",
         (Query(ours.LOOP_LAG.exported, "{{WorkerId}}"),),
     )
@@ -218,7 +221,7 @@ def _loop_lag() -> Panel:
 def _cpu() -> Panel:
     return Panel(
         "CPU of gateways",
-        "Cores; one gateway can use one. All requests pass through it, so near 1 it is the limit.",
+        "CPU cores used. A gateway can use one core, so a gateway near 1 is at its limit.",
         "short",
         (Query(f"rate({ours.CPU.exported}[$window])", "{{WorkerId}}"),),
     )
