@@ -40,19 +40,33 @@ class PromptFolder:
     def signature(self) -> Signature:
         """Raises: OSError: there is no such folder."""
         found = {}
-        for name, path in self._files():
-            status = path.stat()
-            found[name] = (status.st_mtime_ns, status.st_size, status.st_ino)
+        for _, paths, _ in self._folders():
+            for path in paths:
+                status = path.stat()
+                found[self._name(path)] = (status.st_mtime_ns, status.st_size, status.st_ino)
         return found
 
     def read(self) -> Files:
         """The content of all files. Raises: OSError: there is no such folder."""
-        return {name: self._content(name, path) for name, path in self._files()}
+        most = self._settings.max_files
+        files: dict[str, bytes | SettingsError] = {}
+        for name, paths, fits in self._folders():
+            if fits:
+                files |= {(inside := self._name(path)): self._content(inside, path) for path in paths}
+            else:  # a part of a prompt's files could be a prompt without its tenants
+                error = f"{name}: is left out, as there are more than {most} files (prompts.max_files)"
+                files[self._name(paths[0])] = SettingsError(error)
+        return files
 
     def labels(self) -> Labels:
         """Raises: OSError, SettingsError."""
         path = self.path / FILE
-        return Labels.read(path.read_text("utf-8") if path.exists() else "", FILE)
+        if not path.exists():
+            return Labels()
+        text = path.read_text("utf-8")
+        if not text:  # somebody writes it just now: to change that would take all other labels away
+            raise SettingsError(f"{FILE}: expected a file that is not empty")
+        return Labels.read(text, FILE)
 
     def write_labels(self, labels: Labels) -> None:
         """Writes all or nothing, also if the machine fails meanwhile. Raises: OSError."""
@@ -79,20 +93,21 @@ class PromptFolder:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _files(self) -> Iterator[tuple[str, Path]]:
-        """The file of labels and those of all prompts; names that begin with a dot are no prompts."""
-        found = 0
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.path).as_posix()
+
+    def _folders(self) -> Iterator[tuple[str, list[Path], bool]]:
+        """Name and files of each prompt, and the file of labels; names that begin with a dot are no prompts.
+        The flag says whether all files so far are as many as may be."""
+        left = self._settings.max_files
         for entry in sorted(self.path.iterdir()):
             if entry.name.startswith("."):
                 continue
             inside = sorted(entry.iterdir()) if entry.is_dir() else [entry] if entry.name == FILE else []
-            for path in inside:
-                if path.name.startswith(".") or not path.is_file():
-                    continue
-                found += 1
-                if found > self._settings.max_files:
-                    return
-                yield path.relative_to(self.path).as_posix(), path
+            paths = [path for path in inside if not path.name.startswith(".") and path.is_file()]
+            left -= len(paths)
+            if paths:
+                yield entry.name, paths, left >= 0
 
     def _content(self, name: str, path: Path) -> bytes | SettingsError:
         most = self._settings.max_file_bytes

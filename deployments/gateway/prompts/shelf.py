@@ -10,6 +10,7 @@ from serve_app.errors import BadRequest
 from serve_app.monitoring import metrics as names
 from serve_app.monitoring.metrics import Meter, NoMeter
 from serve_app.prompts import EMPTY, Reference, Resolved
+from serve_app.prompts.gone import Gone
 from serve_app.prompts.library import library_of
 from serve_app.settings.prompts import PromptSettings
 
@@ -26,6 +27,7 @@ class PromptShelf:
         self._meter = NoMeter() if meter is None else meter
         self._library = EMPTY
         self._seen: Signature | None = None
+        self._gone = Gone()
         self._said: tuple[str, ...] = ()
         self._known = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
@@ -71,7 +73,7 @@ class PromptShelf:
 
     async def _look(self, folder: PromptFolder) -> None:
         seen = await asyncio.to_thread(folder.signature)
-        if seen == self._seen:
+        if not self._gone.is_sure(seen) or seen == self._seen:
             return
         files = await asyncio.to_thread(folder.read)
         library = await asyncio.to_thread(library_of, files, self._library)

@@ -106,6 +106,15 @@ def test_a_label_file_that_cannot_be_written_stays_as_it_was(
     assert {path.name for path in folder.iterdir()} == {"reply", "labels.yaml", ".labels.lock"}
 
 
+def test_an_empty_label_file_is_one_that_is_being_written(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "labels.yaml").write_text("")
+    assert prompts(folder, "promote", "reply", "2") == 1
+    assert "labels.yaml: expected a file that is not empty" in capsys.readouterr().err
+    assert (folder / "labels.yaml").read_text() == ""
+
+
 def test_many_at_once_lose_nothing(folder: Path) -> None:
     with multiprocessing.get_context("fork").Pool(4) as pool:
         done = pool.starmap(

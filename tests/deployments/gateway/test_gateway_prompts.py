@@ -104,6 +104,16 @@ async def test_tenants_see_only_their_prompts(tmp_path: Path) -> None:
         assert foreign.error["message"].replace("reply", "") == missing.error["message"].replace("nones", "")
 
 
+async def test_tenants_of_a_prompt_hold_also_where_the_folder_has_too_many_files(tmp_path: Path) -> None:
+    files = REPLY | {"reply/prompt.yaml": "tenants: [acme]"}
+    for most in range(1, 5):
+        settings = prompt_folder(tmp_path, files, max_files=most)
+        async with gateway(QUICK, tenants=["acme", "other"], **settings) as running:
+            assert (await asked(running, ANN, **running.headers("other"))).status == 400
+            status = (await asked(running, ANN, **running.headers("acme"))).status
+            assert status == (200 if most == len(files) else 400)
+
+
 async def test_a_changed_label_holds_without_a_restart(tmp_path: Path) -> None:
     async with gateway(QUICK, **prompt_folder(tmp_path)) as running:
         assert (await asked(running, ANN)).headers["x-prompt"] == "reply@1"
