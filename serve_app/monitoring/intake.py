@@ -79,7 +79,8 @@ def sample_of(record: RequestRecord, names: Collection[str]) -> Sample | None:
         operation=operation(record),
         outcome=outcome,
         durations=tuple(_durations(record)) if is_timed else (),
-        gaps=record.gaps if is_timed else None,
+        # Who joins late gets what is kept at once: gaps of no engine.
+        gaps=record.gaps if is_timed and record.cache not in HITS else None,
         real_time_factor=record.total_ms / 1000 / record.audio_s if is_timed and record.audio_s else None,
         tier=record.cache if outcome == "cached" else None,
         looked_up=record.cache in HITS or record.cache == "miss",
