@@ -24,6 +24,10 @@ STEPS = 4
 FADES_AT = 1000
 """Answers after which each counts half."""
 
+FIRST_PACE = 100.0
+"""Tokens per second of one answer, until one was seen: fast enough that a first answer seldom runs ahead of
+what is reserved."""
+
 TELLING = 32
 """Shorter answers say little of a model's pace: most of their time is the prompt's."""
 

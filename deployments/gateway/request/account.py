@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -15,7 +16,7 @@ from serve_app.errors import BudgetEnded, BudgetSpent, PromptlyError, RateLimite
 from serve_app.openai.usage import NO_TOKENS, AnswerEnd, TokenCounts
 from serve_app.quotas.book import Book
 from serve_app.quotas.cost import Use, left_early, most_used, room_for_answer, shares
-from serve_app.quotas.lengths import Lengths, least_reserved
+from serve_app.quotas.lengths import FIRST_PACE, Lengths, least_reserved
 from serve_app.quotas.limits import AT_GATE, BUDGETS, TOKENS, Bound, model_scopes, sender_scopes
 from serve_app.quotas.purse import Part, Purse, Taken
 from serve_app.quotas.rates import Left, narrowest, rate_headers
@@ -84,6 +85,11 @@ class Order:
     streams: bool = True
     size: int = 0
 
+    @property
+    def is_open(self) -> bool:
+        """It generates, and says no limit."""
+        return self.generates and self.output is None
+
     def credible(self, counts: TokenCounts) -> TokenCounts:
         """What a member says, as far as the request can have used it."""
         most = most_used(self.size, self.output, self.weight)
@@ -101,6 +107,7 @@ class AtMembers:
         self._asked_ns = 0
         self._answers: list[tuple[AnswerEnd, bool]] = []
         self.cut: Cut | None = None
+        self.was_cut = False
         self.goes_on: GoesOn | None = None
         self.has_joined = False
 
@@ -143,6 +150,15 @@ class AtMembers:
         outputs = [each.output for each in counts if each.output is not None]
         return TokenCounts(prompt, sum(outputs) if outputs else None)
 
+    def expected(self, order: Order, lengths: Lengths) -> int | None:
+        """Tokens that a whole answer can have by now, which are seen only at its end. ``None``: no member is
+        asked, or it streams."""
+        if order.streams or not self._asked_ns:
+            return None
+        seconds = (self._timeline.clock() - self._asked_ns) / 1e9
+        pace = lengths.pace(order.model) or FIRST_PACE
+        return math.ceil(pace * order.weight * seconds)
+
     def guess(self, order: Order, reserved: Use, counts: TokenCounts, lengths: Lengths) -> TokenCounts | None:
         """Estimated tokens for a client that left; ``None``: the answer was counted, or no member was
         asked."""
@@ -153,6 +169,30 @@ class AtMembers:
         of_all = None if pace is None else pace * order.weight
         use = left_early(reserved, seconds, of_all, streams=order.streams)
         return TokenCounts(use.prompt if counts.prompt is None else counts.prompt, use.output)
+
+
+@contextmanager
+def awaited(members: AtMembers) -> Iterator[None]:
+    """A whole answer is awaited: until it is here, ``cut`` ends that. Raises: BudgetEnded: it has."""
+    task = asyncio.current_task()
+    assert task is not None, "members are asked in a task"
+    before, said = task.cancelling(), list[BudgetEnded]()
+
+    def cut(error: BudgetEnded) -> None:
+        said.append(error)
+        task.cancel()
+
+    members.cut = cut
+    try:
+        yield
+    except asyncio.CancelledError:
+        if said and task.uncancel() <= before:
+            members.was_cut = True
+            raise said[0] from None
+        raise
+    finally:
+        if members.cut is cut:
+            members.cut = None
 
 
 class Account:
@@ -216,11 +256,7 @@ class Account:
         finally:
             self._tell_client()
         self._reserved = use
-        if (
-            order.output is None
-            and order.generates
-            and any(each.purse.bound not in AT_GATE for each in taken)
-        ):
+        if order.is_open and any(each.purse.bound not in AT_GATE for each in taken):
             self._watch()
 
     async def turn(self, prompt: int, output: int) -> None:
@@ -268,7 +304,7 @@ class Account:
             self._quotas.disbelieve(record.model or "", record.member or "")
             record = msgspec.structs.replace(record, tokens=counts)
         is_counted = self._paid_turns is not None or record.cache in HITS
-        if _has_left(record) and not is_counted and self._order is not None:
+        if (_has_left(record) or self.members.was_cut) and not is_counted and self._order is not None:
             guess = self.members.guess(self._order, self._reserved, counts, self._quotas.lengths) or guess
             counts = guess or counts
         used = _used(record, self.members.of(self._order), self._reserved, counts, self._quotas.cached_rate)
@@ -325,6 +361,13 @@ class Account:
 
     # ---- an answer of unknown length ----
 
+    def _made(self) -> int:
+        """Tokens so far; of a whole answer as many as there can be."""
+        counted = self._generated().output
+        if counted is None and self._order is not None:
+            counted = self.members.expected(self._order, self._quotas.lengths)
+        return counted or 0
+
     def _watch(self) -> None:
         self._look = asyncio.get_running_loop().call_later(LOOK_S, self._compare)
 
@@ -332,14 +375,14 @@ class Account:
         """Reserve more for an answer that is longer than was expected."""
         if self._is_over:
             return
-        if (self._generated().output or 0) >= NEARLY * self._reserved.output:
+        if self._made() >= NEARLY * self._reserved.output:
             self._more = asyncio.get_running_loop().create_task(self._reserve_more())
         else:
             self._watch()
 
     async def _reserve_more(self) -> None:
         """Or end the generation, where a budget has truly ended."""
-        again = Use(0, max(self._reserved.output, self._generated().output or 0))
+        again = Use(0, max(self._reserved.output, self._made()))
         try:
             self._keep(await self._quotas.reserve(self._parts(self._scopes, BUDGETS, again)))
         except PromptlyError as error:
@@ -391,7 +434,7 @@ async def _reserve(
 def _fitting(order: Order, use: Use, price: Price, parts: Sequence[Part]) -> Use | None:
     """What else to reserve for an answer without a limit, where what is expected of it was refused: all that
     is left. ``None``: that is less than any such answer reserves, or its length is no expectation."""
-    if order.output is not None or not order.generates:
+    if not order.is_open:
         return None
     rooms = [(purse.bound, purse.left + purse.free) for purse, _ in parts if purse.limit >= 0]
     output = min(room_for_answer(use.prompt, bound, price, room) for bound, room in rooms) if rooms else 0

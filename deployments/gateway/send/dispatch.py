@@ -6,8 +6,9 @@ import asyncio
 import math
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 
-from deployments.gateway.request.account import Order
+from deployments.gateway.request.account import Order, awaited
 from deployments.gateway.request.answer import OpenAnswer
 from deployments.gateway.request.call import Call, Purpose
 from deployments.gateway.send.attempt import Attempt
@@ -60,6 +61,7 @@ class Dispatcher:
 
         Raises:
             RateLimited, BudgetSpent, LimitsUnavailable: as ``Account.place``.
+            BudgetEnded: it has, while a whole answer was made.
             Quarantined: members broke on this request a moment ago.
             UpstreamRefused, OverCapacity, NoReplica, UpstreamFailed, UpstreamTimeout: as ``Attempts.begin``.
         """
@@ -70,11 +72,8 @@ class Dispatcher:
         if call.slot.account is not None:
             await call.slot.account.place(_order(call, to))
         attempts = Attempts(to, self._sender, self._quarantine, self.traffic, self._max_attempts)
-        demand = to.admission.demand
-        if demand is None:
-            attempt = await attempts.begin(call)
-        else:
-            attempt = await _counted(call, attempts, demand, is_cold=to.admission.room.is_cold)
+        with _awaited(call):
+            attempt = await _begun(call, attempts, to)
         if attempt.resumption is not None:
             return ContinuedAnswer(call, attempt, attempts, self.traffic)
         return PlainAnswer(attempt, ends_with_done=call.purpose is not Purpose.RELAY)
@@ -98,6 +97,19 @@ def _order(call: Call, to: Destination) -> Order:
         streams=call.message.streams,
         size=call.message.size,
     )
+
+
+def _awaited(call: Call) -> AbstractContextManager[None]:
+    """A stream is cut when it has begun, a whole answer while it is awaited."""
+    account = call.slot.account
+    return nullcontext() if account is None or call.message.streams else awaited(account.members)
+
+
+async def _begun(call: Call, attempts: Attempts, to: Destination) -> Attempt:
+    demand = to.admission.demand
+    if demand is None:
+        return await attempts.begin(call)
+    return await _counted(call, attempts, demand, is_cold=to.admission.room.is_cold)
 
 
 async def _counted(call: Call, attempts: Attempts, demand: Demand, *, is_cold: bool) -> Attempt:

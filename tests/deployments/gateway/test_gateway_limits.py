@@ -252,6 +252,33 @@ async def test_a_generation_ends_with_an_error_where_a_budget_ends(tmp_path: Pat
         assert len(answer.events) > 100
 
 
+async def test_a_whole_answer_ends_with_an_error_where_a_budget_ends(tmp_path: Path) -> None:
+    """Its length is not seen, so it counts as long as the fastest answer would have become."""
+    endless = SimSettings(itl_ms=5, tokens=20_000)
+    limit = Limit("tenant:acme", tokens_per_day=2000)
+    async with limited(tmp_path, limit, engine=endless) as (running, handle, key):
+        async with asyncio.timeout(30):
+            answer = await running.post("tell me all", key)
+        assert (answer.status, answer.error["code"]) == (429, "insufficient_quota")
+        assert "The answer ends here" in answer.error["message"]
+        assert await eventually(lambda: aborted(running), within_s=10)
+        assert await eventually(lambda: has_used(handle, 500, 2000), within_s=10)
+        left = 2000 - await used_of(handle)
+        assert (await running.post("again", key, max_tokens=left + 1)).status == 429
+
+
+async def test_a_whole_answer_is_as_long_as_the_budget_lets_it_be(tmp_path: Path) -> None:
+    engine = SimSettings(itl_ms=1, tokens=3000)
+    async with limited(tmp_path, Limit("tenant:acme", tokens_per_day=9000), engine=engine) as (
+        running,
+        handle,
+        key,
+    ):
+        answers = await asyncio.gather(*(running.post(f"tell me {n}", key) for n in range(2)))
+        assert [each.json["choices"][0]["finish_reason"] for each in answers] == ["stop", "stop"]
+        assert await eventually(lambda: has_used(handle, 6000, 6100), within_s=10)
+
+
 async def test_an_owner_that_is_away_stops_only_what_has_limits(tmp_path: Path) -> None:
     async with limited(tmp_path, Limit("tenant:acme", requests_per_minute=100)) as (running, handle, key):
         free, kept = managed("other")
@@ -305,6 +332,10 @@ async def used_of(handle: LocalHandle, bound: str = "tokens_per_day") -> int:
     return int(uses[bound].used)
 
 
+async def has_used(handle: LocalHandle, least: int, most: int) -> bool:
+    return least <= await used_of(handle) <= most
+
+
 async def test_a_client_cannot_teach_that_its_answers_are_short(tmp_path: Path) -> None:
     long = SimSettings(itl_ms=0, tokens=1500)
     async with limited(tmp_path, Limit("tenant:acme", tokens_per_day=3000), engine=long) as (running, _, key):
@@ -329,6 +360,10 @@ async def test_all_that_a_stream_used_counts_however_often_it_reserved_more(tmp_
             return await used_of(handle) == total
 
         assert await eventually(counted, within_s=10)
+
+
+async def aborted(running: Running) -> bool:
+    return all(engine.stats().running == 0 for engine in running.engines)
 
 
 async def arrived(running: Running, requests: int) -> None:
