@@ -1,16 +1,11 @@
-"""The benchmark of measuring compares both starts with the bare engine beside them."""
+"""The benchmark of measuring: one of its two starts measures, the other does not."""
 
 from __future__ import annotations
 
 import pytest
-from benchmarks.observability import MEASURED, SETTINGS, UNMEASURED, figures_of
+from benchmarks.observability import MEASURED, SETTINGS, UNMEASURED
 from support.gateway import FAST, MODEL, Running, gateway
 from support.graph import eventually
-from support.measured_pairs import OFF, ON, assert_relative_to_the_bare_engines
-
-
-def test_throughput_is_relative_to_the_bare_engine_of_the_same_start() -> None:
-    assert_relative_to_the_bare_engines(figures_of([{MEASURED: ON, UNMEASURED: OFF}]))
 
 
 @pytest.mark.parametrize(("name", "requests"), [(MEASURED, 1), (UNMEASURED, 0)])
