@@ -1,4 +1,4 @@
-"""Changes and the files that each begins in, as six authors found them by reading the code, twenty each.
+"""Changes and the files that each begins in, as seven authors found them by reading the code, twenty each.
 
 They are the examination of docs/architecture.md: CONTRIBUTING.md says how readers did, and how to repeat it.
 """
@@ -21,8 +21,8 @@ def changes() -> list[tuple[str, list[str]]]:
     return [(row["change"], row["files"].split(", ")) for row in rows]
 
 
-def test_there_are_six_examinations_of_twenty() -> None:
-    assert len({change for change, _ in changes()}) == 120
+def test_there_are_seven_examinations_of_twenty() -> None:
+    assert len({change for change, _ in changes()}) == 140
 
 
 @pytest.mark.parametrize(("change", "files"), changes())
