@@ -16,7 +16,7 @@ from cache_lab.rates import AS_IT_IS, MIXES, TRAFFIC, Interval, Rates, rates, wi
 from serve_app.cache.decision import Decision, Verdict
 from serve_app.settings.cache import Strictness
 
-SETTINGS: tuple[Strictness, ...] = ("default", "strict")
+SETTINGS: tuple[Strictness, ...] = ("strict", "balanced")
 COSINES = tuple(float(value) for value in np.round(np.arange(0.70, 1.0, 0.02), 2))
 SCORES = tuple(float(value) for value in np.round(np.arange(0.30, 1.0, 0.02), 2))
 USUAL = 0.90

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from serve_app.settings.base import Frozen
 from serve_app.settings.qdrant import QdrantSettings
 
-Strictness = Literal["default", "strict", "similarity"]
+Strictness = Literal["strict", "balanced", "similarity"]
 Sampled = Literal["never", "exact", "all"]
 
 
@@ -95,15 +95,16 @@ class CacheSettings(Frozen):
         "quarter of it the store is not used at all: a mapped file on a full disk kills the process. 0: off.",
     )
     decision: Strictness = Field(
-        default="default",
-        description="How sure a semantic hit must be; `similarity` uses only a cosine threshold.",
+        default="strict",
+        description="How sure a semantic hit must be. `balanced` finds more paraphrases, and is wrong more "
+        "often; `similarity` uses only a cosine threshold.",
     )
     threshold: float | None = Field(
         default=None,
         ge=0,
         le=1,
-        description="Least cosine similarity of a semantic hit; default: 0.60 before the shipped verifier "
-        "(0.70 if `strict`), 0.75 before `cross_encoder`, else 0.90.",
+        description="Least cosine similarity of a semantic hit; default: 0.70 before the shipped verifier "
+        "(0.60 if `balanced`), 0.75 before `cross_encoder`, else 0.90.",
     )
     languages: tuple[str, ...] = Field(
         default=("en",),
@@ -200,7 +201,7 @@ class CacheSettings(Frozen):
     @model_validator(mode="after")
     def _decision_has_guards(self) -> Self:
         if self.decision == "similarity" and (self.cross_encoder is not None or self.ask_model is not None):
-            raise ValueError("`cross_encoder` and `ask_model` belong to `decision: default` or `strict`")
+            raise ValueError("`cross_encoder` and `ask_model` belong to `decision: strict` or `balanced`")
         return self
 
 

@@ -39,7 +39,7 @@ def test_the_plot_of_ttft_shows_the_figures_of_the_table(figures: dict[str, Any]
 
 def test_the_plot_of_the_cache_shows_the_figures_of_the_table(figures: dict[str, Any]) -> None:
     table = BENCHMARKS[BENCHMARKS.index("| `blind/fourth`") :]
-    for name, label in (("default setting", "default"), ("strict setting", "strict")):
+    for name, label in (("balanced setting", "balanced"), ("strict setting", "strict")):
         recall, wrong = figures[CACHE]["settings"][name]
         found = re.search(rf"^\|.*\| {label} \| ([\d.]+) .*?\| ([\d.]+) %", table, re.MULTILINE)
         assert found

@@ -55,13 +55,14 @@ REWORDED = (
 
 
 @needs_model
-def test_strict_refuses_some_of_what_the_default_lets_pass_and_nothing_else() -> None:
-    default, strict = (open_decision(CacheSettings(decision=name), MINILM) for name in ("default", "strict"))
+def test_strict_refuses_some_of_what_balanced_lets_pass_and_nothing_else() -> None:
+    balanced = open_decision(CacheSettings(decision="balanced"), MINILM)
+    strict = open_decision(CacheSettings(), MINILM)
     pairs = [(*pair, similarity) for pair in REWORDED for similarity in (0.85, 0.90, 0.95, 0.99)]
-    said = [(reason(default, *pair), reason(strict, *pair)) for pair in pairs]
+    said = [(reason(balanced, *pair), reason(strict, *pair)) for pair in pairs]
     assert (None, None) in said
     assert (None, "verifier") in said
-    assert all(by_default is None for by_default, strictly in said if strictly is None)
+    assert all(when_balanced is None for when_balanced, when_strict in said if when_strict is None)
 
 
 @needs_model

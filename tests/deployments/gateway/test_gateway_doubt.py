@@ -77,7 +77,7 @@ def doubting(tmp_path: Path) -> dict[str, Any]:
     """Settings with which every near entry is in doubt, and the served model is asked."""
     encoder = {"source": make_cross_encoder(tmp_path / "model"), "least": 1.0, "device": "cpu"}
     return {
-        "decision": "default",
+        "decision": "balanced",
         "threshold": 0.5,
         "cross_encoder": encoder,
         "ask_model": {"from_score": 0.0, "timeout_ms": 5000.0},

@@ -35,7 +35,7 @@ def evaluate(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_it_runs_for_anyone(tmp_path: Path) -> None:
     done = evaluate("--out", str(tmp_path))
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "| default setting |" in done.stdout
+    assert "| strict setting |" in done.stdout
     assert {path.suffix for path in tmp_path.iterdir()} == {".md", ".json", ".png"}
 
 
@@ -66,13 +66,13 @@ def test_it_names_the_written_files_that_pairs_share_texts_with() -> None:
 def test_without_settings_the_shipped_configuration_is_evaluated() -> None:
     embedder, cache = configured(None)
     assert (embedder.source, embedder.dtype) == (EMBEDDER, "int8")
-    assert (cache.decision, cache.threshold, cache.languages) == ("default", None, ("en",))
+    assert (cache.decision, cache.threshold, cache.languages) == ("strict", None, ("en",))
 
 
 def test_the_configured_decision_comes_first() -> None:
-    assert configured_first("default") == ("default", "strict")
-    assert configured_first("strict") == ("strict", "default")
-    assert configured_first("similarity") == ("similarity", "default", "strict")
+    assert configured_first("balanced") == ("balanced", "strict")
+    assert configured_first("strict") == ("strict", "balanced")
+    assert configured_first("similarity") == ("similarity", "strict", "balanced")
 
 
 def test_a_bad_line_is_named(tmp_path: Path) -> None:

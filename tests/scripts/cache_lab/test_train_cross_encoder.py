@@ -46,7 +46,7 @@ def test_a_tiny_model_learns_two_pairs_again_and_again_the_same_and_serves_them(
     again.load_state_dict(torch.load(tmp_path / "kept.pt", weights_only=True))
     assert logits(again.eval(), tokenizer, TWO).tolist() == ours.tolist()
     export(first, weights, tmp_path / "served")
-    card = Card("tiny", 80, {"default": 0.7}, Calibration(1.0, 0.0, 0.0), {}, (), {})
+    card = Card("tiny", 80, {"balanced": 0.7}, Calibration(1.0, 0.0, 0.0), {}, (), {})
     encoder = CrossEncoder(card, tmp_path / "served")
     served = [encoder.logit(each.candidate, each.query) or 0.0 for each in TWO]
     assert served == pytest.approx(ours.tolist(), abs=0.1)
@@ -59,7 +59,7 @@ def scored() -> tuple[list[LabelledPair], np.ndarray]:
     return pairs, np.concatenate([np.linspace(0.6, 0.99, 100), np.full(100, 0.1), np.linspace(0.1, 0.8, 100)])
 
 
-@pytest.mark.parametrize("name", ["default", "strict"])
+@pytest.mark.parametrize("name", ["balanced", "strict"])
 def test_the_threshold_keeps_its_aim_and_is_no_stricter_than_that(name: str) -> None:
     pairs, scores = scored()
     aim = AIMS[name]

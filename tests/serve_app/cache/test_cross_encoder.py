@@ -57,7 +57,7 @@ def test_what_the_model_cannot_read_whole_is_no_hit(encoder: CrossEncoder) -> No
 def test_the_card_says_what_was_trained_and_how_sure_a_hit_is(encoder: CrossEncoder) -> None:
     card = encoder.card
     assert card.embedder == MINILM
-    assert 0 < card.thresholds["default"] <= card.thresholds["strict"] <= 1
+    assert 0 < card.thresholds["balanced"] <= card.thresholds["strict"] <= 1
     assert card.record == tuple(sorted(card.record))
     assert {"data", "training", "limits"} <= card.about.keys()
 
