@@ -8,6 +8,7 @@ import pytest
 from support.records import a_record
 
 from serve_app.monitoring.intake import Outcome, sample_of
+from serve_app.request.gaps import Gaps
 from serve_app.request.record import StepTime
 
 NAMES = {"m"}
@@ -66,6 +67,13 @@ def test_what_was_not_measured_is_left_out() -> None:
     sample = sample_of(a_record(ttft_ms=None, itl_ms=None), NAMES)
     assert sample is not None
     assert dict(sample.durations) == {"e2e": 100.0, "overhead": 5.0}
+
+
+@pytest.mark.parametrize(("cache", "counts"), [("miss", True), ("joined", False)])
+def test_the_gaps_of_a_joined_stream_are_no_engines(cache: str, counts: bool) -> None:
+    sample = sample_of(a_record(cache=cache, gaps=Gaps()), NAMES)
+    assert sample is not None
+    assert (sample.gaps is not None) is counts
 
 
 def test_waiting_in_the_queue_is_a_measure_of_its_own() -> None:
