@@ -59,7 +59,7 @@ Words = npt.NDArray[np.uint64]
 
 class Sketch:
     """The records of one store's entries, and the search for the nearest of them by code. Not thread-safe.
-    This is one class because records, rows, sizes and blocks change together.
+    It is one class because records, rows, sizes and blocks change together.
 
     Records are append-only: a change adds a new record and marks the old one as gone, so row numbers (held by
     a partition's block) stay valid until :meth:`compact`.

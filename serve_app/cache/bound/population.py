@@ -85,7 +85,7 @@ class PopulationEvidence:
     A *repeat* is a fresh answer to the same text: the cached answer is right for it by definition, so the
     share of repeats that the comparison calls wrong is its noise.
 
-    This is one class because its counts fade, are merged and are saved together.
+    It is one class because its counts fade, are merged and are saved together.
     """
 
     right: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
