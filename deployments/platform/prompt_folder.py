@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -40,22 +41,26 @@ class PromptFolder:
     def signature(self) -> Signature:
         """Raises: OSError: there is no such folder."""
         found = {}
-        for _, paths, _ in self._folders():
+        for paths in self._folders():
             for path in paths:
                 status = path.stat()
                 found[self._name(path)] = (status.st_mtime_ns, status.st_size, status.st_ino)
         return found
 
-    def read(self) -> Files:
-        """The content of all files. Raises: OSError: there is no such folder."""
-        most = self._settings.max_files
+    def read(self, names: Iterable[str] | None = None) -> Files:
+        """The content of all files. ``names``: those that a look has found (:meth:`signature`), in its order;
+        one that is gone since is an error. Raises: OSError: there is no such folder."""
+        left = self._settings.max_files
         files: dict[str, bytes | SettingsError] = {}
-        for name, paths, fits in self._folders():
-            if fits:
-                files |= {(inside := self._name(path)): self._content(inside, path) for path in paths}
+        for prompt, group in groupby(self.signature() if names is None else names, _prompt_of):
+            inside = list(group)
+            left -= len(inside)
+            if left >= 0:
+                files |= {name: self._content(name, self.path / name) for name in inside}
             else:  # a part of a prompt's files could be a prompt without its tenants
-                error = f"{name}: is left out, as there are more than {most} files (prompts.max_files)"
-                files[self._name(paths[0])] = SettingsError(error)
+                most = self._settings.max_files
+                error = f"{prompt}: is left out, as there are more than {most} files (prompts.max_files)"
+                files[inside[0]] = SettingsError(error)
         return files
 
     def labels(self) -> Labels:
@@ -96,18 +101,19 @@ class PromptFolder:
     def _name(self, path: Path) -> str:
         return path.relative_to(self.path).as_posix()
 
-    def _folders(self) -> Iterator[tuple[str, list[Path], bool]]:
-        """Name and files of each prompt, and the file of labels; names that begin with a dot are no prompts.
-        The flag says whether all files so far are as many as may be."""
+    def _folders(self) -> Iterator[list[Path]]:
+        """The files of each prompt, and the file of labels, until there are more than may be; names that
+        begin with a dot are no prompts."""
         left = self._settings.max_files
         for entry in sorted(self.path.iterdir()):
             if entry.name.startswith("."):
                 continue
             inside = sorted(entry.iterdir()) if entry.is_dir() else [entry] if entry.name == FILE else []
             paths = [path for path in inside if not path.name.startswith(".") and path.is_file()]
+            yield paths
             left -= len(paths)
-            if paths:
-                yield entry.name, paths, left >= 0
+            if left < 0:
+                return
 
     def _content(self, name: str, path: Path) -> bytes | SettingsError:
         most = self._settings.max_file_bytes
@@ -119,3 +125,8 @@ class PromptFolder:
         if len(content) > most:
             return SettingsError(f"{name}: is longer than {most} bytes (prompts.max_file_bytes)")
         return content
+
+
+def _prompt_of(name: str) -> str:
+    """The folder of a file; of the file of labels itself."""
+    return name.partition("/")[0]

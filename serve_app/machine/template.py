@@ -49,7 +49,7 @@ applications:
         dtype: int8
         batch_wait_ms: 1
       cache:
-        decision: default
+        decision: strict
       gateway:
         num_cpus: 1
 """

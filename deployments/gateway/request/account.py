@@ -34,6 +34,9 @@ LOOK_S = 0.5
 NEARLY = 0.7
 """Part of a reservation from which on more is reserved."""
 
+ENDS = 0.9
+"""Part from which on an answer ends, where no more can be reserved: the rest comes until the next look."""
+
 EVERY_COST = frozenset(Bound) - AT_GATE
 MINUTES_COST = EVERY_COST - BUDGETS
 
@@ -113,7 +116,7 @@ class AtMembers:
 
     def joined(self) -> None:
         """The request gets an answer that another request asked for, whatever it has reserved."""
-        self.has_joined, self.goes_on = True, None
+        self.has_joined, self.goes_on, self._asked_ns = True, None, 0
 
     def of(self, order: Order | None) -> Order | None:
         """What members do for the request itself."""
@@ -150,14 +153,17 @@ class AtMembers:
         outputs = [each.output for each in counts if each.output is not None]
         return TokenCounts(prompt, sum(outputs) if outputs else None)
 
-    def expected(self, order: Order, lengths: Lengths) -> int | None:
-        """Tokens that a whole answer can have by now, which are seen only at its end. ``None``: no member is
-        asked, or it streams."""
-        if order.streams or not self._asked_ns:
-            return None
+    def made(self, counted: TokenCounts, order: Order | None, lengths: Lengths) -> int:
+        """Tokens so far. Those of a whole answer are seen only at its end: until then as many as it can have
+        by now."""
+        if counted.output is not None or order is None or order.streams:
+            return counted.output or 0
+        if self.has_joined or self._answers or not self._asked_ns:
+            return 0
         seconds = (self._timeline.clock() - self._asked_ns) / 1e9
         pace = lengths.pace(order.model) or FIRST_PACE
-        return math.ceil(pace * order.weight * seconds)
+        most = most_used(order.size, order.output, order.weight).output
+        return min(most, math.ceil(pace * order.weight * seconds))
 
     def guess(self, order: Order, reserved: Use, counts: TokenCounts, lengths: Lengths) -> TokenCounts | None:
         """Estimated tokens for a client that left; ``None``: the answer was counted, or no member was
@@ -362,11 +368,7 @@ class Account:
     # ---- an answer of unknown length ----
 
     def _made(self) -> int:
-        """Tokens so far; of a whole answer as many as there can be."""
-        counted = self._generated().output
-        if counted is None and self._order is not None:
-            counted = self.members.expected(self._order, self._quotas.lengths)
-        return counted or 0
+        return self.members.made(self._generated(), self._order, self._quotas.lengths)
 
     def _watch(self) -> None:
         self._look = asyncio.get_running_loop().call_later(LOOK_S, self._compare)
@@ -384,13 +386,16 @@ class Account:
         """Or end the generation, where a budget has truly ended."""
         again = Use(0, max(self._reserved.output, self._made()))
         try:
-            self._keep(await self._quotas.reserve(self._parts(self._scopes, BUDGETS, again)))
+            parts_of = partial(self._parts, self._scopes, BUDGETS)
+            taken, more = await _reserve_all_or_rest(self._quotas, again, self._price, parts_of)
+            self._keep(taken)
         except PromptlyError as error:
-            if error.status == BudgetEnded.status and self.members.cut is not None:
+            is_over = self._made() >= ENDS * self._reserved.output
+            if is_over and error.status == BudgetEnded.status and self.members.cut is not None:
                 self.members.cut(BudgetEnded(error.message))
                 return
         else:
-            self._reserved = Use(self._reserved.prompt, self._reserved.output + again.output)
+            self._reserved = Use(self._reserved.prompt, self._reserved.output + more.output)
         with suppress(PromptlyError):  # by the minute others wait, and what runs goes on
             self._keep(await self._quotas.reserve(self._parts(self._scopes, MINUTES_COST, again)))
         self._watch()
@@ -429,6 +434,21 @@ async def _reserve(
         if smaller is None:
             raise
     return await quotas.reserve(parts_of(smaller)), smaller
+
+
+async def _reserve_all_or_rest(
+    quotas: Quotas, use: Use, price: Price, parts_of: Callable[[Use], list[Part]]
+) -> tuple[list[Taken], Use]:
+    """Reserves as much for an answer that runs, or all that is left. Raises: as ``Quotas.reserve``."""
+    parts = parts_of(use)
+    try:
+        return await quotas.reserve(parts), use
+    except (RateLimited, BudgetSpent):
+        rooms = [(purse.bound, purse.left + purse.free) for purse, _ in parts if purse.limit >= 0]
+        rest = min((room_for_answer(0, bound, price, room) for bound, room in rooms), default=0)
+        if not 0 < rest < use.output:
+            raise
+    return await quotas.reserve(parts_of(Use(0, rest))), Use(0, rest)
 
 
 def _fitting(order: Order, use: Use, price: Price, parts: Sequence[Part]) -> Use | None:
@@ -482,9 +502,8 @@ def _learn(record: RequestRecord, order: Order | None, senders: Sequence[str], l
 
 
 def _learn_pace(record: RequestRecord, order: Order, lengths: Lengths) -> None:
+    """From the moment when a member is asked: a stream's first piece may be of many tokens."""
     output, seconds = record.tokens.output, record.upstream_ms / 1000
-    if record.itl_ms is not None and output is not None:
-        seconds = record.itl_ms * output / 1000
     if output is not None and seconds > 0 and not _has_left(record):
         lengths.saw_pace(order.model, output // max(1, order.weight), seconds)
 

@@ -254,16 +254,17 @@ async def test_a_generation_ends_with_an_error_where_a_budget_ends(tmp_path: Pat
 
 async def test_a_whole_answer_ends_with_an_error_where_a_budget_ends(tmp_path: Path) -> None:
     """Its length is not seen, so it counts as long as the fastest answer would have become."""
-    endless = SimSettings(itl_ms=5, tokens=20_000)
-    limit = Limit("tenant:acme", tokens_per_day=2000)
+    endless = SimSettings(itl_ms=1, tokens=20_000)
+    limit = Limit("tenant:acme", tokens_per_day=1300)
     async with limited(tmp_path, limit, engine=endless) as (running, handle, key):
+        assert (await running.post("how fast is it?", key, max_tokens=100)).status == 200
         async with asyncio.timeout(30):
             answer = await running.post("tell me all", key)
         assert (answer.status, answer.error["code"]) == (429, "insufficient_quota")
         assert "The answer ends here" in answer.error["message"]
         assert await eventually(lambda: aborted(running), within_s=10)
-        assert await eventually(lambda: has_used(handle, 500, 2000), within_s=10)
-        left = 2000 - await used_of(handle)
+        assert await eventually(lambda: has_used(handle, 1100, 1300), within_s=10)
+        left = 1300 - await used_of(handle)
         assert (await running.post("again", key, max_tokens=left + 1)).status == 429
 
 
