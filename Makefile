@@ -23,7 +23,7 @@ lint: setup ## ruff and mypy
 	$(PYTHON_BIN) -m ruff format --check .
 	$(PYTHON_BIN) -m mypy
 
-bench: setup ## every figure, three hours (bench/); ARGS="--only layer", "--quick", "--litellm"
+bench: setup ## the benchmarks, three hours (bench/); ARGS="--only layer", "--quick", "--litellm"
 	cd scripts && ../$(PYTHON_BIN) -m benchmarks $(ARGS)
 
 check-gpu: setup ## what the first hour on a GPU must show, 25 minutes (bench/gpu/); ARGS="--model FOLDER"

@@ -37,8 +37,8 @@ def strict_threshold(observed: Observed) -> Iterator[Suggestion]:
     yield Suggestion(
         name="strict_threshold",
         about="cache",
-        advice="Lower `cache.threshold` a little, and look at the feedback again.",
+        advice="Where `cache.decision` is `strict`, set it to `balanced`, and look at the feedback again.",
         evidence=f"{refused} near entries were refused in {looked_up} look-ups, and {sum(judged)} of "
         f"{len(judged)} judged semantic hits were called wrong.",
-        effect=f"Up to {refused / looked_up:.0%} of the look-ups could be answered by the cache.",
+        effect=f"At most {refused / looked_up:.0%} of the look-ups could be answered by the cache.",
     )
