@@ -139,7 +139,7 @@ GENERATING = (
     CACHE_TAGS,
     _header("x-model-tier", "Which of an auto model's tiers may answer."),
     _header("x-failover", "`off`: no other replica takes over."),
-    _header("x-session-id", "Kept on one replica by the routing policy `session`."),
+    _header("x-session-id", "Names the session, whose requests keep to one replica."),
 )
 
 SERVED_BY = _header("x-served-by", "The replica or upstream that began the answer, or `cache`.")

@@ -45,7 +45,7 @@ HERE: tuple[str, ...] = (
     r"source /tmp/promptly-…/env",
     r"\.venv/bin/python scripts/make_key\.py",
     r"promptly manifest config\.yaml",
-    r"(head -3 chat\.yaml|mkdir -p config/chart/files)",
+    r"(grep '\^#' chat\.yaml|mkdir -p config/chart/files)",
     r"python examples/(rag_chat|batch_job|agent)\.py",
     r"set -a; \. config/cluster\.env; set \+a",
 )
