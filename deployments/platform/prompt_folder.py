@@ -12,7 +12,7 @@ from tempfile import NamedTemporaryFile
 
 from serve_app.errors import SettingsError
 from serve_app.prompts.labels import FILE, Labels
-from serve_app.prompts.library import Files
+from serve_app.prompts.library import Files, labels_of
 from serve_app.settings import Settings
 from serve_app.settings.prompts import PromptSettings
 
@@ -64,14 +64,9 @@ class PromptFolder:
         return files
 
     def labels(self) -> Labels:
-        """Raises: OSError, SettingsError."""
+        """Raises: SettingsError."""
         path = self.path / FILE
-        if not path.exists():
-            return Labels()
-        text = path.read_text("utf-8")
-        if not text:  # somebody writes it just now: to change that would take all other labels away
-            raise SettingsError(f"{FILE}: expected a file that is not empty")
-        return Labels.read(text, FILE)
+        return labels_of(self._content(FILE, path)) if path.exists() else Labels()
 
     def write_labels(self, labels: Labels) -> None:
         """Writes all or nothing, also if the machine fails meanwhile. Raises: OSError."""

@@ -100,12 +100,17 @@ def library_of(files: Files, former: Library = EMPTY) -> Library:
     labels = Labels()
     try:
         if FILE in files:
-            labels = Labels.read(_content(files[FILE], FILE).decode("utf-8", "replace"), FILE)
+            labels = labels_of(files[FILE])
             problems += _astray(labels, prompts)
     except SettingsError as error:
         problems.append(str(error))
         labels = former.labels
     return Library(prompts, labels, tuple(problems))
+
+
+def labels_of(content: bytes | SettingsError) -> Labels:
+    """What the file of labels says. Raises: SettingsError."""
+    return Labels.read(_content(content, FILE).decode("utf-8", "replace"), FILE)
 
 
 def _prompt(folder: str, files: Files) -> Prompt:

@@ -160,10 +160,13 @@ class AtMembers:
             return counted.output or 0
         if self.has_joined or self._answers or not self._asked_ns:
             return 0
-        seconds = (self._timeline.clock() - self._asked_ns) / 1e9
         pace = lengths.pace(order.model) or FIRST_PACE
         most = most_used(order.size, order.output, order.weight).output
-        return min(most, math.ceil(pace * order.weight * seconds))
+        return min(most, math.ceil(pace * order.weight * self._asked_for_s()))
+
+    def _asked_for_s(self) -> float:
+        """Since when members work."""
+        return (self._timeline.clock() - self._asked_ns) / 1e9
 
     def guess(self, order: Order, reserved: Use, counts: TokenCounts, lengths: Lengths) -> TokenCounts | None:
         """Estimated tokens for a client that left; ``None``: the answer was counted, or no member was
@@ -171,9 +174,8 @@ class AtMembers:
         if not self._asked_ns or counts.output is not None:
             return None
         pace = lengths.pace(order.model)
-        seconds = (self._timeline.clock() - self._asked_ns) / 1e9
         of_all = None if pace is None else pace * order.weight
-        use = left_early(reserved, seconds, of_all, streams=order.streams)
+        use = left_early(reserved, self._asked_for_s(), of_all, streams=order.streams)
         return TokenCounts(use.prompt if counts.prompt is None else counts.prompt, use.output)
 
 
@@ -254,7 +256,7 @@ class Account:
         try:
             await self._count(self._scopes[len(scopes) :])
             parts_of = partial(self._parts, self._scopes, EVERY_COST)
-            taken, use = await _reserve(quotas, order, use, self._price, parts_of)
+            taken, use = await _reserve(quotas, use, parts_of, partial(_fitting, order, use, self._price))
             self._keep(taken)
         except BaseException:
             self._order = None
@@ -387,7 +389,7 @@ class Account:
         again = Use(0, max(self._reserved.output, self._made()))
         try:
             parts_of = partial(self._parts, self._scopes, BUDGETS)
-            taken, more = await _reserve_all_or_rest(self._quotas, again, self._price, parts_of)
+            taken, more = await _reserve(self._quotas, again, parts_of, partial(_rest, again, self._price))
             self._keep(taken)
         except PromptlyError as error:
             is_over = self._made() >= ENDS * self._reserved.output
@@ -423,32 +425,20 @@ def _left(book: Book, scopes: Iterable[str], tenant: str, bounds: Iterable[Bound
 
 
 async def _reserve(
-    quotas: Quotas, order: Order, use: Use, price: Price, parts_of: Callable[[Use], list[Part]]
+    quotas: Quotas,
+    use: Use,
+    parts_of: Callable[[Use], list[Part]],
+    less_of: Callable[[Sequence[Part]], Use | None],
 ) -> tuple[list[Taken], Use]:
-    """Reserves as much, or less where that was only expected. Raises: as ``Quotas.reserve``."""
+    """Reserves as much, or what ``less_of`` says of refused parts. Raises: as ``Quotas.reserve``."""
     parts = parts_of(use)
     try:
         return await quotas.reserve(parts), use
     except (RateLimited, BudgetSpent):
-        smaller = _fitting(order, use, price, parts)
-        if smaller is None:
+        less = less_of(parts)
+        if less is None:
             raise
-    return await quotas.reserve(parts_of(smaller)), smaller
-
-
-async def _reserve_all_or_rest(
-    quotas: Quotas, use: Use, price: Price, parts_of: Callable[[Use], list[Part]]
-) -> tuple[list[Taken], Use]:
-    """Reserves as much for an answer that runs, or all that is left. Raises: as ``Quotas.reserve``."""
-    parts = parts_of(use)
-    try:
-        return await quotas.reserve(parts), use
-    except (RateLimited, BudgetSpent):
-        rooms = [(purse.bound, purse.left + purse.free) for purse, _ in parts if purse.limit >= 0]
-        rest = min((room_for_answer(0, bound, price, room) for bound, room in rooms), default=0)
-        if not 0 < rest < use.output:
-            raise
-    return await quotas.reserve(parts_of(Use(0, rest))), Use(0, rest)
+    return await quotas.reserve(parts_of(less)), less
 
 
 def _fitting(order: Order, use: Use, price: Price, parts: Sequence[Part]) -> Use | None:
@@ -456,10 +446,21 @@ def _fitting(order: Order, use: Use, price: Price, parts: Sequence[Part]) -> Use
     is left. ``None``: that is less than any such answer reserves, or its length is no expectation."""
     if not order.is_open:
         return None
-    rooms = [(purse.bound, purse.left + purse.free) for purse, _ in parts if purse.limit >= 0]
-    output = min(room_for_answer(use.prompt, bound, price, room) for bound, room in rooms) if rooms else 0
+    output = _room(use.prompt, price, parts)
     least = least_reserved(order.streams) * order.weight
     return Use(use.prompt, output) if least <= output < use.output else None
+
+
+def _rest(use: Use, price: Price, parts: Sequence[Part]) -> Use | None:
+    """All that is left, for an answer that runs. ``None``: nothing is, or it is not what was refused."""
+    output = _room(0, price, parts)
+    return Use(0, output) if 0 < output < use.output else None
+
+
+def _room(prompt: int, price: Price, parts: Sequence[Part]) -> int:
+    """Tokens of an answer that all limits have room for, as far as this gateway knows."""
+    rooms = [(purse.bound, purse.left + purse.free) for purse, _ in parts if purse.limit >= 0]
+    return min((room_for_answer(prompt, bound, price, room) for bound, room in rooms), default=0)
 
 
 def _used(

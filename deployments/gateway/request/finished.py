@@ -27,7 +27,7 @@ DELAY_S = 0.1
 """From a request's end until ``later`` get its record."""
 
 BATCH, PAUSE_S = 4, 0.005
-"""So many records are handed on at once (about 0.4 ms), then other work has its turn."""
+"""So many records are handed on at once, a fraction of a millisecond, then other work has its turn."""
 
 BACKLOG = 50
 """Of a long backlog this part is handed on at once, so that it does not grow for ever."""
