@@ -75,7 +75,7 @@ class PromptShelf:
         seen = await asyncio.to_thread(folder.signature)
         if not self._gone.is_sure(seen) or seen == self._seen:
             return
-        files = await asyncio.to_thread(folder.read, list(seen))
+        files = await asyncio.to_thread(folder.read, seen)
         library = await asyncio.to_thread(library_of, files, self._library)
         self._seen = seen  # taken before: a write in between is noticed at the next look
         logger.info("prompts were read: %d, with problems: %d", len(library.prompts), len(library.problems))

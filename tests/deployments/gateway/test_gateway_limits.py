@@ -262,7 +262,7 @@ async def test_a_whole_answer_ends_with_an_error_where_a_budget_ends(tmp_path: P
             answer = await running.post("tell me all", key)
         assert (answer.status, answer.error["code"]) == (429, "insufficient_quota")
         assert "The answer ends here" in answer.error["message"]
-        assert await eventually(lambda: aborted(running), within_s=10)
+        await running.engines[0].until(lambda stats: stats.aborted == 1)
         assert await eventually(lambda: has_used(handle, 1100, 1300), within_s=10)
         left = 1300 - await used_of(handle)
         assert (await running.post("again", key, max_tokens=left + 1)).status == 429
@@ -361,10 +361,6 @@ async def test_all_that_a_stream_used_counts_however_often_it_reserved_more(tmp_
             return await used_of(handle) == total
 
         assert await eventually(counted, within_s=10)
-
-
-async def aborted(running: Running) -> bool:
-    return all(engine.stats().running == 0 for engine in running.engines)
 
 
 async def arrived(running: Running, requests: int) -> None:
