@@ -383,15 +383,20 @@ class UpstreamFailed(PromptlyError):
 
 
 class BudgetEnded(UpstreamFailed):
-    """Ends a stream. A client must not take what it has for a whole answer, as with a `finish_reason` it
-    would."""
+    """Ends an answer. A client must not take what it has of a stream for a whole answer, as with a
+    `finish_reason` it would; ``is_lost``: it has nothing."""
 
     status = 429
     type = "rate_limit_error"
     should_retry = False
 
-    def __init__(self, message: str) -> None:
-        super().__init__(f"{message} The answer ends here.", code="insufficient_quota")
+    def __init__(self, message: str, *, is_lost: bool = False) -> None:
+        end = (
+            "The answer ends here, unfinished: it is lost, and counts."
+            if is_lost
+            else "The answer ends here."
+        )
+        super().__init__(f"{message} {end}", code="insufficient_quota")
 
 
 class EngineError(UpstreamFailed):

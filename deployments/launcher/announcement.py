@@ -66,8 +66,11 @@ def admin_command(config: ServeConfig, folder: StartFolder) -> str:
 def demo_commands(config: ServeConfig) -> list[tuple[str, str]]:
     """Commands to paste once the application is ready, each with an explanation."""
     question, rephrased = "What is the capital of France?", "Can you tell me the capital of France?"
+    streamed = ("a streamed answer:", chat_command(config, question, "-N"))
+    if not config.has_cache:
+        return [streamed]
     return [
-        ("a streamed answer:", chat_command(config, question, "-N")),
+        streamed,
         ("the same again comes from the cache (x-cache: exact):", chat_command(config, question, "-N -i")),
         ("so does the same in other words (x-cache: semantic):", chat_command(config, rephrased, "-N -i")),
     ]

@@ -39,6 +39,7 @@ class ServeConfig:
     needs_key: bool = False
     tls: bool = False
     has_console: bool = True
+    has_cache: bool = True
 
     @property
     def remote_sources(self) -> list[tuple[str, str | None]]:
@@ -67,12 +68,13 @@ def read_config(path: Path, port: int | None = None) -> ServeConfig:
     if not applications:
         raise ConfigError(f"{path}: applications = {applications!r}: expected a list of applications")
     args, _ = modern(applications[0].get("args") or {}, source=str(path))
+    model = next(iter(args.get("models") or []), None)
     return ServeConfig(
         path=path,
         host=http.get("host") or DEFAULT_HTTP_HOST,
         port=port or http.get("port") or DEFAULT_HTTP_PORT,
         route_prefix=applications[0].get("route_prefix") or "/",
-        model_id=next((model.get("id") for model in args.get("models") or []), None),
+        model_id=_at(model, "id"),
         model_sources=tuple(model_sources(args)),
         revisions=dict(model_revisions(args)),
         secret_variables=frozenset(secret_variables(document)),
@@ -80,6 +82,7 @@ def read_config(path: Path, port: int | None = None) -> ServeConfig:
         needs_key=isinstance(args.get("auth"), Mapping),
         tls=bool((args.get("proxy") or {}).get("tls_certificate")),
         has_console=(args.get("gateway") or {}).get("console") is not False,
+        has_cache=args.get("cache") is not None and _at(model, "cache") is not False,
     )
 
 

@@ -52,6 +52,10 @@ COMPLETION_TOKENS = 16
 """The default of both, in OpenAI's API as in vLLM."""
 
 
+LIMIT_FIELDS = {"/v1/chat/completions": "max_completion_tokens", COMPLETIONS: "max_tokens"}
+"""By path, the field with the most tokens of one answer that members of every kind know."""
+
+
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -192,9 +196,14 @@ def asked_output(path: str, fields: Mapping[str, Any]) -> int | None:
     given = [most for most in asked if isinstance(most, int) and not isinstance(most, bool) and most > 0]
     if given:
         return max(given)
-    if path == COMPLETIONS or (path == GENERATE and "max_tokens" not in sampling):
-        return COMPLETION_TOKENS
-    return None
+    # With `null` vLLM gives all that the context has room for.
+    has_default = "max_tokens" not in (fields if path == COMPLETIONS else sampling)
+    return COMPLETION_TOKENS if has_default and path in {COMPLETIONS, GENERATE} else None
+
+
+def names_limit(fields: Mapping[str, Any]) -> bool:
+    """The request says, at its top, how long an answer may be."""
+    return any(fields.get(name) is not None for name in ANSWER_LIMITS)
 
 
 def _sampling(fields: Mapping[str, Any]) -> Mapping[str, Any]:

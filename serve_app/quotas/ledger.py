@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from serve_app.quotas.limits import BUDGETS, MINUTES, Bound, LimitTable
-from serve_app.quotas.messages import Ask, Grant, LeaseCall, LeaseReply, Spent
+from serve_app.quotas.messages import SOON_S, Ask, Grant, LeaseCall, LeaseReply, Spent
 from serve_app.quotas.windows import Calendar, SlidingMinute
 
 GONE_S = 3.0
@@ -33,7 +33,6 @@ SPARE_SHARE = 4
 
 KEPT_SPANS = 3
 NO_LIMIT = -1
-SOON_S = 1.0
 
 Key = tuple[str, Bound]
 

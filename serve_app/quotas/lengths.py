@@ -28,6 +28,9 @@ FIRST_PACE = 100.0
 """Tokens per second of one answer, until one was seen: fast enough that a first answer seldom runs ahead of
 what is reserved."""
 
+MOST_PACE = 10_000.0
+"""No engine decodes one answer faster: a server that says so counts wrongly."""
+
 TELLING = 32
 """Shorter answers say little of a model's pace: most of their time is the prompt's."""
 
@@ -121,7 +124,7 @@ class Lengths:
     def saw_pace(self, model: str, tokens: int, seconds: float) -> None:
         """One answer took so long."""
         if tokens >= TELLING:
-            self._paces[model] = max(tokens / seconds, FADES * self._paces.get(model, 0.0))
+            self._paces[model] = max(min(tokens / seconds, MOST_PACE), FADES * self._paces.get(model, 0.0))
 
     def pace(self, model: str) -> float | None:
         """Tokens per second of one answer: of the fastest recent one, since slow ones may have waited, or

@@ -6,6 +6,9 @@ import msgspec
 
 from serve_app.quotas.limits import Bound, Limit
 
+SOON_S = 1.0
+"""``Grant.retry_s`` where requests that run hold what another needs: most use less."""
+
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
     """All that a gateway has of one meter now: ``free``, and ``busy``: reserved by requests that run, or used

@@ -17,7 +17,7 @@ from serve_app.errors import AccountsUnavailable, BudgetSpent, LimitsUnavailable
 from serve_app.quotas.book import Book
 from serve_app.quotas.lengths import Lengths
 from serve_app.quotas.limits import BUDGETS, MONEY, NANO, LimitTable
-from serve_app.quotas.messages import LeaseCall, LeaseReply
+from serve_app.quotas.messages import SOON_S, LeaseCall, LeaseReply
 from serve_app.quotas.purse import Part, Purse, Taken
 from serve_app.usage.prices import Price, Prices
 
@@ -131,7 +131,9 @@ class GatewayQuotas:
         kind = BudgetSpent if purse.bound in BUDGETS else RateLimited
         if amount > limit:
             return kind(f"{message}, more than ever fits.", None)
-        return kind(f"{message}, and less is left.", max(1, math.ceil(purse.retry_s)))
+        if purse.retry_s <= SOON_S:
+            return RateLimited(f"{message}, and requests that run have reserved the rest.", 1)
+        return kind(f"{message}, and less is left.", math.ceil(purse.retry_s))
 
     # ---- the owner ----
 

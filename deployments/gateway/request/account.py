@@ -15,9 +15,9 @@ import msgspec
 from serve_app.errors import BudgetEnded, BudgetSpent, PromptlyError, RateLimited
 from serve_app.openai.usage import NO_TOKENS, AnswerEnd, TokenCounts
 from serve_app.quotas.book import Book
-from serve_app.quotas.cost import Use, left_early, most_used, room_for_answer, shares
+from serve_app.quotas.cost import SPARE, Use, left_early, most_used, room_for_answer, shares
 from serve_app.quotas.lengths import FIRST_PACE, Lengths, least_reserved
-from serve_app.quotas.limits import AT_GATE, BUDGETS, TOKENS, Bound, model_scopes, sender_scopes
+from serve_app.quotas.limits import AT_GATE, BUDGETS, MOST, TOKENS, Bound, model_scopes, sender_scopes
 from serve_app.quotas.purse import Part, Purse, Taken
 from serve_app.quotas.rates import Left, narrowest, rate_headers
 from serve_app.request.auth import Identity
@@ -77,7 +77,8 @@ class Order:
     """What is asked of a member. ``model`` is the model's own name, ``priced`` the one that has its price;
     ``prompt`` and ``output`` are tokens, estimated or as the request says; ``output`` ``None``: as many as
     the model will. ``weight``: so many answers. ``streams``: it is seen how long they become. ``size``:
-    bytes of the body."""
+    bytes of the body. ``takes_limit``: members can be told how long an answer may be; ``room``: what they are
+    told, in tokens."""
 
     model: str
     priced: str
@@ -87,11 +88,23 @@ class Order:
     generates: bool = True
     streams: bool = True
     size: int = 0
+    takes_limit: bool = False
+    room: int | None = None
 
     @property
     def is_open(self) -> bool:
         """It generates, and says no limit."""
         return self.generates and self.output is None
+
+    @property
+    def each_at_most(self) -> int | None:
+        """Tokens that each answer may have; ``None``: as many as the model will."""
+        return self.room if self.output is None else self.output
+
+    @property
+    def at_most(self) -> int:
+        """Tokens of all answers that members were told to make at most."""
+        return MOST if self.room is None else self.room * self.weight
 
     def credible(self, counts: TokenCounts) -> TokenCounts:
         """What a member says, as far as the request can have used it."""
@@ -143,9 +156,9 @@ class AtMembers:
         """Pieces of all streams, so far."""
         return sum(end.pieces for end, is_stream in self._answers if is_stream)
 
-    def generated(self, per_piece: float) -> TokenCounts:
-        """Tokens of all that have answered so far; nothing is known without one. ``per_piece``: tokens in a
-        piece of a stream."""
+    def generated(self, order: Order | None, lengths: Lengths) -> TokenCounts:
+        """Tokens of all that have answered so far; nothing is known without one."""
+        per_piece = 1.0 if order is None else lengths.per_piece(order.model)
         counts = [end.tokens(is_stream, per_piece) for end, is_stream in self._answers]
         if not counts:
             return NO_TOKENS
@@ -236,13 +249,14 @@ class Account:
         finally:
             self._tell_client()
 
-    async def place(self, order: Order) -> None:
-        """Count it for the model, and reserve what it may cost. Once; a later call finds it done.
+    async def place(self, order: Order) -> Order:
+        """Count it for the model, and reserve what it may cost. Once; a later call finds it done. Returns
+        what is placed.
 
         Raises: RateLimited, BudgetSpent, LimitsUnavailable: nothing is reserved.
         """
         if self._order is not None or self._is_over:
-            return
+            return self._order or order
         quotas = self._quotas
         self._price = quotas.price(order.priced)
         output = order.output
@@ -264,8 +278,11 @@ class Account:
         finally:
             self._tell_client()
         self._reserved = use
+        if order.is_open and order.takes_limit and not order.streams:
+            order.room = _whole_room(order, use, self._price, self._parts(self._scopes, BUDGETS, use))
         if order.is_open and any(each.purse.bound not in AT_GATE for each in taken):
             self._watch()
+        return order
 
     async def turn(self, prompt: int, output: int) -> None:
         """A session has used so much; reserve the same for its next turn.
@@ -307,6 +324,7 @@ class Account:
                 waiting.cancel()
         said = _known(record.tokens, self._generated()) if self._paid_turns is None else self._paid_turns
         counts = said if self._order is None else self._order.credible(said)
+        _learn_pace(record, self._order, self._quotas.lengths)  # as it was, whatever of it is believed
         guess = None if counts is said else counts
         if counts is not said:
             self._quotas.disbelieve(record.model or "", record.member or "")
@@ -317,7 +335,7 @@ class Account:
             counts = guess or counts
         used = _used(record, self.members.of(self._order), self._reserved, counts, self._quotas.cached_rate)
         is_news = record.tokens.output is None and counts.output is not None
-        if guess is None and record.client_gone and is_news:
+        if guess is None and is_news:
             guess = TokenCounts(used.prompt, used.output)
         if self._order is None and (used.prompt or used.output):
             self._price = self._quotas.price(record.model or "")
@@ -330,8 +348,7 @@ class Account:
         return guess
 
     def _generated(self) -> TokenCounts:
-        order = self._order
-        return self.members.generated(1.0 if order is None else self._quotas.lengths.per_piece(order.model))
+        return self.members.generated(self._order, self._quotas.lengths)
 
     async def _count(self, scopes: Sequence[str]) -> None:
         parts = self._parts(scopes, AT_GATE, Use(0, 0))
@@ -361,11 +378,8 @@ class Account:
         ]
 
     def _tell_client(self) -> None:
-        book = self._quotas.book
-        requests = narrowest(_left(book, self._scopes, self._tenant, {Bound.REQUESTS}))
-        tokens = narrowest(_left(book, self._scopes, self._tenant, TOKENS))
-        if requests is not None or tokens is not None:
-            self._headers |= rate_headers(self._path, requests, tokens, self._quotas.unix())
+        left = partial(_narrowest, self._quotas.book, self._scopes, self._tenant)
+        self._headers |= rate_headers(self._path, left({Bound.REQUESTS}), left(TOKENS), self._quotas.unix())
 
     # ---- an answer of unknown length ----
 
@@ -377,16 +391,17 @@ class Account:
 
     def _compare(self) -> None:
         """Reserve more for an answer that is longer than was expected."""
-        if self._is_over:
+        if self._is_over or self._order is None or self._reserved.output >= self._order.at_most:
             return
         if self._made() >= NEARLY * self._reserved.output:
-            self._more = asyncio.get_running_loop().create_task(self._reserve_more())
+            self._more = asyncio.get_running_loop().create_task(self._reserve_more(self._order))
         else:
             self._watch()
 
-    async def _reserve_more(self) -> None:
+    async def _reserve_more(self, order: Order) -> None:
         """Or end the generation, where a budget has truly ended."""
-        again = Use(0, max(self._reserved.output, self._made()))
+        missing = order.at_most - self._reserved.output
+        again = Use(0, min(missing, max(self._reserved.output, self._made())))
         try:
             parts_of = partial(self._parts, self._scopes, BUDGETS)
             taken, more = await _reserve(self._quotas, again, parts_of, partial(_rest, again, self._price))
@@ -394,7 +409,7 @@ class Account:
         except PromptlyError as error:
             is_over = self._made() >= ENDS * self._reserved.output
             if is_over and error.status == BudgetEnded.status and self.members.cut is not None:
-                self.members.cut(BudgetEnded(error.message))
+                self.members.cut(BudgetEnded(error.message, is_lost=not order.streams))
                 return
         else:
             self._reserved = Use(self._reserved.prompt, self._reserved.output + more.output)
@@ -403,25 +418,31 @@ class Account:
         self._watch()
 
     def _pay(self, used: Use) -> None:
-        """What was reserved in several steps counts as one."""
-        steps: dict[Purse, list[Taken]] = {}
-        for taken in self._taken:
-            steps.setdefault(taken.purse, []).append(taken)
-        for purse, of_purse in steps.items():
-            total = used.of(purse.bound, self._price)
-            for taken, part in zip(of_purse, shares([each.amount for each in of_purse], total), strict=True):
-                self._quotas.settle(taken, part)
+        _settle(self._quotas, self._taken, used, self._price)
         self._taken = []
 
 
-def _left(book: Book, scopes: Iterable[str], tenant: str, bounds: Iterable[Bound]) -> list[Left]:
-    return [
+def _settle(quotas: Quotas, taken: Sequence[Taken], used: Use, price: Price) -> None:
+    """What was reserved in several steps counts as one."""
+    steps: dict[Purse, list[Taken]] = {}
+    for each in taken:
+        steps.setdefault(each.purse, []).append(each)
+    for purse, of_purse in steps.items():
+        total = used.of(purse.bound, price)
+        for each, part in zip(of_purse, shares([each.amount for each in of_purse], total), strict=True):
+            quotas.settle(each, part)
+
+
+def _narrowest(book: Book, scopes: Iterable[str], tenant: str, bounds: Iterable[Bound]) -> Left | None:
+    """Of all limits of these bounds; ``None``: there is none."""
+    left = [
         Left(limit, max(0, min(limit, purse.left + purse.free)), purse.resets_s)
         for scope in scopes
         for bound, limit in book.table.of(scope).items()
         if bound in bounds
         for purse in [book.purse(scope, bound, tenant)]
     ]
+    return narrowest(left)
 
 
 async def _reserve(
@@ -455,6 +476,15 @@ def _rest(use: Use, price: Price, parts: Sequence[Part]) -> Use | None:
     """All that is left, for an answer that runs. ``None``: nothing is, or it is not what was refused."""
     output = _room(0, price, parts)
     return Use(0, output) if 0 < output < use.output else None
+
+
+def _whole_room(order: Order, reserved: Use, price: Price, parts: Sequence[Part]) -> int | None:
+    """Tokens for each answer, which is not seen before its end, with all that is left now. ``None``: more
+    than any answer has."""
+    if not any(purse.limit >= 0 for purse, _ in parts):
+        return None
+    room = (reserved.output + max(0, _room(0, price, parts))) // order.weight
+    return room if room < SPARE else None
 
 
 def _room(prompt: int, price: Price, parts: Sequence[Part]) -> int:
@@ -496,14 +526,15 @@ def _learn(record: RequestRecord, order: Order | None, senders: Sequence[str], l
     tokens = record.tokens
     if tokens.prompt is not None:
         lengths.saw_prompt(senders[-1], order.model, round(order.prompt), tokens.prompt)
-    _learn_pace(record, order, lengths)
     ended_itself = order.output is None and record.error is None and not record.client_gone
     if tokens.output is not None and order.generates and ended_itself:
         lengths.saw_answer(senders, order.model, tokens.output // max(1, order.weight))
 
 
-def _learn_pace(record: RequestRecord, order: Order, lengths: Lengths) -> None:
+def _learn_pace(record: RequestRecord, order: Order | None, lengths: Lengths) -> None:
     """From the moment when a member is asked: a stream's first piece may be of many tokens."""
+    if order is None or record.member is None or record.cache in HITS:
+        return
     output, seconds = record.tokens.output, record.upstream_ms / 1000
     if output is not None and seconds > 0 and not _has_left(record):
         lengths.saw_pace(order.model, output // max(1, order.weight), seconds)

@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
+import msgspec
+
 from deployments.gateway.request.account import Order, awaited
 from deployments.gateway.request.answer import OpenAnswer
 from deployments.gateway.request.call import Call, Purpose
@@ -19,7 +21,7 @@ from deployments.gateway.send.sender import Destination, Sender
 from serve_app.autoscaling import Demand
 from serve_app.errors import Quarantined
 from serve_app.fleet import Dispatch
-from serve_app.openai.bounds import GENERATE, asked_output
+from serve_app.openai.bounds import GENERATE, LIMIT_FIELDS, asked_output, names_limit
 from serve_app.quarantine import Quarantine
 from serve_app.traffic import Traffic
 
@@ -70,7 +72,8 @@ class Dispatcher:
             self._refuse_what_breaks_members(call)
         to = self._destinations[call.model]
         if call.slot.account is not None:
-            await call.slot.account.place(_order(call, to))
+            order = await call.slot.account.place(_order(call, to))
+            call = _limited(call, order)
         attempts = Attempts(to, self._sender, self._quarantine, self.traffic, self._max_attempts)
         with _awaited(call):
             attempt = await _begun(call, attempts, to)
@@ -96,7 +99,16 @@ def _order(call: Call, to: Destination) -> Order:
         generates=call.purpose is Purpose.ANSWER or output is not None or call.slot.path == GENERATE,
         streams=call.message.streams,
         size=call.message.size,
+        takes_limit=call.slot.path in LIMIT_FIELDS and not names_limit(call.message.fields),
     )
+
+
+def _limited(call: Call, order: Order) -> Call:
+    """The same for an answer as long as its account counts on, where the client has not said it."""
+    if not order.takes_limit or order.each_at_most is None:
+        return call
+    limit = (LIMIT_FIELDS[call.slot.path], order.each_at_most)
+    return msgspec.structs.replace(call, message=msgspec.structs.replace(call.message, answer_limit=limit))
 
 
 def _awaited(call: Call) -> AbstractContextManager[None]:

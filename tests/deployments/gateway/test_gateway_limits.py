@@ -121,13 +121,18 @@ async def test_tokens_are_reserved_and_settled_by_what_was_used(tmp_path: Path) 
             answer = await running.post(f"{n}", key, max_tokens=60)
             statuses.append(answer.status)
             if answer.status != 200:
-                assert answer.error["code"] == "insufficient_quota"
                 assert int(answer.headers["retry-after"]) > 0
                 assert answer.headers["x-should-retry"] in {"true", "false"}
                 break
             used += answer.json["usage"]["total_tokens"]
         assert 200 - 80 < used <= 200
         assert len(statuses) > 5
+
+        async def is_spent() -> bool:  # once the owner knows what was used of that which was reserved
+            code: str = (await running.post("again", key, max_tokens=60)).error["code"]
+            return code == "insufficient_quota"
+
+        assert await eventually(is_spent, within_s=10)
 
 
 async def test_a_limit_is_set_shown_and_removed_while_it_runs(tmp_path: Path) -> None:
@@ -245,27 +250,79 @@ async def test_messages_have_anthropics_headers_and_errors(tmp_path: Path) -> No
 async def test_a_generation_ends_with_an_error_where_a_budget_ends(tmp_path: Path) -> None:
     endless = SimSettings(itl_ms=2, tokens=2500)
     limit = Limit("tenant:acme", tokens_per_day=1500)
-    async with limited(tmp_path, limit, engine=endless) as (running, _, key):
+    async with limited(tmp_path, limit, engine=endless) as (running, handle, key):
         async with running.stream("tell me all", key) as stream:
             answer = await stream.rest()
         assert answer.cut["code"] == "insufficient_quota"
         assert len(answer.events) > 100
 
+        async def in_usage() -> bool:
+            db = sqlite3.connect(tmp_path / "accounts.sqlite3")
+            rows = db.execute("SELECT tokens_in + tokens_out FROM usage").fetchall()
+            db.close()
+            return (await used_of(handle),) in rows
 
-async def test_a_whole_answer_ends_with_an_error_where_a_budget_ends(tmp_path: Path) -> None:
-    """Its length is not seen, so it counts as long as the fastest answer would have become."""
-    endless = SimSettings(itl_ms=1, tokens=20_000)
+        assert await eventually(in_usage, within_s=10)
+
+
+async def test_a_whole_answer_is_given_the_length_that_a_budget_leaves(tmp_path: Path) -> None:
+    endless = SimSettings(itl_ms=0, tokens=20_000)
     limit = Limit("tenant:acme", tokens_per_day=1300)
+    async with limited(tmp_path, limit, engine=endless) as (running, handle, key):
+        answer = await running.post("tell me all", key)
+        assert (answer.status, answer.json["choices"][0]["finish_reason"]) == (200, "length")
+        total = answer.json["usage"]["total_tokens"]
+        assert 1300 - 64 < total <= 1300 + 16  # the prompt is estimated before
+        assert await eventually(lambda: has_used(handle, total, total), within_s=10)
+
+
+@pytest.mark.parametrize(("fields", "least", "most"), [({}, 16, 16), ({"max_tokens": None}, 1200, 1300)])
+async def test_a_completion_without_a_limit_has_openai_s_and_with_null_the_budget_s(
+    tmp_path: Path, fields: dict[str, Any], least: int, most: int
+) -> None:
+    endless = SimSettings(itl_ms=0, tokens=20_000)
+    async with limited(tmp_path, Limit("tenant:acme", tokens_per_day=1300), engine=endless) as (
+        running,
+        _,
+        key,
+    ):
+        body = {"model": MODEL, "prompt": "tell me all", **fields}
+        answer = await running.send(body, "/v1/completions", key)
+        assert answer.status == 200, answer.body
+        assert least <= answer.json["usage"]["completion_tokens"] <= most
+
+
+async def test_of_whole_answers_at_once_those_end_with_an_error_that_a_budget_has_no_room_for(
+    tmp_path: Path,
+) -> None:
+    """Each may be told that it has all that is left; they count by the time that they take."""
+    endless = SimSettings(itl_ms=1, tokens=20_000)
+    limit = Limit("tenant:acme", tokens_per_day=2600)
     async with limited(tmp_path, limit, engine=endless) as (running, handle, key):
         assert (await running.post("how fast is it?", key, max_tokens=100)).status == 200
         async with asyncio.timeout(30):
-            answer = await running.post("tell me all", key)
-        assert (answer.status, answer.error["code"]) == (429, "insufficient_quota")
-        assert "The answer ends here" in answer.error["message"]
-        await running.engines[0].until(lambda stats: stats.aborted == 1)
-        assert await eventually(lambda: has_used(handle, 1100, 1300), within_s=10)
-        left = 1300 - await used_of(handle)
-        assert (await running.post("again", key, max_tokens=left + 1)).status == 429
+            both = await asyncio.gather(*[running.post(f"tell me all {n}", key) for n in range(2)])
+        ended = [each for each in both if each.status == 429]
+        assert ended, "both cannot have what only one has room for"
+        assert all(each.error["code"] == "insufficient_quota" for each in ended)
+        assert all("it is lost, and counts" in each.error["message"] for each in ended)
+        assert await eventually(lambda: has_used(handle, 2000, 2600), within_s=10)
+
+
+async def test_what_only_runs_hold_is_refused_for_a_moment_and_not_for_the_day(tmp_path: Path) -> None:
+    slow = SimSettings(itl_ms=20, tokens=400)
+    limit = Limit("tenant:acme", tokens_per_day=1000)
+    async with limited(tmp_path, limit, engine=slow) as (running, _, key):
+        async with running.stream("first", key, max_tokens=900) as stream:
+            await stream.event()
+            refused = await running.post("second", key, max_tokens=900)
+            stream.leave()
+        assert (refused.status, refused.error["code"]) == (429, "rate_limit_exceeded")
+        assert refused.headers["retry-after"] == "1"
+        assert refused.headers["x-should-retry"] == "true"
+        assert "requests that run have reserved the rest" in refused.error["message"]
+        spent = await running.post("third", key, max_tokens=1100)
+        assert (spent.error["code"], "retry-after" in spent.headers) == ("insufficient_quota", False)
 
 
 async def test_a_whole_answer_is_as_long_as_the_budget_lets_it_be(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def config_file(tmp_path: Path) -> Path:
                         }
                     ],
                     "embedder": {"id": "embed", "source": "owner/embed"},
+                    "cache": {},
                 },
             }
         ],

@@ -6,7 +6,9 @@ import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
 from deployments.launcher.announcement import demo_commands
@@ -45,3 +47,16 @@ def test_where_keys_are_needed_the_commands_to_paste_send_one(config_file: Path)
     commands = [command for _, command in demo_commands(config)]
 
     assert all('-H "Authorization: Bearer $KEY"' in command for command in commands)
+
+
+@pytest.mark.parametrize("without", [{"cache": None}, {"models": [{"id": "small", "cache": False}]}])
+def test_without_a_cache_no_command_is_said_to_be_answered_by_one(
+    config_file: Path, without: dict[str, Any]
+) -> None:
+    document = yaml.safe_load(config_file.read_text(encoding="utf-8"))
+    document["applications"][0]["args"] |= without
+    config_file.write_text(yaml.safe_dump(document), encoding="utf-8")
+
+    ((explanation, _),) = demo_commands(read_config(config_file))
+
+    assert explanation == "a streamed answer:"

@@ -122,14 +122,17 @@ async def test_a_closed_port_costs_one_line_and_its_return_another(
         await until(lambda: bool(of_traces(said)))
         for _ in range(200):  # more than the queue has room for
             trace(tracer)
+        (began,) = of_traces(said)
         with collecting(port) as collector:
 
             async def is_back() -> bool:
                 trace(tracer)
-                return bool(collector.spans) and len(of_traces(said)) == 2
+                return bool(collector.spans) and len(of_traces(said)) > 1
 
             assert await eventually(is_back, within_s=30)
-    began, ended = of_traces(said)
+    ended = of_traces(said)[
+        1
+    ]  # a busy machine may miss the time-out of a later export: that has its own line
     assert began.startswith(f"ray.serve: traces do not reach http://127.0.0.1:{port} and are dropped until")
     assert f"traces reach http://127.0.0.1:{port} again" in ended
     assert "secret" not in began + ended

@@ -9,7 +9,7 @@ import pytest
 
 from serve_app.quotas.book import Book
 from serve_app.quotas.cost import Use, left_early, room_for_answer, shares
-from serve_app.quotas.lengths import FIRST_GUESS, FLOOR, Lengths
+from serve_app.quotas.lengths import FIRST_GUESS, FLOOR, MOST_PACE, Lengths
 from serve_app.quotas.limits import Bound, LimitTable, sender_scopes
 from serve_app.quotas.rates import Left, rate_headers
 from serve_app.quotas.windows import Calendar, SlidingMinute
@@ -148,3 +148,5 @@ def test_slow_answers_do_not_hide_how_fast_a_model_is() -> None:
     lengths.saw_pace("model", 100, 1.0)
     lengths.saw_pace("model", 100, 50.0)
     assert lengths.pace("model") == pytest.approx(98.0)
+    lengths.saw_pace("model", 10**9, 1.0)
+    assert lengths.pace("model") == MOST_PACE
