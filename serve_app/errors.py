@@ -282,13 +282,15 @@ class OverCapacity(PromptlyError):
 
 
 class RateLimited(PromptlyError):
-    """``retry_after_s`` ``None``: it asks for more than ever fits, so waiting does not help."""
+    """``retry_after_s`` ``None``: it asks for more than ever fits, so waiting does not help. ``limit``: which
+    limit it is, as a sentence; default: the message."""
 
     status = 429
     type = "rate_limit_error"
 
-    def __init__(self, message: str, retry_after_s: int | None) -> None:
+    def __init__(self, message: str, retry_after_s: int | None, *, limit: str = "") -> None:
         super().__init__(message, code="rate_limit_exceeded")
+        self.limit = limit or message
         self.retry_after_s = retry_after_s
         self.should_retry = retry_after_s is not None and retry_after_s <= PATIENCE_S
 
@@ -301,8 +303,8 @@ class BudgetSpent(RateLimited):
     """Its code is OpenAI's, by which clients tell it from a rate. ``retry_after_s`` ends with the day or
     month."""
 
-    def __init__(self, message: str, retry_after_s: int | None) -> None:
-        super().__init__(message, retry_after_s)
+    def __init__(self, message: str, retry_after_s: int | None, *, limit: str = "") -> None:
+        super().__init__(message, retry_after_s, limit=limit)
         self.code = "insufficient_quota"
 
 
@@ -391,11 +393,7 @@ class BudgetEnded(UpstreamFailed):
     should_retry = False
 
     def __init__(self, message: str, *, is_lost: bool = False) -> None:
-        end = (
-            "The answer ends here, unfinished: it is lost, and counts."
-            if is_lost
-            else "The answer ends here."
-        )
+        end = "The answer is lost, and counts." if is_lost else "The answer ends here."
         super().__init__(f"{message} {end}", code="insufficient_quota")
 
 

@@ -52,8 +52,9 @@ COMPLETION_TOKENS = 16
 """The default of both, in OpenAI's API as in vLLM."""
 
 
+LIMITS_OF_COMPLETIONS = ("max_tokens",)
 LIMIT_FIELDS = {"/v1/chat/completions": "max_completion_tokens", COMPLETIONS: "max_tokens"}
-"""By path, the field with the most tokens of one answer that members of every kind know."""
+"""By path, vLLM's field with the most tokens of one answer."""
 
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -190,20 +191,24 @@ def count_texts(fields: Mapping[str, Any], names: Iterable[str]) -> int:
 
 def asked_output(path: str, fields: Mapping[str, Any]) -> int | None:
     """The most tokens that one answer may have, as the request says; ``None`` if it does not. ``path`` is the
-    member's."""
-    sampling = _sampling(fields)
-    asked = [each.get(name) for each in (fields, sampling) for name in ANSWER_LIMITS]
-    given = [most for most in asked if isinstance(most, int) and not isinstance(most, bool) and most > 0]
-    if given:
-        return max(given)
-    # With `null` vLLM gives all that the context has room for.
-    has_default = "max_tokens" not in (fields if path == COMPLETIONS else sampling)
-    return COMPLETION_TOKENS if has_default and path in {COMPLETIONS, GENERATE} else None
+    member's. Fields that vLLM does not read on that path say nothing."""
+    if path == GENERATE:
+        asked = [_sampling(fields).get("max_tokens")]
+    else:
+        asked = [
+            fields.get(name) for name in (LIMITS_OF_COMPLETIONS if path == COMPLETIONS else ANSWER_LIMITS)
+        ]
+    least = 0 if path == COMPLETIONS else 1  # none at all is valid with `echo`
+    given = [most for most in asked if isinstance(most, int) and not isinstance(most, bool) and most >= least]
+    return max(given, default=None)
 
 
-def names_limit(fields: Mapping[str, Any]) -> bool:
-    """The request says, at its top, how long an answer may be."""
-    return any(fields.get(name) is not None for name in ANSWER_LIMITS)
+def default_output(path: str, fields: Mapping[str, Any]) -> int | None:
+    """The same where the request leaves it to vLLM; ``None``: it does not, or vLLM gives what the context has
+    room for, as it does with `null`."""
+    if path == COMPLETIONS:
+        return None if "max_tokens" in fields else COMPLETION_TOKENS
+    return COMPLETION_TOKENS if path == GENERATE and "max_tokens" not in _sampling(fields) else None
 
 
 def _sampling(fields: Mapping[str, Any]) -> Mapping[str, Any]:

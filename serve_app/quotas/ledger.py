@@ -66,6 +66,10 @@ class Meter:
         lease.free += amount
         self.granted += amount
 
+    def free_at(self, gateway: str) -> int:
+        lease = self.leases.get(gateway)
+        return 0 if lease is None else lease.free
+
     def add(self, label: str, amount: int) -> None:
         self.totals[label] = self.totals.get(label, 0) + amount
         while len(self.totals) > KEPT_SPANS:
@@ -219,7 +223,8 @@ class Ledger:
             others = self._recall(ask, meter, gateway)
         if amount:
             meter.grants(gateway, amount)
-        retry_s = _retry_s(ask, meter, limit - used, now, resets_s) if ask.need > amount else 0.0
+        unused = limit - used - meter.free_at(gateway)
+        retry_s = _retry_s(ask, meter, unused, now, resets_s) if ask.need > amount else 0.0
         left = max(0, room - amount)
         is_short = now < meter.short_until
         return Grant(
@@ -282,7 +287,8 @@ class Ledger:
 
 
 def _retry_s(ask: Ask, meter: Meter, unused: int, now: float, resets_s: float) -> float:
-    """When there may be enough for a refused request."""
+    """When there may be enough for a refused request. ``unused``: but for what is free at its gateway, which
+    has taken that from its need."""
     if unused >= ask.need:
         return SOON_S  # only requests that run hold it, and most will use less
     if meter.minute is not None:

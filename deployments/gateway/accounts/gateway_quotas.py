@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import Context
+from functools import partial
 from uuid import uuid4
 
 from serve_app.errors import AccountsUnavailable, BudgetSpent, LimitsUnavailable, PromptlyError, RateLimited
@@ -124,16 +125,16 @@ class GatewayQuotas:
     def _refusal(self, purse: Purse, amount: int) -> PromptlyError:
         limit = self.book.table.of(purse.scope).get(purse.bound, 0)
         unit = NANO if purse.bound in MONEY else 1
-        message = (
-            f"{_whose(purse.scope)}: {purse.bound.value} is limited to {limit / unit:g}; "
-            f"this request may use {amount / unit:g}"
-        )
-        kind = BudgetSpent if purse.bound in BUDGETS else RateLimited
+        limited = f"{_whose(purse.scope)}: {purse.bound.value} is limited to {limit / unit:g}"
+        message = f"{limited}; this request may use {amount / unit:g}"
+        kind = partial(BudgetSpent if purse.bound in BUDGETS else RateLimited, limit=f"{limited}.")
         if amount > limit:
             return kind(f"{message}, more than ever fits.", None)
-        if purse.retry_s <= SOON_S:
-            return RateLimited(f"{message}, and requests that run have reserved the rest.", 1)
-        return kind(f"{message}, and less is left.", math.ceil(purse.retry_s))
+        if purse.bound in BUDGETS and purse.retry_s <= SOON_S:
+            return RateLimited(
+                f"{message}, and requests that run have reserved the rest.", 1, limit=f"{limited}."
+            )
+        return kind(f"{message}, and less is left.", max(1, math.ceil(purse.retry_s)))
 
     # ---- the owner ----
 

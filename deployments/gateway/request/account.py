@@ -15,7 +15,7 @@ import msgspec
 from serve_app.errors import BudgetEnded, BudgetSpent, PromptlyError, RateLimited
 from serve_app.openai.usage import NO_TOKENS, AnswerEnd, TokenCounts
 from serve_app.quotas.book import Book
-from serve_app.quotas.cost import SPARE, Use, left_early, most_used, room_for_answer, shares
+from serve_app.quotas.cost import Use, left_early, most_used, room_for_answer, shares
 from serve_app.quotas.lengths import FIRST_PACE, Lengths, least_reserved
 from serve_app.quotas.limits import AT_GATE, BUDGETS, MOST, TOKENS, Bound, model_scopes, sender_scopes
 from serve_app.quotas.purse import Part, Purse, Taken
@@ -77,8 +77,8 @@ class Order:
     """What is asked of a member. ``model`` is the model's own name, ``priced`` the one that has its price;
     ``prompt`` and ``output`` are tokens, estimated or as the request says; ``output`` ``None``: as many as
     the model will. ``weight``: so many answers. ``streams``: it is seen how long they become. ``size``:
-    bytes of the body. ``takes_limit``: members can be told how long an answer may be; ``room``: what they are
-    told, in tokens."""
+    bytes of the body. ``is_implied``: the request leaves ``output`` to the member. ``longest``: the most that
+    every member can be told of the length of an answer; ``told``: what they are told, in tokens."""
 
     model: str
     priced: str
@@ -88,8 +88,9 @@ class Order:
     generates: bool = True
     streams: bool = True
     size: int = 0
-    takes_limit: bool = False
-    room: int | None = None
+    is_implied: bool = False
+    longest: int = 0
+    told: int | None = None
 
     @property
     def is_open(self) -> bool:
@@ -97,14 +98,9 @@ class Order:
         return self.generates and self.output is None
 
     @property
-    def each_at_most(self) -> int | None:
-        """Tokens that each answer may have; ``None``: as many as the model will."""
-        return self.room if self.output is None else self.output
-
-    @property
     def at_most(self) -> int:
-        """Tokens of all answers that members were told to make at most."""
-        return MOST if self.room is None else self.room * self.weight
+        """Tokens of all answers, as members were told; far more than any has where they were not."""
+        return MOST if self.told is None else self.told * self.weight
 
     def credible(self, counts: TokenCounts) -> TokenCounts:
         """What a member says, as far as the request can have used it."""
@@ -278,10 +274,10 @@ class Account:
         finally:
             self._tell_client()
         self._reserved = use
-        if order.is_open and order.takes_limit and not order.streams:
-            order.room = _whole_room(order, use, self._price, self._parts(self._scopes, BUDGETS, use))
-        if order.is_open and any(each.purse.bound not in AT_GATE for each in taken):
-            self._watch()
+        if any(each.purse.bound not in AT_GATE for each in taken):
+            order.told = _told(order, use, self._price, self._parts(self._scopes, BUDGETS, use))
+            if order.is_open:
+                self._watch()
         return order
 
     async def turn(self, prompt: int, output: int) -> None:
@@ -409,7 +405,7 @@ class Account:
         except PromptlyError as error:
             is_over = self._made() >= ENDS * self._reserved.output
             if is_over and error.status == BudgetEnded.status and self.members.cut is not None:
-                self.members.cut(BudgetEnded(error.message, is_lost=not order.streams))
+                self.members.cut(BudgetEnded(_limit_of(error), is_lost=not order.streams))
                 return
         else:
             self._reserved = Use(self._reserved.prompt, self._reserved.output + more.output)
@@ -472,19 +468,28 @@ def _fitting(order: Order, use: Use, price: Price, parts: Sequence[Part]) -> Use
     return Use(use.prompt, output) if least <= output < use.output else None
 
 
+def _limit_of(error: PromptlyError) -> str:
+    return error.limit if isinstance(error, RateLimited) else error.message
+
+
 def _rest(use: Use, price: Price, parts: Sequence[Part]) -> Use | None:
     """All that is left, for an answer that runs. ``None``: nothing is, or it is not what was refused."""
     output = _room(0, price, parts)
     return Use(0, output) if 0 < output < use.output else None
 
 
-def _whole_room(order: Order, reserved: Use, price: Price, parts: Sequence[Part]) -> int | None:
-    """Tokens for each answer, which is not seen before its end, with all that is left now. ``None``: more
-    than any answer has."""
-    if not any(purse.limit >= 0 for purse, _ in parts):
+def _told(order: Order, reserved: Use, price: Price, parts: Sequence[Part]) -> int | None:
+    """What members are told of the length of an answer: of one that is not seen before its end, all that
+    budgets have room for. What others have reserved counts as room: most use less. ``None``: nothing."""
+    if order.is_implied:
+        return order.output
+    purses = [purse for purse, _ in parts if purse.limit >= 0]
+    if order.streams or not order.is_open or not purses:
         return None
-    room = (reserved.output + max(0, _room(0, price, parts))) // order.weight
-    return room if room < SPARE else None
+    rooms = [(purse.bound, purse.left + purse.free + purse.busy) for purse in purses]
+    room = min(room_for_answer(reserved.prompt, bound, price, most) for bound, most in rooms)
+    each = max(room, reserved.output) // order.weight
+    return each if each < order.longest else None
 
 
 def _room(prompt: int, price: Price, parts: Sequence[Part]) -> int:
@@ -526,7 +531,8 @@ def _learn(record: RequestRecord, order: Order | None, senders: Sequence[str], l
     tokens = record.tokens
     if tokens.prompt is not None:
         lengths.saw_prompt(senders[-1], order.model, round(order.prompt), tokens.prompt)
-    ended_itself = order.output is None and record.error is None and not record.client_gone
+    was_told = order.told is not None and record.finish_reason == "length"
+    ended_itself = not was_told and order.output is None and record.error is None and not record.client_gone
     if tokens.output is not None and order.generates and ended_itself:
         lengths.saw_answer(senders, order.model, tokens.output // max(1, order.weight))
 

@@ -77,8 +77,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     ``translated``: the client did not write the body itself; it must suit every member. ``form``: the body is
     this form, and no JSON. ``as_read``: by its fields a key's rights and limits were decided, so servers
     elsewhere get these and no others: of two fields of one name they may take the first, where the gateway
-    and every engine take the last. ``answer_limit``: a field and the tokens that each answer may have, where
-    the request names none. It is one class because what a member is sent depends on all of it.
+    and every engine take the last. ``answer_limit``: a field and its value, the tokens that each answer may
+    have, where the request names none. It is one class because what a member is sent depends on all of it.
     """
 
     method: str
@@ -94,7 +94,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     translated: bool = False
     form: UploadedForm | None = None
     as_read: bool = False
-    answer_limit: tuple[str, int] | None = None
+    answer_limit: Mapping[str, int] | None = None
 
     def to(self, target: str, fields: Mapping[str, object], body: bytes, *, streams: bool) -> Self:
         """Another request with the same headers and rights."""
@@ -106,6 +106,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
             streams=streams,
             include_usage=False,
             measures=False,
+            answer_limit=None,
         )
 
     def unbounded(self) -> Self | None:
@@ -129,14 +130,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
             return False
         asked = (self.fields.get(name) for name in ANSWER_LIMITS)
         return any(isinstance(limit, int) and limit >= context for limit in asked)
-
-    def _answer_limit(self, context: int | None) -> dict[str, object]:
-        """vLLM refuses one that goes beyond the context with the prompt, whose tokens have a byte each at
-        least. Such an answer is limited by the context itself."""
-        if self.answer_limit is None:
-            return {}
-        name, tokens = self.answer_limit
-        return {} if context is not None and tokens + self.size >= context else {name: tokens}
 
     def headers_for(self, *, priority: int | None) -> dict[str, str]:
         """The headers for one member. vLLM names its own request after ``x-request-id``, so each attempt has
@@ -177,7 +170,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         schedules by priority; ``token_ids``: it is asked for the tokens of its answer."""
         if self.form is not None:
             return self.form.sent({"model": report.served_as or model})
-        changed: dict[str, object] = {}
+        changed: dict[str, object] = {**(self.answer_limit or {})}
         if self.salt is not None and report.takes_cache_salt and self.target.startswith(SALTED):
             changed[CACHE_SALT] = self.salt
         if token_ids:
@@ -198,7 +191,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
                 # What only the gateway asks for comes once, at the end.
                 once = {name: value for name, value in known.items() if name != EACH_CHUNK}
                 changed["stream_options"] = {**once, "include_usage": True}
-        changed |= self._answer_limit(report.token_limits.context)
         if self.translated and not report.gives_token_ids:
             return msgspec.json.encode({**vendor_fields(self.fields, served_as), **changed})
         if self.as_read and report.is_static:

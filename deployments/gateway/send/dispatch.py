@@ -20,10 +20,16 @@ from deployments.gateway.send.plain_answer import PlainAnswer
 from deployments.gateway.send.sender import Destination, Sender
 from serve_app.autoscaling import Demand
 from serve_app.errors import Quarantined
-from serve_app.fleet import Dispatch
-from serve_app.openai.bounds import GENERATE, LIMIT_FIELDS, asked_output, names_limit
+from serve_app.fleet import Dispatch, EngineReport
+from serve_app.openai.bounds import GENERATE, LIMIT_FIELDS, asked_output, default_output
 from serve_app.quarantine import Quarantine
 from serve_app.traffic import Traffic
+
+TRUNCATES = "truncate_prompt_tokens"
+"""vLLM refuses more of a prompt than the context leaves beside the answer's limit."""
+
+TEMPLATE_TOKENS = 1024
+"""What a chat template adds to a prompt, amply."""
 
 
 class Dispatcher:
@@ -89,25 +95,42 @@ class Dispatcher:
 
 
 def _order(call: Call, to: Destination) -> Order:
-    output = asked_output(call.slot.path, call.message.fields)
+    path, fields = call.slot.path, call.message.fields
+    reports = [member.report for member in to.admission.room.candidates()]
+    output = asked_output(path, fields)
+    implied = default_output(path, fields) if all(each.gives_token_ids for each in reports) else None
     return Order(
         to.own,
         to.admission.room.model,
         call.slot.routing.prompt_tokens,
-        output,
+        implied if output is None else output,
         call.slot.weight,
-        generates=call.purpose is Purpose.ANSWER or output is not None or call.slot.path == GENERATE,
+        generates=call.purpose is Purpose.ANSWER or output is not None or path == GENERATE,
         streams=call.message.streams,
         size=call.message.size,
-        takes_limit=call.slot.path in LIMIT_FIELDS and not names_limit(call.message.fields),
+        is_implied=output is None and implied is not None and path in LIMIT_FIELDS,
+        longest=min((_longest(call, each) for each in reports), default=0),
     )
+
+
+def _longest(call: Call, report: EngineReport) -> int:
+    """Tokens that the member can be told as the most of an answer, and is sure to keep to; 0: none. vLLM
+    refuses more than the context leaves, and takes what it is told in place of the model's own limit."""
+    limits = report.token_limits
+    can_be_told = call.slot.path in LIMIT_FIELDS and TRUNCATES not in call.message.fields
+    if not can_be_told or not report.gives_token_ids or limits.context is None:
+        return 0
+    # A token has a byte of the body at least; but for pictures that it names, and what a template adds.
+    prompt = max(call.message.size, 2 * call.slot.routing.prompt_tokens) + TEMPLATE_TOKENS
+    own = [most for most in (limits.default, limits.cap) if most is not None]
+    return max(0, math.floor(min([limits.context - prompt, *own])))
 
 
 def _limited(call: Call, order: Order) -> Call:
     """The same for an answer as long as its account counts on, where the client has not said it."""
-    if not order.takes_limit or order.each_at_most is None:
+    if order.told is None:
         return call
-    limit = (LIMIT_FIELDS[call.slot.path], order.each_at_most)
+    limit = {LIMIT_FIELDS[call.slot.path]: order.told}
     return msgspec.structs.replace(call, message=msgspec.structs.replace(call.message, answer_limit=limit))
 
 

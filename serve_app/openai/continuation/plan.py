@@ -44,7 +44,8 @@ class TokenLimits:
 def _asked(request: ParsedRequest) -> int | None:
     generation = request.generation
     if request.endpoint is Endpoint.COMPLETIONS:
-        return generation.max_tokens if generation.max_tokens is not None else DEFAULT_MAX_TOKENS
+        has_default = "max_tokens" not in request.fields  # `null` is as open as a chat
+        return DEFAULT_MAX_TOKENS if has_default else generation.max_tokens
     if generation.max_completion_tokens is not None:
         return generation.max_completion_tokens
     return generation.max_tokens

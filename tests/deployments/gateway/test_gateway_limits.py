@@ -121,18 +121,13 @@ async def test_tokens_are_reserved_and_settled_by_what_was_used(tmp_path: Path) 
             answer = await running.post(f"{n}", key, max_tokens=60)
             statuses.append(answer.status)
             if answer.status != 200:
-                assert int(answer.headers["retry-after"]) > 0
+                assert answer.error["code"] == "insufficient_quota"
+                assert int(answer.headers["retry-after"]) > 1
                 assert answer.headers["x-should-retry"] in {"true", "false"}
                 break
             used += answer.json["usage"]["total_tokens"]
         assert 200 - 80 < used <= 200
         assert len(statuses) > 5
-
-        async def is_spent() -> bool:  # once the owner knows what was used of that which was reserved
-            code: str = (await running.post("again", key, max_tokens=60)).error["code"]
-            return code == "insufficient_quota"
-
-        assert await eventually(is_spent, within_s=10)
 
 
 async def test_a_limit_is_set_shown_and_removed_while_it_runs(tmp_path: Path) -> None:
@@ -305,7 +300,7 @@ async def test_of_whole_answers_at_once_those_end_with_an_error_that_a_budget_ha
         ended = [each for each in both if each.status == 429]
         assert ended, "both cannot have what only one has room for"
         assert all(each.error["code"] == "insufficient_quota" for each in ended)
-        assert all("it is lost, and counts" in each.error["message"] for each in ended)
+        assert all("The answer is lost, and counts" in each.error["message"] for each in ended)
         assert await eventually(lambda: has_used(handle, 2000, 2600), within_s=10)
 
 

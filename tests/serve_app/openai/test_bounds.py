@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from serve_app.errors import BadRequest
-from serve_app.openai.bounds import GENERATE, asked_output, refuse_excess, weigh
+from serve_app.openai.bounds import GENERATE, asked_output, default_output, refuse_excess, weigh
 from serve_app.openai.depth import is_deeper
 from serve_app.openai.schemas import multiplied_out
 from serve_app.settings import LimitSettings
@@ -241,17 +241,35 @@ def test_as_many_as_the_limit_pass() -> None:
     [
         ("/v1/chat/completions", {"max_tokens": 3, "max_completion_tokens": 5}, 5),
         ("/v1/chat/completions", {}, None),
-        ("/v1/completions", {}, 16),
+        ("/v1/chat/completions", {"sampling_params": {"max_tokens": 3}}, None),
+        ("/v1/completions", {}, None),
+        ("/v1/completions", {"max_tokens": None, "max_completion_tokens": 1}, None),
+        ("/v1/completions", {"max_tokens": 0, "echo": True}, 0),
         (GENERATE, {"token_ids": [1], "sampling_params": {"max_tokens": 700}}, 700),
-        (GENERATE, {"token_ids": [1], "sampling_params": {}}, 16),
-        (GENERATE, {"token_ids": [1], "sampling_params": {"max_tokens": None}}, None),
-        (GENERATE, {"token_ids": [1], "sampling_params": "all"}, 16),
+        (GENERATE, {"token_ids": [1], "max_tokens": 1, "sampling_params": {"max_tokens": None}}, None),
     ],
 )
 def test_what_an_answer_may_have_at_most_is_read_where_the_path_has_it(
     path: str, fields: dict[str, Any], most: int | None
 ) -> None:
     assert asked_output(path, fields) == most
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "most"),
+    [
+        ("/v1/chat/completions", {}, None),
+        ("/v1/completions", {}, 16),
+        ("/v1/completions", {"max_tokens": None}, None),
+        (GENERATE, {"token_ids": [1], "sampling_params": {}}, 16),
+        (GENERATE, {"token_ids": [1], "sampling_params": "all"}, 16),
+        (GENERATE, {"token_ids": [1], "sampling_params": {"max_tokens": None}}, None),
+    ],
+)
+def test_some_paths_have_a_limit_where_a_request_names_none(
+    path: str, fields: dict[str, Any], most: int | None
+) -> None:
+    assert default_output(path, fields) == most
 
 
 def test_answers_of_a_request_of_tokens_are_counted() -> None:

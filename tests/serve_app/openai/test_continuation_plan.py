@@ -37,7 +37,7 @@ def test_a_chats_answer_is_as_long_as_its_engine_lets_it(
     ("limits", "fields", "expected"),
     [
         (TokenLimits(100), {}, 16),
-        (TokenLimits(100, default=50), {"max_tokens": None}, 16),
+        (TokenLimits(100, default=50), {}, 16),
         (TokenLimits(20), {}, 10),
         (TokenLimits(100), {"max_tokens": 20}, 20),
         (TokenLimits(100, cap=5), {"max_tokens": 20}, 5),
@@ -48,6 +48,13 @@ def test_a_text_completion_without_a_limit_has_sixteen_tokens(
     limits: TokenLimits, fields: dict[str, Any], expected: int
 ) -> None:
     assert limits.answer_tokens(completion_request(**fields), prompt_tokens=10) == expected
+
+
+def test_a_text_completion_without_any_limit_is_as_long_as_its_engine_lets_it() -> None:
+    request = completion_request(max_tokens=None)
+
+    assert TokenLimits(100, default=50).answer_tokens(request, prompt_tokens=10) == 50
+    assert TokenLimits(100).answer_tokens(request, prompt_tokens=10) == 90
 
 
 def test_a_body_may_name_the_model_as_its_engine_does() -> None:
