@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -19,7 +18,6 @@ from deployments.gateway.request.gate import Gate
 from deployments.gateway.request.socket import ClientSocket
 from deployments.platform.log_context import CURRENT
 from deployments.platform.telemetry import TRACEPARENT, RequestTracer
-from serve_app.admission.refusals import RefusalPace
 from serve_app.api.door import Door, refuse_packed, require_media_type
 from serve_app.api.routes import ROUTES, Access, Route
 from serve_app.console import FILES
@@ -115,19 +113,17 @@ class Answering:
             self._count_tenant(exchange)
 
     def _count_tenant(self, exchange: Exchange) -> None:
-        """Once the request counts itself: from then on it is one of its tenant's, too. Before its body is
-        read, it is only refused where it could not be answered now."""
+        """Once the request counts itself: from then on it is one of its tenant's, too."""
         exchange.tenant_known = None
         tenant = exchange.facts.tenant
-        if tenant is None:
+        if not exchange.is_counted or tenant is None:
             return
         if self._of_tenants[tenant] >= self._part_of(self._share):
             raise OverCapacity(
                 f"{self._share} requests of this tenant are being answered ({self._named[1]}).", 1
             )
-        if exchange.is_counted:
-            self._of_tenants[tenant] += 1
-            exchange.counted_for = tenant
+        self._of_tenants[tenant] += 1
+        exchange.counted_for = tenant
 
     def _refuse_over_capacity(self) -> None:
         if self._active >= self._part_of(self._most):
@@ -160,7 +156,6 @@ class GatewayApp:
         names = ("limits.max_concurrent_requests", "limits.max_concurrent_requests_per_tenant")
         self._answering = Answering(limits.max_concurrent_requests, limits.share_of_requests, names, part_of)
         self.demand = self._answering.demand
-        self._refusals = RefusalPace()
         self._listing = Answering(LISTS_AT_ONCE, LISTS_OF_A_TENANT, ("lists of models",) * 2)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -214,7 +209,7 @@ class GatewayApp:
                 if exchange.body_done is not None:
                     exchange.body_done()
         except PromptlyError as error:
-            await self._refuse(exchange, error)
+            await _end_with(exchange, error)
         except ClientGone:
             exchange.facts.client_gone = True
         except asyncio.CancelledError:
@@ -224,19 +219,6 @@ class GatewayApp:
         except Exception:
             logger.exception("request %s failed", exchange.request_id)
             await _end_with(exchange, PromptlyError("The gateway failed.", code="internal_error"))
-
-    async def _refuse(self, exchange: Exchange, error: PromptlyError) -> None:
-        """A tenant's refusals do not all end in one moment; see ``RefusalPace``."""
-        tenant = exchange.facts.tenant
-        pause_s = 0.0
-        if error.status == OverCapacity.status and tenant is not None:
-            pause_s = self._refusals.pause_s(tenant, time.monotonic())
-        try:
-            if pause_s:
-                with exchange.timeline.step("refusal"):
-                    await asyncio.sleep(pause_s)
-        finally:  # also where the server stops
-            await _end_with(exchange, error)
 
     async def _enter(self, exchange: Exchange, route: Route, handler: Handler) -> None:
         try:

@@ -102,7 +102,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     gaps: Gaps | None = None
     """Between the pieces of a member's stream. Lists and lines of records leave them out."""
     estimated: TokenCounts | None = None
-    """What it is taken to have used, where its client left before anything was counted, or a member's count
+    """What it is taken to have used, where its answer ended before anything was counted, or a member's count
     cannot be true."""
 
 

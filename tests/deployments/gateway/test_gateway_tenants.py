@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ from support.gateway import (
 from support.graph import CHAT, eventually
 
 from deployments.embedder.deployment import Embedder
-from serve_app.admission.refusals import EVERY_S
 from serve_app.model_store import ModelStore
 from serve_app.settings import EmbedderSettings
 from serve_app.settings.paths import ENGINE_PATHS
@@ -85,23 +83,6 @@ async def test_a_tenants_share_is_free_again_when_its_requests_end() -> None:
         for _ in range(3):
             await ask(running, "a")
             assert (await running.send({"model": "none"}, CHAT, running.headers("a"))).status == 400
-
-
-async def test_refusals_of_one_moment_end_one_after_another() -> None:
-    """Else their clients come back in one moment, and others wait behind them all."""
-    slow = SimSettings(itl_ms=20, tokens=4000)
-    limits = {"limits": {"max_concurrent_requests": 8, "max_concurrent_requests_per_tenant": 1}}
-    async with gateway(slow, **KEYED, **limits) as running:
-        a = running.headers("a")
-        async with running.stream("first", a) as stream:
-            await stream.event()
-            began = time.monotonic()
-            refused = await asyncio.gather(*[running.post(f"{n}", a) for n in range(40)])
-            took_s = time.monotonic() - began
-            assert (await running.post("another", running.headers("b"), max_tokens=2)).status == 200
-            stream.leave()
-    assert {each.status for each in refused} == {429}
-    assert took_s >= 39 * EVERY_S
 
 
 # ---- the prefix cache of engines ----
