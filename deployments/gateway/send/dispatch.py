@@ -96,8 +96,9 @@ class Dispatcher:
 
 def _order(call: Call, to: Destination) -> Order:
     path, fields = call.slot.path, call.message.fields
-    reports = [member.report for member in to.admission.room.candidates()]
     output = asked_output(path, fields)
+    candidates = to.admission.room.candidates() if output is None else ()
+    reports = [member.report for member in candidates]
     implied = default_output(path, fields) if all(each.gives_token_ids for each in reports) else None
     return Order(
         to.own,

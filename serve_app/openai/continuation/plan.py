@@ -7,15 +7,13 @@ from typing import Any
 
 import msgspec
 
+from serve_app.openai.bounds import COMPLETIONS, default_output
 from serve_app.openai.requests import Endpoint, ParsedRequest
 
 RESUME_PATH = "/v1/chat/completions/resume"
 """A path of our own engines: the body is a chat's, and ``TOLD_FIELD`` holds the tokens so far."""
 
 TOLD_FIELD = "told_token_ids"
-
-DEFAULT_MAX_TOKENS = 16
-"""The limit of a text completion without one: OpenAI's and vLLM's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +42,8 @@ class TokenLimits:
 def _asked(request: ParsedRequest) -> int | None:
     generation = request.generation
     if request.endpoint is Endpoint.COMPLETIONS:
-        has_default = "max_tokens" not in request.fields  # `null` is as open as a chat
-        return DEFAULT_MAX_TOKENS if has_default else generation.max_tokens
+        named = generation.max_tokens
+        return default_output(COMPLETIONS, request.fields) if named is None else named
     if generation.max_completion_tokens is not None:
         return generation.max_completion_tokens
     return generation.max_tokens
