@@ -1,5 +1,6 @@
 CONFIG ?= config/local.yaml
 PORT ?=
+WORKERS ?= 2
 PYTHON_BIN := .venv/bin/python
 
 .DEFAULT_GOAL := help
@@ -7,7 +8,7 @@ PYTHON_BIN := .venv/bin/python
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "  variables: CONFIG=$(CONFIG) (serve), PORT= (serve), ARGS= (serve, test, bench, check-gpu)"
+	@echo "  variables: CONFIG=$(CONFIG) (serve), PORT= (serve), WORKERS=$(WORKERS) (test), ARGS= (serve, test, bench, check-gpu)"
 
 setup: ## virtual environment, packages, models
 	@scripts/setup_env.sh
@@ -15,8 +16,8 @@ setup: ## virtual environment, packages, models
 serve: setup ## start the application on this machine and keep it running until Ctrl-C
 	@exec $(PYTHON_BIN) -m deployments.cli serve $(CONFIG) $(if $(PORT),--port $(PORT)) $(ARGS)
 
-test: setup ## all tests
-	$(PYTHON_BIN) -m pytest $(ARGS)
+test: setup ## all tests, in WORKERS processes
+	$(PYTHON_BIN) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 lint: setup ## ruff and mypy
 	$(PYTHON_BIN) -m ruff check .

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
 
-from deployments.gateway.lookup.in_flight import InFlightRequests, Reader
+from deployments.gateway.lookup.in_flight import WOKEN_A_TURN, InFlightRequests, Reader
 from deployments.gateway.request.answer import Head, Live
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.send.flow import Flow
@@ -233,3 +234,23 @@ async def test_a_flow_keeps_no_more_than_it_may() -> None:
     assert await task == b""
     assert await one.read() == b""
     assert shared.completed == [], "an answer of which bytes were dropped is not recorded"
+
+
+async def test_many_readers_of_one_answer_act_over_several_turns() -> None:
+    """Two hundred that end at once would hold the event loop for as many milliseconds."""
+    shared = Shared()
+    one, *others = await shared.readers(1 + 5 * WOKEN_A_TURN)
+    task = await flowing(Client(), one)
+    reading = [asyncio.create_task(other.read()) for other in others]
+    await asyncio.sleep(0)
+    done: list[int] = []
+    shared.answer.say(b"a")
+    while not done or done[-1] < len(others):
+        await asyncio.sleep(0)
+        done.append(sum(each.done() for each in reading))
+    steps = [after - before for before, after in pairwise([0, *done])]
+    assert max(steps) == WOKEN_A_TURN
+    assert len([step for step in steps if step]) == 5
+    assert await asyncio.gather(*reading) == [b"a"] * len(others)
+    shared.answer.say(None)
+    assert await task == b""
