@@ -249,7 +249,7 @@ def answers(provider: ScriptedProvider, status: int = 200, **changed: Any) -> No
         {"aud": "promptly"},
         {"aud": [CLIENT, "b"], "azp": "b"},
         {"iss": "https://evil.example"},
-        {"exp": time.time() - 3600},
+        {"exp": 1_700_000_000},
     ],
     ids=str,
 )
