@@ -1,6 +1,6 @@
 CONFIG ?= config/local.yaml
 PORT ?=
-WORKERS ?= 2
+WORKERS ?= 0
 PYTHON_BIN := .venv/bin/python
 
 .DEFAULT_GOAL := help
@@ -16,8 +16,8 @@ setup: ## virtual environment, packages, models
 serve: setup ## start the application on this machine and keep it running until Ctrl-C
 	@exec $(PYTHON_BIN) -m deployments.cli serve $(CONFIG) $(if $(PORT),--port $(PORT)) $(ARGS)
 
-test: setup ## all tests, in WORKERS processes
-	$(PYTHON_BIN) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+test: setup ## all tests, one after another; WORKERS=2: in two processes
+	$(PYTHON_BIN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: setup ## ruff and mypy
 	$(PYTHON_BIN) -m ruff check .

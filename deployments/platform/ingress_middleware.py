@@ -9,7 +9,7 @@ Without it everything works, but:
 - Serve watches every client for a disconnect with two tasks, although the gateway watches too
   (``Exchange.run_while_connected``): two rounds of the event loop before a burst's requests reach an engine.
 - Serve wraps every request and every chunk (see ``direct_ingress``).
-- Requests that arrive together are begun in one turn of the event loop (see ``entrance``).
+- Requests that arrive together begin in one turn of the event loop, whoever sends them (see ``entrance``).
 """
 
 from __future__ import annotations

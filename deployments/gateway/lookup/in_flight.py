@@ -25,7 +25,7 @@ Completed = Callable[[Head, list[bytes]], None]
 Watcher = Callable[[InFlightKey], None]
 
 
-WOKEN_A_TURN = 8
+WOKEN_A_TURN = 4
 """So many readers of an answer act in one turn of the event loop, then other work has its turn: each takes
 some 0.1 ms for a chunk, and a millisecond for its request's end."""
 
