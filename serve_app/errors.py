@@ -386,15 +386,18 @@ class UpstreamFailed(PromptlyError):
 
 class BudgetEnded(UpstreamFailed):
     """Ends an answer. A client must not take what it has of a stream for a whole answer, as with a
-    `finish_reason` it would; ``is_lost``: it has nothing."""
+    `finish_reason` it would; ``is_lost``: it has nothing; ``is_held``: requests that run have reserved the
+    rest, and may leave some."""
 
     status = 429
     type = "rate_limit_error"
     should_retry = False
 
-    def __init__(self, message: str, *, is_lost: bool = False) -> None:
+    def __init__(self, message: str, *, is_lost: bool = False, is_held: bool = False) -> None:
+        why = " Requests that run have reserved the rest." if is_held else ""
         end = "The answer is lost, and counts." if is_lost else "The answer ends here."
-        super().__init__(f"{message} {end}", code="insufficient_quota")
+        code = "rate_limit_exceeded" if is_held else "insufficient_quota"
+        super().__init__(f"{message}{why} {end}", code=code)
 
 
 class EngineError(UpstreamFailed):

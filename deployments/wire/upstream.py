@@ -190,6 +190,7 @@ class UpstreamResponse:
             self._first = await self.read()
             # It is read once more, already redacted.
             self._body_redactor, self._size, self.is_complete = None, 0, False
+            self.end.again()
         except BaseException:
             self.close()
             raise

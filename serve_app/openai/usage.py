@@ -65,15 +65,21 @@ class AnswerEnd:
     """Keeps where the counts of tokens stand. Feed it all bytes of an answer: every token passes here."""
 
     def __init__(self) -> None:
-        self.pieces = 0
+        self.pieces = self.size = 0
+        """Events of a stream, and bytes."""
         self.told = 0
         """Tokens that the member was told, and counts as its own."""
         self._newest = self._before = b""
 
     def feed(self, piece: bytes) -> None:
         if piece:
-            self.pieces += 1
+            self.pieces += piece.count(b"\n\n") or 1
+            self.size += len(piece)
             self._before, self._newest = self._newest, piece
+
+    def again(self) -> None:
+        """All of it will be fed once more."""
+        self.pieces = self.size = 0
 
     def tokens(self, is_stream: bool, per_piece: float = 1.0) -> TokenCounts:
         """Tokens of the answer as far as it came. A stream that does not say, such as one that was left

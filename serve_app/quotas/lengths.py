@@ -102,7 +102,7 @@ class Lengths:
         self._sizes: OrderedDict[tuple[str, str], Sizes] = OrderedDict()
         self._ratios: OrderedDict[tuple[str, str], Recent] = OrderedDict()
         self._paces: dict[str, float] = {}
-        self._pieces: dict[str, Recent] = {}
+        self._pieces: OrderedDict[tuple[str, str], Recent] = OrderedDict()
 
     def saw_answer(self, senders: Sequence[str], model: str, tokens: int) -> None:
         """One answer of so many tokens. ``senders``: the scopes of who was answered, the tenant's last.
@@ -131,16 +131,19 @@ class Lengths:
         have been read slowly. ``None``: none is known."""
         return self._paces.get(model)
 
-    def saw_pieces(self, model: str, pieces: int, tokens: int) -> None:
-        """One stream came in so many pieces."""
+    def saw_pieces(self, tenant: str, model: str, pieces: int, tokens: int) -> None:
+        """One stream came in so many events."""
         if pieces >= TELLING_PIECES:
             sample = min(MOST_PER_PIECE, max(1.0, tokens / pieces))
-            self._pieces.setdefault(model, Recent()).add(sample)
+            self._pieces.setdefault((tenant, model), Recent()).add(sample)
+            self._pieces.move_to_end((tenant, model))
+        while len(self._pieces) > MOST_KNOWN:
+            self._pieces.popitem(last=False)
 
-    def per_piece(self, model: str) -> float:
-        """Tokens in a piece of a stream: more than one where an engine writes several at once, drafts some,
-        or gives several answers."""
-        seen = self._pieces.get(model)
+    def per_piece(self, tenant: str, model: str) -> float:
+        """Tokens in an event of a stream: more than one where an engine writes several at once, or drafts
+        some. A tenant's own streams tell: how a client reads decides how many the engine joins."""
+        seen = self._pieces.get((tenant, model))
         return 1.0 if seen is None else seen.mean
 
     def answer(self, senders: Sequence[str], model: str) -> int:

@@ -65,6 +65,11 @@ def kind_of(scope: str) -> str:
     return scope.partition(":")[0]
 
 
+def calendar_of(scope: str, tenant: str) -> str:
+    """The tenant by whose calendar a scope's days go: a model's are the same for all, ``""``."""
+    return "" if kind_of(scope) == "model" else tenant
+
+
 def model_in(scope: str) -> str | None:
     """The model whose scope it is, or whose use by a tenant."""
     kind, _, name = scope.partition(":")

@@ -27,6 +27,7 @@ SCORE = "score"
 GENERATE = "generate"
 POOLING = "/pooling"
 ANY_TASK = ("/tokenize", "/detokenize")
+"""Any engine answers these, without its model: they cost no tokens."""
 AUDIO = ("/v1/audio/transcriptions", "/v1/audio/translations")
 REALTIME = "/v1/realtime"
 """A WebSocket, and the only one."""

@@ -14,9 +14,9 @@ import numpy as np
 
 from deployments.gateway.endpoints.items import ItemsEndpoint
 from deployments.gateway.endpoints.verbatim import Verbatim
-from deployments.gateway.request.account import Order
 from deployments.gateway.request.exchange import JSON, Exchange
 from deployments.gateway.request.gate import uses_model
+from deployments.gateway.request.order import Order
 from deployments.gateway.request.tenant_room import Places, TenantRoom
 from deployments.platform.serve import call_errors, cause_of
 from serve_app.embedding import EmbedderInfo, Embedding
@@ -80,7 +80,9 @@ class EmbeddingsEndpoint:
     async def _embed(self, exchange: Exchange, request: EmbeddingRequest, identity: Identity) -> None:
         if exchange.account is not None:
             estimated = sum(map(len, request.texts)) / BYTES_PER_TOKEN
-            await exchange.account.place(Order(request.model, request.model, estimated, 0, generates=False))
+            size = sum(len(text.encode()) for text in request.texts)
+            order = Order(request.model, request.model, estimated, 0, generates=False, size=size)
+            await exchange.account.place(order)
         info, embeddings = await self._call(exchange, request.texts, identity)
         _require_possible_cut(request, info)
         if request.dimensions not in {None, info.dimension}:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 
+from deployments.gateway.endpoints.realtime_use import SessionUse
 from deployments.gateway.request.connected import ClientGone
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.request.socket import ClientSocket
@@ -22,7 +23,7 @@ from serve_app.errors import (
 )
 from serve_app.fleet import EngineReport
 from serve_app.latency import LatencyWindows
-from serve_app.openai.usage import Measured, TokenCounts
+from serve_app.openai.usage import Measured
 from serve_app.realtime.base import Mark, Translator
 from serve_app.realtime.closing import close_code, close_reason
 from serve_app.realtime.events import (
@@ -30,7 +31,6 @@ from serve_app.realtime.events import (
     UPDATE,
     ClientEvent,
     NewId,
-    Usage,
     error_event,
     read_engine_event,
     read_event,
@@ -111,7 +111,7 @@ class RealtimeSession:
         self._patience = Patience(parts.settings.idle_timeout_s, self._stall_s)
         self._exchange: Exchange = socket.exchange
         self._opened_ns = self._exchange.timeline.clock()
-        self._tokens = TokenCounts(0, 0)
+        self._used = SessionUse(self._exchange)
 
     async def run(self) -> None:
         """Until one side leaves or an error ends it; then both sides are closed."""
@@ -137,7 +137,8 @@ class RealtimeSession:
 
     async def _end(self, error: PromptlyError | None) -> None:
         facts = self._exchange.facts
-        facts.measured = Measured(self._tokens)  # the model's name is there since it was checked
+        self._used.end(self._utterance_s)
+        facts.measured = Measured(self._used.tokens)  # the model's name is there since it was checked
         self._exchange.timeline.add("upstream", self._opened_ns)
         try:
             if self._pinned is not None:
@@ -224,6 +225,7 @@ class RealtimeSession:
             assert model is not None, "audio is taken once there is a model"
             await self._find_member(model)
         await self._send(step.to_engine)
+        await self._used.heard(self._utterance_s)
         if event.type == APPEND:  # whatever else it says, a client without audio is silent
             self._patience.client_spoke(time.monotonic())
 
@@ -293,7 +295,7 @@ class RealtimeSession:
             text = redactor.text(message) if isinstance(message, str) else ""
             event = read_engine_event(text)
             step = self._translator.engine(event, text)
-            await self._count(event.usage)
+            await self._used.said(event)
             self._note(step.mark)
             for each in step.to_client:
                 await self._tell(each)
@@ -318,6 +320,7 @@ class RealtimeSession:
         match mark:
             case Mark.BEGAN:
                 self._began_at = now
+                self._used.begin()
             case Mark.TEXT:
                 self._parts.latency.record(FIRST_TEXT, (now - self._began_at) * 1000)
             case Mark.COMMITTED:
@@ -325,15 +328,10 @@ class RealtimeSession:
             case Mark.DONE:
                 self._finished(now)
 
-    async def _count(self, usage: Usage | None) -> None:
-        """Raises: RateLimited, BudgetSpent, LimitsUnavailable: there is nothing left for its next turn."""
-        if usage is not None:
-            before = self._tokens
-            prompt, output = before.prompt or 0, before.output or 0
-            self._tokens = TokenCounts(prompt + usage.prompt_tokens, output + (usage.completion_tokens or 0))
-            account = self._exchange.account
-            if account is not None:
-                await account.turn(usage.prompt_tokens, usage.completion_tokens or 0)
+    @property
+    def _utterance_s(self) -> float:
+        """Audio of the utterance that a member works on."""
+        return self._translator.audio_s if self._began_at and self._pinned is not None else 0.0
 
     def _finished(self, now: float) -> None:
         if self._committed_at:

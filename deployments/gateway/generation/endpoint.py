@@ -164,6 +164,6 @@ def cache_tiers(
         return []
     judge = None if settings.ask_model is None else ModelJudge(settings.ask_model, dispatcher)
     store = StoreTier(cache.look_ups, cache.writes, judge, engine.call_for, elsewhere)
-    joined = InFlightTier(in_flight, traffic)
+    joined = InFlightTier(in_flight, traffic, engine.start)
     races: list[Tier] = [Race(store, engine, traffic)] if settings.race else []
     return [MemoryTier(cache.memory), joined, *races, store, joined]

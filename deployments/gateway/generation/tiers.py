@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from deployments.gateway.generation.asked import Asked
 from deployments.gateway.generation.judge import ModelJudge
 from deployments.gateway.generation.replay import hit_headers, replay_of
-from deployments.gateway.lookup.in_flight import InFlightRequests
+from deployments.gateway.lookup.in_flight import InFlightRequests, Reader
 from deployments.gateway.lookup.look_ups import LookUps
 from deployments.gateway.lookup.memory import Memory
 from deployments.gateway.lookup.writes import Writes
-from deployments.gateway.request.answer import Answer
+from deployments.gateway.request.answer import Answer, OpenAnswer
 from deployments.gateway.request.call import Call
 from serve_app.cache.entry import Doubt, Hit
 from serve_app.cache.keys import CacheKey
+from serve_app.errors import BudgetEnded, RateLimited
 from serve_app.gateways.announced import Announced
 from serve_app.openai.usage import Measured, TokenCounts
 from serve_app.traffic import Traffic
@@ -69,12 +71,33 @@ class MemoryTier:
         return None if hit is None else found_in_cache(asked, hit)
 
 
-class InFlightTier:
-    """The stream of an identical request in flight."""
+class Joined:
+    """A place in the answer to another client's request; where that is refused, or ended before its first
+    byte, at its own limits, the request's own answer: ``ask`` begins that."""
 
-    def __init__(self, in_flight: InFlightRequests, traffic: Traffic) -> None:
+    def __init__(self, reader: Reader, ask: Callable[[], Answer]) -> None:
+        self._ask = ask
+        self._answer: Answer = reader
+
+    async def begin(self) -> OpenAnswer:
+        try:
+            return await self._answer.begin()
+        except (RateLimited, BudgetEnded):
+            self._answer.close()
+        self._answer = self._ask()
+        return await self._answer.begin()
+
+    def close(self) -> None:
+        self._answer.close()
+
+
+class InFlightTier:
+    """The stream of an identical request in flight. ``ask``: a member's own answer."""
+
+    def __init__(self, in_flight: InFlightRequests, traffic: Traffic, ask: Callable[[Asked], Answer]) -> None:
         self._in_flight = in_flight
         self._traffic = traffic
+        self._ask = ask
 
     async def find(self, asked: Asked) -> Found | None:
         key = asked.in_flight_key
@@ -82,7 +105,7 @@ class InFlightTier:
         if reader is None:
             return None
         self._traffic.joined += 1
-        return found_at_engine(asked, reader, JOINED)
+        return found_at_engine(asked, Joined(reader, partial(self._ask, asked)), JOINED)
 
 
 class SharedWithOthers(Protocol):

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from deployments.gateway.request.answer import Head, Live, OpenAnswer, live
-from serve_app.errors import PromptlyError, SlowReader
+from serve_app.errors import BudgetEnded, PromptlyError, SlowReader, UpstreamFailed
 
 InFlightKey = tuple[UUID, bool, bool]
 """The exact cache key, whether the answer is streamed, and whether it may fail over."""
@@ -23,6 +23,11 @@ Completed = Callable[[Head, list[bytes]], None]
 
 
 Watcher = Callable[[InFlightKey], None]
+
+JOINED_ENDED = (
+    "The identical request that this one shared its answer with has ended early, at a limit of its own: "
+    "send the request again."
+)
 
 
 WOKEN_A_TURN = 4
@@ -159,8 +164,8 @@ class InFlightRequest:
         for at_end in waiting:
             at_end()
 
-    def add_reader(self) -> Reader:
-        reader = Reader(self)
+    def add_reader(self, *, has_joined: bool = False) -> Reader:
+        reader = Reader(self, has_joined=has_joined)
         self._readers.add(reader)
         return reader
 
@@ -189,7 +194,7 @@ class InFlightRequest:
                 reader.position += 1
                 return self._chunks[kept]
             if kept < 0 or self._is_over:
-                return self._no_more(is_late=kept < 0)
+                return self._no_more(reader, is_late=kept < 0)
             if self._reading:
                 await self._has_read.wait()
                 continue
@@ -248,9 +253,11 @@ class InFlightRequest:
         if self._size > self._keep_bytes:
             self._forget()
 
-    def _no_more(self, *, is_late: bool) -> bytes:
+    def _no_more(self, reader: Reader, *, is_late: bool) -> bytes:
         if is_late:
             raise SlowReader(self._keep_bytes)
+        if isinstance(self._error, BudgetEnded) and reader.has_joined:
+            raise UpstreamFailed(JOINED_ENDED, code="joined_answer_ended")
         if self._error is not None:
             raise self._error
         return b""
@@ -277,8 +284,10 @@ class Reader(Live):
 
     head: Head
 
-    def __init__(self, request: InFlightRequest) -> None:
+    def __init__(self, request: InFlightRequest, *, has_joined: bool = False) -> None:
+        """``has_joined``: another client asked for the answer, and its limits are not this one's."""
         self._request = request
+        self.has_joined = has_joined
         self._listens = False
         self.position = 0
 
@@ -328,7 +337,9 @@ class InFlightRequests:
     def join(self, key: InFlightKey, priority: int) -> Reader | None:
         """A reader of an identical request, if there is one."""
         request = self._requests.get(key)
-        return request.add_reader() if request is not None and request.suits(priority) else None
+        if request is None or not request.suits(priority):
+            return None
+        return request.add_reader(has_joined=True)
 
     def replace(
         self, key: InFlightKey, opening: Coroutine[Any, Any, OpenAnswer], completed: Completed

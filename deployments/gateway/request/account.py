@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Protocol
 
 import msgspec
 
+from deployments.gateway.request.at_members import AtMembers
+from deployments.gateway.request.holdings import Holdings, Quotas
+from deployments.gateway.request.order import Order
 from serve_app.errors import BudgetEnded, BudgetSpent, PromptlyError, RateLimited
-from serve_app.openai.usage import NO_TOKENS, AnswerEnd, TokenCounts
+from serve_app.openai.usage import TokenCounts
 from serve_app.quotas.book import Book
-from serve_app.quotas.cost import Use, left_early, most_used, room_for_answer, shares
-from serve_app.quotas.lengths import FIRST_PACE, Lengths, least_reserved
-from serve_app.quotas.limits import AT_GATE, BUDGETS, MOST, TOKENS, Bound, model_scopes, sender_scopes
-from serve_app.quotas.purse import Part, Purse, Taken
+from serve_app.quotas.cost import Use, most_used, room_for_answer
+from serve_app.quotas.lengths import Lengths, least_reserved
+from serve_app.quotas.limits import (
+    AT_GATE,
+    BUDGETS,
+    TOKENS,
+    Bound,
+    calendar_of,
+    model_scopes,
+    sender_scopes,
+)
+from serve_app.quotas.purse import Part
 from serve_app.quotas.rates import Left, narrowest, rate_headers
 from serve_app.request.auth import Identity
 from serve_app.request.record import RequestRecord
 from serve_app.request.timing import Timeline
-from serve_app.usage.prices import FREE, Price
+from serve_app.routing.prompt import BYTES_PER_TOKEN
+from serve_app.usage.prices import Price
 
 HITS = frozenset({"exact", "semantic", "joined"})
 """Values of ``x-cache`` that mean: no member was asked for this client."""
@@ -40,176 +50,7 @@ ENDS = 0.9
 EVERY_COST = frozenset(Bound) - AT_GATE
 MINUTES_COST = EVERY_COST - BUDGETS
 
-GATEWAY_TIMEOUT = 504
-
-Cut = Callable[[BudgetEnded], None]
-
-GoesOn = Callable[[Callable[[], object]], bool]
-"""Whether others still wait for the same generation; what it is given is called when that ends."""
-
-
-class Quotas(Protocol):
-    """What a gateway has of all limits."""
-
-    book: Book
-    lengths: Lengths
-    cached_rate: float
-
-    def price(self, model: str) -> Price: ...
-
-    async def reserve(self, parts: Sequence[Part]) -> list[Taken]:
-        """Raises: RateLimited, BudgetSpent, LimitsUnavailable."""
-        ...
-
-    def settle(self, taken: Taken, used: int) -> None: ...
-
-    def spend(self, parts: Iterable[Part]) -> None: ...
-
-    def unix(self) -> float: ...
-
-    def disbelieve(self, model: str, member: str) -> None:
-        """A member has reported more tokens than its request can have used."""
-        ...
-
-
-@dataclass(slots=True)
-class Order:
-    """What is asked of a member. ``model`` is the model's own name, ``priced`` the one that has its price;
-    ``prompt`` and ``output`` are tokens, estimated or as the request says; ``output`` ``None``: as many as
-    the model will. ``weight``: so many answers. ``streams``: it is seen how long they become. ``size``:
-    bytes of the body. ``is_implied``: the request leaves ``output`` to the member. ``longest``: the most that
-    every member can be told of the length of an answer; ``told``: what they are told, in tokens."""
-
-    model: str
-    priced: str
-    prompt: float
-    output: int | None
-    weight: int = 1
-    generates: bool = True
-    streams: bool = True
-    size: int = 0
-    is_implied: bool = False
-    longest: int = 0
-    told: int | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """It generates, and says no limit."""
-        return self.generates and self.output is None
-
-    @property
-    def at_most(self) -> int:
-        """Tokens of all answers, as members were told; far more than any has where they were not."""
-        return MOST if self.told is None else self.told * self.weight
-
-    def credible(self, counts: TokenCounts) -> TokenCounts:
-        """What a member says, as far as the request can have used it."""
-        most = most_used(self.size, self.output, self.weight)
-        prompt = None if counts.prompt is None else min(counts.prompt, most.prompt)
-        output = None if counts.output is None else min(counts.output, most.output)
-        return counts if (prompt, output) == (counts.prompt, counts.output) else TokenCounts(prompt, output)
-
-
-class AtMembers:
-    """What members do for one request: ``cut`` ends their answer, ``goes_on`` is that of a generation which
-    others may join, and which may then outlast this client."""
-
-    def __init__(self, timeline: Timeline) -> None:
-        self._timeline = timeline
-        self._asked_ns = 0
-        self._answers: list[tuple[AnswerEnd, bool]] = []
-        self.cut: Cut | None = None
-        self.was_cut = False
-        self.goes_on: GoesOn | None = None
-        self.has_joined = False
-
-    def joined(self) -> None:
-        """The request gets an answer that another request asked for, whatever it has reserved."""
-        self.has_joined, self.goes_on, self._asked_ns = True, None, 0
-
-    def of(self, order: Order | None) -> Order | None:
-        """What members do for the request itself."""
-        return None if self.has_joined else order
-
-    def own(self, goes_on: GoesOn) -> None:
-        """It has lost that one, and asks a member itself."""
-        self.has_joined, self.goes_on = False, goes_on
-
-    def asked(self) -> None:
-        """One is asked now: from here on it works."""
-        self._asked_ns = self._asked_ns or self._timeline.clock()
-
-    def unanswered(self) -> None:
-        """It did not answer, through no fault of the client's."""
-        self._asked_ns = 0
-
-    def began(self, cut: Cut, end: AnswerEnd, *, is_stream: bool) -> None:
-        """One answers: ``cut`` ends its answer, ``end`` knows how far it is."""
-        self.cut = cut
-        self._answers.append((end, is_stream))
-
-    def pieces(self) -> int:
-        """Pieces of all streams, so far."""
-        return sum(end.pieces for end, is_stream in self._answers if is_stream)
-
-    def generated(self, order: Order | None, lengths: Lengths) -> TokenCounts:
-        """Tokens of all that have answered so far; nothing is known without one."""
-        per_piece = 1.0 if order is None else lengths.per_piece(order.model)
-        counts = [end.tokens(is_stream, per_piece) for end, is_stream in self._answers]
-        if not counts:
-            return NO_TOKENS
-        prompt = next((each.prompt for each in counts if each.prompt is not None), None)
-        outputs = [each.output for each in counts if each.output is not None]
-        return TokenCounts(prompt, sum(outputs) if outputs else None)
-
-    def made(self, counted: TokenCounts, order: Order | None, lengths: Lengths) -> int:
-        """Tokens so far. Those of a whole answer are seen only at its end: until then as many as it can have
-        by now."""
-        if counted.output is not None or order is None or order.streams:
-            return counted.output or 0
-        if self.has_joined or self._answers or not self._asked_ns:
-            return 0
-        pace = lengths.pace(order.model) or FIRST_PACE
-        most = most_used(order.size, order.output, order.weight).output
-        return min(most, math.ceil(pace * order.weight * self._asked_for_s()))
-
-    def _asked_for_s(self) -> float:
-        """Since when members work."""
-        return (self._timeline.clock() - self._asked_ns) / 1e9
-
-    def guess(self, order: Order, reserved: Use, counts: TokenCounts, lengths: Lengths) -> TokenCounts | None:
-        """Estimated tokens for a client that left; ``None``: the answer was counted, or no member was
-        asked."""
-        if not self._asked_ns or counts.output is not None:
-            return None
-        pace = lengths.pace(order.model)
-        of_all = None if pace is None else pace * order.weight
-        use = left_early(reserved, self._asked_for_s(), of_all, streams=order.streams)
-        return TokenCounts(use.prompt if counts.prompt is None else counts.prompt, use.output)
-
-
-@contextmanager
-def awaited(members: AtMembers) -> Iterator[None]:
-    """A whole answer is awaited: until it is here, ``cut`` ends that. Raises: BudgetEnded: it has."""
-    task = asyncio.current_task()
-    assert task is not None, "members are asked in a task"
-    before, said = task.cancelling(), list[BudgetEnded]()
-
-    def cut(error: BudgetEnded) -> None:
-        said.append(error)
-        task.cancel()
-
-    members.cut = cut
-    try:
-        yield
-    except asyncio.CancelledError:
-        if said and task.uncancel() <= before:
-            members.was_cut = True
-            raise said[0] from None
-        raise
-    finally:
-        if members.cut is cut:
-            members.cut = None
+OK, GATEWAY_TIMEOUT = 200, 504
 
 
 class Account:
@@ -227,21 +68,18 @@ class Account:
         self._path = path
         self._timeline = timeline
         self._headers = headers
-        self._taken: list[Taken] = []
-        self._permits: list[Taken] = []
+        self._held = Holdings(quotas, identity.tenant)
         self._order: Order | None = None
-        self._price = FREE
         self._reserved = Use(0, 0)
         self._paid_turns: TokenCounts | None = None
         self.members = AtMembers(timeline)
         self._look: asyncio.TimerHandle | None = None
         self._more: asyncio.Task[None] | None = None
-        self._is_over = False
 
     async def enter(self) -> None:
         """Count the request for who sends it. Raises: RateLimited, LimitsUnavailable."""
         try:
-            await self._count(self._scopes)
+            await self._held.count(self._scopes)
         finally:
             self._tell_client()
 
@@ -251,10 +89,10 @@ class Account:
 
         Raises: RateLimited, BudgetSpent, LimitsUnavailable: nothing is reserved.
         """
-        if self._order is not None or self._is_over:
+        held, quotas = self._held, self._quotas
+        if self._order is not None or held.is_over:
             return self._order or order
-        quotas = self._quotas
-        self._price = quotas.price(order.priced)
+        held.price = quotas.price(order.priced)
         output = order.output
         if output is None:
             output = (
@@ -264,10 +102,9 @@ class Account:
         self._order, scopes = order, self._scopes
         self._scopes = (*scopes, *model_scopes(self._tenant, order.model))
         try:
-            await self._count(self._scopes[len(scopes) :])
-            parts_of = partial(self._parts, self._scopes, EVERY_COST)
-            taken, use = await _reserve(quotas, use, parts_of, partial(_fitting, order, use, self._price))
-            self._keep(taken)
+            await held.count(self._scopes[len(scopes) :])
+            less = partial(_fitting, order, use, held.price)
+            taken, use = await held.reserve(self._scopes, EVERY_COST, use, less)
         except BaseException:
             self._order = None
             raise
@@ -275,7 +112,7 @@ class Account:
             self._tell_client()
         self._reserved = use
         if any(each.purse.bound not in AT_GATE for each in taken):
-            order.told = _told(order, use, self._price, self._parts(self._scopes, BUDGETS, use))
+            order.told = _told(order, use, held.price, held.parts(self._scopes, BUDGETS, use))
             if order.is_open:
                 self._watch()
         return order
@@ -288,9 +125,14 @@ class Account:
         if self._order is None:
             return
         most = most_used(0, None, 1)
-        self._pay(Use(min(prompt, most.prompt), min(output, most.output)))
+        self._held.pay(Use(min(prompt, most.prompt), min(output, most.output)))
         self._paid_turns = TokenCounts(0, 0)  # what its record says then is paid
-        self._keep(await self._quotas.reserve(self._parts(self._scopes, EVERY_COST, Use(prompt, output))))
+        await self._held.reserve(self._scopes, EVERY_COST, Use(prompt, output))
+
+    def last_turn(self, prompt: int, output: int) -> None:
+        """A session ended in the middle of a turn, which has used so much: it is paid at the end."""
+        if self._order is not None:
+            self._paid_turns = TokenCounts(prompt, output)
 
     def handed_over(self, timeline: Timeline) -> Account:
         """An account for the same request without its client. It is not placed yet, and still counts as
@@ -298,7 +140,7 @@ class Account:
         assert self._order is None, "what is reserved has one account"
         other = Account(self._quotas, self._identity, self._path, timeline, self._headers)
         other.members = self.members
-        other._permits, self._permits = self._permits, []
+        self._held.hand_permits_to(other._held)
         return other
 
     def settle(self, record: RequestRecord) -> TokenCounts | None:
@@ -306,18 +148,15 @@ class Account:
 
         Returns what it is taken to have used, where that was not counted, or not credibly; else ``None``.
         """
-        goes_on = self.members.goes_on if _has_left(record) and self._order is not None else None
+        goes_on = self.members.goes_on if self._order is not None else None
         if goes_on is not None and goes_on(partial(self._end, record)):
             return None
         return self._end(record)
 
     def _end(self, record: RequestRecord) -> TokenCounts | None:
-        if self._is_over:
+        if self._held.is_over:
             return None
-        self._is_over = True
-        for waiting in (self._look, self._more):
-            if waiting is not None:
-                waiting.cancel()
+        self._stop()
         said = _known(record.tokens, self._generated()) if self._paid_turns is None else self._paid_turns
         counts = said if self._order is None else self._order.credible(said)
         _learn_pace(record, self._order, self._quotas.lengths)  # as it was, whatever of it is believed
@@ -329,49 +168,31 @@ class Account:
         if (_has_left(record) or self.members.was_cut) and not is_counted and self._order is not None:
             guess = self.members.guess(self._order, self._reserved, counts, self._quotas.lengths) or guess
             counts = guess or counts
+        if guess is None and counts.prompt is None and counts.output is None:
+            guess = _uncounted(record, self._order, self._reserved, self.members.answers.size())
+            counts = guess or counts
         used = _used(record, self.members.of(self._order), self._reserved, counts, self._quotas.cached_rate)
         is_news = record.tokens.output is None and counts.output is not None
         if guess is None and is_news:
             guess = TokenCounts(used.prompt, used.output)
         if self._order is None and (used.prompt or used.output):
-            self._price = self._quotas.price(record.model or "")
-            self._quotas.spend(self._parts(self._scopes, EVERY_COST, used))
-        self._pay(used)
-        for permit in self._permits:
-            self._quotas.settle(permit, 0)
+            self._held.spend(self._scopes, EVERY_COST, used, self._quotas.price(record.model or ""))
+        self._held.pay(used)
+        self._held.release()
         _learn(record, self._order, self._senders, self._quotas.lengths)
-        _learn_pieces(record, self._order, self.members.pieces(), self._quotas.lengths)
+        _learn_pieces(record, self._order, self.members.answers.pieces(), self._tenant, self._quotas.lengths)
         return guess
 
     def _generated(self) -> TokenCounts:
-        return self.members.generated(self._order, self._quotas.lengths)
+        order, lengths = self._order, self._quotas.lengths
+        per_piece = 1.0 if order is None else lengths.per_piece(self._tenant, order.model)
+        return self.members.answers.tokens(per_piece)
 
-    async def _count(self, scopes: Sequence[str]) -> None:
-        parts = self._parts(scopes, AT_GATE, Use(0, 0))
-        if not parts:
-            return
-        for taken in await self._quotas.reserve(parts):
-            if taken.purse.bound is Bound.PARALLEL and not self._is_over:
-                self._permits.append(taken)
-            else:
-                self._quotas.settle(taken, taken.amount)
-
-    def _keep(self, taken: Sequence[Taken]) -> None:
-        """Until the end, which may have come meanwhile."""
-        if not self._is_over:
-            self._taken += taken
-            return
-        for each in taken:
-            self._quotas.settle(each, 0)
-
-    def _parts(self, scopes: Sequence[str], bounds: frozenset[Bound], use: Use) -> list[Part]:
-        book, tenant, price = self._quotas.book, self._tenant, self._price
-        return [
-            (book.purse(scope, bound, tenant), use.of(bound, price))
-            for scope in scopes
-            for bound in book.table.of(scope)
-            if bound in bounds
-        ]
+    def _stop(self) -> None:
+        self._held.is_over = True
+        for waiting in (self._look, self._more):
+            if waiting is not None:
+                waiting.cancel()
 
     def _tell_client(self) -> None:
         left = partial(_narrowest, self._quotas.book, self._scopes, self._tenant)
@@ -387,7 +208,7 @@ class Account:
 
     def _compare(self) -> None:
         """Reserve more for an answer that is longer than was expected."""
-        if self._is_over or self._order is None or self._reserved.output >= self._order.at_most:
+        if self._held.is_over or self._order is None or self._reserved.output >= self._order.at_most:
             return
         if self._made() >= NEARLY * self._reserved.output:
             self._more = asyncio.get_running_loop().create_task(self._reserve_more(self._order))
@@ -399,34 +220,19 @@ class Account:
         missing = order.at_most - self._reserved.output
         again = Use(0, min(missing, max(self._reserved.output, self._made())))
         try:
-            parts_of = partial(self._parts, self._scopes, BUDGETS)
-            taken, more = await _reserve(self._quotas, again, parts_of, partial(_rest, again, self._price))
-            self._keep(taken)
+            less = partial(_rest, again, self._held.price)
+            _, more = await self._held.reserve(self._scopes, BUDGETS, again, less)
         except PromptlyError as error:
             is_over = self._made() >= ENDS * self._reserved.output
             if is_over and error.status == BudgetEnded.status and self.members.cut is not None:
-                self.members.cut(BudgetEnded(_limit_of(error), is_lost=not order.streams))
+                held = not isinstance(error, BudgetSpent) and self._held.others_hold()
+                self.members.cut(BudgetEnded(_limit_of(error), is_lost=not order.streams, is_held=held))
                 return
         else:
             self._reserved = Use(self._reserved.prompt, self._reserved.output + more.output)
         with suppress(PromptlyError):  # by the minute others wait, and what runs goes on
-            self._keep(await self._quotas.reserve(self._parts(self._scopes, MINUTES_COST, again)))
+            await self._held.reserve(self._scopes, MINUTES_COST, again)
         self._watch()
-
-    def _pay(self, used: Use) -> None:
-        _settle(self._quotas, self._taken, used, self._price)
-        self._taken = []
-
-
-def _settle(quotas: Quotas, taken: Sequence[Taken], used: Use, price: Price) -> None:
-    """What was reserved in several steps counts as one."""
-    steps: dict[Purse, list[Taken]] = {}
-    for each in taken:
-        steps.setdefault(each.purse, []).append(each)
-    for purse, of_purse in steps.items():
-        total = used.of(purse.bound, price)
-        for each, part in zip(of_purse, shares([each.amount for each in of_purse], total), strict=True):
-            quotas.settle(each, part)
 
 
 def _narrowest(book: Book, scopes: Iterable[str], tenant: str, bounds: Iterable[Bound]) -> Left | None:
@@ -436,36 +242,21 @@ def _narrowest(book: Book, scopes: Iterable[str], tenant: str, bounds: Iterable[
         for scope in scopes
         for bound, limit in book.table.of(scope).items()
         if bound in bounds
-        for purse in [book.purse(scope, bound, tenant)]
+        for purse in [book.purse(scope, bound, calendar_of(scope, tenant))]
     ]
     return narrowest(left)
 
 
-async def _reserve(
-    quotas: Quotas,
-    use: Use,
-    parts_of: Callable[[Use], list[Part]],
-    less_of: Callable[[Sequence[Part]], Use | None],
-) -> tuple[list[Taken], Use]:
-    """Reserves as much, or what ``less_of`` says of refused parts. Raises: as ``Quotas.reserve``."""
-    parts = parts_of(use)
-    try:
-        return await quotas.reserve(parts), use
-    except (RateLimited, BudgetSpent):
-        less = less_of(parts)
-        if less is None:
-            raise
-    return await quotas.reserve(parts_of(less)), less
-
-
 def _fitting(order: Order, use: Use, price: Price, parts: Sequence[Part]) -> Use | None:
     """What else to reserve for an answer without a limit, where what is expected of it was refused: all that
-    is left. ``None``: that is less than any such answer reserves, or its length is no expectation."""
+    is left, but no less than any such answer reserves. ``None``: that is as much, or its length is no
+    expectation."""
     if not order.is_open:
         return None
     output = _room(use.prompt, price, parts)
     least = least_reserved(order.streams) * order.weight
-    return Use(use.prompt, output) if least <= output < use.output else None
+    fits = max(output, least)  # the minimum is refused with what is true of it
+    return Use(use.prompt, fits) if fits < use.output else None
 
 
 def _limit_of(error: PromptlyError) -> str:
@@ -511,6 +302,21 @@ def _used(
     return Use(reserved.prompt if counts.prompt is None else counts.prompt, counts.output or 0)
 
 
+def _uncounted(
+    record: RequestRecord, order: Order | None, reserved: Use, answer_bytes: int
+) -> TokenCounts | None:
+    """Of a whole answer whose member counts nothing, as of a recording: the prompt as it was estimated, and
+    what is generated by its bytes. ``None``: no member has answered the request itself."""
+    if order is None or order.is_free or record.member is None:
+        return None
+    if record.error is not None or record.status != OK:
+        return None
+    output = math.ceil(answer_bytes / BYTES_PER_TOKEN) if order.generates else 0
+    if record.cache in HITS or reserved.prompt == output == 0:
+        return None
+    return TokenCounts(reserved.prompt, output)
+
+
 def _has_left(record: RequestRecord) -> bool:
     """The client, by itself or by the time-out that it named."""
     status = record.status if record.error_status is None else record.error_status
@@ -546,6 +352,8 @@ def _learn_pace(record: RequestRecord, order: Order | None, lengths: Lengths) ->
         lengths.saw_pace(order.model, output // max(1, order.weight), seconds)
 
 
-def _learn_pieces(record: RequestRecord, order: Order | None, pieces: int, lengths: Lengths) -> None:
+def _learn_pieces(
+    record: RequestRecord, order: Order | None, pieces: int, tenant: str, lengths: Lengths
+) -> None:
     if order is not None and record.tokens.output is not None and record.cache not in HITS:
-        lengths.saw_pieces(order.model, pieces, record.tokens.output)
+        lengths.saw_pieces(tenant, order.model, pieces, record.tokens.output)

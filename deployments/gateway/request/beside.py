@@ -20,20 +20,16 @@ class Beside(Account):
     def ended(self) -> None:
         """It pays what members did, once no client waits for that any more."""
         goes_on = self.members.goes_on
-        if not self._is_over and not (goes_on is not None and goes_on(self._pay_all)):
+        if not self._held.is_over and not (goes_on is not None and goes_on(self._pay_all)):
             self._pay_all()
 
     def _pay_all(self) -> None:
-        self._is_over = True
-        for waiting in (self._look, self._more):
-            if waiting is not None:
-                waiting.cancel()
+        self._stop()
         order, counts = self._order, NO_TOKENS
         if order is not None:
             counts = order.credible(self._generated())
             if self.members.cut is None:  # given up before a member began to answer
                 counts = self.members.guess(order, self._reserved, counts, self._quotas.lengths) or counts
         prompt = self._reserved.prompt if counts.prompt is None else counts.prompt
-        self._pay(Use(0, 0) if counts == NO_TOKENS else Use(prompt, counts.output or 0))
-        for permit in self._permits:
-            self._quotas.settle(permit, 0)
+        self._held.pay(Use(0, 0) if counts == NO_TOKENS else Use(prompt, counts.output or 0))
+        self._held.release()

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
-from deployments.gateway.request.account import Account, Quotas
+from deployments.gateway.request.account import Account
 from deployments.gateway.request.authentication import ANYONE, Authenticator
 from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.request.holdings import Quotas
 from serve_app.accounts.refused import RefusedUsers
 from serve_app.api.routes import Access, Route
 from serve_app.front_door.config import CLIENT_ADDRESS

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from deployments.gateway.request.account import Quotas
 from deployments.gateway.request.authentication import Authenticator
 from deployments.gateway.request.bodies import Bodies
 from deployments.gateway.request.gate import Gate, SignedIn
+from deployments.gateway.request.holdings import Quotas
 from deployments.gateway.request.images import Images, IsPublic
 from deployments.gateway.request.key_watch import KeyWatch
 from deployments.platform.door_secret import load_door_secret

@@ -10,9 +10,10 @@ from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
-from deployments.gateway.request.account import Order, awaited
 from deployments.gateway.request.answer import OpenAnswer
+from deployments.gateway.request.at_members import awaited
 from deployments.gateway.request.call import Call, Purpose
+from deployments.gateway.request.order import Order
 from deployments.gateway.send.attempt import Attempt
 from deployments.gateway.send.attempts import Attempts
 from deployments.gateway.send.continuation import ContinuedAnswer
@@ -23,6 +24,7 @@ from serve_app.errors import Quarantined
 from serve_app.fleet import Dispatch, EngineReport
 from serve_app.openai.bounds import GENERATE, LIMIT_FIELDS, asked_output, default_output
 from serve_app.quarantine import Quarantine
+from serve_app.settings.paths import ANY_TASK
 from serve_app.traffic import Traffic
 
 TRUNCATES = "truncate_prompt_tokens"
@@ -108,10 +110,16 @@ def _order(call: Call, to: Destination) -> Order:
         call.slot.weight,
         generates=call.purpose is Purpose.ANSWER or output is not None or path == GENERATE,
         streams=call.message.streams,
-        size=call.message.size,
+        size=_read_bytes(call),
         is_implied=output is None and implied is not None and path in LIMIT_FIELDS,
+        is_free=path in ANY_TASK,
         longest=min((_longest(call, each) for each in reports), default=0),
     )
+
+
+def _read_bytes(call: Call) -> int:
+    """The body's, or as many as members may read: a text that stands there once is read with each part."""
+    return call.message.size * (call.slot.weight if call.slot.in_parts else 1)
 
 
 def _longest(call: Call, report: EngineReport) -> int:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 
 from deployments.gateway.placement.queue import Admission
-from deployments.gateway.request.account import Order
 from deployments.gateway.request.call import SlotRequest
+from deployments.gateway.request.order import Order
 from deployments.gateway.send.sender import Destination
 from deployments.wire.upstream import ConnectionRefused
 from deployments.wire.websocket import MemberSocket, open_socket

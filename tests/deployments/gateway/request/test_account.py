@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from support.records import a_record
 
-from deployments.gateway.request.account import Account, Order
+from deployments.gateway.request.account import Account
+from deployments.gateway.request.order import Order
 from serve_app.quotas.book import Book
 from serve_app.quotas.lengths import FIRST_GUESS, Lengths
 from serve_app.quotas.limits import LimitTable
