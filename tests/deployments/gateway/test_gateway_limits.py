@@ -261,6 +261,19 @@ async def test_a_generation_ends_with_an_error_where_a_budget_ends(tmp_path: Pat
         assert await eventually(in_usage, within_s=10)
 
 
+async def test_a_generation_that_ends_where_others_hold_the_rest_says_so(tmp_path: Path) -> None:
+    engine = SimSettings(itl_ms=4, tokens=2500)
+    limit = Limit("tenant:acme", tokens_per_day=3000)
+    async with limited(tmp_path, limit, engine=engine) as (running, _, key):
+        async with running.stream("waits", key, max_tokens=2400) as other:
+            await other.event()
+            async with running.stream("tell me all", key) as stream:
+                answer = await stream.rest()
+            other.leave()
+        assert answer.cut["code"] == "rate_limit_exceeded"
+        assert "Requests that run have reserved the rest" in answer.cut["message"]
+
+
 async def test_a_whole_answer_is_given_the_length_that_a_budget_leaves(tmp_path: Path) -> None:
     endless = SimSettings(itl_ms=0, tokens=20_000)
     limit = Limit("tenant:acme", tokens_per_day=1300)
@@ -620,7 +633,10 @@ async def test_an_expected_length_alone_refuses_no_request_that_the_limit_holds(
 
         assert await eventually(limits, within_s=10)
         assert (await running.post("as much as there is", key)).status == 200
-        assert (await running.post("nothing is left", key)).status == 429
+        refused = await running.post("nothing is left", key)
+        assert refused.status == 429
+        assert int(refused.headers["retry-after"]) > 0
+        assert "more than ever fits" not in refused.error["message"]
 
 
 async def test_a_stream_that_is_left_counts_all_tokens_of_its_events(tmp_path: Path) -> None:
