@@ -11,7 +11,7 @@ import subprocess
 import time
 import urllib.parse
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +111,12 @@ async def load(server: Server, number: int) -> None:
         for _ in range(2):
             await ask(f"Repeat one two three one two three, {number} times.")
         await ask(f"Try {number}.", {"prompt": {"id": TRIED}})
-        crowd = (ask(f"Say {each} of {number}.", **{"cache-control": "no-store"}) for each in range(20))
-        await asyncio.gather(*crowd)
+
+        async def one_of_many(each: int) -> None:
+            with suppress(openai.RateLimitError):  # on a slow machine some wait for too long
+                await ask(f"Say {each} of {number}.", **{"cache-control": "no-store"})
+
+        await asyncio.gather(*map(one_of_many, range(20)))
 
 
 async def test_no_panel_is_empty(served: Server, tmp_path: Path) -> None:
