@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from deployments.gateway.accounts.audit import Auditor
 from deployments.gateway.request.connected import ClientGone
+from deployments.gateway.request.entrance import Entrance
 from deployments.gateway.request.exchange import Exchange, Handler
 from deployments.gateway.request.finished import Finished
 from deployments.gateway.request.gate import Gate
@@ -85,6 +86,10 @@ class Answering:
         refused, self._refused = self._refused, 0
         return self._active + refused
 
+    def tenants(self) -> Collection[str]:
+        """Those whose requests are answered now, of several."""
+        return self._of_tenants.keys()
+
     def expect(self, exchange: Exchange, *, reads_body: bool = True) -> None:
         """The request will be one of them once its body is there: a slow body keeps no other request out.
 
@@ -155,8 +160,15 @@ class GatewayApp:
         self._auditor = auditor
         names = ("limits.max_concurrent_requests", "limits.max_concurrent_requests_per_tenant")
         self._answering = Answering(limits.max_concurrent_requests, limits.share_of_requests, names, part_of)
-        self.demand = self._answering.demand
+        self._senders = gate.senders
+        self._entrance = Entrance(self._answering.tenants)
+        self.waits_s = self._entrance.longest_s
         self._listing = Answering(LISTS_AT_ONCE, LISTS_OF_A_TENANT, ("lists of models",) * 2)
+
+    def demand(self) -> int:
+        """How many requests are answered or wait for their turn, or were refused since this was asked
+        last."""
+        return self._answering.demand() + self._entrance.waiting()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -166,6 +178,7 @@ class GatewayApp:
             exchange = ClientSocket(scope, receive, send).exchange
         else:
             exchange = Exchange(scope, receive, send)
+        await self._turn(exchange, scope)
         if self._tracer is not None and exchange.path[1:] not in PROBES:
             span = self._tracer.start(exchange.method, exchange.headers, exchange.timeline.unix_ns)
             exchange.span = span
@@ -176,6 +189,14 @@ class GatewayApp:
             await self._answer(exchange, scope)
         finally:
             self._record(exchange)
+
+    async def _turn(self, exchange: Exchange, scope: Scope) -> None:
+        """Among several tenants, each's requests begin one by one; operators wait for nobody."""
+        if self._senders is None or exchange.method == "OPTIONS" or _is_operators(exchange.path):
+            return
+        arrived_ns = exchange.timeline.clock()
+        if await self._entrance.turn(self._senders.place(scope["headers"])):
+            exchange.timeline.add("turn", arrived_ns)
 
     def _trace_id(self, exchange: Exchange) -> str | None:
         if self._tracer is not None and exchange.span is not None:
@@ -244,6 +265,10 @@ async def _end_with(exchange: Exchange, error: PromptlyError) -> None:
         await exchange.fail(error)
     except ClientGone:
         exchange.facts.client_gone = True
+
+
+def _is_operators(path: str) -> bool:
+    return path in ALWAYS_ANSWERED or path.startswith("/admin/")
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from serve_app.autoscaling.gateways import GatewayPace, GatewayScaler
@@ -26,9 +27,11 @@ logger = logging.getLogger("ray.serve")
 
 
 class LoopWatch:
-    """How late this event loop is, and how much of a core this process uses. Made inside the loop."""
+    """How late this event loop is, and how much of a core this process uses. Made inside the loop.
+    ``waits_s``: how long requests wait to begin, which keeps a crowd from making the loop late."""
 
-    def __init__(self) -> None:
+    def __init__(self, waits_s: Callable[[], float] = lambda: 0.0) -> None:
+        self._waits_s = waits_s
         self._lag_s = 0.0
         self._cpu_at = time.monotonic(), time.process_time()
         self._cpu = 0.0
@@ -48,7 +51,7 @@ class LoopWatch:
         while True:
             before = loop.time()
             await asyncio.sleep(TICK_S)
-            lag_s = max(0.0, loop.time() - before - TICK_S)
+            lag_s = max(0.0, loop.time() - before - TICK_S, self._waits_s())
             self._lag_s += (lag_s - self._lag_s) / WINDOW
             now, used = time.monotonic(), time.process_time()
             passed_s, used_s = now - self._cpu_at[0], used - self._cpu_at[1]

@@ -70,7 +70,6 @@ class Gateway:
         _collect_less()
         fewest, most = gateway_bounds(settings)
         gateways = AllGateways(_own_handle()) if most > 1 else None
-        self._loop_watch = LoopWatch() if most > fewest else None
         self._otel = otel_meter_from(os.environ)
         meter = RayMeter()
         self._runtime = GatewayRuntime(
@@ -94,6 +93,7 @@ class Gateway:
             planner=planner,
             guard_headers=guard_headers,
         )
+        self._loop_watch = LoopWatch(self._runtime.app.waits_s) if most > fewest else None
         await self._runtime.begun()
 
     def record_autoscaling_stats(self) -> dict[str, float]:

@@ -9,7 +9,6 @@ Without it everything works, but:
 - Serve watches every client for a disconnect with two tasks, although the gateway watches too
   (``Exchange.run_while_connected``): two rounds of the event loop before a burst's requests reach an engine.
 - Serve wraps every request and every chunk (see ``direct_ingress``).
-- Requests that arrive together begin in one turn of the event loop, whoever sends them (see ``entrance``).
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from deployments.platform.direct_ingress import DirectIngress, direct_ingress
-from deployments.platform.entrance import Entrance, sender_of
 from deployments.platform.http_protocol import mend_http
 from deployments.platform.websocket_protocol import bound_websockets
 from serve_app.dialects import dialect_of
@@ -40,13 +38,11 @@ class IngressMiddleware:
         self._app = app
         self._direct: DirectIngress | None = None
         self._has_looked = False
-        self._entrance = Entrance()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        await self._entrance.turn(sender_of(scope["headers"]))
         direct = self._find_direct()
         if direct is not None and direct.takes(scope):
             await direct(scope, receive, send)

@@ -36,7 +36,8 @@ some 0.1 ms for a chunk, and a millisecond for its request's end."""
 
 
 class Signal:
-    """Wakes all that wait for it, ``WOKEN_A_TURN`` in a turn of the event loop."""
+    """Wakes all that wait for it, ``WOKEN_A_TURN`` in a turn of the event loop; ``at_once``: without it, as
+    they would else come too late."""
 
     def __init__(self) -> None:
         self.waiting: list[asyncio.Future[None]] = []
@@ -46,16 +47,16 @@ class Signal:
         self.waiting.append(future)
         await future
 
-    def notify(self) -> None:
+    def notify(self, *, at_once: bool = False) -> None:
         waiting, self.waiting = self.waiting, []
-        self._wake(waiting)
+        self._wake(waiting, len(waiting) if at_once else WOKEN_A_TURN)
 
-    def _wake(self, waiting: list[asyncio.Future[None]]) -> None:
-        for future in waiting[:WOKEN_A_TURN]:
+    def _wake(self, waiting: list[asyncio.Future[None]], most: int) -> None:
+        for future in waiting[:most]:
             if not future.done():
                 future.set_result(None)
-        if len(waiting) > WOKEN_A_TURN:
-            asyncio.get_running_loop().call_soon(self._wake, waiting[WOKEN_A_TURN:])
+        if len(waiting) > most:
+            asyncio.get_running_loop().call_soon(self._wake, waiting[most:], most)
 
 
 class Opening:
@@ -213,7 +214,7 @@ class InFlightRequest:
             finally:
                 self._reading = False
                 if self._has_read.waiting:
-                    self._has_read.notify()
+                    self._has_read.notify(at_once=self._is_nearly_full)
 
     def read_now(self, reader: Reader) -> bytes | None:
         """Bytes for the reader that listens, as :meth:`Live.read_now`."""
@@ -226,7 +227,7 @@ class InFlightRequest:
             self._keep(chunk)
             reader.position += 1
             if self._has_read.waiting:
-                self._has_read.notify()
+                self._has_read.notify(at_once=self._is_nearly_full)
         return chunk
 
     def listen(self, reader: Reader, arrived: Callable[[], None]) -> bool:
@@ -252,6 +253,11 @@ class InFlightRequest:
         self._size += len(chunk)
         if self._size > self._keep_bytes:
             self._forget()
+
+    @property
+    def _is_nearly_full(self) -> bool:
+        """A reader that comes some turns later could find its bytes dropped."""
+        return self._size > self._keep_bytes // 2
 
     def _no_more(self, reader: Reader, *, is_late: bool) -> bytes:
         if is_late:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from deployments.gateway.request.account import Account
 from deployments.gateway.request.authentication import ANYONE, Authenticator
+from deployments.gateway.request.entrance import Senders
 from deployments.gateway.request.exchange import Exchange
 from deployments.gateway.request.holdings import Quotas
 from serve_app.accounts.refused import RefusedUsers
@@ -49,6 +50,7 @@ class Gate:
         self._door_secret = door_secret
         self._quotas = quotas
         self._refused = refused
+        self.senders = None if auth.keys is None else Senders()
 
     async def enter(self, exchange: Exchange, route: Route) -> None:
         """Sets the exchange's identity, and which timings it may show to it. An open route has no identity.
@@ -77,6 +79,8 @@ class Gate:
             identity = self._auth.identify(exchange.headers)
             several = self._auth.keys is not None and self._auth.keys.has_several_tenants
         require_unexpired(identity, self._now())
+        if self.senders is not None and several and "cookie" not in exchange.headers:
+            self.senders.learn(exchange.headers, identity.tenant)
         self._recognised(exchange, identity, several)
         self._require_rights(exchange, route, identity, door_says)
         if exchange.socket is not None:

@@ -245,7 +245,7 @@ async def test_many_readers_of_one_answer_act_over_several_turns() -> None:
     await asyncio.sleep(0)
     done: list[int] = []
     shared.answer.say(b"a")
-    while not done or done[-1] < len(others):
+    while len(done) < 50 and (not done or done[-1] < len(others)):
         await asyncio.sleep(0)
         done.append(sum(each.done() for each in reading))
     steps = [after - before for before, after in pairwise([0, *done])]
@@ -254,3 +254,18 @@ async def test_many_readers_of_one_answer_act_over_several_turns() -> None:
     assert await asyncio.gather(*reading) == [b"a"] * len(others)
     shared.answer.say(None)
     assert await task == b""
+
+
+async def test_no_reader_is_woken_so_late_that_its_bytes_are_gone() -> None:
+    shared = Shared(keep_bytes=100)
+    one, *others = await shared.readers(1 + 5 * WOKEN_A_TURN)
+    task = await flowing(Client(), one)
+    reading = [asyncio.create_task(other.read()) for other in others]
+    await asyncio.sleep(0)
+    for _ in range(2):
+        shared.answer.say(b"x" * 60)
+        await asyncio.sleep(0)
+    assert await asyncio.wait_for(asyncio.gather(*reading), 10) == [b"x" * 60] * len(others)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
