@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from deployments.gateway.accounts.audit import Auditor
 from deployments.gateway.request.connected import ClientGone
-from deployments.gateway.request.entrance import Entrance
+from deployments.gateway.request.entrance import Entrance, Senders
 from deployments.gateway.request.exchange import Exchange, Handler
 from deployments.gateway.request.finished import Finished
 from deployments.gateway.request.gate import Gate
@@ -136,6 +136,30 @@ class Answering:
             raise OverCapacity(f"{self._most} requests are being answered ({self._named[0]}).", 1)
 
 
+class Turns:
+    """Among several tenants, each's requests begin one by one; operators wait for nobody. ``senders``:
+    ``None``: there is one tenant."""
+
+    def __init__(self, senders: Senders | None, answering: Answering) -> None:
+        self._senders = senders
+        self._answering = answering
+        self._entrance = Entrance(answering.tenants)
+        self.longest_s = self._entrance.longest_s
+
+    def demand(self) -> int:
+        """Requests that are answered or wait for their turn, or were refused since this was asked last."""
+        return self._answering.demand() + self._entrance.waiting()
+
+    async def wait(self, exchange: Exchange, scope: Scope) -> None:
+        """For the request's turn."""
+        is_operators = exchange.path in ALWAYS_ANSWERED or exchange.path.startswith("/admin/")
+        if self._senders is None or is_operators or exchange.method == "OPTIONS":
+            return
+        arrived_ns = exchange.timeline.clock()
+        if await self._entrance.turn(self._senders.place(scope["headers"])):
+            exchange.timeline.add("turn", arrived_ns)
+
+
 class GatewayApp:
     """Counts, times and traces every request, and turns errors into OpenAI-shaped responses."""
 
@@ -160,15 +184,9 @@ class GatewayApp:
         self._auditor = auditor
         names = ("limits.max_concurrent_requests", "limits.max_concurrent_requests_per_tenant")
         self._answering = Answering(limits.max_concurrent_requests, limits.share_of_requests, names, part_of)
-        self._senders = gate.senders
-        self._entrance = Entrance(self._answering.tenants)
-        self.waits_s = self._entrance.longest_s
+        self._turns = Turns(gate.senders, self._answering)
+        self.demand, self.waits_s = self._turns.demand, self._turns.longest_s
         self._listing = Answering(LISTS_AT_ONCE, LISTS_OF_A_TENANT, ("lists of models",) * 2)
-
-    def demand(self) -> int:
-        """How many requests are answered or wait for their turn, or were refused since this was asked
-        last."""
-        return self._answering.demand() + self._entrance.waiting()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -178,7 +196,7 @@ class GatewayApp:
             exchange = ClientSocket(scope, receive, send).exchange
         else:
             exchange = Exchange(scope, receive, send)
-        await self._turn(exchange, scope)
+        await self._turns.wait(exchange, scope)
         if self._tracer is not None and exchange.path[1:] not in PROBES:
             span = self._tracer.start(exchange.method, exchange.headers, exchange.timeline.unix_ns)
             exchange.span = span
@@ -189,14 +207,6 @@ class GatewayApp:
             await self._answer(exchange, scope)
         finally:
             self._record(exchange)
-
-    async def _turn(self, exchange: Exchange, scope: Scope) -> None:
-        """Among several tenants, each's requests begin one by one; operators wait for nobody."""
-        if self._senders is None or exchange.method == "OPTIONS" or _is_operators(exchange.path):
-            return
-        arrived_ns = exchange.timeline.clock()
-        if await self._entrance.turn(self._senders.place(scope["headers"])):
-            exchange.timeline.add("turn", arrived_ns)
 
     def _trace_id(self, exchange: Exchange) -> str | None:
         if self._tracer is not None and exchange.span is not None:
@@ -265,10 +275,6 @@ async def _end_with(exchange: Exchange, error: PromptlyError) -> None:
         await exchange.fail(error)
     except ClientGone:
         exchange.facts.client_gone = True
-
-
-def _is_operators(path: str) -> bool:
-    return path in ALWAYS_ANSWERED or path.startswith("/admin/")
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

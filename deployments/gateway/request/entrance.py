@@ -17,7 +17,7 @@ from typing import Final
 TURNS_BETWEEN: Final = 8
 """Turns of the event loop from one request of a crowd to the next."""
 
-SELDOM_S: Final = 0.01
+SELDOM_S: Final = 0.002
 """A tenant whose last request is longer ago is no crowd: its request begins at once."""
 
 FORGET_S: Final = 5.0

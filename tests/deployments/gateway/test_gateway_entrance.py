@@ -30,13 +30,6 @@ async def test_of_a_crowd_all_but_the_first_wait_for_their_turn() -> None:
         assert "turn;" not in quiet
 
 
-async def test_a_tenant_alone_waits_for_no_turn() -> None:
-    async with gateway(FAST, tenants=["noisy"]) as running:
-        await timing(running, "noisy", 0)
-        noisy = await asyncio.gather(*(timing(running, "noisy", number) for number in range(TOGETHER)))
-        assert not any("turn;" in each for each in noisy)
-
-
 async def test_probes_and_strangers_are_answered_beside_a_crowd_of_strangers() -> None:
     async with gateway(FAST, tenants=["noisy", "quiet"]) as running:
         await known(running)
