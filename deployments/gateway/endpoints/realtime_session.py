@@ -295,8 +295,8 @@ class RealtimeSession:
             text = redactor.text(message) if isinstance(message, str) else ""
             event = read_engine_event(text)
             step = self._translator.engine(event, text)
+            self._note(step.mark)  # before anything is waited for: the next utterance may begin now
             await self._used.said(event)
-            self._note(step.mark)
             for each in step.to_client:
                 await self._tell(each)
 

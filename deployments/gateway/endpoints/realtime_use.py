@@ -28,18 +28,19 @@ class SessionUse:
         self._exchange = exchange  # the gate gives it its account
         self._deltas = 0
         self._paid = NOTHING  # of the utterance now
+        self._is_open = False
         self.tokens = TokenCounts(0, 0)
 
     def begin(self) -> None:
         """An utterance."""
-        self._deltas, self._paid = 0, NOTHING
+        self._deltas, self._paid, self._is_open = 0, NOTHING, True
 
     async def said(self, event: EngineEvent) -> None:
         """Raises: RateLimited, BudgetSpent, LimitsUnavailable: there is nothing left for the next turn."""
         self._deltas += bool(event.delta)
         if event.usage is not None:
             used = self._unpaid(Use(event.usage.prompt_tokens, event.usage.completion_tokens or 0))
-            self.begin()
+            self._is_open = False
             await self._pay(used)
 
     async def heard(self, audio_s: float) -> None:
@@ -64,7 +65,10 @@ class SessionUse:
             await self._exchange.account.turn(used.prompt, used.output)
 
     def _estimated(self, audio_s: float) -> Use:
-        return Use(math.ceil(audio_s * TOKENS_PER_S), self._deltas) if audio_s else NOTHING
+        """Nothing of one that its member has counted."""
+        if not self._is_open or not audio_s:
+            return NOTHING
+        return Use(math.ceil(audio_s * TOKENS_PER_S), self._deltas)
 
     def _unpaid(self, used: Use) -> Use:
         return Use(max(0, used.prompt - self._paid.prompt), max(0, used.output - self._paid.output))

@@ -72,18 +72,26 @@ class MemoryTier:
 
 
 class Joined:
-    """A place in the answer to another client's request; where that is refused, or ended before its first
-    byte, at its own limits, the request's own answer: ``ask`` begins that."""
+    """A place in the answer to another client's request. Where that is refused, or ended before its first
+    byte, at its own limits, another place; ``join`` finds none where nobody else asks by now, and then
+    ``ask`` begins the request's own answer."""
 
-    def __init__(self, reader: Reader, ask: Callable[[], Answer]) -> None:
+    def __init__(self, reader: Reader, join: Callable[[], Reader | None], ask: Callable[[], Answer]) -> None:
+        self._join = join
         self._ask = ask
         self._answer: Answer = reader
 
     async def begin(self) -> OpenAnswer:
-        try:
-            return await self._answer.begin()
-        except (RateLimited, BudgetEnded):
-            self._answer.close()
+        joined: Reader | None
+        while True:
+            try:
+                return await self._answer.begin()
+            except (RateLimited, BudgetEnded):
+                self._answer.close()
+            joined = self._join()
+            if joined is None:
+                break
+            self._answer = joined
         self._answer = self._ask()
         return await self._answer.begin()
 
@@ -100,12 +108,21 @@ class InFlightTier:
         self._ask = ask
 
     async def find(self, asked: Asked) -> Found | None:
-        key = asked.in_flight_key
-        reader = None if key is None else self._in_flight.join(key, asked.priority)
+        reader = self._join(asked)
         if reader is None:
             return None
         self._traffic.joined += 1
-        return found_at_engine(asked, Joined(reader, partial(self._ask, asked)), JOINED)
+        own = partial(self._ask_itself, asked, asked.cache_status)
+        return found_at_engine(asked, Joined(reader, partial(self._join, asked), own), JOINED)
+
+    def _join(self, asked: Asked) -> Reader | None:
+        key = asked.in_flight_key
+        return None if key is None else self._in_flight.join(key, asked.priority)
+
+    def _ask_itself(self, asked: Asked, status: str) -> Answer:
+        """It is no joined request any more, ``status`` says what it was before."""
+        asked.cache_status = asked.exchange.response_headers["x-cache"] = status
+        return self._ask(asked)
 
 
 class SharedWithOthers(Protocol):

@@ -25,7 +25,7 @@ from deployments.wire.listener import PrivateListener, read_body
 from deployments.wire.pool import ConnectionPool
 from serve_app.cache.entry import Hit
 from serve_app.cache.shards import Shards
-from serve_app.errors import PromptlyError
+from serve_app.errors import BudgetEnded, PromptlyError, RateLimited
 from serve_app.gateways.announced import MOST_ENDED, Announced, Ended
 from serve_app.gateways.frames import Kind, begun, failed, frame
 from serve_app.wire.private_address import PrivateAddress
@@ -260,6 +260,8 @@ class _Sending:
             while chunk := await opened.read():
                 await self._frame(frame(Kind.DATA, chunk))
             last = frame(Kind.END)
+        except (RateLimited, BudgetEnded):
+            last = b""  # limits of the client here: the other gateway asks for its own, as for a lost answer
         except PromptlyError as error:
             last = failed(error)
         await self._frame(last, more=False)

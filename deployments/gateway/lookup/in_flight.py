@@ -67,6 +67,14 @@ class Opening:
         self._opening = opening if alone else asyncio.ensure_future(opening)
         self.answer: OpenAnswer | None = None
 
+    @property
+    def has_failed(self) -> bool:
+        """It will not open."""
+        opening = self._opening
+        if not isinstance(opening, asyncio.Future) or not opening.done():
+            return False
+        return opening.cancelled() or opening.exception() is not None
+
     async def begun(self) -> OpenAnswer:
         """The answer once its first bytes are there. Raises what opening it raised."""
         while self.answer is None:
@@ -139,7 +147,8 @@ class InFlightRequest:
     @property
     def is_whole(self) -> bool:
         """It can be joined: all bytes so far are kept, and it has a reader."""
-        return self._dropped == 0 and self._error is None and bool(self._readers)
+        has_failed = self._error is not None or self._opening.has_failed
+        return self._dropped == 0 and not has_failed and bool(self._readers)
 
     def suits(self, priority: int) -> bool:
         """A more urgent client does not wait in the queue behind a less urgent request."""

@@ -14,7 +14,7 @@ from deployments.gateway.request.at_members import AtMembers
 from deployments.gateway.request.holdings import Holdings, Quotas
 from deployments.gateway.request.order import Order
 from serve_app.errors import BudgetEnded, BudgetSpent, PromptlyError, RateLimited
-from serve_app.openai.usage import TokenCounts
+from serve_app.openai.usage import NO_TOKENS, TokenCounts
 from serve_app.quotas.book import Book
 from serve_app.quotas.cost import Use, most_used, room_for_answer
 from serve_app.quotas.lengths import Lengths, least_reserved
@@ -149,9 +149,12 @@ class Account:
         Returns what it is taken to have used, where that was not counted, or not credibly; else ``None``.
         """
         goes_on = self.members.goes_on if self._order is not None else None
-        if goes_on is not None and goes_on(partial(self._end, record)):
-            return None
-        return self._end(record)
+        if goes_on is None:
+            return self._end(record)
+        later = record  # a hit that was faster costs nothing, what others now get of the member does
+        if record.cache in HITS:
+            later = msgspec.structs.replace(record, cache=None, tokens=NO_TOKENS)
+        return None if goes_on(partial(self._end, later)) else self._end(record)
 
     def _end(self, record: RequestRecord) -> TokenCounts | None:
         if self._held.is_over:

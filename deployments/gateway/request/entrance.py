@@ -26,6 +26,9 @@ FORGET_S: Final = 5.0
 MOST_WAITING: Final = 2048
 """Of one tenant. More are not held back: what bounds the requests at once refuses them."""
 
+MOST_STRANGERS: Final = 64
+"""A key's first request is among them, and must not wait for long."""
+
 Waiting = tuple[asyncio.Future[None], float]
 """A request, and since when it waits."""
 
@@ -49,21 +52,29 @@ class Senders:
     def place(self, headers: Iterable[tuple[bytes, bytes]]) -> str:
         """``headers`` as they came."""
         sent = {name: value for name, value in headers if name in CREDENTIALS}
-        return self._tenants.get(_sent(sent.get(AUTHORIZATION), sent.get(API_KEY)), STRANGERS)
+        return self._tenants.get(_secret(sent.get(AUTHORIZATION), sent.get(API_KEY)), STRANGERS)
 
     def learn(self, headers: Mapping[str, str], tenant: str) -> None:
         """The gate has let the request in."""
         given = [headers.get(name.decode()) for name in (AUTHORIZATION, API_KEY)]
-        sent = _sent(*(None if value is None else value.encode("latin-1") for value in given))
+        sent = _secret(*(None if value is None else value.encode("latin-1") for value in given))
+        if sent == NO_SECRET:
+            return
         self._tenants[sent] = tenant
         self._tenants.move_to_end(sent)
         if len(self._tenants) > MOST_SENDERS:
             self._tenants.popitem(last=False)
 
 
-def _sent(authorization: bytes | None, api_key: bytes | None) -> int:
-    """Python's hash has a secret of this process: nobody can choose credentials that collide."""
-    return hash((authorization, api_key))
+def _secret(authorization: bytes | None, api_key: bytes | None) -> int:
+    """A hash of the key or token that counts, however it was written. Python's hash has a secret of this
+    process: nobody can choose credentials that collide."""
+    return hash(
+        (api_key or b"").strip() if authorization is None else authorization.partition(b" ")[2].strip()
+    )
+
+
+NO_SECRET: Final = hash(b"")
 
 
 class Entrance:
@@ -86,7 +97,7 @@ class Entrance:
         self._last[tenant] = now
         queue = self._queues.get(tenant, ())
         is_crowd = bool(queue) or (now - before <= SELDOM_S and self._has_others(tenant, now))
-        if not is_crowd or len(queue) >= MOST_WAITING:
+        if not is_crowd or len(queue) >= (MOST_WAITING if tenant else MOST_STRANGERS):
             return False
         turn = asyncio.get_running_loop().create_future()
         self._queues.setdefault(tenant, deque()).append((turn, now))
@@ -96,13 +107,13 @@ class Entrance:
         return True
 
     def waiting(self) -> int:
-        """Requests that wait now."""
-        return sum(map(len, self._queues.values()))
+        """Requests of known tenants that wait now."""
+        return sum(len(queue) for tenant, queue in self._queues.items() if tenant)
 
     def longest_s(self) -> float:
         """How long the first of them has waited."""
         now = self._clock()
-        return max((now - queue[0][1] for queue in self._queues.values()), default=0.0)
+        return max((now - queue[0][1] for tenant, queue in self._queues.items() if tenant), default=0.0)
 
     def _has_others(self, tenant: str, now: float) -> bool:
         while now - next(iter(self._last.values())) > FORGET_S:

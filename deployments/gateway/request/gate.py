@@ -79,7 +79,7 @@ class Gate:
             identity = self._auth.identify(exchange.headers)
             several = self._auth.keys is not None and self._auth.keys.has_several_tenants
         require_unexpired(identity, self._now())
-        if self.senders is not None and several and "cookie" not in exchange.headers:
+        if self.senders is not None and several:
             self.senders.learn(exchange.headers, identity.tenant)
         self._recognised(exchange, identity, several)
         self._require_rights(exchange, route, identity, door_says)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import aiohttp
@@ -13,7 +14,7 @@ from support.accounts import accounts_handle, bearer, managed
 from support.gateway import FAST, MODEL, Running, SimSettings, gateway, meanwhile
 from support.graph import eventually
 from support.recordings import wav
-from test_gateway_limits import arrived, budgeted, knows, limited, used_of
+from test_gateway_limits import arrived, budgeted, has_used, knows, limited, used_of
 from test_gateway_realtime import (
     APPEND,
     COMMIT,
@@ -30,6 +31,7 @@ from test_gateway_realtime import (
 from deployments.gateway.endpoints.realtime_use import PAID_S, TOKENS_PER_S
 from serve_app.quotas.limits import Limit
 
+CLEAR = "input_audio_buffer.clear"
 RERANK, TRANSCRIBE = "/v1/rerank", "/v1/audio/transcriptions"
 PLENTY = 10_000_000
 PCM_BYTES_PER_S = 32_000
@@ -151,6 +153,20 @@ async def test_what_was_paid_ahead_of_a_long_utterance_is_not_paid_again(tmp_pat
             return max(said, ahead) <= used < max(said, ahead) + 100
 
         assert await eventually(counted, within_s=10)
+
+
+async def test_an_utterance_that_is_cleared_is_paid_once(tmp_path: Path) -> None:
+    limit = Limit("tenant:acme", tokens_per_day=PLENTY)
+    async with limited(tmp_path, limit, engine=FAST, upstream=LIVE) as (running, handle, key):
+        async with opened(running, headers=key) as ws:
+            await speak(ws)
+            for _ in range(2):
+                await say(ws, APPEND, audio=audio(1.0))
+            await say(ws, CLEAR)
+            assert await eventually(lambda: has_used(handle, 1, PLENTY), within_s=10)
+            used = await used_of(handle)
+        await asyncio.sleep(1.5)  # the session's end reaches the owner within a second
+        assert await used_of(handle) == used
 
 
 async def test_an_answer_is_paid_also_where_its_first_client_ran_into_the_gateways_time_out(

@@ -11,6 +11,7 @@ import pytest
 from deployments.gateway.request.entrance import (
     FORGET_S,
     MOST_SENDERS,
+    MOST_STRANGERS,
     MOST_WAITING,
     SELDOM_S,
     STRANGERS,
@@ -131,11 +132,13 @@ async def test_who_waits_is_counted_and_for_how_long(door: Door) -> None:
     assert (door.entrance.waiting(), door.entrance.longest_s()) == (0, 0.0)
 
 
-async def test_no_more_wait_than_may(door: Door) -> None:
-    waiting = [asyncio.ensure_future(door.entrance.turn(NOISY)) for _ in range(MOST_WAITING + 1)]
+@pytest.mark.parametrize(("tenant", "most"), [(NOISY, MOST_WAITING), (STRANGERS, MOST_STRANGERS)])
+async def test_no_more_wait_than_may(door: Door, tenant: str, most: int) -> None:
+    await door.entrance.turn(tenant)
+    waiting = [asyncio.ensure_future(door.entrance.turn(tenant)) for _ in range(most)]
     await asyncio.sleep(0)
-    assert door.entrance.waiting() == MOST_WAITING
-    assert await door.entrance.turn(NOISY) is False
+    assert door.entrance.waiting() == (most if tenant else 0), "strangers are no demand"
+    assert await door.entrance.turn(tenant) is False
     for each in waiting:
         each.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
@@ -165,16 +168,24 @@ def test_a_sender_is_who_the_gate_has_let_in_with_the_same_credentials() -> None
     senders.learn({"host": "h", "authorization": "Bearer k"}, "acme")
     assert senders.place(sent) == "acme"
     assert senders.place([(b"x-api-key", b"Bearer k")]) == STRANGERS
+    assert senders.place([(b"x-api-key", b"k")]) == "acme"
     senders.learn({"x-api-key": "ké"}, "acme")
     assert senders.place([(b"x-api-key", "ké".encode("latin-1"))]) == "acme"
 
 
-def test_made_up_credentials_beside_a_key_gain_no_place_of_their_own() -> None:
+def test_a_key_has_one_place_however_it_is_written() -> None:
     senders = Senders()
     senders.learn({"authorization": "Bearer k"}, "acme")
-    for number in range(3):
-        more = [(b"authorization", b"Bearer k"), (b"x-api-key", b"%d" % number)]
-        assert senders.place(more) == STRANGERS
+    for written in (b"bearer k", b"BEARER   k ", b"Bearer k"):
+        for number in range(3):
+            assert senders.place([(b"authorization", written), (b"x-api-key", b"%d" % number)]) == "acme"
+
+
+def test_a_request_without_a_credential_teaches_nothing() -> None:
+    senders = Senders()
+    senders.learn({"cookie": "session"}, "acme")
+    assert senders.place([(b"cookie", b"session")]) == STRANGERS
+    assert senders.place([(b"authorization", b"Bearer ")]) == STRANGERS
 
 
 def test_no_more_senders_are_known_than_may() -> None:
