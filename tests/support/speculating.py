@@ -22,6 +22,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from serve_app.speculation import StepTimes
+
 ROOT = Path(__file__).parents[2]
 VOCABULARY = 256
 TIMEOUT_S = 240.0
@@ -86,13 +88,16 @@ ASKS = {
 @dataclass(frozen=True)
 class Job:
     """One engine, and which of ``ASKS`` it is asked one after the other. ``source`` is one of ``CONFIGS``;
-    ``dummy``: with weights that vLLM makes up."""
+    ``dummy``: with weights that vLLM makes up. ``knee_tokens``: what the guard takes a step to cost
+    (``StepCost``); ``None``: it measures, but on a busy machine it cannot see what a token of so small a
+    model costs."""
 
     name: str
     speculation: dict[str, Any] | None = None
     source: str = "target"
     dummy: bool = False
     asks: tuple[str, ...] = ("greedy",)
+    knee_tokens: float | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,17 @@ class Outcome:
     accepted: int
     depth: int | None
     reason: str
+
+
+@dataclass(slots=True)
+class KnownTimes(StepTimes):
+    """Steps whose cost is known instead of measured."""
+
+    known: float = 0.0
+
+    @property
+    def knee_tokens(self) -> float:
+        return self.known
 
 
 def run_jobs(folder: Path, jobs: Iterable[Job]) -> dict[str, dict[str, Outcome]]:
@@ -181,6 +197,8 @@ def run_job(folder: Path, job: Job) -> dict[str, Outcome]:
     model = ModelSettings(id="tiny", source=source, engine=engine)
     arguments = without_servers(engine_arguments(model, ModelStore(folder)))
     llm = LLM(source, disable_log_stats=False, **arguments)
+    if job.knee_tokens is not None:
+        llm.llm_engine.engine_core.engine_core.scheduler.guard.times = KnownTimes(known=job.knee_tokens)
     return {name: ask(llm, ASKS[name]) for name in job.asks}
 
 

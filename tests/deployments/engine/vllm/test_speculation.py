@@ -48,7 +48,7 @@ def jobs(folder: Path) -> list[Job]:
         Job("draft_model, itself", drafts("draft_model", 3, "target", guard=True)),
         Job("none, dummy", dummy=True, asks=("greedy", "repeats")),
         Job("ngram", NGRAM | {"guard": False}, dummy=True, asks=("greedy", "varies")),
-        Job("ngram, guarded", NGRAM, dummy=True, asks=("repeats", "varies")),
+        Job("ngram, guarded", NGRAM, dummy=True, asks=("repeats", "varies"), knee_tokens=2.0),
         Job("eagle", drafts("eagle", 3, "eagle"), dummy=True),
         Job("eagle3", drafts("eagle3", 3, "eagle3"), dummy=True),
         Job("medusa", drafts("medusa", 2, "medusa"), dummy=True),
@@ -104,10 +104,8 @@ def test_text_that_repeats_itself_keeps_its_drafts(
 def test_text_that_never_does_loses_them(outcomes: Outcomes) -> None:
     plain, guarded = outcomes["ngram"]["varies"], outcomes["ngram, guarded"]["varies"]
     assert plain.accepted < 0.1 * plain.drafted
-    # A fifth or less where nothing else runs. The guard reads the steps' durations: on a busy machine they
-    # are noisy, and it tries drafts more often.
-    assert guarded.drafted < 0.8 * plain.drafted
-    assert guarded.depth in (0, 1), guarded.reason
+    assert guarded.drafted < 0.1 * plain.drafted
+    assert guarded.depth == 0, guarded.reason
 
 
 def test_suffix_decoding_without_its_package_is_refused_by_name(
