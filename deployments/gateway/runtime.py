@@ -112,7 +112,14 @@ class GatewayRuntime:
         self.together = Together(ask_gateways, gateway_bounds(settings)[0], host)
         share = self.together.share
         self._placement = Placement(
-            settings, engines, external, self._upstream, traffic, has_keys=keys is not None, share=share
+            settings,
+            engines,
+            external,
+            self._upstream,
+            traffic,
+            has_keys=keys is not None,
+            share=share,
+            sent=self.together.sent,
         )
         self._accounts = accounts_of(settings, accounts, self._names, self._placement.fleet, meter)
         self._sign_in = GatewaySignIn(oidc_settings(settings), self._marks.secret, client_secret)
@@ -150,7 +157,7 @@ class GatewayRuntime:
             limits=settings.limits,
             part_of=share.of,
         )
-        self.together.begin(self.app.demand, self._placement.shared)
+        self.together.begin(self.app.demand, self._placement.shared, self._placement.heard)
 
     def _made_generation(self) -> Generation:
         return Generation(

@@ -13,15 +13,15 @@ from serve_app.fleet import Member
 class RoutingRequest:
     """What routing knows about a request.
 
-    ``prompt_tokens`` is an estimate from the text's length; ``blocks`` are chained hashes of the prompt's
-    text, one for each full block (empty unless the policy needs them); ``session`` is the tenant's session;
-    ``cached_tokens`` estimates, by member name, how much of the prompt each member has cached (the router
-    fills it in for policies that need blocks). ``beginning`` names the prompt's beginning, the same at every
-    gateway, where no member is known to hold any of it.
+    ``prompt_tokens`` is an estimate from the text's length; ``prefixes`` are names of the prompt's
+    prefixes, shortest first (``prefixes_of``; empty unless the policy needs them); ``session`` is the
+    tenant's session; ``cached_tokens`` estimates, by member name, how much of the prompt each member has
+    cached (the router fills it in for policies that need prefixes). ``beginning`` names the prompt's
+    beginning, the same at every gateway, where no member is known to hold any of it.
     """
 
     prompt_tokens: float
-    blocks: tuple[int, ...] = ()
+    prefixes: tuple[bytes, ...] = ()
     session: str | None = None
     cached_tokens: Mapping[str, float] = field(default_factory=dict)
     beginning: str | None = None
@@ -39,10 +39,10 @@ class RoutingPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredPolicy:
-    """A policy and its inputs. ``needs_blocks``: it needs to know which member holds a prompt's prefix;
+    """A policy and its inputs. ``needs_prefixes``: it needs to know which member holds a prompt's prefix;
     ``keeps_sessions``: a request that names a session is routed by ``affinity`` instead, unless settings say
     otherwise."""
 
     order: RoutingPolicy
-    needs_blocks: bool = False
+    needs_prefixes: bool = False
     keeps_sessions: bool = False

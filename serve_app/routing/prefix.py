@@ -13,6 +13,10 @@ LOAD_BOUND = 2.0
 """A member above this many times the mean load loses its preference. Measured with
 scripts/benchmarks/routing.py: 1.25 lost two thirds of what prefixes gain, 3 gained nothing."""
 
+NEARLY_THE_LEAST = 1.15
+"""Members whose expected wait is this many times the least one or less count as equally fast where nobody
+holds a prompt: each gateway has learned the members' paces for itself, so no two figures are equal."""
+
 FREE_LOAD = 8.0
 """Requests that run concurrently at hardly any cost: a member with this load or less is never above the
 bound."""
@@ -32,13 +36,16 @@ def prefix(request: RoutingRequest, candidates: Sequence[Member]) -> list[Member
 
 
 def _same_everywhere(request: RoutingRequest, beginning: str, candidates: Sequence[Member]) -> list[Member]:
-    """No member is known here to hold the prefix. Of members that are equally fast the same one is first at
-    every gateway, so that it is computed once, whichever ones get the requests that begin so."""
+    """No member is known here to hold the prefix. Of members that are about equally fast the same one is
+    first at every gateway, so that it is computed once, whichever ones get the requests that begin so."""
     homes = {member.name: place for place, member in enumerate(home_first(beginning, candidates))}
-    return sorted(
-        candidates,
-        key=lambda member: (wait_rank(member, request.prompt_tokens)[0], homes[member.name]),
-    )
+    waits = {member.name: wait_rank(member, request.prompt_tokens)[0] for member in candidates}
+    equal = NEARLY_THE_LEAST * min(waits.values())
+
+    def rank(member: Member) -> tuple[float, int]:
+        return max(waits[member.name], equal), homes[member.name]
+
+    return sorted(candidates, key=rank)
 
 
 def last_beyond_bound(ranked: list[Member], candidates: Sequence[Member]) -> list[Member]:

@@ -1,10 +1,11 @@
-"""Estimates which blocks of prompt text each member has cached, from the prompts last sent to it."""
+"""Estimates which prefixes of prompts each member has cached, from the prompts last sent to it."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 
+from serve_app.routing.depths import depth, names_within
 from serve_app.routing.prompt import TOKENS_PER_BLOCK
 
 DEFAULT_CACHE_TOKENS = 262_144
@@ -12,7 +13,7 @@ DEFAULT_CACHE_TOKENS = 262_144
 with 16-bit weights."""
 
 MOST_CACHE_TOKENS = 4_194_304
-"""Upper limit for the size that a member reports: 32,768 blocks, about 6 MB of this process's memory."""
+"""Upper limit for the size that a member reports: 32,768 blocks, a few MB of this process's memory."""
 
 
 def blocks_in_cache(cache_tokens: int) -> int:
@@ -22,36 +23,37 @@ def blocks_in_cache(cache_tokens: int) -> int:
 
 
 class PrefixIndex:
-    """Blocks by member, least recently used first, and the reverse: members by block.
+    """Prefixes by member, least recently used first, and the reverse: members by prefix.
 
-    A set of members is a bit mask, so that one walk along a prompt's chain gives the result for all of them.
-    Blocks are chained hashes: one is useful only to a member that also holds those before it.
+    A set of members is a bit mask, so that one walk along a prompt's prefixes gives the result for all of
+    them. A prefix counts as the blocks by which it is longer than the one named before it.
     """
 
     def __init__(self) -> None:
-        self._held: dict[str, OrderedDict[int, None]] = {}
+        self._held: dict[str, OrderedDict[bytes, int]] = {}
+        self._sizes: dict[str, int] = {}
         self._bits: dict[str, int] = {}
         self._names: dict[int, str] = {}
-        self._holders: dict[int, int] = {}
+        self._holders: dict[bytes, int] = {}
 
     def __len__(self) -> int:
         """Blocks remembered, over all members."""
-        return sum(len(held) for held in self._held.values())
+        return sum(self._sizes.values())
 
     @property
     def names(self) -> Collection[str]:
         return self._held.keys()
 
-    def cached_tokens(self, blocks: Sequence[int]) -> dict[str, float]:
-        """How many tokens of the prompt's prefix each member holds; members with none are left out."""
+    def cached_tokens(self, prefixes: Sequence[bytes]) -> dict[str, float]:
+        """How many tokens of the prompt each member holds; members with none are left out."""
         found: dict[str, float] = {}
-        holding = self._holders.get(blocks[0], 0) if blocks else 0
-        depth = 1
+        holding = self._holders.get(prefixes[0], 0) if prefixes else 0
+        known = 1
         while holding:
-            still = holding & self._holders.get(blocks[depth], 0) if depth < len(blocks) else 0
-            self._note(holding ^ still, depth * TOKENS_PER_BLOCK, found)
+            still = holding & self._holders.get(prefixes[known], 0) if known < len(prefixes) else 0
+            self._note(holding ^ still, depth(known) * TOKENS_PER_BLOCK, found)
             holding = still
-            depth += 1
+            known += 1
         return found
 
     def _note(self, members: int, tokens: float, found: dict[str, float]) -> None:
@@ -60,30 +62,35 @@ class PrefixIndex:
             found[self._names[bit]] = tokens
             members ^= bit
 
-    def record(self, name: str, blocks: Sequence[int], most_blocks: int) -> None:
-        """A prompt of ``blocks`` was sent to the member, which holds ``most_blocks`` at most.
+    def record(self, name: str, prefixes: Sequence[bytes], most_blocks: int) -> None:
+        """A prompt with these prefixes was sent to the member, which holds ``most_blocks`` at most.
 
-        The last block is touched first, so that a chain is evicted from its end, as vLLM does: without its
+        The longest is touched first, so that a prompt is evicted from its end, as vLLM does: without its
         beginning the rest is useless.
         """
         held = self._held.get(name)
         if held is None:
             held = self._add(name)
         bit, holders = self._bits[name], self._holders
-        for block in reversed(blocks[:most_blocks]):
-            if block in held:
-                held.move_to_end(block)
+        for number in range(min(len(prefixes), names_within(most_blocks)), 0, -1):
+            prefix = prefixes[number - 1]
+            if prefix in held:
+                held.move_to_end(prefix)
             else:
-                held[block] = None
-                holders[block] = holders.get(block, 0) | bit
-        while len(held) > most_blocks:
-            self._drop(held.popitem(last=False)[0], bit)
+                held[prefix] = blocks = depth(number) - depth(number - 1)
+                self._sizes[name] += blocks
+                holders[prefix] = holders.get(prefix, 0) | bit
+        while self._sizes[name] > most_blocks:
+            oldest, blocks = held.popitem(last=False)
+            self._sizes[name] -= blocks
+            self._drop(oldest, bit)
 
-    def _add(self, name: str) -> OrderedDict[int, None]:
+    def _add(self, name: str) -> OrderedDict[bytes, int]:
         bit = 1
         while bit in self._names:
             bit <<= 1
         self._bits[name], self._names[bit] = bit, name
+        self._sizes[name] = 0
         return self._held.setdefault(name, OrderedDict())
 
     def forget(self, name: str) -> None:
@@ -91,13 +98,13 @@ class PrefixIndex:
         if name not in self._held:
             return
         bit = self._bits.pop(name)
-        del self._names[bit]
-        for block in self._held.pop(name):
-            self._drop(block, bit)
+        del self._names[bit], self._sizes[name]
+        for prefix in self._held.pop(name):
+            self._drop(prefix, bit)
 
-    def _drop(self, block: int, bit: int) -> None:
-        left = self._holders[block] & ~bit
+    def _drop(self, prefix: bytes, bit: int) -> None:
+        left = self._holders[prefix] & ~bit
         if left:
-            self._holders[block] = left
+            self._holders[prefix] = left
         else:
-            del self._holders[block]
+            del self._holders[prefix]

@@ -1,4 +1,4 @@
-"""A request's prompt as blocks of text, so that hashes show which prefix two prompts share.
+"""A request's prompt as text, and names of its prefixes, which show what two prompts share.
 
 The text stands in for the tokens that an engine will see. It has the order of chat templates (tools, then the
 messages), so that prompts which share a prefix here share one there.
@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from serve_app.openai.requests import ChatRequest, Message, ParsedRequest
+from serve_app.routing.depths import depths
 
 BYTES_PER_TOKEN = 4
 """OpenAI's rule of thumb for English text, https://platform.openai.com/tokenizer; only an estimate."""
@@ -23,6 +24,9 @@ BLOCK_BYTES = 512
 """128 tokens, eight of vLLM's blocks: smaller ones cost memory and time, larger ones lose a longer tail."""
 
 TOKENS_PER_BLOCK = BLOCK_BYTES / BYTES_PER_TOKEN
+
+NAME_BYTES = 8
+"""Of a prefix's name."""
 
 BEGINNING_BYTES = 8 * BLOCK_BYTES
 """What is taken to be common to prompts that share more than a greeting: 1,024 tokens, mostly instructions
@@ -62,24 +66,27 @@ def relayed_tokens(body: bytes) -> float:
     return text / BYTES_PER_TOKEN + IMAGE_TOKENS * len(pictures)
 
 
-def blocks_of(text: bytes, model: str, salt: str | None = None) -> tuple[int, ...]:
-    """Chained hashes of the full blocks. Equal hashes mean equal text up to there, read by the same weights
-    (``model`` is the name of the model or adapter: an adapter's cached prefixes are useless to another one).
-    ``salt`` is the salt of the engine's prefix cache: prompts under different salts share nothing.
+def prefixes_of(text: bytes, model: str, salt: str | None = None) -> tuple[bytes, ...]:
+    """Names of the text's prefixes, shortest first, at the ``depths`` of its full blocks. Equal names mean
+    equal text up to there, read by the same weights (``model`` is the name of the model or adapter: an
+    adapter's cached prefixes are useless to another one). ``salt`` is the salt of the engine's prefix cache:
+    prompts under different salts share nothing.
 
-    Uses Python's own hash: it is seeded per process, so that a client cannot craft two texts that collide.
-    Its values must therefore not leave the process.
+    All gateways make them alike. They are short: who crafts two texts of one name gets a worse route for
+    them, and no more.
     """
-    blocks, chain = [], hash((model, salt))
-    for end in range(BLOCK_BYTES, len(text) + 1, BLOCK_BYTES):
-        chain = hash((chain, text[end - BLOCK_BYTES : end]))
-        blocks.append(chain)
-    return tuple(blocks)
+    hashed, begin, names = _hashed(model, salt, NAME_BYTES), 0, []
+    for blocks in depths(len(text) // BLOCK_BYTES):
+        end = blocks * BLOCK_BYTES
+        hashed.update(text[begin:end])
+        names.append(hashed.digest())
+        begin = end
+    return tuple(names)
 
 
 def beginning_of(text: bytes, model: str, salt: str | None = None) -> str:
-    """A name of the prompt's beginning that every gateway makes alike. ``salt``: as of ``blocks_of``."""
-    named = blake2b(f"{model}\0{salt or ''}\0".encode("utf-8", "surrogatepass"), digest_size=16)
+    """A name of the prompt's beginning that every gateway makes alike. ``salt``: as of ``prefixes_of``."""
+    named = _hashed(model, salt, 16)
     named.update(text[:BEGINNING_BYTES])
     return named.hexdigest()
 
@@ -96,9 +103,17 @@ def picture_name(request: ParsedRequest, salt: str | None) -> str | None:
     url = next((url for url in urls if url is not None), None)
     if url is None:
         return None
-    picture = _image_data(url) or url
-    ends = f"{salt}\0{len(picture)}\0{picture[:PICTURE_END]}\0{picture[-PICTURE_END:]}"
-    return f"picture\0{blake2b(_utf8(ends), digest_size=16).hexdigest()}"
+    return f"picture\0{_name_by_ends(_image_data(url) or url, salt)}"
+
+
+def _name_by_ends(data: str, salt: str | None = None) -> str:
+    """32 characters."""
+    ends = f"{salt}\0{len(data)}\0{data[:PICTURE_END]}\0{data[-PICTURE_END:]}"
+    return blake2b(_utf8(ends), digest_size=16).hexdigest()
+
+
+def _hashed(model: str, salt: str | None, size: int) -> blake2b:
+    return blake2b(_utf8(f"{model}\0{salt or ''}\0"), digest_size=size)
 
 
 def _message(message: Message) -> Iterator[str]:
@@ -110,12 +125,12 @@ def _message(message: Message) -> Iterator[str]:
 
 
 def _part(part: dict[str, Any]) -> str:
-    """Text unchanged; an image or other data as a unique mark with the length of its estimated tokens."""
+    """Text unchanged; an image or other data as a mark of its own with the length of its estimated tokens."""
     kind = part.get("type")
     text = part.get("text" if kind != "refusal" else "refusal")
     if kind in TEXT_PARTS and isinstance(text, str):
         return text
-    mark = f"{hash(_held(part) or _json(part)) & 0xFFFFFFFFFFFFFFFF:016x}"
+    mark = _name_by_ends(_held(part) or _json(part))
     return mark * (IMAGE_TOKENS * BYTES_PER_TOKEN // len(mark))
 
 

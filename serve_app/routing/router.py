@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from serve_app.fleet import Member
@@ -12,7 +12,7 @@ from serve_app.routing.affinity import affinity
 from serve_app.routing.base import RegisteredPolicy, RoutingPolicy, RoutingRequest
 from serve_app.routing.prefix import prefix
 from serve_app.routing.prefix_index import PrefixIndex, blocks_in_cache
-from serve_app.routing.prompt import BYTES_PER_TOKEN, beginning_of, blocks_of, picture_name, prompt_text
+from serve_app.routing.prompt import BYTES_PER_TOKEN, beginning_of, picture_name, prefixes_of, prompt_text
 
 LONG_PROMPT_TOKENS = 1024.0
 """From here on a prompt is found again by its prefix, whether or not its request names a session: OpenAI
@@ -20,12 +20,20 @@ caches prompts from this length (https://platform.openai.com/docs/guides/prompt-
 long takes some microseconds; computing it again, an engine's tens of milliseconds."""
 
 
+Tell = Callable[[str, Sequence[bytes]], None]
+"""Called with a member's name and the prefixes of a prompt that was sent to it."""
+
+
 class Router:
     """Decides with a policy, and records what was sent where if the policy needs it."""
 
-    def __init__(self, policy: RegisteredPolicy, *, keeps_sessions: bool = True) -> None:
+    def __init__(
+        self, policy: RegisteredPolicy, *, keeps_sessions: bool = True, tell: Tell | None = None
+    ) -> None:
         """``keeps_sessions``: sessions, and pictures and long prompts of requests that name none, keep to the
-        member that has them cached, if the policy allows that."""
+        member that has them cached, if the policy allows that. ``tell``: other gateways shall know what was
+        sent where."""
+        self._tell = tell
         self._policy = policy
         self._keeps_sessions = keeps_sessions and policy.keeps_sessions
         self._index = PrefixIndex()
@@ -48,20 +56,20 @@ class Router:
         text = prompt_text(parsed)
         tokens = len(text) / BYTES_PER_TOKEN
         keeps = self._keeps_sessions and (session is not None or tokens >= LONG_PROMPT_TOKENS)
-        if not self._policy.needs_blocks and not keeps:
+        if not self._policy.needs_prefixes and not keeps:
             return RoutingRequest(tokens, session=session)
-        blocks = blocks_of(text, parsed.model, salt)
-        cached = self._index.cached_tokens(blocks)
+        prefixes = prefixes_of(text, parsed.model, salt)
+        cached = self._index.cached_tokens(prefixes)
         if begins_session and cached and self._keeps_sessions:
             session = None
         beginning = None if session is not None or not keeps else beginning_of(text, parsed.model, salt)
-        return RoutingRequest(tokens, blocks, session, cached, beginning)
+        return RoutingRequest(tokens, prefixes, session, cached, beginning)
 
     def current(self, request: RoutingRequest) -> RoutingRequest:
         """The same request after a wait: the caches may have filled meanwhile."""
-        if not request.blocks:
+        if not request.prefixes:
             return request
-        return replace(request, cached_tokens=self._index.cached_tokens(request.blocks))
+        return replace(request, cached_tokens=self._index.cached_tokens(request.prefixes))
 
     def order(self, request: RoutingRequest, candidates: Sequence[Member]) -> list[Member]:
         """Every candidate once, best first: lower priority numbers first, and the policy decides among
@@ -80,13 +88,19 @@ class Router:
             return self._policy.order
         if request.session is not None:
             return affinity
-        return prefix if request.blocks else self._policy.order
+        return prefix if request.prefixes else self._policy.order
 
     def sent(self, request: RoutingRequest, member: Member) -> None:
         """The request was sent to ``member``, which will have its prompt cached."""
-        if request.blocks:
-            most = blocks_in_cache(member.report.kv_cache_tokens)
-            self._index.record(member.name, request.blocks, most)
+        if not request.prefixes:
+            return
+        self.heard(request.prefixes, member)
+        if self._tell is not None:
+            self._tell(member.name, request.prefixes)
+
+    def heard(self, prefixes: Sequence[bytes], member: Member) -> None:
+        """A prompt with these prefixes was sent to ``member``, by this gateway or by another one."""
+        self._index.record(member.name, prefixes, blocks_in_cache(member.report.kv_cache_tokens))
 
     def keep(self, names: Iterable[str]) -> None:
         """Forget all members except these."""

@@ -1,9 +1,10 @@
-"""What this gateway shares with the other gateways of its application: requests in flight, and limits."""
+"""What this gateway shares with the other gateways of its application: requests in flight, limits, and where
+prompts were sent."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from secrets import token_hex
 
 from deployments.gateway.lookup.elsewhere import Elsewhere
@@ -12,6 +13,7 @@ from deployments.gateway.lookup.memory import Memory
 from deployments.gateway.others.others import AskGateways, GatewayReport, Others
 from serve_app.cache.shards import Shards
 from serve_app.errors import SettingsError
+from serve_app.gateways.sent_prompts import SentPrompt, SentPrompts
 from serve_app.gateways.shares import Share
 
 logger = logging.getLogger("ray.serve")
@@ -23,6 +25,7 @@ class Together:
 
     def __init__(self, ask: AskGateways | None, expected: int, host: str) -> None:
         self.share = Share(token_hex(8), 1 if ask is None else expected)
+        self.sent: SentPrompts | None = None if ask is None else SentPrompts()
         self.elsewhere: Elsewhere | None = None
         self._ask = ask
         self._host = host
@@ -40,12 +43,19 @@ class Together:
         except SettingsError as error:
             logger.warning("requests are not shared with other gateways: %s", error)
 
-    def begin(self, demand: Callable[[], int], learned: Callable[[], None]) -> None:
+    def begin(
+        self,
+        demand: Callable[[], int],
+        learned: Callable[[], None],
+        heard: Callable[[Sequence[SentPrompt]], None],
+    ) -> None:
         """See ``Others``."""
-        if self._ask is None:
+        if self._ask is None or self.sent is None:
             return
         address = None if self.elsewhere is None else self.elsewhere.address
-        self._others = Others(self._ask, address, self.share, demand=demand, learned=learned)
+        self._others = Others(
+            self._ask, address, self.share, sent=self.sent, demand=demand, learned=learned, heard=heard
+        )
         if self.elsewhere is not None:
             self.elsewhere.introduce(self.share.gateway, self._others.address_of)
 

@@ -7,7 +7,9 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+from serve_app.gateways.sent_prompts import Round, SentPrompt, SentPrompts
 from serve_app.gateways.shares import Share
 from serve_app.wire.private_address import PrivateAddress
 
@@ -17,17 +19,22 @@ ROUND_S = 1.0
 FORGET_AFTER_S = 5.0
 """A gateway that does not answer counts, with its last report, for this long."""
 
+HEARD_AT_ONCE = 32
+"""Prompts in one turn of the event loop: a millisecond or two if they are long."""
+
 logger = logging.getLogger("ray.serve")
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayReport:
     """What a gateway tells the others. ``address``: where its requests can be joined; ``demand``: the
-    requests that it answers, and those that it has refused since its last round."""
+    requests that it answers, and those that it has refused since its last round; ``rounds``: the prompts that
+    it has sent."""
 
     gateway: str
     address: PrivateAddress | None
     demand: int
+    rounds: tuple[Round, ...] = ()
 
 
 AskGateways = Callable[[], Awaitable[Sequence[GatewayReport]]]
@@ -36,7 +43,7 @@ AskGateways = Callable[[], Awaitable[Sequence[GatewayReport]]]
 
 class Others:
     """Made inside a running event loop; ``close`` ends it. ``share`` learns what each round brings, and then
-    ``learned`` is called."""
+    ``learned`` is called. ``sent``: the prompts to tell of; ``heard`` gets those of the others, each once."""
 
     def __init__(
         self,
@@ -44,14 +51,19 @@ class Others:
         address: PrivateAddress | None,
         share: Share,
         *,
+        sent: SentPrompts,
         demand: Callable[[], int],
         learned: Callable[[], None],
+        heard: Callable[[Sequence[SentPrompt]], None],
         round_s: float = ROUND_S,
     ) -> None:
         self.gateway = share.gateway
         self._share = share
         self._ask = ask
         self._address = address
+        self._sent = sent
+        self._heard = heard
+        self._newest: dict[str, int] = {}  # of each gateway's rounds, the newest that was heard
         self._demand = demand
         self._learned = learned
         self._round_s = round_s
@@ -72,14 +84,26 @@ class Others:
     async def look(self) -> None:
         """One round."""
         now = time.monotonic()
-        self._report = GatewayReport(self.gateway, self._address, self._demand())
+        self._report = GatewayReport(self.gateway, self._address, self._demand(), self._sent.close_round())
         for report in await self._ask():
             if report.gateway != self.gateway:
                 self._known[report.gateway] = report, now
+                await self._hear(report)
         self._known = {name: each for name, each in self._known.items() if each[1] > now - FORGET_AFTER_S}
         reports = [self._report, *(report for report, _ in self._known.values())]
+        self._newest = {name: number for name, number in self._newest.items() if name in self._known}
         self._share.learn({report.gateway: report.demand for report in reports})
         self._learned()
+
+    async def _hear(self, report: GatewayReport) -> None:
+        newest = self._newest.get(report.gateway, 0)
+        new = [each for each in report.rounds if each.number > newest]
+        if new:
+            self._newest[report.gateway] = new[-1].number
+        prompts = tuple(chain.from_iterable(each.prompts for each in new))
+        for start in range(0, len(prompts), HEARD_AT_ONCE):
+            self._heard(prompts[start : start + HEARD_AT_ONCE])
+            await asyncio.sleep(0)  # streams go on in between
 
     async def close(self) -> None:
         self._rounds.cancel()

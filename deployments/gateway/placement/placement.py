@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deployments.gateway.placement.external import ExternalUpstream
@@ -11,6 +12,7 @@ from deployments.gateway.placement.queue import Admission
 from deployments.gateway.placement.scaling import Scaling
 from deployments.wire.upstream import UpstreamPool
 from serve_app.fleet import FleetTable
+from serve_app.gateways.sent_prompts import SentPrompt, SentPrompts
 from serve_app.gateways.shares import Share
 from serve_app.routing import POLICIES, Router
 from serve_app.settings import Settings
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 class Placement:
     """Owns the fleet table and, by model, routers and queues. ``has_keys``: tenants share the members fairly;
-    ``share``: what this gateway may use of what several use.
+    ``share``: what this gateway may use of what several use; ``sent``: where it tells them of its prompts.
     Made inside a running event loop; ``close`` ends it."""
 
     def __init__(
@@ -35,12 +37,13 @@ class Placement:
         *,
         has_keys: bool,
         share: Share,
+        sent: SentPrompts | None,
     ) -> None:
         self._scaling = Scaling(settings, engines)
         may_be_empty = self._scaling.cold_starts.keys()
         limits = {model.id: model.max_requests_per_replica for model in settings.models}
         self.fleet = FleetTable(limits, may_be_empty, share)
-        self.routers = _routers(settings)
+        self.routers = _routers(settings, sent)
         self.admissions = {
             model: Admission(
                 model,
@@ -77,15 +80,27 @@ class Placement:
         for admission in self.admissions.values():
             admission.wake()
 
+    def heard(self, prompts: Iterable[SentPrompt]) -> None:
+        """Another gateway has sent these. One to a member that is not known here is left out."""
+        by_model = {model: {each.name: each for each in self.fleet.members(model)} for model in self.routers}
+        for prompt in prompts:
+            member = by_model.get(prompt.model, {}).get(prompt.member)
+            if member is not None:
+                self.routers[prompt.model].heard(prompt.prefixes, member)
+
     async def close(self) -> None:
         await self._watch.stop()
         await self._scaling.stop()
 
 
-def _routers(settings: Settings) -> dict[str, Router]:
+def _routers(settings: Settings, sent: SentPrompts | None) -> dict[str, Router]:
     default = settings.gateway.routing
     keeps = settings.gateway.session_affinity
     return {
-        model.id: Router(POLICIES[model.routing or default], keeps_sessions=keeps)
+        model.id: Router(
+            POLICIES[model.routing or default],
+            keeps_sessions=keeps,
+            tell=None if sent is None else partial(sent.add, model.id),
+        )
         for model in settings.models
     }

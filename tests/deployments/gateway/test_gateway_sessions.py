@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
-from support.gateway import ADMIN, Running, SimSettings, chat, gateway
+from sim_engine import SimEngine
+from support.gateway import ADMIN, Band, Running, SimSettings, chat, gateway
+
+from serve_app.request.tenant_marks import new_secret
 
 QUICK = SimSettings(itl_ms=0, tokens=4)
 FLEET = [QUICK] * 4
@@ -73,6 +78,36 @@ async def test_a_long_conversation_without_a_name_is_found_by_its_prefix() -> No
             said.append({"role": "user", "content": f"turn {turn}"})
             await running.post(f"other {turn}")
         assert len(served) == 1, served
+
+
+async def test_a_gateway_knows_what_another_one_has_sent_where() -> None:
+    """Each prompt went to the home of a session that the second gateway does not know."""
+    async with two_before(4) as (one, two, band):
+        prompts = [f"Conversation {number}. " * 300 for number in range(8)]
+        sent = [await one.post(text, {"x-session-id": f"s{n}"}) for n, text in enumerate(prompts)]
+        await band.meet()
+        again = [await two.post(f"{text} And then?") for text in prompts]
+        served = [answer.headers["x-served-by"] for answer in sent]
+        assert [answer.headers["x-served-by"] for answer in again] == served
+        assert len(set(served)) > 1
+
+
+@asynccontextmanager
+async def two_before(count: int) -> AsyncIterator[tuple[Running, Running, Band]]:
+    """Two gateways of one application before the same engines."""
+    band, members, secret = Band(), [], new_secret()
+    async with AsyncExitStack() as stack:
+        for number in range(count):
+            engine = SimEngine(QUICK)
+            url = await engine.start()
+            stack.push_async_callback(engine.stop)
+            members.append({"name": f"e{number}", "url": f"{url}/v1", "kind": "vllm"})
+        given: dict[str, Any] = {"band": band, "others": members, "tenant_secret": secret}
+        one, two = [
+            await stack.enter_async_context(gateway(**given, gateway={"replicas": 2})) for _ in range(2)
+        ]
+        await band.meet()
+        yield one, two, band
 
 
 async def test_the_setting_turns_it_off() -> None:

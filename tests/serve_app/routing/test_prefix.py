@@ -92,10 +92,25 @@ def test_gateways_with_the_same_table_send_a_new_prefix_to_the_same_member() -> 
     assert min(Counter(chosen[0]).values()) > len(prompts) / 8
 
 
-def test_a_new_prefix_never_waits_for_its_member() -> None:
+def test_gateways_that_have_learned_other_paces_send_a_new_prefix_to_the_same_member() -> None:
+    prompts = [chat_request(f"{number} " + "instructions " * 600) for number in range(40)]
+    chosen = []
+    for paces in ((1.00, 1.08, 1.03), (1.06, 1.01, 1.09)):
+        router, members = Router(POLICIES["least_wait"]), idle("a", "b", "c")
+        for member, pace in zip(members, paces, strict=True):
+            member.pace.prefill_s_per_token *= pace
+        described = [router.describe(prompt, None) for prompt in prompts]
+        chosen.append([router.order(request, members)[0].name for request in described])
+    assert chosen[0] == chosen[1]
+    assert min(Counter(chosen[0]).values()) > len(prompts) / 8
+
+
+def test_a_new_prefix_does_not_wait_long_for_its_member() -> None:
     router = Router(POLICIES["least_wait"])
     request = router.describe(chat_request("instructions " * 600), None)
     members = idle("a", "b")
     home = router.order(request, members)[0]
     home.in_flight, home.unanswered, home.pending_tokens = 1, 1, 10.0
+    assert router.order(request, members)[0] is home
+    home.pending_tokens = 0.2 * request.prompt_tokens
     assert router.order(request, members)[0] is not home

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from samples import chat_request, make_member, prompt_blocks
+from samples import chat_request, make_member, prompt_prefixes
 
 from serve_app.fleet import Member
 from serve_app.openai.requests import ParsedRequest
@@ -54,7 +54,7 @@ def test_a_session_without_room_goes_to_the_next_in_its_own_order() -> None:
     assert order(router, *members, request=request) == [second, *rest, home]
 
 
-def test_a_policy_that_asks_for_no_blocks_pays_for_none() -> None:
+def test_a_policy_that_asks_for_no_prefixes_pays_for_none() -> None:
     router = Router(POLICIES["least_wait"], keeps_sessions=False)
     described = router.describe(PROMPT, "s")
     assert described == RoutingRequest(estimated_tokens(PROMPT), (), "s", {})
@@ -65,7 +65,7 @@ def test_a_policy_that_asks_for_no_blocks_pays_for_none() -> None:
 def test_what_was_sent_to_a_member_is_cached_there(router: Router) -> None:
     a, b = make_member("a"), make_member("b")
     first = router.describe(PROMPT, None)
-    assert (first.blocks, first.cached_tokens) == (prompt_blocks(PROMPT), {})
+    assert (first.prefixes, first.cached_tokens) == (prompt_prefixes(PROMPT), {})
     router.sent(first, b)
     again = router.describe(PROMPT, None)
     assert again.uncached_tokens(a) == again.prompt_tokens
@@ -107,9 +107,9 @@ def test_a_long_prompt_is_found_again_without_the_name_of_a_session(name: str) -
 
 
 def test_short_prompts_without_a_session_are_not_hashed() -> None:
-    assert Router(POLICIES["least_wait"]).describe(SHORT, None).blocks == ()
-    assert Router(POLICIES["round_robin"]).describe(LONG, None).blocks == ()
-    assert Router(POLICIES["least_wait"], keeps_sessions=False).describe(LONG, None).blocks == ()
+    assert Router(POLICIES["least_wait"]).describe(SHORT, None).prefixes == ()
+    assert Router(POLICIES["round_robin"]).describe(LONG, None).prefixes == ()
+    assert Router(POLICIES["least_wait"], keeps_sessions=False).describe(LONG, None).prefixes == ()
 
 
 def test_a_new_session_goes_where_its_prompt_is_cached_and_else_home() -> None:
