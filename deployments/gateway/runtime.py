@@ -109,17 +109,9 @@ class GatewayRuntime:
         self._guards = guards_of(settings, self._names, guard_headers or {})
         self._lasting = _lasting(secrets)
         self._upstream = UpstreamPool(_answer_bounds(settings), secrets)
-        self.together = Together(ask_gateways, gateway_bounds(settings)[0], host)
-        share = self.together.share
+        self.together = together = Together(ask_gateways, gateway_bounds(settings)[0], host)
         self._placement = Placement(
-            settings,
-            engines,
-            external,
-            self._upstream,
-            traffic,
-            has_keys=keys is not None,
-            share=share,
-            sent=self.together.sent,
+            settings, engines, external, self._upstream, traffic, has_keys=keys is not None, together=together
         )
         self._accounts = accounts_of(settings, accounts, self._names, self._placement.fleet, meter)
         self._sign_in = GatewaySignIn(oidc_settings(settings), self._marks.secret, client_secret)
@@ -155,9 +147,9 @@ class GatewayRuntime:
             gate=self._intake.gate,
             auditor=None if self._accounts is None else self._accounts.audit,
             limits=settings.limits,
-            part_of=share.of,
+            part_of=together.share.of,
         )
-        self.together.begin(self.app.demand, self._placement.shared, self._placement.heard)
+        together.begin(self.app.demand, self._placement.shared, self._placement.heard)
 
     def _made_generation(self) -> Generation:
         return Generation(

@@ -47,6 +47,7 @@ from benchmarks import (
     teams,
     timeline,
     two_gateways,
+    upgrades,
     vllm_failover,
     vllm_load,
 )
@@ -82,6 +83,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "gateways": gateways.run,
     "two_gateways": two_gateways.run,
     "cluster": cluster.run,
+    "upgrades": upgrades.run,
     "responses": responses.run,
     "idle": idle.run,
     "start": start.run,

@@ -13,8 +13,8 @@ from deployments.gateway.lookup.memory import Memory
 from deployments.gateway.others.others import AskGateways, GatewayReport, Others
 from serve_app.cache.shards import Shards
 from serve_app.errors import SettingsError
-from serve_app.gateways.sent_prompts import SentPrompt, SentPrompts
 from serve_app.gateways.shares import Share
+from serve_app.routing.sent_prompts import SentPrompt, SentPrompts
 
 logger = logging.getLogger("ray.serve")
 

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from serve_app.gateways.sent_prompts import Round, SentPrompt, SentPrompts
 from serve_app.gateways.shares import Share
+from serve_app.routing.sent_prompts import Round, SentPrompt, SentPrompts
 from serve_app.wire.private_address import PrivateAddress
 
 ROUND_S = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from deployments.gateway.placement.external import ExternalUpstream
 from deployments.gateway.placement.fleet_watch import FleetWatch
@@ -12,9 +12,9 @@ from deployments.gateway.placement.queue import Admission
 from deployments.gateway.placement.scaling import Scaling
 from deployments.wire.upstream import UpstreamPool
 from serve_app.fleet import FleetTable
-from serve_app.gateways.sent_prompts import SentPrompt, SentPrompts
 from serve_app.gateways.shares import Share
 from serve_app.routing import POLICIES, Router
+from serve_app.routing.sent_prompts import SentPrompt, SentPrompts
 from serve_app.settings import Settings
 from serve_app.traffic import Traffic
 
@@ -22,9 +22,16 @@ if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
 
 
+class SharedByGateways(Protocol):
+    """``share``: what this gateway may use of what several use; ``sent``: where it tells them of its prompts;
+    ``None``: it is alone."""
+
+    share: Share
+    sent: SentPrompts | None
+
+
 class Placement:
-    """Owns the fleet table and, by model, routers and queues. ``has_keys``: tenants share the members fairly;
-    ``share``: what this gateway may use of what several use; ``sent``: where it tells them of its prompts.
+    """Owns the fleet table and, by model, routers and queues. ``has_keys``: tenants share the members fairly.
     Made inside a running event loop; ``close`` ends it."""
 
     def __init__(
@@ -36,14 +43,14 @@ class Placement:
         traffic: Traffic,
         *,
         has_keys: bool,
-        share: Share,
-        sent: SentPrompts | None,
+        together: SharedByGateways,
     ) -> None:
+        share = together.share
         self._scaling = Scaling(settings, engines)
         may_be_empty = self._scaling.cold_starts.keys()
         limits = {model.id: model.max_requests_per_replica for model in settings.models}
         self.fleet = FleetTable(limits, may_be_empty, share)
-        self.routers = _routers(settings, sent)
+        self.routers = _routers(settings, together.sent)
         self.admissions = {
             model: Admission(
                 model,

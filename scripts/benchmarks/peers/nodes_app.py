@@ -125,6 +125,13 @@ def unframed(data: bytes) -> bytes:
     return b"".join(parts)
 
 
+def scripted(model: ModelSettings, sim: dict[str, Any], ports: range, **options: Any) -> serve.Application:
+    """A model's engine deployment with scripted replicas; ``options``: Serve's, before those of an engine."""
+    wrap = serve.deployment(name=f"Engine:{model.id}", **(engine_options(model) | options))
+    replica: serve.Deployment = wrap(cast("type[Any]", SimReplica))
+    return replica.bind(model, sim, ports)
+
+
 def deploy(given: dict[str, Any]) -> None:
     ray.init(given["address"], _node_ip_address=given["node"], log_to_driver=False, configure_logging=False)
     proxies = given.get("proxies", "HeadOnly")
@@ -135,10 +142,8 @@ def deploy(given: dict[str, Any]) -> None:
 
     def engine(model: ModelSettings) -> serve.Application:
         actor = {"num_cpus": 0, "resources": {ENGINE: 1}}
-        options = engine_options(model) | {"ray_actor_options": actor, "health_check_period_s": 1.0}
-        wrap = serve.deployment(name=f"Engine:{model.id}", **options)
-        replica: serve.Deployment = wrap(cast("type[Any]", SimReplica))
-        return replica.bind(model, given.get("sim", {}), ports)
+        sim = given.get("sim", {})
+        return scripted(model, sim, ports, ray_actor_options=actor, health_check_period_s=1.0)
 
     serve.run(build_graph(settings, os.environ, engine=engine), name="promptly", route_prefix="/")
 

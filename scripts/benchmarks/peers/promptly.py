@@ -27,8 +27,8 @@ def promptly(
         responses = {"path": str(folder / "responses"), **settings.get("responses", {})}
         args = with_private_store({**settings, "responses": responses}, folder / "store")
         config = serve_config("promptly", IMPORT_PATH, args, port)
-        with supervised(name, PROMPTLY_LAUNCHER, config, environment(**(env or {}))) as pid:
-            yield Endpoint(name, local_url(port), settings["models"][0]["id"], (pid,))
+        with supervised(name, PROMPTLY_LAUNCHER, config, environment(**(env or {}))) as start:
+            yield Endpoint(name, local_url(port), settings["models"][0]["id"], (start.pid,))
 
 
 def with_private_store(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -76,9 +76,9 @@ def _application(name: str, llm_config: Mapping[str, Any], env: Mapping[str, str
     port = free_port()
     url = local_url(port)
     config = serve_config("peer", IMPORT_PATH, {"llm_configs": [llm_config]}, port)
-    with supervised(name, PEER_LAUNCHER, config, environment(**env)) as pid:
+    with supervised(name, PEER_LAUNCHER, config, environment(**env)) as start:
         wait_for(lambda: answers_chat(url, model), ANSWER_LIMIT_S, f"{name}: a first answer")
-        yield Endpoint(name, url, model, (pid,))
+        yield Endpoint(name, url, model, (start.pid,))
 
 
 def scripted_llm_config(model: str, script: Script, batching_ms: float | None) -> dict[str, Any]:

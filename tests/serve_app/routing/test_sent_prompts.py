@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from serve_app.gateways.sent_prompts import KEPT_ROUNDS, MOST_NAMES, Round, SentPrompt, SentPrompts
 from serve_app.routing.prompt import NAME_BYTES
+from serve_app.routing.sent_prompts import KEPT_ROUNDS, MOST_NAMES, Round, SentPrompt, SentPrompts
 
 
 def names(*numbers: int) -> tuple[bytes, ...]:
