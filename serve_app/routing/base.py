@@ -13,18 +13,20 @@ from serve_app.fleet import Member
 class RoutingRequest:
     """What routing knows about a request.
 
-    ``prompt_tokens`` is an estimate from the text's length; ``prefixes`` are names of the prompt's
-    prefixes, shortest first (``prefixes_of``; empty unless the policy needs them); ``session`` is the
-    tenant's session; ``cached_tokens`` estimates, by member name, how much of the prompt each member has
-    cached (the router fills it in for policies that need prefixes). ``beginning`` names the prompt's
-    beginning, the same at every gateway, where no member is known to hold any of it.
+    ``prompt_tokens`` is an estimate from the text's length; ``blocks`` are chained hashes of the prompt's
+    text, one for each full block (empty unless the policy needs them); ``session`` is the tenant's session;
+    ``cached_tokens`` estimates, by member name, how much of the prompt each member has cached (the router
+    fills it in for policies that need blocks). ``beginning`` names the prompt's beginning, the same at every
+    gateway, where no member is known to hold any of it. ``prefixes`` are the names by which other gateways
+    know the prompt; there are none if there is no other.
     """
 
     prompt_tokens: float
-    prefixes: tuple[bytes, ...] = ()
+    blocks: tuple[int, ...] = ()
     session: str | None = None
     cached_tokens: Mapping[str, float] = field(default_factory=dict)
     beginning: str | None = None
+    prefixes: tuple[bytes, ...] = ()
 
     def uncached_tokens(self, member: Member) -> float:
         return self.prompt_tokens - self.cached_tokens.get(member.report.replica_id, 0.0)
@@ -39,10 +41,10 @@ class RoutingPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredPolicy:
-    """A policy and its inputs. ``needs_prefixes``: it needs to know which member holds a prompt's prefix;
+    """A policy and its inputs. ``needs_blocks``: it needs to know which member holds a prompt's prefix;
     ``keeps_sessions``: a request that names a session is routed by ``affinity`` instead, unless settings say
     otherwise."""
 
     order: RoutingPolicy
-    needs_prefixes: bool = False
+    needs_blocks: bool = False
     keeps_sessions: bool = False

@@ -1,17 +1,18 @@
-"""At which depths the prefixes of a prompt are named: every block at first, then eight in each doubling.
+"""At which depths the prefixes of a prompt are named for other gateways: every block at first, then 16 in
+each doubling.
 
-A prompt of any length has few names that way (64 blocks: 32, 1,024 blocks: 64), and what two prompts share is
-underestimated by an eighth at most.
+A prompt of any length has few names that way (64 blocks: 48, 1,024 blocks: 112), and what two prompts share
+is underestimated by a sixteenth at most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-EACH_BLOCK = 16
-"""Up to this depth, in blocks, each one is named. A power of two, and twice ``IN_A_DOUBLING``."""
+EACH_BLOCK = 32
+"""Up to this depth, in blocks, each one is named. A multiple of ``IN_A_DOUBLING``."""
 
-IN_A_DOUBLING = 8
+IN_A_DOUBLING = 16
 
 
 def depth(names: int) -> int:

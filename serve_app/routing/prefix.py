@@ -13,9 +13,10 @@ LOAD_BOUND = 2.0
 """A member above this many times the mean load loses its preference. Measured with
 scripts/benchmarks/routing.py: 1.25 lost two thirds of what prefixes gain, 3 gained nothing."""
 
-NEARLY_THE_LEAST = 1.15
-"""Members whose expected wait is this many times the least one or less count as equally fast where nobody
-holds a prompt: each gateway has learned the members' paces for itself, so no two figures are equal."""
+NEARLY_THE_LEAST, NEARLY_THE_LEAST_S = 1.15, 0.2
+"""Members whose expected wait is this many times the least one or less, and so many seconds longer at most,
+count as equally fast where nobody holds a prompt: each gateway has learned the members' paces for itself, so
+no two figures are equal."""
 
 FREE_LOAD = 8.0
 """Requests that run concurrently at hardly any cost: a member with this load or less is never above the
@@ -26,7 +27,8 @@ def prefix(request: RoutingRequest, candidates: Sequence[Member]) -> list[Member
     """Orders members by the expected time to first token: the queue, and the tokens that the member still has
     to prefill.
 
-    By this estimate, locality never outweighs a queue. In case the estimate is wrong, members above a bounded
+    By this estimate, locality does not outweigh a queue; only a prompt that no member holds may wait a little
+    for its home (``NEARLY_THE_LEAST``). In case the estimate is wrong, members above a bounded
     load come last ("Consistent Hashing with Bounded Loads", Mirrokni, Thorup and Zadimoghaddam 2016).
     """
     if request.beginning is not None and not request.cached_tokens:
@@ -40,7 +42,8 @@ def _same_everywhere(request: RoutingRequest, beginning: str, candidates: Sequen
     first at every gateway, so that it is computed once, whichever ones get the requests that begin so."""
     homes = {member.name: place for place, member in enumerate(home_first(beginning, candidates))}
     waits = {member.name: wait_rank(member, request.prompt_tokens)[0] for member in candidates}
-    equal = NEARLY_THE_LEAST * min(waits.values())
+    least = min(waits.values())
+    equal = min(NEARLY_THE_LEAST * least, least + NEARLY_THE_LEAST_S)
 
     def rank(member: Member) -> tuple[float, int]:
         return max(waits[member.name], equal), homes[member.name]

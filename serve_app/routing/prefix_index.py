@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from serve_app.routing.depths import depth, names_within
 from serve_app.routing.prompt import TOKENS_PER_BLOCK
@@ -22,19 +24,38 @@ def blocks_in_cache(cache_tokens: int) -> int:
     return max(1, int(tokens / TOKENS_PER_BLOCK))
 
 
-class PrefixIndex:
+Name = TypeVar("Name", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How names of prefixes and blocks correspond: ``depth`` blocks of so many names, and the other way."""
+
+    depth: Callable[[int], int]
+    within: Callable[[int], int]
+
+
+EACH = Scale(lambda names: names, lambda blocks: blocks)
+"""A name for each block (``blocks_of``)."""
+
+TOLD = Scale(depth, names_within)
+"""The names that gateways tell one another (``prefixes_of``)."""
+
+
+class PrefixIndex(Generic[Name]):
     """Prefixes by member, least recently used first, and the reverse: members by prefix.
 
     A set of members is a bit mask, so that one walk along a prompt's prefixes gives the result for all of
     them. A prefix counts as the blocks by which it is longer than the one named before it.
     """
 
-    def __init__(self) -> None:
-        self._held: dict[str, OrderedDict[bytes, int]] = {}
+    def __init__(self, scale: Scale) -> None:
+        self._scale = scale
+        self._held: dict[str, OrderedDict[Name, int]] = {}
         self._sizes: dict[str, int] = {}
         self._bits: dict[str, int] = {}
         self._names: dict[int, str] = {}
-        self._holders: dict[bytes, int] = {}
+        self._holders: dict[Name, int] = {}
 
     def __len__(self) -> int:
         """Blocks remembered, over all members."""
@@ -44,14 +65,14 @@ class PrefixIndex:
     def names(self) -> Collection[str]:
         return self._held.keys()
 
-    def cached_tokens(self, prefixes: Sequence[bytes]) -> dict[str, float]:
+    def cached_tokens(self, prefixes: Sequence[Name]) -> dict[str, float]:
         """How many tokens of the prompt each member holds; members with none are left out."""
         found: dict[str, float] = {}
         holding = self._holders.get(prefixes[0], 0) if prefixes else 0
         known = 1
         while holding:
             still = holding & self._holders.get(prefixes[known], 0) if known < len(prefixes) else 0
-            self._note(holding ^ still, depth(known) * TOKENS_PER_BLOCK, found)
+            self._note(holding ^ still, self._scale.depth(known) * TOKENS_PER_BLOCK, found)
             holding = still
             known += 1
         return found
@@ -62,7 +83,7 @@ class PrefixIndex:
             found[self._names[bit]] = tokens
             members ^= bit
 
-    def record(self, name: str, prefixes: Sequence[bytes], most_blocks: int) -> None:
+    def record(self, name: str, prefixes: Sequence[Name], most_blocks: int) -> None:
         """A prompt with these prefixes was sent to the member, which holds ``most_blocks`` at most.
 
         The longest is touched first, so that a prompt is evicted from its end, as vLLM does: without its
@@ -71,8 +92,8 @@ class PrefixIndex:
         held = self._held.get(name)
         if held is None:
             held = self._add(name)
-        bit, holders = self._bits[name], self._holders
-        for number in range(min(len(prefixes), names_within(most_blocks)), 0, -1):
+        bit, holders, depth = self._bits[name], self._holders, self._scale.depth
+        for number in range(min(len(prefixes), self._scale.within(most_blocks)), 0, -1):
             prefix = prefixes[number - 1]
             if prefix in held:
                 held.move_to_end(prefix)
@@ -85,7 +106,7 @@ class PrefixIndex:
             self._sizes[name] -= blocks
             self._drop(oldest, bit)
 
-    def _add(self, name: str) -> OrderedDict[bytes, int]:
+    def _add(self, name: str) -> OrderedDict[Name, int]:
         bit = 1
         while bit in self._names:
             bit <<= 1
@@ -102,7 +123,7 @@ class PrefixIndex:
         for prefix in self._held.pop(name):
             self._drop(prefix, bit)
 
-    def _drop(self, prefix: bytes, bit: int) -> None:
+    def _drop(self, prefix: Name, bit: int) -> None:
         left = self._holders[prefix] & ~bit
         if left:
             self._holders[prefix] = left

@@ -1,4 +1,4 @@
-"""A request's prompt as text, and names of its prefixes, which show what two prompts share.
+"""A request's prompt as text, and hashes of its prefixes, which show what two prompts share.
 
 The text stands in for the tokens that an engine will see. It has the order of chat templates (tools, then the
 messages), so that prompts which share a prefix here share one there.
@@ -26,7 +26,7 @@ BLOCK_BYTES = 512
 TOKENS_PER_BLOCK = BLOCK_BYTES / BYTES_PER_TOKEN
 
 NAME_BYTES = 8
-"""Of a prefix's name."""
+"""Bytes of a prefix's name."""
 
 BEGINNING_BYTES = 8 * BLOCK_BYTES
 """What is taken to be common to prompts that share more than a greeting: 1,024 tokens, mostly instructions
@@ -37,6 +37,9 @@ IMAGE_TOKENS = 576
 
 PICTURE_END = 4096
 """Characters of each end of a picture's data that name it: the head of the file and its last rows."""
+
+WHOLE_DATA = 65_536
+"""Characters of data that are read whole for its mark: 0.1 ms."""
 
 DATA_URL = re.compile(rb'"data:image\\?/[^"]*"')
 
@@ -66,14 +69,28 @@ def relayed_tokens(body: bytes) -> float:
     return text / BYTES_PER_TOKEN + IMAGE_TOKENS * len(pictures)
 
 
-def prefixes_of(text: bytes, model: str, salt: str | None = None) -> tuple[bytes, ...]:
-    """Names of the text's prefixes, shortest first, at the ``depths`` of its full blocks. Equal names mean
-    equal text up to there, read by the same weights (``model`` is the name of the model or adapter: an
-    adapter's cached prefixes are useless to another one). ``salt`` is the salt of the engine's prefix cache:
-    prompts under different salts share nothing.
+def blocks_of(text: bytes, model: str, salt: str | None = None) -> tuple[int, ...]:
+    """Chained hashes of the full blocks. Equal hashes mean equal text up to there, read by the same weights
+    (``model`` is the name of the model or adapter: an adapter's cached prefixes are useless to another one).
+    ``salt`` is the salt of the engine's prefix cache: prompts under different salts share nothing.
 
-    All gateways make them alike. They are short: who crafts two texts of one name gets a worse route for
-    them, and no more.
+    Uses Python's own hash: it is seeded per process, so that a client cannot craft two texts that collide.
+    Its values must therefore not leave the process.
+    """
+    blocks, chain = [], hash((model, salt))
+    for end in range(BLOCK_BYTES, len(text) + 1, BLOCK_BYTES):
+        chain = hash((chain, text[end - BLOCK_BYTES : end]))
+        blocks.append(chain)
+    return tuple(blocks)
+
+
+def prefixes_of(text: bytes, model: str, salt: str | None = None) -> tuple[bytes, ...]:
+    """Names of the text's prefixes, shortest first, at the ``depths`` of its full blocks. All gateways make
+    them alike; equal names mean what equal hashes of ``blocks_of`` mean. They are short: who crafts two texts
+    of one name gets a worse route for them, and no more.
+
+    A tenant's salt is a secret of the gateways, so a name tells nothing of the text. Without a salt
+    (``gateway.share_prefixes``) a guessed text can be confirmed by whoever sees the name.
     """
     hashed, begin, names = _hashed(model, salt, NAME_BYTES), 0, []
     for blocks in depths(len(text) // BLOCK_BYTES):
@@ -85,7 +102,7 @@ def prefixes_of(text: bytes, model: str, salt: str | None = None) -> tuple[bytes
 
 
 def beginning_of(text: bytes, model: str, salt: str | None = None) -> str:
-    """A name of the prompt's beginning that every gateway makes alike. ``salt``: as of ``prefixes_of``."""
+    """A name of the prompt's beginning that every gateway makes alike. ``salt``: as of ``blocks_of``."""
     named = _hashed(model, salt, 16)
     named.update(text[:BEGINNING_BYTES])
     return named.hexdigest()
@@ -107,8 +124,8 @@ def picture_name(request: ParsedRequest, salt: str | None) -> str | None:
 
 
 def _name_by_ends(data: str, salt: str | None = None) -> str:
-    """32 characters."""
-    ends = f"{salt}\0{len(data)}\0{data[:PICTURE_END]}\0{data[-PICTURE_END:]}"
+    """The name has 32 characters."""
+    ends = f"{salt or ''}\0{len(data)}\0{data[:PICTURE_END]}\0{data[-PICTURE_END:]}"
     return blake2b(_utf8(ends), digest_size=16).hexdigest()
 
 
@@ -125,12 +142,14 @@ def _message(message: Message) -> Iterator[str]:
 
 
 def _part(part: dict[str, Any]) -> str:
-    """Text unchanged; an image or other data as a mark of its own with the length of its estimated tokens."""
+    """Text unchanged; an image or other data as a mark with the length of its estimated tokens, the same at
+    every gateway. Data longer than ``WHOLE_DATA`` with equal ends and length counts as equal."""
     kind = part.get("type")
     text = part.get("text" if kind != "refusal" else "refusal")
     if kind in TEXT_PARTS and isinstance(text, str):
         return text
-    mark = _name_by_ends(_held(part) or _json(part))
+    data = _held(part) or _json(part)
+    mark = _name_by_ends(data) if len(data) > WHOLE_DATA else blake2b(_utf8(data), digest_size=16).hexdigest()
     return mark * (IMAGE_TOKENS * BYTES_PER_TOKEN // len(mark))
 
 

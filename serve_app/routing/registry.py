@@ -10,7 +10,7 @@ from serve_app.routing.session import session
 
 POLICIES: dict[str, RegisteredPolicy] = {
     "least_wait": RegisteredPolicy(least_wait, keeps_sessions=True),
-    "prefix": RegisteredPolicy(prefix, needs_prefixes=True, keeps_sessions=True),
+    "prefix": RegisteredPolicy(prefix, needs_blocks=True, keeps_sessions=True),
     "round_robin": RegisteredPolicy(round_robin),
     "session": RegisteredPolicy(session),
 }

@@ -11,8 +11,15 @@ from serve_app.openai.requests import ParsedRequest
 from serve_app.routing.affinity import affinity
 from serve_app.routing.base import RegisteredPolicy, RoutingPolicy, RoutingRequest
 from serve_app.routing.prefix import prefix
-from serve_app.routing.prefix_index import PrefixIndex, blocks_in_cache
-from serve_app.routing.prompt import BYTES_PER_TOKEN, beginning_of, picture_name, prefixes_of, prompt_text
+from serve_app.routing.prefix_index import EACH, TOLD, PrefixIndex, blocks_in_cache
+from serve_app.routing.prompt import (
+    BYTES_PER_TOKEN,
+    beginning_of,
+    blocks_of,
+    picture_name,
+    prefixes_of,
+    prompt_text,
+)
 
 LONG_PROMPT_TOKENS = 1024.0
 """From here on a prompt is found again by its prefix, whether or not its request names a session: OpenAI
@@ -36,7 +43,8 @@ class Router:
         self._tell = tell
         self._policy = policy
         self._keeps_sessions = keeps_sessions and policy.keeps_sessions
-        self._index = PrefixIndex()
+        self._sent = PrefixIndex[int](EACH)
+        self._heard = PrefixIndex[bytes](TOLD)
 
     def describe(
         self,
@@ -56,20 +64,27 @@ class Router:
         text = prompt_text(parsed)
         tokens = len(text) / BYTES_PER_TOKEN
         keeps = self._keeps_sessions and (session is not None or tokens >= LONG_PROMPT_TOKENS)
-        if not self._policy.needs_prefixes and not keeps:
+        if not self._policy.needs_blocks and not keeps:
             return RoutingRequest(tokens, session=session)
-        prefixes = prefixes_of(text, parsed.model, salt)
-        cached = self._index.cached_tokens(prefixes)
+        blocks = blocks_of(text, parsed.model, salt)
+        prefixes = () if self._tell is None else prefixes_of(text, parsed.model, salt)
+        cached = self._cached_tokens(blocks, prefixes)
         if begins_session and cached and self._keeps_sessions:
             session = None
         beginning = None if session is not None or not keeps else beginning_of(text, parsed.model, salt)
-        return RoutingRequest(tokens, prefixes, session, cached, beginning)
+        return RoutingRequest(tokens, blocks, session, cached, beginning, prefixes)
 
     def current(self, request: RoutingRequest) -> RoutingRequest:
         """The same request after a wait: the caches may have filled meanwhile."""
-        if not request.prefixes:
+        if not request.blocks:
             return request
-        return replace(request, cached_tokens=self._index.cached_tokens(request.prefixes))
+        return replace(request, cached_tokens=self._cached_tokens(request.blocks, request.prefixes))
+
+    def _cached_tokens(self, blocks: Sequence[int], prefixes: Sequence[bytes]) -> dict[str, float]:
+        found = self._sent.cached_tokens(blocks)
+        for name, tokens in self._heard.cached_tokens(prefixes).items():
+            found[name] = max(tokens, found.get(name, 0.0))
+        return found
 
     def order(self, request: RoutingRequest, candidates: Sequence[Member]) -> list[Member]:
         """Every candidate once, best first: lower priority numbers first, and the policy decides among
@@ -88,21 +103,23 @@ class Router:
             return self._policy.order
         if request.session is not None:
             return affinity
-        return prefix if request.prefixes else self._policy.order
+        return prefix if request.blocks else self._policy.order
 
     def sent(self, request: RoutingRequest, member: Member) -> None:
         """The request was sent to ``member``, which will have its prompt cached."""
-        if not request.prefixes:
-            return
-        self.heard(request.prefixes, member)
-        if self._tell is not None:
+        if request.blocks:
+            most = blocks_in_cache(member.report.kv_cache_tokens)
+            self._sent.record(member.name, request.blocks, most)
+        if request.prefixes and self._tell is not None:
             self._tell(member.name, request.prefixes)
 
     def heard(self, prefixes: Sequence[bytes], member: Member) -> None:
-        """A prompt with these prefixes was sent to ``member``, by this gateway or by another one."""
-        self._index.record(member.name, prefixes, blocks_in_cache(member.report.kv_cache_tokens))
+        """Another gateway has sent a prompt with these prefixes to ``member``."""
+        self._heard.record(member.name, prefixes, blocks_in_cache(member.report.kv_cache_tokens))
 
     def keep(self, names: Iterable[str]) -> None:
         """Forget all members except these."""
-        for gone in set(self._index.names).difference(names):
-            self._index.forget(gone)
+        kept = set(names)
+        for index in (self._sent, self._heard):
+            for gone in set(index.names) - kept:
+                index.forget(gone)

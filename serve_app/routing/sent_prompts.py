@@ -1,13 +1,13 @@
 """What gateways tell one another of the prompts that they have sent: names of prefixes, and to which member.
 
-Each gateway so knows what members have cached, whichever gateway sent it there. A name says nothing of the
-text (see ``prefixes_of``)."""
+Each gateway so knows what members have cached, whichever gateway sent it there."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from serve_app.routing.prompt import NAME_BYTES
 
@@ -18,8 +18,7 @@ KEPT_ROUNDS = 3
 """Gateways ask once a round, each at its own time: one that was late twice misses nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class SentPrompt:
+class SentPrompt(msgspec.Struct, frozen=True, array_like=True):
     """``names``: those of the prompt's prefixes, shortest first, one behind the other."""
 
     model: str
@@ -32,12 +31,13 @@ class SentPrompt:
         return tuple([self.names[start : start + NAME_BYTES] for start in starts])
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """``number`` counts a gateway's rounds."""
+Round = tuple[int, bytes]
+"""The number of a gateway's round, and its prompts, encoded once for all who ask."""
 
-    number: int
-    prompts: tuple[SentPrompt, ...]
+
+def prompts_of(told: Round) -> list[SentPrompt]:
+    """The prompts of a round. Raises: msgspec.MsgspecError: another version has encoded them."""
+    return msgspec.msgpack.decode(told[1], type=list[SentPrompt])
 
 
 class SentPrompts:
@@ -62,8 +62,8 @@ class SentPrompts:
         """The newest rounds, this one included, without those that are empty."""
         self._number += 1
         if self._sent:
-            self._rounds.append(Round(self._number, tuple(self._sent.values())))
+            self._rounds.append((self._number, msgspec.msgpack.encode(list(self._sent.values()))))
         self._sent, self._names = {}, 0
-        while self._rounds and self._rounds[0].number <= self._number - KEPT_ROUNDS:
+        while self._rounds and self._rounds[0][0] <= self._number - KEPT_ROUNDS:
             self._rounds.popleft()
         return tuple(self._rounds)

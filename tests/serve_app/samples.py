@@ -12,7 +12,7 @@ from serve_app.cache.entry import CacheEntry
 from serve_app.fleet import EngineReport, EngineState, Member
 from serve_app.openai.answers import Answer, Usage
 from serve_app.openai.requests import Endpoint, ParsedRequest, parse_generation
-from serve_app.routing.prompt import prefixes_of, prompt_text
+from serve_app.routing.prompt import blocks_of, prompt_text
 
 CHAT, COMPLETIONS = Endpoint.CHAT, Endpoint.COMPLETIONS
 
@@ -144,6 +144,6 @@ def make_member(name: str = "a", in_flight: int = 0, **fields: Any) -> Member:
     return Member(report, **(known | own))
 
 
-def prompt_prefixes(request: ParsedRequest) -> tuple[bytes, ...]:
-    """Of a request's prompt, without a salt."""
-    return prefixes_of(prompt_text(request), request.model)
+def prompt_blocks(request: ParsedRequest) -> tuple[int, ...]:
+    """The blocks of a request's prompt, without a salt."""
+    return blocks_of(prompt_text(request), request.model)

@@ -1,4 +1,5 @@
-"""Which other gateways there are, where they can be reached, and how much of each limit is this one's."""
+"""Which other gateways there are, where they can be reached, how much of each limit is this one's, and which
+prompts they have sent where."""
 
 from __future__ import annotations
 
@@ -7,10 +8,9 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from serve_app.gateways.shares import Share
-from serve_app.routing.sent_prompts import Round, SentPrompt, SentPrompts
+from serve_app.routing.sent_prompts import Round, SentPrompt, SentPrompts, prompts_of
 from serve_app.wire.private_address import PrivateAddress
 
 ROUND_S = 1.0
@@ -19,7 +19,7 @@ ROUND_S = 1.0
 FORGET_AFTER_S = 5.0
 """A gateway that does not answer counts, with its last report, for this long."""
 
-HEARD_AT_ONCE = 32
+HEARD_AT_ONCE = 16
 """Prompts in one turn of the event loop: a millisecond or two if they are long."""
 
 logger = logging.getLogger("ray.serve")
@@ -88,22 +88,26 @@ class Others:
         for report in await self._ask():
             if report.gateway != self.gateway:
                 self._known[report.gateway] = report, now
-                await self._hear(report)
         self._known = {name: each for name, each in self._known.items() if each[1] > now - FORGET_AFTER_S}
         reports = [self._report, *(report for report, _ in self._known.values())]
-        self._newest = {name: number for name, number in self._newest.items() if name in self._known}
         self._share.learn({report.gateway: report.demand for report in reports})
         self._learned()
+        self._newest = {name: number for name, number in self._newest.items() if name in self._known}
+        for report, _ in [*self._known.values()]:
+            try:
+                await self._hear(report)
+            except Exception as error:  # prompts are hints: routing goes on without them
+                logger.debug("what another gateway has sent is not known: %s", type(error).__name__)
 
     async def _hear(self, report: GatewayReport) -> None:
-        newest = self._newest.get(report.gateway, 0)
-        new = [each for each in report.rounds if each.number > newest]
-        if new:
-            self._newest[report.gateway] = new[-1].number
-        prompts = tuple(chain.from_iterable(each.prompts for each in new))
-        for start in range(0, len(prompts), HEARD_AT_ONCE):
-            self._heard(prompts[start : start + HEARD_AT_ONCE])
-            await asyncio.sleep(0)  # streams go on in between
+        """The rounds of a report that are new."""
+        for told in report.rounds:
+            if told[0] > self._newest.get(report.gateway, 0):
+                self._newest[report.gateway] = told[0]
+                prompts = prompts_of(told)
+                for start in range(0, len(prompts), HEARD_AT_ONCE):
+                    self._heard(prompts[start : start + HEARD_AT_ONCE])
+                    await asyncio.sleep(0)  # streams go on in between
 
     async def close(self) -> None:
         self._rounds.cancel()

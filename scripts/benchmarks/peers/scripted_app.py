@@ -25,6 +25,7 @@ def build(args: dict[str, Any]) -> serve.Application:
 
     def engine(model: ModelSettings) -> serve.Application:
         sim = {"model": model.id, "slots": SLOTS, "tokens": TOKENS, "itl_ms": ITL_MS}
-        return scripted(model, sim, ports, ray_actor_options={"num_cpus": 0})
+        cpus = model.managed_engine.num_cpus + model.managed_engine.num_devices
+        return scripted(model, sim, ports, ray_actor_options={"num_cpus": cpus})
 
     return build_graph(settings, with_secrets(os.environ), engine=engine)

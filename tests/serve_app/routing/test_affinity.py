@@ -82,7 +82,7 @@ def test_these_policies_keep_sessions_unless_settings_say_otherwise(policy: str)
     request = chat_request("word " * 800)
     for session in SESSIONS[:8]:
         described = keeps.describe(request, session)
-        assert described.prefixes
+        assert described.blocks
         assert keeps.order(described, members)[0].name == home(session, members)
     named, unnamed = (free.describe(request, session) for session in (SESSIONS[0], None))
     assert free.order(named, members) == free.order(unnamed, members)
@@ -93,9 +93,9 @@ def test_these_policies_stay_what_they_are(policy: str) -> None:
     members = idle(*"abcd")
     router = Router(POLICIES[policy])
     request = router.describe(chat_request("hi"), "s")
-    assert not request.prefixes
+    assert not request.blocks
     assert router.order(request, members) == POLICIES[policy].order(request, members)
 
 
 def test_without_a_session_nothing_is_hashed() -> None:
-    assert not Router(POLICIES["least_wait"]).describe(chat_request("word " * 800), None).prefixes
+    assert not Router(POLICIES["least_wait"]).describe(chat_request("word " * 800), None).blocks

@@ -6,7 +6,9 @@ import random
 
 from serve_app.routing.prefix_index import (
     DEFAULT_CACHE_TOKENS,
+    EACH,
     MOST_CACHE_TOKENS,
+    TOLD,
     PrefixIndex,
     blocks_in_cache,
 )
@@ -21,7 +23,7 @@ def tokens(blocks: int) -> float:
     return blocks * TOKENS_PER_BLOCK
 
 
-def check_integrity(index: PrefixIndex) -> None:
+def check_integrity(index: PrefixIndex[bytes]) -> None:
     """Both directions of the index agree."""
     inverted: dict[bytes, int] = {}
     for name, held in index._held.items():
@@ -33,13 +35,13 @@ def check_integrity(index: PrefixIndex) -> None:
 
 
 def test_an_empty_index_knows_nothing() -> None:
-    index = PrefixIndex()
+    index = PrefixIndex[bytes](EACH)
     assert index.cached_tokens(names(1, 2, 3)) == index.cached_tokens([]) == {}
     assert len(index) == 0
 
 
 def test_each_member_holds_as_much_as_it_was_sent_from_the_beginning_on() -> None:
-    index = PrefixIndex()
+    index = PrefixIndex[bytes](EACH)
     index.record("a", names(1, 2, 3, 4), 100)
     index.record("b", names(1, 2, 9), 100)
     assert index.cached_tokens(names(1, 2, 3)) == {"a": tokens(3), "b": tokens(2)}
@@ -49,7 +51,7 @@ def test_each_member_holds_as_much_as_it_was_sent_from_the_beginning_on() -> Non
 
 
 def test_what_is_held_twice_counts_once() -> None:
-    index = PrefixIndex()
+    index = PrefixIndex[bytes](EACH)
     for _ in range(3):
         index.record("a", names(1, 2), 100)
     assert len(index) == 2
@@ -57,7 +59,7 @@ def test_what_is_held_twice_counts_once() -> None:
 
 
 def test_the_oldest_prompt_is_forgotten_first_and_from_its_end() -> None:
-    index = PrefixIndex()
+    index = PrefixIndex[bytes](EACH)
     index.record("a", names(1, 2, 3), 5)
     index.record("a", names(11, 12, 13), 5)
     assert index.cached_tokens(names(1, 2, 3)) == {"a": tokens(2)}
@@ -65,7 +67,7 @@ def test_the_oldest_prompt_is_forgotten_first_and_from_its_end() -> None:
 
 
 def test_a_prompt_that_is_used_again_is_kept() -> None:
-    index = PrefixIndex()
+    index = PrefixIndex[bytes](EACH)
     for chain in ((1, 2), (11, 12), (1, 2), (21, 22)):
         index.record("a", names(*chain), 4)
     assert index.cached_tokens(names(1, 2)) == {"a": tokens(2)}
@@ -73,14 +75,14 @@ def test_a_prompt_that_is_used_again_is_kept() -> None:
 
 
 def test_a_prompt_beyond_the_bound_keeps_its_beginning() -> None:
-    index = PrefixIndex()
+    index = PrefixIndex[bytes](EACH)
     index.record("a", names(*range(100)), 10)
     assert index.cached_tokens(names(*range(100))) == {"a": tokens(10)}
     assert len(index) == 10
 
 
 def test_a_member_that_is_gone_is_forgotten_and_the_others_are_not() -> None:
-    index = PrefixIndex()
+    index = PrefixIndex[bytes](EACH)
     index.record("a", names(1, 2, 3), 100)
     index.record("b", names(1, 2), 100)
     index.forget("a")
@@ -93,7 +95,7 @@ def test_a_member_that_is_gone_is_forgotten_and_the_others_are_not() -> None:
 
 
 def test_no_history_breaks_the_bound_or_the_inverted_side() -> None:
-    index, choose = PrefixIndex(), random.Random(3)
+    index, choose = PrefixIndex[bytes](EACH), random.Random(3)
     for step in range(3000):
         name = f"member-{choose.randrange(70)}"
         if choose.random() < 0.02:
@@ -117,7 +119,7 @@ def test_the_bound_is_the_members_cache() -> None:
 
 
 def test_a_smaller_cache_than_before_is_respected_at_once() -> None:
-    index = PrefixIndex()
+    index = PrefixIndex[bytes](EACH)
     index.record("a", names(*range(50)), 100)
     index.record("a", names(100), 10)
     assert len(index) == 10
@@ -125,17 +127,17 @@ def test_a_smaller_cache_than_before_is_respected_at_once() -> None:
 
 
 def test_long_prompts_count_as_their_blocks_however_few_names_they_have() -> None:
-    index = PrefixIndex()
-    long = names(*range(32))  # 64 blocks
+    index = PrefixIndex[bytes](TOLD)
+    long = names(*range(48))  # 64 blocks
     index.record("a", long, 100)
     assert (len(index), index.cached_tokens(long)) == (64, {"a": tokens(64)})
-    index.record("a", names(*range(100, 132)), 100)
-    assert index.cached_tokens(long) == {"a": tokens(36)}, "28 of its blocks had to go, in steps of four"
+    index.record("a", names(*range(100, 148)), 100)
+    assert index.cached_tokens(long) == {"a": tokens(36)}, "28 of its blocks had to go, in steps of two"
     assert len(index) == 100
     check_integrity(index)
 
 
 def test_a_long_prompt_keeps_the_names_that_lie_within_the_bound() -> None:
-    index = PrefixIndex()
-    index.record("a", names(*range(40)), 50)
-    assert index.cached_tokens(names(*range(40))) == {"a": tokens(48)}
+    index = PrefixIndex[bytes](TOLD)
+    index.record("a", names(*range(60)), 51)
+    assert index.cached_tokens(names(*range(60))) == {"a": tokens(50)}

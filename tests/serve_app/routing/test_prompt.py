@@ -1,4 +1,4 @@
-"""Prompts that begin alike have prefixes that begin alike, and nothing in a prompt makes it fail."""
+"""Prompts that begin alike have blocks that begin alike, and nothing in a prompt makes it fail."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from samples import TEXTS, chat_request, completion_request, prompt_prefixes, user
+from samples import TEXTS, chat_request, completion_request, prompt_blocks, user
 
 from serve_app.openai.requests import ParsedRequest
-from serve_app.routing.depths import depth
 from serve_app.routing.prompt import (
     BLOCK_BYTES,
     IMAGE_TOKENS,
@@ -24,13 +23,12 @@ TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"text
 
 def shared(one: ParsedRequest, other: ParsedRequest) -> int:
     """Blocks that two prompts have in common from the beginning on."""
-    pairs = zip(prompt_prefixes(one), prompt_prefixes(other), strict=False)
-    names = next((number for number, (a, b) in enumerate(pairs) if a != b), None)
-    return min(map(blocks, (one, other))) if names is None else depth(names)
+    pairs = zip(prompt_blocks(one), prompt_blocks(other), strict=False)
+    return next((depth for depth, (a, b) in enumerate(pairs) if a != b), min(map(blocks, (one, other))))
 
 
 def blocks(request: ParsedRequest) -> int:
-    return depth(len(prompt_prefixes(request)))
+    return len(prompt_blocks(request))
 
 
 def image(url: str) -> dict[str, Any]:
@@ -38,14 +36,12 @@ def image(url: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("make", [chat_request, completion_request])
-def test_equal_prompts_have_equal_prefixes_whatever_else_is_asked(make: Any) -> None:
-    assert prompt_prefixes(make(LONG)) == prompt_prefixes(
-        make(LONG, temperature=0.5, max_tokens=3, stream=True)
-    )
+def test_equal_prompts_have_equal_blocks_whatever_else_is_asked(make: Any) -> None:
+    assert prompt_blocks(make(LONG)) == prompt_blocks(make(LONG, temperature=0.5, max_tokens=3, stream=True))
     assert blocks(make(LONG)) == len(LONG.encode()) // BLOCK_BYTES
 
 
-def test_a_conversation_that_goes_on_keeps_its_prefixes() -> None:
+def test_a_conversation_that_goes_on_keeps_its_blocks() -> None:
     first = chat_request(messages=[user(LONG)])
     later = chat_request(messages=[user(LONG), {"role": "assistant", "content": LONG}, user("and then?")])
     assert shared(first, later) == blocks(first)
@@ -54,13 +50,13 @@ def test_a_conversation_that_goes_on_keeps_its_prefixes() -> None:
 
 def test_all_that_follows_a_difference_differs() -> None:
     one, other = completion_request("a" + LONG), completion_request("b" + LONG)
-    assert not set(prompt_prefixes(one)) & set(prompt_prefixes(other))
+    assert not set(prompt_blocks(one)) & set(prompt_blocks(other))
 
 
 def test_another_adapter_shares_nothing() -> None:
     one, other = chat_request(LONG), chat_request(LONG, model="an-adapter")
     assert blocks(one)
-    assert not set(prompt_prefixes(one)) & set(prompt_prefixes(other))
+    assert not set(prompt_blocks(one)) & set(prompt_blocks(other))
 
 
 def test_a_difference_costs_only_what_follows_it() -> None:
@@ -75,7 +71,7 @@ def test_the_role_is_part_of_the_prompt() -> None:
 
 def test_text_parts_are_the_text() -> None:
     parts = [{"type": "text", "text": LONG[:100]}, {"type": "text", "text": LONG[100:]}]
-    assert prompt_prefixes(chat_request(parts)) == prompt_prefixes(chat_request(LONG))
+    assert prompt_blocks(chat_request(parts)) == prompt_blocks(chat_request(LONG))
 
 
 def test_tools_come_first() -> None:
@@ -89,7 +85,7 @@ def test_images_are_told_apart_by_where_they_are_or_what_they_hold() -> None:
         return chat_request([image(url), {"type": "text", "text": LONG}])
 
     data = "data:image/png;base64,"
-    assert prompt_prefixes(asked(data + "AAAA")) == prompt_prefixes(asked(data + "AAAA"))
+    assert prompt_blocks(asked(data + "AAAA")) == prompt_blocks(asked(data + "AAAA"))
     assert shared(asked(data + "AAAA"), asked(data + "AAAB")) == 0
     assert shared(asked("https://a/1.png"), asked("https://a/2.png")) == 0
 
@@ -148,14 +144,14 @@ def nested(depth: int) -> Any:
     ],
 )
 def test_nothing_in_a_prompt_makes_it_fail(request_: ParsedRequest) -> None:
-    assert prompt_prefixes(request_) == prompt_prefixes(request_)
+    assert prompt_blocks(request_) == prompt_blocks(request_)
     assert estimated_tokens(request_) >= 0
 
 
 @pytest.mark.parametrize("depth", [500, 960, 975])
 def test_deep_nesting_does_not_make_it_fail(depth: int) -> None:
     def deeper(frames: int, request: ParsedRequest) -> tuple[int, ...]:
-        return deeper(frames - 1, request) if frames else prompt_prefixes(request)
+        return deeper(frames - 1, request) if frames else prompt_blocks(request)
 
     for request in (chat_request("hi", tools=nested(500)), completion_request(nested(500))):
         assert isinstance(deeper(depth - 500, request), tuple)

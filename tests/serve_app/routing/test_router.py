@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from samples import chat_request, make_member, prompt_prefixes
+from samples import chat_request, make_member, prompt_blocks
 
 from serve_app.fleet import Member
 from serve_app.openai.requests import ParsedRequest
 from serve_app.routing import POLICIES, Router, RoutingRequest
-from serve_app.routing.prompt import estimated_tokens
+from serve_app.routing.prompt import TOKENS_PER_BLOCK, estimated_tokens
 
 PROMPT = chat_request("once upon a time " * 200)
 REQUEST = RoutingRequest(10.0)
@@ -54,7 +54,7 @@ def test_a_session_without_room_goes_to_the_next_in_its_own_order() -> None:
     assert order(router, *members, request=request) == [second, *rest, home]
 
 
-def test_a_policy_that_asks_for_no_prefixes_pays_for_none() -> None:
+def test_a_policy_that_asks_for_no_blocks_pays_for_none() -> None:
     router = Router(POLICIES["least_wait"], keeps_sessions=False)
     described = router.describe(PROMPT, "s")
     assert described == RoutingRequest(estimated_tokens(PROMPT), (), "s", {})
@@ -65,13 +65,37 @@ def test_a_policy_that_asks_for_no_prefixes_pays_for_none() -> None:
 def test_what_was_sent_to_a_member_is_cached_there(router: Router) -> None:
     a, b = make_member("a"), make_member("b")
     first = router.describe(PROMPT, None)
-    assert (first.prefixes, first.cached_tokens) == (prompt_prefixes(PROMPT), {})
+    assert (first.blocks, first.cached_tokens) == (prompt_blocks(PROMPT), {})
     router.sent(first, b)
     again = router.describe(PROMPT, None)
     assert again.uncached_tokens(a) == again.prompt_tokens
     assert 0 <= again.uncached_tokens(b) < 200
     assert router.current(first) == again  # described before, waited, and sent now
     assert order(router, a, b, request=again) == ["b", "a"]
+
+
+def test_a_prompt_that_is_sent_again_has_little_left_to_compute_however_long_it_is(router: Router) -> None:
+    long = chat_request("once upon a time " * 30_000)
+    a = make_member("a", kv_cache_tokens=1_000_000)
+    router.sent(router.describe(long, None), a)
+    again = router.describe(long, None)
+    assert again.prompt_tokens > 100_000
+    assert again.uncached_tokens(a) <= TOKENS_PER_BLOCK
+
+
+def test_what_another_gateway_has_sent_counts_where_it_is_more() -> None:
+    one, other = (Router(POLICIES["prefix"], tell=lambda *_: None) for _ in range(2))
+    a, b = make_member("a"), make_member("b")
+    described = one.describe(PROMPT, None)
+    one.heard(described.prefixes, a)
+    assert one.describe(PROMPT, None).cached_tokens.keys() == {"a"}
+    assert other.describe(PROMPT, None).prefixes == described.prefixes, "all gateways name it alike"
+    one.sent(described, b)
+    one.heard(described.prefixes[:1], b)
+    cached = one.describe(PROMPT, None).cached_tokens
+    assert cached["a"] == cached["b"]
+    one.keep(["b"])
+    assert one.describe(PROMPT, None).cached_tokens.keys() == {"b"}
 
 
 def test_a_member_that_is_gone_is_forgotten(router: Router) -> None:
@@ -107,9 +131,9 @@ def test_a_long_prompt_is_found_again_without_the_name_of_a_session(name: str) -
 
 
 def test_short_prompts_without_a_session_are_not_hashed() -> None:
-    assert Router(POLICIES["least_wait"]).describe(SHORT, None).prefixes == ()
-    assert Router(POLICIES["round_robin"]).describe(LONG, None).prefixes == ()
-    assert Router(POLICIES["least_wait"], keeps_sessions=False).describe(LONG, None).prefixes == ()
+    assert Router(POLICIES["least_wait"]).describe(SHORT, None).blocks == ()
+    assert Router(POLICIES["round_robin"]).describe(LONG, None).blocks == ()
+    assert Router(POLICIES["least_wait"], keeps_sessions=False).describe(LONG, None).blocks == ()
 
 
 def test_a_new_session_goes_where_its_prompt_is_cached_and_else_home() -> None:

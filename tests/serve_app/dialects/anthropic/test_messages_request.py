@@ -12,7 +12,7 @@ from serve_app.dialects.hidden import hidden_reasoning
 from serve_app.errors import BadRequest
 from serve_app.openai.requests import Endpoint, generation_from
 from serve_app.openai.vendor import vendor_fields
-from serve_app.routing.prompt import prefixes_of, prompt_text
+from serve_app.routing.prompt import blocks_of, prompt_text
 
 USER = {"role": "user", "content": "hi"}
 ASK: dict[str, Any] = {"model": "m", "max_tokens": 5, "messages": [USER]}
@@ -334,7 +334,7 @@ def test_a_setting_may_recognise_every_client() -> None:
 def test_a_conversation_that_grows_keeps_its_prefix(inline: InlineSystem) -> None:
     """The hashes by which the router knows a prefix, with a system message in every turn."""
     turns: list[dict[str, Any]] = []
-    before: tuple[bytes, ...] = ()
+    before: tuple[int, ...] = ()
     system = [text("x-anthropic-billing-header: 1"), text("be short " * 100)]
     for number in range(6):
         system[0] = text(f"x-anthropic-billing-header: {number}")
@@ -342,9 +342,9 @@ def test_a_conversation_that_grows_keeps_its_prefix(inline: InlineSystem) -> Non
         turns += [{"role": "system", "content": f"it is {number} o'clock"}]
         chat = read_messages(ASK | {"messages": turns, "system": system, "tools": [TOOL]}, inline)
         parsed = generation_from(Endpoint.CHAT, chat.fields)
-        prefixes = prefixes_of(prompt_text(parsed), "m")
-        assert prefixes[: len(before)] == before != prefixes
-        before = prefixes
+        blocks = blocks_of(prompt_text(parsed), "m")
+        assert blocks[: len(before)] == before != blocks
+        before = blocks
         turns += [assistant(text("answer " * 80), USE | {"id": f"t{number}"})]
         turns += [user(RESULT | {"tool_use_id": f"t{number}"})]
         turns += [assistant(text("well"))]
