@@ -123,7 +123,7 @@ def _template(role: str, group: Group, setup: Setup, ports: Mapping[int, str]) -
 
 def _container(role: str, group: Group, setup: Setup, ports: Mapping[int, str]) -> Json:
     choices, wants = setup.choices, setup.wants
-    environment = _environment(wants, setup.environment)
+    environment = _environment(group, wants, setup.environment)
     all_ports = {**ports, METRICS_PORT: "metrics"}
     resources: Json = {"cpu": str(group.cpus), "memory": f"{group.memory_gib}Gi"}
     limits: Json = {"memory": f"{group.memory_gib}Gi"}
@@ -148,19 +148,28 @@ def _container(role: str, group: Group, setup: Setup, ports: Mapping[int, str]) 
     }
 
 
-def _environment(wants: Wants, environment: Mapping[str, str]) -> dict[str, str]:
+def _compiles(group: Group) -> bool:
+    """Whether vLLM compiles in these pods, which then share what it has compiled."""
+    return group.runs_engine and group.name != "head"
+
+
+def _environment(group: Group, wants: Wants, environment: Mapping[str, str]) -> dict[str, str]:
     own = {
         "HOME": HOME,
         "PROMPTLY_CACHE": CACHE,
         "PROMPTLY_CONFIG_FILE": CONFIG,
         "HF_HOME": WEIGHTS,
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    # In other pods these are in the home folder: without the claim that folder would be in their image, which
+    # is read-only.
+    compiled = {
         "VLLM_CACHE_ROOT": f"{COMPILED}/vllm",
         "TORCHINDUCTOR_CACHE_DIR": f"{COMPILED}/torchinductor",
         "TRITON_CACHE_DIR": f"{COMPILED}/triton",
-        "RAY_USAGE_STATS_ENABLED": "0",
     }
     secret = {"PROMPTLY_SECRETS_FILE": SECRETS} if wants.secrets else {}
-    return {**environment, **own, **secret}
+    return {**environment, **own, **(compiled if _compiles(group) else {}), **secret}
 
 
 def _rights() -> Json:
@@ -195,7 +204,7 @@ def _mounts(group: Group, wants: Wants) -> list[Json]:
         {"name": "weights", "mountPath": WEIGHTS},
         {"name": "state", "mountPath": CACHE},
     ]
-    if group.runs_engine and group.name != "head":
+    if _compiles(group):
         mounts.append({"name": "compiled", "mountPath": COMPILED})
     if wants.keys_file:
         mounts.append({"name": "keys", "mountPath": "/etc/promptly/keys", "readOnly": True})
@@ -206,7 +215,6 @@ def _mounts(group: Group, wants: Wants) -> list[Json]:
 
 def _volumes(group: Group, choices: Choices, wants: Wants) -> list[Json]:
     name = choices.name
-    is_engine = group.runs_engine and group.name != "head"
     # Engines and the head keep nothing; the front has stored answers, accounts, responses and feedback.
     state: Json = {"emptyDir": {}} if group.runs_engine else _claim(f"{name}-state")
     volumes: list[Json] = [
@@ -218,7 +226,7 @@ def _volumes(group: Group, choices: Choices, wants: Wants) -> list[Json]:
         {"name": "weights", **_claim(f"{name}-weights")},
         {"name": "state", **state},
     ]
-    if is_engine:
+    if _compiles(group):
         volumes.append({"name": "compiled", **_claim(f"{name}-compiled")})
     if wants.secrets:
         volumes.append({"name": "secrets", "secret": {"secretName": f"{name}-secrets", "defaultMode": 0o440}})

@@ -218,6 +218,98 @@ def test_pods_have_the_environment_of_a_start(capsys: pytest.CaptureFixture[str]
         } <= names
 
 
+FOLDERS = (
+    "HOME",
+    "HF_HOME",
+    "VLLM_CACHE_ROOT",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+    "PROMPTLY_CACHE",
+)
+
+
+@pytest.mark.parametrize("config", GPU_CONFIGS, ids=lambda path: path.stem)
+def test_what_a_pod_writes_is_in_a_volume(capsys: pytest.CaptureFixture[str], config: Path) -> None:
+    """Its image is read-only."""
+    for name, template in pods(printed(capsys, config, "--device", "H100")):
+        (container,) = template["spec"]["containers"]
+        env = {each["name"]: each["value"] for each in container["env"]}
+        writable = [each["mountPath"] for each in container["volumeMounts"] if not each.get("readOnly")]
+        folders = [env[folder] for folder in FOLDERS if folder in env] + ["/tmp", "/dev/shm"]
+        outside = [
+            each for each in folders if not any(Path(each).is_relative_to(mount) for mount in writable)
+        ]
+        assert not outside, name
+        assert ("VLLM_CACHE_ROOT" in env) == name.startswith("engine"), name
+
+
+@pytest.mark.parametrize("config", GPU_CONFIGS, ids=lambda path: path.stem)
+def test_every_claim_is_used_and_every_used_one_is_made(
+    capsys: pytest.CaptureFixture[str], config: Path
+) -> None:
+    objects = printed(capsys, config, "--device", "H100", "--storage-class", "fast")
+    made = {each["metadata"]["name"]: each["spec"] for each in of_kind(objects, "PersistentVolumeClaim")}
+    used: dict[str, set[str]] = {}
+    for name, template in pods(objects):
+        for volume in template["spec"]["volumes"]:
+            if claim := volume.get("persistentVolumeClaim"):
+                used.setdefault(claim["claimName"], set()).add(name)
+    assert used.keys() == made.keys()
+    assert {spec["storageClassName"] for spec in made.values()} == {"fast"}
+    shared = {name for name, by in used.items() if len(by) > 1}
+    assert all(made[name]["accessModes"] == ["ReadWriteMany"] for name in shared)
+    assert all(group.startswith("engine") for group in used["promptly-compiled"])
+    assert "head" not in used["promptly-state"], "what is kept is the front's"
+
+
+def test_clients_reach_one_port_and_the_operators_only_theirs(capsys: pytest.CaptureFixture[str]) -> None:
+    objects = printed(capsys, GPU_CONFIGS[0], "--device", "H100", "--namespace", "llm")
+    app = {"app.kubernetes.io/part-of": "promptly"}
+    policies = {each["metadata"]["name"]: each["spec"] for each in of_kind(objects, "NetworkPolicy")}
+    for spec in policies.values():
+        assert spec["podSelector"]["matchLabels"] == app
+        assert spec["policyTypes"] == ["Ingress"]
+    (clients,) = policies.pop("promptly-clients")["ingress"]
+    assert clients == {"ports": [{"protocol": "TCP", "port": 8000}]}
+    (inside,) = policies.values()
+    own, *others = inside["ingress"]
+    assert own == {"from": [{"podSelector": {"matchLabels": app}}]}, "its own pods reach each other"
+    found = {}
+    for rule in others:
+        ((source,), (port,)) = rule["from"], rule["ports"]
+        found[source["podSelector"]["matchLabels"]["app.kubernetes.io/name"]] = port["port"]
+    assert found == {"kuberay-operator": 8265, "prometheus": 8080}
+    for _, template in pods(objects):
+        assert template["metadata"]["labels"].items() >= app.items(), "no pod is outside the policies"
+
+
+def test_metrics_are_scraped_from_a_port_that_every_pod_has(capsys: pytest.CaptureFixture[str]) -> None:
+    objects = printed(capsys, GPU_CONFIGS[0], "--device", "H100")
+    (monitor,) = of_kind(objects, "PodMonitor")
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    selected = monitor["spec"]["selector"]["matchLabels"].items()
+    for name, template in pods(objects):
+        ports = {each["name"] for each in template["spec"]["containers"][0]["ports"]}
+        assert endpoint["port"] in ports, name
+        assert template["metadata"]["labels"].items() >= selected, name
+
+
+def test_front_pods_stand_on_different_nodes_and_have_cpus_for_what_they_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (service,) = of_kind(printed(capsys, GPU_CONFIGS[0], "--device", "H100"), "RayService")
+    groups = {each["groupName"]: each for each in service["spec"]["rayClusterConfig"]["workerGroupSpecs"]}
+    front = groups["front"]
+    (rule,) = front["template"]["spec"]["affinity"]["podAntiAffinity"].popitem()[1]
+    term = rule.get("podAffinityTerm", rule)
+    assert term["topologyKey"] == "kubernetes.io/hostname"
+    labels = front["template"]["metadata"]["labels"]
+    assert term["labelSelector"]["matchLabels"].items() <= labels.items()
+    (container,) = front["template"]["spec"]["containers"]
+    assert "cpu" not in container["resources"]["limits"], "a throttled gateway holds up every stream"
+    assert container["readinessProbe"]["httpGet"]["port"] == 8000
+
+
 def test_secrets_are_named_and_never_printed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
