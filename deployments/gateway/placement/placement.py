@@ -88,7 +88,8 @@ class Placement:
             admission.wake()
 
     def heard(self, prompts: Iterable[SentPrompt]) -> None:
-        """Another gateway has sent these. One to a member that is not known here is left out."""
+        """Another gateway has sent these. One to a member that is not known here (yet) is left out
+        until it is sent again."""
         by_model = {model: {each.name: each for each in self.fleet.members(model)} for model in self.routers}
         for prompt in prompts:
             member = by_model.get(prompt.model, {}).get(prompt.member)
