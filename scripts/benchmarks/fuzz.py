@@ -1,8 +1,8 @@
 """100,000 wrong requests over every route: how many 5xx of our own, hangs and dead processes follow.
 
-The requests go through HAProxy to a gateway with the scripted engine, embedder and cache: requests with a
-wrong part, requests with broken bytes, and requests that schemathesis makes from `/openapi.json`. A smaller
-part goes to a real vLLM engine, in the formats of OpenAI and Anthropic.
+The requests go through HAProxy to a gateway with the scripted engine, embedder, cache, stored responses,
+keys and feedback: requests with a wrong part, requests with broken bytes, and requests that schemathesis
+makes from `/openapi.json`. A smaller part goes to a real vLLM engine, in the formats of OpenAI and Anthropic.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.engines import scripted_engine
-from benchmarks.fuzz_requests import Fuzzed, Fuzzer
+from benchmarks.fuzz_requests import NOBODY, Fuzzed, Fuzzer
 from benchmarks.options import Options
 from benchmarks.peers import Endpoint, promptly
 from benchmarks.peers.endpoint import admin_token, as_admin, exchange
+from benchmarks.peers.processes import scratch_folder
 from benchmarks.table import Figure, at_least, at_most, write_report
+from serve_app.api.routes import JSON
 
 MODEL = "scripted"
 EMBEDDER_ID = "minilm"
@@ -134,9 +136,11 @@ def shown(request: bytes, answer: bytes) -> str:
 # ---- from the description ----------------------------------------------------------------------------------
 
 
-def schema_requests(document: dict[str, Any], host: str, models: list[str], each: int) -> Iterator[Fuzzed]:
+def schema_requests(
+    document: dict[str, Any], host: str, models: list[str], each: int, key: str = ""
+) -> Iterator[Fuzzed]:
     """Requests that schemathesis makes from the document: ``each`` valid and ``each`` invalid ones per
-    operation."""
+    operation, with the administrator's token below `/admin`, and else with ``key``."""
     import schemathesis
     from hypothesis import HealthCheck, Phase, given, settings
     from schemathesis import GenerationMode
@@ -154,7 +158,7 @@ def schema_requests(document: dict[str, Any], host: str, models: list[str], each
             @quiet
             @given(case=operation.as_strategy(generation_mode=mode))
             def make(case: Any) -> None:
-                made.append(as_bytes(case, host))
+                made.append(as_bytes(case, host, key))
 
             with suppress(Exception):  # no part of this operation can be invalid
                 make()
@@ -173,7 +177,7 @@ def with_models(document: dict[str, Any], models: list[str]) -> dict[str, Any]:
     return changed
 
 
-def as_bytes(case: Any, host: str) -> bytes:
+def as_bytes(case: Any, host: str, key: str) -> bytes:
     """The bytes of a schemathesis case."""
     import requests
 
@@ -184,6 +188,9 @@ def as_bytes(case: Any, host: str) -> bytes:
     body = body.encode() if isinstance(body, str) else body
     headers = {"host": host, **{str(k).lower(): _text(v) for k, v in prepared.headers.items()}}
     headers |= {"connection": "close", "content-length": str(len(body))}
+    secret = admin_token() if case.path.startswith("/admin") else key
+    if secret:
+        headers["authorization"] = f"Bearer {secret}"
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"{prepared.method} {prepared.path_url} HTTP/1.1\r\n{head}\r\n".encode("utf-8", "replace") + body
 
@@ -195,13 +202,55 @@ def _text(value: Any) -> str:
 # ---- the benchmark -----------------------------------------------------------------------------------------
 
 
-def is_alive(endpoint: Endpoint) -> bool:
+@dataclass(frozen=True)
+class Load:
+    """``count`` requests, of which about ``from_schema`` are schemathesis's."""
+
+    count: int
+    from_schema: int
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Known:
+    """``key``: what clients send, empty where no keys are asked for; ``ids``: what requests may name."""
+
+    key: str = ""
+    ids: tuple[str, ...] = ()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.key}"} if self.key else {}
+
+
+def made_known(endpoint: Endpoint) -> Known:
+    """A key, and things for requests to name: another key, a stored response, a conversation."""
+    key = _made(endpoint, "/admin/keys", {"tenant": "fuzzed"}, as_admin())
+    own = Known(key["key"])
+    other = _made(endpoint, "/admin/keys", {"tenant": NOBODY}, as_admin())
+    response = _made(endpoint, "/v1/responses", {"model": MODEL, "input": "Hello"}, own.headers)
+    items = [{"type": "message", "role": "user", "content": "Hello"}]
+    conversation = _made(endpoint, "/v1/conversations", {"items": items}, own.headers)
+    return Known(own.key, (other["id"], response["id"], conversation["id"]))
+
+
+def _made(endpoint: Endpoint, path: str, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
+    from urllib.request import Request, urlopen
+
+    sent = Request(endpoint.url + path, json.dumps(body).encode(), {"content-type": JSON, **headers})
+    with urlopen(sent, timeout=30) as response:
+        found: dict[str, Any] = json.load(response)
+    return found
+
+
+def is_alive(endpoint: Endpoint, known: Known) -> bool:
     """Whether a valid request is answered and no member has a request left."""
-    body = json.dumps(
-        {"model": endpoint.model, "messages": [{"role": "user", "content": "?"}], "max_tokens": 1}
-    )
-    status, _ = exchange(endpoint.url, "POST", "/v1/chat/completions", body)
-    return status == 200 and _in_flight(endpoint.url) == 0
+    body = {"model": endpoint.model, "messages": [{"role": "user", "content": "?"}], "max_tokens": 1}
+    try:
+        _made(endpoint, "/v1/chat/completions", body, known.headers)
+    except OSError:
+        return False
+    return _in_flight(endpoint.url) == 0
 
 
 def _in_flight(url: str, within_s: float = 20.0) -> int:
@@ -217,43 +266,45 @@ def _in_flight(url: str, within_s: float = 20.0) -> int:
         time.sleep(0.2)
 
 
-def against(
-    endpoint: Endpoint, models: list[str], count: int, from_schema: int, seed: int
-) -> tuple[Report, bool]:
+def against(endpoint: Endpoint, known: Known, models: list[str], load: Load) -> tuple[Report, bool]:
     host = urlsplit(endpoint.url).netloc
     report = Report()
-    if from_schema:
+    if load.from_schema:
         _, body = exchange(endpoint.url, "GET", "/openapi.json")
         document = json.loads(body)
         operations = sum(len(item) for item in document["paths"].values())
-        made = schema_requests(document, host, models, max(1, from_schema // (2 * operations)))
+        made = schema_requests(
+            document, host, models, max(1, load.from_schema // (2 * operations)), known.key
+        )
         report.add(asyncio.run(fuzz(endpoint.url, made)))
-    fuzzer = Fuzzer(seed, host, models, admin_token())
-    report.add(asyncio.run(fuzz(endpoint.url, islice(fuzzer, max(0, count - report.sent)))))
-    return report, is_alive(endpoint)
+    fuzzer = Fuzzer(load.seed, host, models, admin_token(), key=known.key, ids=known.ids)
+    report.add(asyncio.run(fuzz(endpoint.url, islice(fuzzer, max(0, load.count - report.sent)))))
+    return report, is_alive(endpoint, known)
 
 
-def scripted(count: int, from_schema: int, seed: int) -> tuple[Report, bool]:
-    with scripted_engine(MODEL, 8, 1.0) as engine:
+def scripted(load: Load) -> tuple[Report, bool]:
+    with scripted_engine(MODEL, 8, 1.0) as engine, scratch_folder() as folder:
         upstream = {"name": "engine", "url": f"{engine.url}/v1", "kind": "vllm", "max_requests": 256}
         settings = {
             "models": [{"id": MODEL, "upstreams": [upstream]}],
             "embedder": EMBEDDER,
             "cache": {"race": False},
+            "accounts": {"path": str(folder / "accounts")},
+            "feedback": {"path": str(folder / "feedback")},
             # Some requests ask for endless answers, which run until this time is over.
             "limits": {"request_timeout_s": ANSWER_TIMEOUT_S / 2},
         }
         with promptly(settings) as endpoint:
-            return against(endpoint, [MODEL, EMBEDDER_ID], count, from_schema, seed)
+            return against(endpoint, made_known(endpoint), [MODEL, EMBEDDER_ID], load)
 
 
-def real(count: int, from_schema: int, seed: int) -> tuple[Report, bool]:
+def real(load: Load) -> tuple[Report, bool]:
     from benchmarks.vllm_load import MODEL as SMALL
     from benchmarks.vllm_load import managed_model
 
     limits = {"request_timeout_s": ANSWER_TIMEOUT_S / 2}
     with promptly({"models": [managed_model()], "limits": limits}) as endpoint:
-        return against(endpoint, [SMALL], count, from_schema, seed)
+        return against(endpoint, Known(), [SMALL], load)
 
 
 def run(options: Options) -> list[Figure]:
@@ -265,7 +316,7 @@ def run(options: Options) -> list[Figure]:
         ("scripted engine", scripted, REQUESTS, FROM_SCHEMA),
         ("vLLM", real, AT_VLLM, AT_VLLM // 4),
     ):
-        report, alive = application(count // share, from_schema // share, seed=1)
+        report, alive = application(Load(count // share, from_schema // share))
         figures += figures_of(series, report, alive)
         findings += report.own_5xx + report.hangs + report.unanswered
         print(series, dict(report.statuses))

@@ -6,6 +6,7 @@ Bodies, headers and bytes are changed at random; the same seed gives the same re
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from random import Random
 from typing import Any
 from urllib.parse import quote
 
-from serve_app.api.routes import JSON, JSON_LINES, ROUTES, Access
+from serve_app.api.routes import FORM, JSON, ROUTES, Access
 
 MAX_TOKENS = 4
 LONG = 20_000
@@ -26,6 +27,11 @@ STATEMENT: dict[str, Any] = {
     "parameters": {"type": "object", "properties": {}},
 }
 CHAT: dict[str, Any] = {"messages": [USER], "max_tokens": MAX_TOKENS, "temperature": 0}
+NOBODY = "nobody"
+"""A tenant that sends nothing, so that its limits and keys stop no other request."""
+
+ITEM = {"type": "message", "role": "user", "content": "Hello"}
+KEY_FIELDS = {"tenant": NOBODY, "label": "x", "priority": 5, "expires_in_s": 60.0, "networks": ["10.0.0.0/8"]}
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": CHAT,
     "/v1/completions": {"prompt": "Once upon", "max_tokens": MAX_TOKENS},
@@ -35,11 +41,30 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/responses": {"input": "Hello", "max_output_tokens": 16, "store": False},
     "/v1/score": {"text_1": "a", "text_2": ["b", "c"]},
     "/v1/rerank": {"query": "a", "documents": ["b", "c"]},
+    "/classify": {"input": ["a", "b"]},
+    "/pooling": {"input": "a"},
+    "/v2/embed": {"texts": ["a"], "input_type": "search_query", "embedding_types": ["float"]},
+    "/v1/conversations": {"items": [ITEM], "metadata": {"a": "b"}},
+    "/v1/conversations/{id}": {"metadata": {"a": "b"}},
+    "/v1/conversations/{id}/items": {"items": [ITEM, ITEM]},
+    "/v1/feedback": {"request_id": "x", "score": 0.5, "label": "good", "text": "x", "messages": [USER]},
+    "/admin/keys": KEY_FIELDS,
+    "/admin/keys/{id}": {"label": "y", "models": ["m"], "endpoints": ["/v1/models"], "version": 1},
+    "/admin/keys/{id}/rotate": {"overlap_s": 1.0},
+    "/admin/refused-users": {"tenant": NOBODY, "user": "u", "for_s": 60.0},
+    "/admin/limits": {"scope": f"tenant:{NOBODY}", "requests_per_minute": 5, "money_per_day": 1.5},
+    "/admin/experiments/verdict": {"experiment": "e", "arm": "a", "verdict": "worse"},
+    "/v1/{rest:path}": {"prompt": "a picture", "size": "64x64"},
     "/tokenize": {"prompt": "Hello"},
     "/detokenize": {"tokens": [1, 2, 3]},
     "/admin/cache/feedback": {"entry": "00000000-0000-0000-0000-000000000000", "right": True},
     "/admin/cache/entries": {"kind": "answer", "request": {"model": "m", "messages": [USER]}, "answer": "x"},
 }
+GENERATED = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"}) | {
+    path for path in BODIES if BODIES[path].keys() & {"input", "text_1", "query", "texts", "prompt", "tokens"}
+}
+"""Paths whose bodies name a model, and may have the fields below."""
+
 FIELDS: dict[str, Sequence[Any]] = {
     "n": (1, 2, 400, 0),
     "best_of": (2, 400),
@@ -147,6 +172,40 @@ QUERIES = (
 )
 
 
+PLACEHOLDER = re.compile(r"\{(\w+)(?::path)?\}")
+NAMES: dict[str, Sequence[str]] = {
+    "rest": ("images/generations", "fine_tuning/jobs", "files", "batches/x/cancel", "x"),
+    "file": ("app.js", "style.css", "../app.js", "%2e%2e%2fapp.js", "x"),
+}
+"""What stands for a placeholder of a path, beside names that nobody has."""
+
+STRANGE = ("x", "0", "-1", "a" * 300, "%00", "..", "%2e%2e", "a%2fb", quote("é"), "resp_" + "0" * 48)
+WAVE = b"RIFF$\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x80>\x00\x00\x00}\x00\x00\x02\x00\x10\x00"
+BOUNDARY = "fuzzed"
+
+
+@dataclass(frozen=True)
+class Target:
+    """One method of one route."""
+
+    method: str
+    path: str
+    is_admin: bool
+    takes: str | None
+    """The media type of its body; ``None``: it has none."""
+
+
+def targets() -> list[Target]:
+    """Every method of every route but WebSockets, those with a body more often."""
+    found = []
+    for route in ROUTES:
+        for method, operation in {} if route.is_socket else route.operations.items():
+            takes = next(iter(operation.takes), None)
+            target = Target(method, route.path, route.access is Access.ADMIN, takes)
+            found += [target] * (1 if takes is None else 3)
+    return found
+
+
 @dataclass(frozen=True)
 class Fuzzed:
     """``whole``: the request is complete, so it must be answered."""
@@ -157,16 +216,26 @@ class Fuzzed:
 
 
 class Fuzzer:
-    """An endless stream of requests from a seed; ``models`` are served names."""
+    """An endless stream of requests from a seed. ``models`` are served names, ``ids`` names of things that
+    there are (responses, conversations, keys); ``key`` is what clients send, where keys are asked for."""
 
-    def __init__(self, seed: int, host: str, models: Sequence[str], admin_token: str) -> None:
+    def __init__(
+        self,
+        seed: int,
+        host: str,
+        models: Sequence[str],
+        admin_token: str,
+        *,
+        key: str = "",
+        ids: Sequence[str] = (),
+    ) -> None:
         self._random = Random(seed)
         self._host = host
         self._models = models
         self._token = admin_token
-        self._paths = [path for route in ROUTES for path in [route.path.partition("{")[0]] * 2]
-        self._paths += list(BODIES) * 3
-        self._admin = {route.path for route in ROUTES if route.access is Access.ADMIN}
+        self._key = key
+        self._ids = ids
+        self._targets = targets()
 
     def __iter__(self) -> Iterator[Fuzzed]:
         while True:
@@ -185,29 +254,60 @@ class Fuzzer:
 
     def _request(self) -> bytes:
         random = self._random
-        path = random.choice(self._paths)
-        has_body = path in BODIES
-        method = random.choice(METHODS) if random.random() < 0.1 else "POST" if has_body else "GET"
-        body = self._body(path) if method == "POST" or random.random() < 0.05 else b""
+        target = random.choice(self._targets)
+        method = random.choice(METHODS) if random.random() < 0.1 else target.method
+        kind = target.takes or JSON
+        body = self._body(target) if target.takes or random.random() < 0.05 else b""
         headers = {"host": self._host, "connection": "close", "content-length": str(len(body))}
-        headers["content-type"] = JSON_LINES if path.endswith("/entries") else JSON
-        if path in self._admin and random.random() < 0.8:
-            headers["authorization"] = f"Bearer {self._token}"
+        headers["content-type"] = f"{FORM}; boundary={BOUNDARY}" if kind == FORM else kind
+        secret = self._token if target.is_admin else self._key
+        if secret and random.random() < 0.9:
+            headers["authorization"] = f"Bearer {secret}"
         for _ in range(random.choice((0, 0, 1, 2, 4))):
             name = random.choice(list(HEADERS))
             headers[name] = random.choice(HEADERS[name])
         headers["connection"] = "close"
+        path = PLACEHOLDER.sub(lambda found: self._name(found[1]), target.path)
         if random.random() < 0.05:
             path += random.choice(("/", "//", "/../admin/cache", "%2e%2e/", "/%00", quote("é"), "?x", ";a"))
-        target = path + random.choice(QUERIES)
+        where = path + random.choice(QUERIES)
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        return f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1", "replace") + body
+        return f"{method} {where} HTTP/1.1\r\n{lines}\r\n".encode("latin-1", "replace") + body
 
-    def _body(self, path: str) -> bytes:
-        random = self._random
+    def _name(self, placeholder: str) -> str:
+        known = NAMES.get(placeholder, self._models if placeholder == "model" else self._ids)
+        return self._random.choice(known if known and self._random.random() < 0.7 else STRANGE)
+
+    def _form(self) -> bytes:
+        """The form of a recording, with some of its fields."""
+        random, parts = self._random, []
+        fields = {
+            "model": random.choice(self._models),
+            "language": "en",
+            "stream": "true",
+            "temperature": "x",
+        }
+        for name in random.sample(list(fields), random.randint(0, len(fields))):
+            parts.append(f'name="{name}"\r\n\r\n{fields[name]}'.encode())
+        recording = random.choice((WAVE + bytes(3200), WAVE, b"", random.randbytes(500)))
+        if random.random() < 0.9:
+            parts.append(b'name="file"; filename="a.wav"\r\ncontent-type: audio/wav\r\n\r\n' + recording)
+        head = f"--{BOUNDARY}\r\ncontent-disposition: form-data; ".encode()
+        end = random.choice((f"--{BOUNDARY}--\r\n", f"--{BOUNDARY}", ""))
+        return b"".join(head + part + b"\r\n" for part in parts) + end.encode()
+
+    def _body(self, target: Target) -> bytes:
+        random, path = self._random, target.path
+        if target.takes == FORM:
+            return self._form()
         if random.random() < 0.03:
             return random.choice((b"", b"[]", b"null", b"{", b'{"a":' + b"[" * DEEP, random.randbytes(64)))
         body = deepcopy(BODIES.get(path, CHAT))
+        if target.is_admin or path not in GENERATED:
+            for _ in range(random.choice((0, 1, 1, 2))):
+                if body:
+                    self._spoil_inside(body)
+            return json.dumps(body).encode("utf-8", "surrogatepass")
         body["model"] = random.choice(self._models) if random.random() < 0.95 else random.choice(ODD)
         if random.random() < 0.5:
             body["stream"] = True
@@ -222,6 +322,10 @@ class Fuzzer:
             name = random.choice(list(FIELDS))
             body[name] = random.choice(FIELDS[name])
             return
+        self._spoil_inside(body)
+
+    def _spoil_inside(self, body: dict[str, Any]) -> None:
+        random = self._random
         holder, key = self._place(body)
         if random.random() < 0.2:
             del holder[key]

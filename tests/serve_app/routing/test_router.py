@@ -98,6 +98,26 @@ def test_what_another_gateway_has_sent_counts_where_it_is_more() -> None:
     assert one.describe(PROMPT, None).cached_tokens.keys() == {"b"}
 
 
+def test_nothing_of_a_tenants_prompt_is_named_as_anothers() -> None:
+    """Neither what gateways tell one another, nor its home: else times would tell who has asked what."""
+    router, members = (
+        Router(POLICIES["least_wait"], tell=lambda *_: None),
+        [make_member(m) for m in "abcdefgh"],
+    )
+    one, other = (router.describe(LONG, None, salt) for salt in ("one", "other"))
+    assert one.prompt_tokens == other.prompt_tokens
+    assert not {*one.prefixes} & {*other.prefixes}
+    assert not {*one.blocks} & {*other.blocks}
+    assert one.beginning != other.beginning
+    homes = {
+        router.order(router.describe(LONG, None, f"tenant {number}"), members)[0].name for number in range(40)
+    }
+    assert len(homes) > 4
+    router.sent(one, members[0])
+    router.heard(one.prefixes, members[1])
+    assert router.describe(LONG, None, "other").cached_tokens == {}
+
+
 def test_a_member_that_is_gone_is_forgotten(router: Router) -> None:
     for name in "abc":
         router.sent(router.describe(PROMPT, None), make_member(name))
