@@ -289,6 +289,7 @@ def scripted(load: Load) -> tuple[Report, bool]:
             "models": [{"id": MODEL, "upstreams": [upstream]}],
             "embedder": EMBEDDER,
             "cache": {"race": False},
+            "auth": {"accounts": True},
             "accounts": {"path": str(folder / "accounts")},
             "feedback": {"path": str(folder / "feedback")},
             # Some requests ask for endless answers, which run until this time is over.
