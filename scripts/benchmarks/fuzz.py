@@ -19,13 +19,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.engines import scripted_engine
-from benchmarks.fuzz_requests import NOBODY, Fuzzed, Fuzzer
+from benchmarks.fuzz_requests import ITEM, NOBODY, Fuzzed, Fuzzer
 from benchmarks.options import Options
 from benchmarks.peers import Endpoint, promptly
 from benchmarks.peers.endpoint import admin_token, as_admin, exchange
 from benchmarks.peers.processes import scratch_folder
 from benchmarks.table import Figure, at_least, at_most, write_report
-from serve_app.api.routes import JSON
+from benchmarks.team_load import new_key
+from deployments.cli.endpoint import CannotConnect, asked
 
 MODEL = "scripted"
 EMBEDDER_ID = "minilm"
@@ -225,30 +226,20 @@ class Known:
 
 def made_known(endpoint: Endpoint) -> Known:
     """A key, and things for requests to name: another key, a stored response, a conversation."""
-    key = _made(endpoint, "/admin/keys", {"tenant": "fuzzed"}, as_admin())
-    own = Known(key["key"])
-    other = _made(endpoint, "/admin/keys", {"tenant": NOBODY}, as_admin())
-    response = _made(endpoint, "/v1/responses", {"model": MODEL, "input": "Hello"}, own.headers)
-    items = [{"type": "message", "role": "user", "content": "Hello"}]
-    conversation = _made(endpoint, "/v1/conversations", {"items": items}, own.headers)
+    other = new_key(endpoint, NOBODY)
+    own = Known(new_key(endpoint, "fuzzed")["key"])
+    said = {"model": MODEL, "input": "Hello"}
+    response = asked(f"{endpoint.url}/v1/responses", said, own.headers)
+    conversation = asked(f"{endpoint.url}/v1/conversations", {"items": [ITEM]}, own.headers)
     return Known(own.key, (other["id"], response["id"], conversation["id"]))
-
-
-def _made(endpoint: Endpoint, path: str, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
-    from urllib.request import Request, urlopen
-
-    sent = Request(endpoint.url + path, json.dumps(body).encode(), {"content-type": JSON, **headers})
-    with urlopen(sent, timeout=30) as response:
-        found: dict[str, Any] = json.load(response)
-    return found
 
 
 def is_alive(endpoint: Endpoint, known: Known) -> bool:
     """Whether a valid request is answered and no member has a request left."""
     body = {"model": endpoint.model, "messages": [{"role": "user", "content": "?"}], "max_tokens": 1}
     try:
-        _made(endpoint, "/v1/chat/completions", body, known.headers)
-    except OSError:
+        asked(f"{endpoint.url}/v1/chat/completions", body, known.headers)
+    except CannotConnect:
         return False
     return _in_flight(endpoint.url) == 0
 

@@ -48,7 +48,7 @@ class SentPrompts:
         self._sent: dict[tuple[str, str, bytes], SentPrompt] = {}
         self._names = 0
         self._number = 0
-        self._rounds: deque[Round] = deque(maxlen=KEPT_ROUNDS)
+        self._rounds: deque[Round] = deque()
 
     def add(self, model: str, member: str, prefixes: Sequence[bytes]) -> None:
         """``prefixes``: one or more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from samples import chat_request, make_member, make_report
@@ -78,31 +79,33 @@ def test_one_hot_prefix_is_not_served_by_one_member() -> None:
     assert max(sent.values()) <= LOAD_BOUND * 120 / 4 + 1
 
 
-def test_gateways_with_the_same_table_send_a_new_prefix_to_the_same_member() -> None:
-    """Whatever turns each has given its members before; the members' names are the only thing they share."""
+def choose_the_same(*fleets: Sequence[Member]) -> None:
+    """New gateways, each with its own view of the members, send new prefixes to the same ones, and to all."""
     prompts = [chat_request(f"{number} " + "instructions " * 600) for number in range(40)]
     chosen = []
-    for turns in ((3.0, 1.0, 2.0), (1.0, 3.0, 2.0)):
-        router, members = Router(POLICIES["least_wait"]), idle("a", "b", "c")
-        for member, turn in zip(members, turns, strict=True):
-            member.turn = turn
+    for members in fleets:
+        router = Router(POLICIES["least_wait"])
         described = [router.describe(prompt, None) for prompt in prompts]
         chosen.append([router.order(request, members)[0].name for request in described])
     assert chosen[0] == chosen[1]
     assert min(Counter(chosen[0]).values()) > len(prompts) / 8
+
+
+def test_gateways_with_the_same_table_send_a_new_prefix_to_the_same_member() -> None:
+    """Whatever turns each has given its members before; the members' names are the only thing they share."""
+    fleets = idle("a", "b", "c"), idle("a", "b", "c")
+    for members, turns in zip(fleets, ((3.0, 1.0, 2.0), (1.0, 3.0, 2.0)), strict=True):
+        for member, turn in zip(members, turns, strict=True):
+            member.turn = turn
+    choose_the_same(*fleets)
 
 
 def test_gateways_that_have_learned_other_paces_send_a_new_prefix_to_the_same_member() -> None:
-    prompts = [chat_request(f"{number} " + "instructions " * 600) for number in range(40)]
-    chosen = []
-    for paces in ((1.00, 1.08, 1.03), (1.06, 1.01, 1.09)):
-        router, members = Router(POLICIES["least_wait"]), idle("a", "b", "c")
+    fleets = idle("a", "b", "c"), idle("a", "b", "c")
+    for members, paces in zip(fleets, ((1.00, 1.08, 1.03), (1.06, 1.01, 1.09)), strict=True):
         for member, pace in zip(members, paces, strict=True):
             member.pace.prefill_s_per_token *= pace
-        described = [router.describe(prompt, None) for prompt in prompts]
-        chosen.append([router.order(request, members)[0].name for request in described])
-    assert chosen[0] == chosen[1]
-    assert min(Counter(chosen[0]).values()) > len(prompts) / 8
+    choose_the_same(*fleets)
 
 
 def test_a_new_prefix_does_not_wait_long_for_its_member() -> None:
