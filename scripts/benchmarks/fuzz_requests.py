@@ -215,88 +215,14 @@ class Fuzzed:
     whole: bool
 
 
-class Fuzzer:
-    """An endless stream of requests from a seed. ``models`` are served names, ``ids`` names of things that
-    there are (responses, conversations, keys); ``key`` is what clients send, where keys are asked for."""
+class Bodies:
+    """Bodies of requests: valid ones of a route, with some values changed."""
 
-    def __init__(
-        self,
-        seed: int,
-        host: str,
-        models: Sequence[str],
-        admin_token: str,
-        *,
-        key: str = "",
-        ids: Sequence[str] = (),
-    ) -> None:
-        self._random = Random(seed)
-        self._host = host
+    def __init__(self, random: Random, models: Sequence[str]) -> None:
+        self._random = random
         self._models = models
-        self._token = admin_token
-        self._key = key
-        self._ids = ids
-        self._targets = targets()
 
-    def __iter__(self) -> Iterator[Fuzzed]:
-        while True:
-            yield self.broken() if self._random.random() < 0.4 else self.request()
-
-    def request(self) -> Fuzzed:
-        """Well-formed HTTP whose content may be wrong."""
-        return Fuzzed("request", self._request(), whole=True)
-
-    def broken(self) -> Fuzzed:
-        """HTTP with some bytes changed, removed, doubled or cut off."""
-        data = bytearray(self._request())
-        for _ in range(self._random.randint(1, 6)):
-            self._break(data)
-        return Fuzzed("bytes", bytes(data), whole=False)
-
-    def _request(self) -> bytes:
-        random = self._random
-        target = random.choice(self._targets)
-        method = random.choice(METHODS) if random.random() < 0.1 else target.method
-        kind = target.takes or JSON
-        body = self._body(target) if target.takes or random.random() < 0.05 else b""
-        headers = {"host": self._host, "connection": "close", "content-length": str(len(body))}
-        headers["content-type"] = f"{FORM}; boundary={BOUNDARY}" if kind == FORM else kind
-        secret = self._token if target.is_admin else self._key
-        if secret and random.random() < 0.9:
-            headers["authorization"] = f"Bearer {secret}"
-        for _ in range(random.choice((0, 0, 1, 2, 4))):
-            name = random.choice(list(HEADERS))
-            headers[name] = random.choice(HEADERS[name])
-        headers["connection"] = "close"
-        path = PLACEHOLDER.sub(lambda found: self._name(found[1]), target.path)
-        if random.random() < 0.05:
-            path += random.choice(("/", "//", "/../admin/cache", "%2e%2e/", "/%00", quote("é"), "?x", ";a"))
-        where = path + random.choice(QUERIES)
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        return f"{method} {where} HTTP/1.1\r\n{lines}\r\n".encode("latin-1", "replace") + body
-
-    def _name(self, placeholder: str) -> str:
-        known = NAMES.get(placeholder, self._models if placeholder == "model" else self._ids)
-        return self._random.choice(known if known and self._random.random() < 0.7 else STRANGE)
-
-    def _form(self) -> bytes:
-        """The form of a recording, with some of its fields."""
-        random, parts = self._random, []
-        fields = {
-            "model": random.choice(self._models),
-            "language": "en",
-            "stream": "true",
-            "temperature": "x",
-        }
-        for name in random.sample(list(fields), random.randint(0, len(fields))):
-            parts.append(f'name="{name}"\r\n\r\n{fields[name]}'.encode())
-        recording = random.choice((WAVE + bytes(3200), WAVE, b"", random.randbytes(500)))
-        if random.random() < 0.9:
-            parts.append(b'name="file"; filename="a.wav"\r\ncontent-type: audio/wav\r\n\r\n' + recording)
-        head = f"--{BOUNDARY}\r\ncontent-disposition: form-data; ".encode()
-        end = random.choice((f"--{BOUNDARY}--\r\n", f"--{BOUNDARY}", ""))
-        return b"".join(head + part + b"\r\n" for part in parts) + end.encode()
-
-    def _body(self, target: Target) -> bytes:
+    def of(self, target: Target) -> bytes:
         random, path = self._random, target.path
         if target.takes == FORM:
             return self._form()
@@ -315,6 +241,24 @@ class Fuzzer:
             self._spoil(body)
         encoded = json.dumps(body, ensure_ascii=random.random() < 0.5)
         return encoded.encode("utf-8", "surrogatepass")
+
+    def _form(self) -> bytes:
+        """The form of a recording, with some of its fields."""
+        random, parts = self._random, []
+        fields = {
+            "model": random.choice(self._models),
+            "language": "en",
+            "stream": "true",
+            "temperature": "x",
+        }
+        for name in random.sample(list(fields), random.randint(0, len(fields))):
+            parts.append(f'name="{name}"\r\n\r\n{fields[name]}'.encode())
+        recording = random.choice((WAVE + bytes(3200), WAVE, b"", random.randbytes(500)))
+        if random.random() < 0.9:
+            parts.append(b'name="file"; filename="a.wav"\r\ncontent-type: audio/wav\r\n\r\n' + recording)
+        head = f"--{BOUNDARY}\r\ncontent-disposition: form-data; ".encode()
+        end = random.choice((f"--{BOUNDARY}--\r\n", f"--{BOUNDARY}", ""))
+        return b"".join(head + part + b"\r\n" for part in parts) + end.encode()
 
     def _spoil(self, body: dict[str, Any]) -> None:
         random = self._random
@@ -343,6 +287,71 @@ class Fuzzer:
             if not isinstance(inner, dict | list) or not inner or self._random.random() < 0.4:
                 return holder, key
             holder = inner
+
+
+class Fuzzer:
+    """An endless stream of requests from a seed. ``models`` are served names, ``ids`` names of things that
+    there are (responses, conversations, keys); ``key`` is what clients send, where keys are asked for."""
+
+    def __init__(
+        self,
+        seed: int,
+        host: str,
+        models: Sequence[str],
+        admin_token: str,
+        *,
+        key: str = "",
+        ids: Sequence[str] = (),
+    ) -> None:
+        self._random = Random(seed)
+        self._host = host
+        self._models = models
+        self._token = admin_token
+        self._key = key
+        self._ids = ids
+        self._targets = targets()
+        self._bodies = Bodies(self._random, models)
+
+    def __iter__(self) -> Iterator[Fuzzed]:
+        while True:
+            yield self.broken() if self._random.random() < 0.4 else self.request()
+
+    def request(self) -> Fuzzed:
+        """Well-formed HTTP whose content may be wrong."""
+        return Fuzzed("request", self._request(), whole=True)
+
+    def broken(self) -> Fuzzed:
+        """HTTP with some bytes changed, removed, doubled or cut off."""
+        data = bytearray(self._request())
+        for _ in range(self._random.randint(1, 6)):
+            self._break(data)
+        return Fuzzed("bytes", bytes(data), whole=False)
+
+    def _request(self) -> bytes:
+        random = self._random
+        target = random.choice(self._targets)
+        method = random.choice(METHODS) if random.random() < 0.1 else target.method
+        kind = target.takes or JSON
+        body = self._bodies.of(target) if target.takes or random.random() < 0.05 else b""
+        headers = {"host": self._host, "connection": "close", "content-length": str(len(body))}
+        headers["content-type"] = f"{FORM}; boundary={BOUNDARY}" if kind == FORM else kind
+        secret = self._token if target.is_admin else self._key
+        if secret and random.random() < 0.9:
+            headers["authorization"] = f"Bearer {secret}"
+        for _ in range(random.choice((0, 0, 1, 2, 4))):
+            name = random.choice(list(HEADERS))
+            headers[name] = random.choice(HEADERS[name])
+        headers["connection"] = "close"
+        path = PLACEHOLDER.sub(lambda found: self._name(found[1]), target.path)
+        if random.random() < 0.05:
+            path += random.choice(("/", "//", "/../admin/cache", "%2e%2e/", "/%00", quote("é"), "?x", ";a"))
+        where = path + random.choice(QUERIES)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        return f"{method} {where} HTTP/1.1\r\n{lines}\r\n".encode("latin-1", "replace") + body
+
+    def _name(self, placeholder: str) -> str:
+        known = NAMES.get(placeholder, self._models if placeholder == "model" else self._ids)
+        return self._random.choice(known if known and self._random.random() < 0.7 else STRANGE)
 
     def _break(self, data: bytearray) -> None:
         random = self._random
