@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -14,10 +15,14 @@ from local_cache import LocalCache, local_cache
 from sim_engine import SimEngine
 from support.gateway import Band, Faults, Running, SimSettings, Stream, gateway, meanwhile
 from support.graph import eventually
+from support.semantic_cache import open_semantic_cache
+
+from serve_app.settings import CacheSettings
 
 SLOW = SimSettings(itl_ms=10, tokens=30)
 LONG = SimSettings(itl_ms=20, tokens=60)
 ENDLESS = SimSettings(itl_ms=20, tokens=10_000)
+YEAR_NS = 365 * 24 * 3600 * 10**9
 TWO = {"gateway": {"replicas": 2}}
 
 
@@ -257,21 +262,52 @@ async def test_a_registration_of_a_gateway_that_is_gone_costs_no_failure(quiet_c
 
 async def test_a_purge_at_one_gateway_empties_the_memory_of_the_other(quiet_cache: LocalCache) -> None:
     async with two_gateways(quiet_cache, SLOW) as both:
-        for running in (both.one, both.two):
-            await running.post("hi")
-        assert both.asked() == 1
+        await remembered_by_both(both, quiet_cache)
+        await purge_at_one(both)
+        assert await eventually(lambda: is_forgotten_by_two(both), within_s=5)
 
-        async def stored() -> bool:
-            return bool(quiet_cache.store.ended["put"])
 
-        assert await eventually(stored, within_s=5)
-        async with both.one.http.delete("/admin/cache", params={"model": "sim"}) as response:
-            assert response.status == 200
+async def test_such_a_purge_counts_though_the_cache_started_again_on_a_clock_that_is_behind(
+    quiet_cache: LocalCache,
+) -> None:
+    async with two_gateways(quiet_cache, SLOW) as both:
+        await remembered_by_both(both, quiet_cache)
+        async with restarted(quiet_cache, behind_ns=YEAR_NS):
+            await purge_at_one(both)
+            assert await eventually(lambda: is_forgotten_by_two(both), within_s=5)
 
-        async def forgotten() -> bool:
-            return (await both.two.post("hi")).headers["x-cache"] == "miss"
 
-        assert await eventually(forgotten, within_s=5)
+@asynccontextmanager
+async def restarted(cache: LocalCache, *, behind_ns: int) -> AsyncIterator[None]:
+    """The cache has ended and started again on its store, with a clock that is behind the one before."""
+    await cache.store.target.close()
+    rules = CacheSettings(**cache.settings)
+    again = await open_semantic_cache(rules, cache.embedder, clock_ns=lambda: time.time_ns() - behind_ns)
+    cache.store.target = again
+    try:
+        yield
+    finally:
+        await again.close()
+
+
+async def remembered_by_both(both: Two, cache: LocalCache) -> None:
+    for running in (both.one, both.two):
+        await running.post("hi")
+    assert both.asked() == 1
+
+    async def stored() -> bool:
+        return bool(cache.store.ended["put"])
+
+    assert await eventually(stored, within_s=5)
+
+
+async def purge_at_one(both: Two) -> None:
+    async with both.one.http.delete("/admin/cache", params={"model": "sim"}) as response:
+        assert response.status == 200
+
+
+async def is_forgotten_by_two(both: Two) -> bool:
+    return (await both.two.post("hi")).headers["x-cache"] == "miss"
 
 
 # ---- limits ----
