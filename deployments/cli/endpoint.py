@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from email.message import Message
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NoReturn
@@ -31,6 +32,10 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 class CannotConnect(Exception):
     """The endpoint cannot be reached, or does not answer as the command needs it."""
+
+
+class TooLarge(CannotConnect):
+    """The endpoint takes no body of this size."""
 
 
 class SameHost(urllib.request.HTTPRedirectHandler):
@@ -68,7 +73,7 @@ class Administrator:
         return body, headers.get("x-next")
 
     def sent(self, lines: bytes) -> dict[str, Any]:
-        """The answer to JSON lines. Raises: CannotConnect."""
+        """The answer to JSON lines. Raises: TooLarge, CannotConnect."""
         headers = {**self._headers, "content-type": "application/x-ndjson"}
         return _read(self.url, _received(self.url, lines, headers, "POST")[0])
 
@@ -168,7 +173,7 @@ def _read(url: str, data: bytes) -> dict[str, Any]:
 def _received(
     url: str, data: bytes | None, headers: Mapping[str, str], method: str | None
 ) -> tuple[bytes, Message]:
-    """The body, and its headers. Raises: CannotConnect."""
+    """The body, and its headers. Raises: TooLarge, CannotConnect."""
     host = urlsplit(url).hostname
     if urlsplit(url).scheme not in ("http", "https") or host is None:
         raise CannotConnect(f"{url!r}: expected http://host:port or https://host")
@@ -180,7 +185,8 @@ def _received(
         with opener.open(request, timeout=TIMEOUT_S) as response:
             return bytes(response.read()), response.headers
     except urllib.error.HTTPError as error:
-        raise CannotConnect(f"{url}: {error.code}: {_message(error.read())}") from error
+        failed = TooLarge if error.code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else CannotConnect
+        raise failed(f"{url}: {error.code}: {_message(error.read())}") from error
     except (OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise CannotConnect(f"{url}: no answer: {reason}") from error

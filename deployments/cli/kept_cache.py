@@ -3,20 +3,21 @@ and vectors are made again by the embedder that is there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from deployments.cli.endpoint import Administrator
+from deployments.cli.endpoint import Administrator, TooLarge
 
 PATH = "/admin/cache/entries"
 SCHEMA = 1
 """Version of the lines that the endpoint exports."""
 
 BATCH_BYTES = 500_000
-"""Size of one request: an endpoint's bound on bodies is a megabyte by default."""
+"""Size of one request: an endpoint's bound on bodies is a megabyte by default. One longer line is a request
+of its own."""
 
 SHOWN = 3
 """Reasons of refused entries that are shown."""
@@ -50,10 +51,24 @@ def restore_cache(endpoint: Administrator, saved: Path, tenant: str | None) -> t
     with saved.open("rb") as file:
         wanted = (line for line in file if tenant is None or _OF.decode(line).tenant == tenant)
         for batch in _batches(wanted):
-            answer: dict[str, Any] = endpoint.sent(batch)
-            stored += answer["stored"]
-            refused += [each["reason"] for each in answer["refused"]]
+            more, reasons = _stored(endpoint, batch)
+            stored += more
+            refused += reasons
     return stored, refused
+
+
+def _stored(endpoint: Administrator, batch: Sequence[bytes]) -> tuple[int, list[str]]:
+    """Lines that are too much for one request go in halves. One that is too much alone is left out, and the
+    others are stored."""
+    try:
+        answer: dict[str, Any] = endpoint.sent(b"".join(batch))
+    except TooLarge as error:
+        if len(batch) == 1:
+            return 0, [str(error)]
+        half = len(batch) // 2
+        first, second = (_stored(endpoint, part) for part in (batch[:half], batch[half:]))
+        return first[0] + second[0], first[1] + second[1]
+    return answer["stored"], [each["reason"] for each in answer["refused"]]
 
 
 def stored_lines(stored: int, refused: list[str]) -> Iterator[str]:
@@ -74,14 +89,14 @@ def _exported(endpoint: Administrator) -> Iterator[bytes]:
         after = {"after": following}
 
 
-def _batches(lines: Iterable[bytes]) -> Iterator[bytes]:
+def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
     batch: list[bytes] = []
     size = 0
     for line in lines:
         if batch and size + len(line) > BATCH_BYTES:
-            yield b"".join(batch)
+            yield batch
             batch, size = [], 0
         batch.append(line)
         size += len(line)
     if batch:
-        yield b"".join(batch)
+        yield batch

@@ -49,7 +49,7 @@ def two_replicas() -> list[dict[str, Any]]:
     words."""
     document = yaml.safe_load((ROOT / "config" / "local.yaml").read_text())
     (model,) = document["applications"][0]["args"]["models"]
-    model["engine"] |= {"env": dict(ONE_CORE_EACH), "dtype": "float32"}
+    model["engine"] |= {"env": dict(ONE_CORE_EACH), "dtype": "float32", "warm_up": False}
     return [model | {"replicas": 2, "drain_timeout_s": 1}]
 
 

@@ -39,13 +39,15 @@ class Server:
     log: Path
 
 
-def local_config(folder: Path, store: Path, **changes: Any) -> tuple[Path, int]:
-    """config/local.yaml on a free port, with a cache store of its own."""
+def local_config(folder: Path, store: Path, *, warm_up: bool = True, **changes: Any) -> tuple[Path, int]:
+    """config/local.yaml on a free port, with a cache store of its own. Without ``warm_up`` its engine is
+    ready sooner, by ten seconds and more."""
     document = yaml.safe_load((ROOT / "config" / "local.yaml").read_text())
     port = free_port()
     document["http_options"]["port"] = port
     args = document["applications"][0]["args"]
     args["cache"]["path"] = str(store)
+    args["models"][0]["engine"]["warm_up"] = warm_up
     args["responses"] = {"path": str(store.with_name(f"{store.name}-responses"))}
     args.update(changes)
     path = folder / "config.yaml"
@@ -103,7 +105,7 @@ def launched(
 @contextmanager
 def serve_run(folder: Path, store: Path) -> Iterator[Server]:
     """A bare `serve run`: Ray's Python proxy."""
-    config, port = local_config(folder, store)
+    config, port = local_config(folder, store, warm_up=False)
     url = f"http://127.0.0.1:{port}"
     command = [str(BIN / "serve"), "run", str(config)]
     with _process(command, folder / "serve-run.log", environment(RAY_ADDRESS="local")) as server:
@@ -114,7 +116,7 @@ def serve_run(folder: Path, store: Path) -> Iterator[Server]:
 @contextmanager
 def serve_deploy(folder: Path, store: Path) -> Iterator[Server]:
     """`serve deploy` onto a cluster that runs already. Ray clusters ask for a token by default."""
-    config, port = local_config(folder, store)
+    config, port = local_config(folder, store, warm_up=False)
     url = f"http://127.0.0.1:{port}"
     token = folder / "token"
     token.write_text(secrets.token_hex(32))

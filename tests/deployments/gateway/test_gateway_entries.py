@@ -162,8 +162,8 @@ def test_a_line_of_the_file_that_is_no_pair_is_named(tmp_path: Path, line: str, 
     assert f"{path}:2" in str(raised.value)
 
 
-def request() -> dict[str, Any]:
-    return {"model": MODEL, "messages": [{"role": "user", "content": ASKED}]}
+def request(text: str = ASKED) -> dict[str, Any]:
+    return {"model": MODEL, "messages": [{"role": "user", "content": text}]}
 
 
 async def test_an_answer_given_under_an_alias_answers_the_model(folder: Path) -> None:
@@ -210,3 +210,30 @@ async def test_entries_come_back_from_a_backup_of_all_for_one_tenant(
         assert (await running.get("/admin/cache"))["entries"] == 1
         assert await asyncio.to_thread(main, ["backup", archive, "--endpoint", "http://127.0.0.1:9"]) == 1
     assert "no answer" in capsys.readouterr().err
+
+
+async def test_a_restore_fits_a_smaller_bound_on_bodies_and_leaves_out_what_is_larger_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROMPTLY_ADMIN_TOKEN", ADMIN_TOKEN)
+    monkeypatch.setenv("PROMPTLY_CACHE", str(folder / "no-files"))
+    archive = str(folder / "all.promptly")
+    answers = {f"question {number}": f"Answer {number}." for number in range(6)} | {"long": "x" * 5000}
+    async with local_cache(folder, race=False) as cache, cached(cache) as running:
+        pairs = answers.items()
+        await send(running, *({"kind": "answer", "request": request(text), "answer": a} for text, a in pairs))
+        assert await asyncio.to_thread(main, ["backup", archive, "--endpoint", running.url]) == 0
+        assert "cache: 7 entries" in capsys.readouterr().out
+        async with running.http.delete("/admin/cache?tenant=default") as response:
+            assert (await response.json()) == {"deleted": 7}
+    small = {"limits": {"max_body_bytes": 4096}}
+    async with (
+        local_cache(folder, race=False) as cache,
+        gateway(QUICK, handles=cache.handles, **cache.args, **small) as running,
+    ):
+        assert await asyncio.to_thread(main, ["restore", archive, "--endpoint", running.url]) == 0
+        said = capsys.readouterr().out.splitlines()
+        assert said[0] == "cache: 6 entries stored"
+        assert said[1].startswith("cache: 1 entries were not stored: ")
+        assert "413" in said[1]
+        assert (await running.get("/admin/cache"))["entries"] == 6
