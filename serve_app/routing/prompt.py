@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -43,7 +43,21 @@ WHOLE_DATA = 65_536
 
 DATA_URL = re.compile(rb'"data:image\\?/[^"]*"')
 
-TEXT_PARTS = frozenset({"text", "input_text", "refusal"})
+TEXT_PARTS = {
+    "text": "text",
+    "input_text": "text",
+    "output_text": "text",
+    "refusal": "refusal",
+    "thinking": "thinking",
+}
+"""The parts of a message that vLLM's chat templates get as text, and the field that holds it
+(``MM_PARSER_MAP`` in vLLM's ``chat_utils.py``)."""
+
+FIRST = ("tools", "documents", "chat_template_kwargs")
+"""Fields of a chat that templates may write into the prompt, most of them before the messages."""
+
+UNWRITTEN = frozenset({"role", "content", "tool_call_id"})
+"""Fields of a message that stand elsewhere in its text, or in no template."""
 
 
 def prompt_text(request: ParsedRequest) -> bytes:
@@ -51,9 +65,10 @@ def prompt_text(request: ParsedRequest) -> bytes:
     what is wrong with a prompt."""
     generation = request.generation
     if isinstance(generation, ChatRequest):
-        tools = request.fields.get("tools")
-        texts = [_json(tools)] if tools else []
-        texts.extend(text for message in generation.messages for text in _message(message))
+        texts = [_json(value) for name in FIRST if (value := request.fields.get(name))]
+        for message, given in zip(generation.messages, request.fields["messages"], strict=True):
+            texts += _message(message)
+            texts += _beside(given)
         return _utf8("".join(texts))
     return _completion_prompt(generation.prompt)
 
@@ -141,12 +156,19 @@ def _message(message: Message) -> Iterator[str]:
         yield from map(_part, message.content)
 
 
+def _beside(given: Mapping[str, Any]) -> Iterator[str]:
+    """What a message has beside its content: calls of tools with their arguments, reasoning."""
+    for name, value in given.items():
+        if value and name not in UNWRITTEN:
+            yield value if isinstance(value, str) else _json(value)
+
+
 def _part(part: dict[str, Any]) -> str:
     """Text unchanged; an image or other data as a mark with the length of its estimated tokens, the same at
     every gateway. Data longer than ``WHOLE_DATA`` with equal ends and length counts as equal."""
     kind = part.get("type")
-    text = part.get("text" if kind != "refusal" else "refusal")
-    if kind in TEXT_PARTS and isinstance(text, str):
+    text = part.get(TEXT_PARTS.get(kind, "")) if isinstance(kind, str) else None
+    if isinstance(text, str):
         return text
     data = _held(part) or _json(part)
     mark = _name_by_ends(data) if len(data) > WHOLE_DATA else blake2b(_utf8(data), digest_size=16).hexdigest()

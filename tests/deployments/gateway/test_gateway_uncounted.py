@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -193,3 +196,60 @@ async def test_an_answer_is_paid_also_where_its_first_client_ran_into_the_gatewa
                 return 100 < await used_of(handle) < 120
 
             assert await eventually(counted, within_s=10)
+
+
+ARGUMENTS = {"text": "word " * 1000}
+"""Of a call that a client says a model made: some 1,250 tokens."""
+
+
+def told_by_chat(number: int) -> dict[str, Any]:
+    function = {"name": "write", "arguments": json.dumps(ARGUMENTS)}
+    call = {"id": "c", "type": "function", "function": function}
+    turn = {"role": "assistant", "content": None, "tool_calls": [call]}
+    said = {"role": "user", "content": f"number {number}"}
+    result = {"role": "tool", "tool_call_id": "c", "content": "ok"}
+    return {"model": MODEL, "max_tokens": 1, "messages": [said, turn, result]}
+
+
+def told_by_messages(number: int) -> dict[str, Any]:
+    turn = {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "c", "name": "write", "input": ARGUMENTS}],
+    }
+    said = {"role": "user", "content": f"number {number}"}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "ok"}]}
+    return {"model": MODEL, "max_tokens": 1, "messages": [said, turn, result]}
+
+
+def told_by_responses(number: int) -> dict[str, Any]:
+    turn = {"type": "function_call", "call_id": "c", "name": "write", "arguments": json.dumps(ARGUMENTS)}
+    said = {"role": "user", "content": f"number {number}"}
+    result = {"type": "function_call_output", "call_id": "c", "output": "ok"}
+    return {"model": MODEL, "max_output_tokens": 16, "input": [said, turn, result], "store": False}
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/v1/chat/completions", told_by_chat),
+        ("/v1/messages", told_by_messages),
+        ("/v1/responses", told_by_responses),
+    ],
+)
+async def test_the_arguments_of_calls_are_reserved_before_a_member_reads_them(
+    tmp_path: Path, path: str, told: Callable[[int], dict[str, Any]]
+) -> None:
+    """At once: what one of them used is not known before the others are let in."""
+    limit = Limit("tenant:acme", tokens_per_day=3000)
+    async with limited(tmp_path, limit, engine=SimSettings(itl_ms=0, tokens=1, first_token_ms=200)) as (
+        running,
+        handle,
+        key,
+    ):
+        answers = await asyncio.gather(*(running.send(told(number), path, key) for number in range(8)))
+        assert sorted({each.status for each in answers}) == [200, 429]
+
+        async def settled() -> bool:
+            return 1000 <= await used_of(handle) <= 3000
+
+        assert await eventually(settled, within_s=10)

@@ -80,6 +80,40 @@ def test_tools_come_first() -> None:
     assert shared(one, chat_request("a" + LONG)) == 0
 
 
+CALL = {"id": "c1", "type": "function", "function": {"name": "write", "arguments": f'{{"text": "{LONG}"}}'}}
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"tool_calls": [CALL]},
+        {"function_call": CALL["function"]},
+        {"reasoning": LONG},
+        {"content": [{"type": "output_text", "text": LONG}]},
+        {"content": [{"type": "thinking", "thinking": LONG}]},
+    ],
+    ids=lambda beside: next(iter(beside)),
+)
+def test_all_that_a_message_says_is_part_of_the_prompt(beside: dict[str, Any]) -> None:
+    turn = {"role": "assistant", "content": None, **beside}
+    short = chat_request(messages=[user("hi"), {"role": "assistant", "content": ""}])
+    tokens = estimated_tokens(chat_request(messages=[user("hi"), turn])) - estimated_tokens(short)
+    assert tokens == pytest.approx(len(LONG) / 4, rel=0.05)
+
+
+@pytest.mark.parametrize("field", ["tools", "documents", "chat_template_kwargs"])
+def test_what_templates_write_before_the_messages_is_part_of_the_prompt(field: str) -> None:
+    written = chat_request("hi", **{field: [{"text": LONG}]})
+    assert estimated_tokens(written) - estimated_tokens(chat_request("hi")) > len(LONG) / 4
+
+
+def test_a_conversation_with_calls_that_goes_on_keeps_its_blocks() -> None:
+    called = [user("hi"), {"role": "assistant", "content": None, "tool_calls": [CALL]}]
+    result = {"role": "tool", "tool_call_id": "c1", "content": "done"}
+    first, later = chat_request(messages=called), chat_request(messages=[*called, result, user("and then?")])
+    assert shared(first, later) == blocks(first) > 0
+
+
 def test_images_are_told_apart_by_where_they_are_or_what_they_hold() -> None:
     def asked(url: str) -> ParsedRequest:
         return chat_request([image(url), {"type": "text", "text": LONG}])
