@@ -181,6 +181,7 @@ class Book:
         if purse is None:
             return  # what no report claims returns to the owner
         purse.limit, purse.left, purse.resets_s = grant.limit, grant.left, grant.resets_s
+        purse.told_at = now
         if grant.short:
             purse.tight_until = now + TIGHT_S
         if ask.need > grant.amount:

@@ -18,7 +18,7 @@ MOST_BATCHES = 200
 class Purse:
     """One meter, as far as it is this gateway's. ``free`` may be taken, ``busy`` is reserved; ``unsent``:
     what was used and not reported, by slots of time; ``recent``: of the last minute. ``waiting``: what each
-    request that waits needs. ``limit``, ``left``, ``resets_s``: as the owner said last."""
+    request that waits needs. ``limit``, ``left``, ``resets_s``: as the owner said last, at ``told_at``."""
 
     scope: str
     bound: Bound
@@ -38,6 +38,7 @@ class Purse:
     limit: int = -1
     left: int = 0
     resets_s: float = 0.0
+    told_at: float = 0.0
 
 
 Part = tuple[Purse, int]

@@ -6,16 +6,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from serve_app.quotas.limits import MINUTES
+from serve_app.quotas.purse import Purse
+from serve_app.quotas.windows import MINUTE_S
+
 ANTHROPIC_PATHS = "/v1/messages"
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is left of the narrowest limit on requests or on tokens, and when it is whole again."""
+    """What is left of a limit on requests or on tokens, and when it is whole again."""
 
     limit: int
     left: int
     resets_s: float
+
+
+def left_of(purse: Purse, limit: int, now: float) -> Left | None:
+    """What is left of ``limit``; ``None``: the owner has not said it, or of a window that is over."""
+    by_minute, age_s = purse.bound in MINUTES, now - purse.told_at
+    if purse.limit < 0 or age_s > (MINUTE_S if by_minute else purse.resets_s):
+        return None
+    left = max(0, min(limit, purse.left + purse.free))
+    if by_minute:  # a minute after the newest use, which may be this request's
+        return Left(limit, left, MINUTE_S if left < limit else 0.0)
+    return Left(limit, left, purse.resets_s - age_s)
 
 
 def narrowest(found: Sequence[Left]) -> Left | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -28,7 +29,7 @@ from serve_app.quotas.limits import (
     sender_scopes,
 )
 from serve_app.quotas.purse import Part
-from serve_app.quotas.rates import Left, narrowest, rate_headers
+from serve_app.quotas.rates import Left, left_of, narrowest, rate_headers
 from serve_app.request.auth import Identity
 from serve_app.request.record import RequestRecord
 from serve_app.request.timing import Timeline
@@ -239,15 +240,15 @@ class Account:
 
 
 def _narrowest(book: Book, scopes: Iterable[str], tenant: str, bounds: Iterable[Bound]) -> Left | None:
-    """Of all limits of these bounds; ``None``: there is none."""
-    left = [
-        Left(limit, max(0, min(limit, purse.left + purse.free)), purse.resets_s)
+    """Of all limits of these bounds; ``None``: there is none of which something is known."""
+    now = time.monotonic()
+    found = (
+        left_of(book.purse(scope, bound, calendar_of(scope, tenant)), limit, now)
         for scope in scopes
         for bound, limit in book.table.of(scope).items()
         if bound in bounds
-        for purse in [book.purse(scope, bound, calendar_of(scope, tenant))]
-    ]
-    return narrowest(left)
+    )
+    return narrowest([left for left in found if left is not None])
 
 
 def _fitting(order: Order, use: Use, price: Price, parts: Sequence[Part]) -> Use | None:

@@ -103,6 +103,7 @@ async def test_requests_beyond_the_minute_s_are_refused(tmp_path: Path) -> None:
         assert [each.status for each in answers] == [200, 200, 200, 429, 429]
         assert answers[0].headers["x-ratelimit-limit-requests"] == "3"
         assert answers[0].headers["x-ratelimit-remaining-requests"] == "2"
+        assert {each.headers["x-ratelimit-reset-requests"] for each in answers} == {"1m0s"}
         refused = answers[-1]
         assert refused.error["code"] == "rate_limit_exceeded"
         assert 50 <= int(refused.headers["retry-after"]) <= 61

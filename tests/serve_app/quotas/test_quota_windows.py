@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -11,7 +12,8 @@ from serve_app.quotas.book import Book
 from serve_app.quotas.cost import Use, left_early, room_for_answer, shares
 from serve_app.quotas.lengths import FIRST_GUESS, FLOOR, MOST_PACE, Lengths
 from serve_app.quotas.limits import Bound, LimitTable, sender_scopes
-from serve_app.quotas.rates import Left, rate_headers
+from serve_app.quotas.purse import Purse
+from serve_app.quotas.rates import Left, left_of, rate_headers
 from serve_app.quotas.windows import Calendar, SlidingMinute
 from serve_app.usage.prices import Price
 
@@ -99,6 +101,28 @@ def test_headers_tell_when_a_limit_is_whole_again() -> None:
         "anthropic-ratelimit-requests-remaining": "0",
         "anthropic-ratelimit-requests-reset": "1970-01-01T00:01:01Z",
     }
+
+
+def told(bound: Bound, **known: Any) -> Purse:
+    return Purse("tenant:t", bound, "t", **known)
+
+
+def test_what_the_owner_has_not_said_is_not_shown() -> None:
+    for bound in (Bound.REQUESTS, Bound.TOKENS_DAY):
+        assert left_of(told(bound), 10, now=5.0) is None
+
+
+def test_a_minute_is_whole_a_minute_after_the_last_use() -> None:
+    known = {"limit": 10, "left": 4, "free": 3, "told_at": 100.0}
+    assert left_of(told(Bound.REQUESTS, **known), 10, now=120.0) == Left(10, 7, 60.0)
+    assert left_of(told(Bound.REQUESTS, **known | {"left": 7}), 10, now=120.0) == Left(10, 10, 0.0)
+    assert left_of(told(Bound.REQUESTS, **known), 10, now=161.0) is None
+
+
+def test_a_day_ends_when_it_was_said_to_end() -> None:
+    known = {"limit": 10, "left": 4, "resets_s": 300.0, "told_at": 100.0}
+    assert left_of(told(Bound.TOKENS_DAY, **known), 10, now=160.0) == Left(10, 4, 240.0)
+    assert left_of(told(Bound.TOKENS_DAY, **known), 10, now=401.0) is None
 
 
 @pytest.mark.parametrize("used", [0, 5, 12, 30, 1000])
