@@ -84,6 +84,10 @@ class Operation:
     audit: str | None = None
 
 
+ENDING = frozenset({"response_cancel"})
+"""Handlers of POST that end something."""
+
+
 @dataclass(frozen=True)
 class Route:
     """``path`` in Starlette's notation. ``handler`` is the name of the handler in the gateway. ``unknown``:
@@ -110,6 +114,10 @@ class Route:
         """All methods; HEAD is added to GET."""
         head = {"HEAD"} if "GET" in self.operations else set()
         return frozenset({*self.operations, *self.unknown, *head})
+
+    def runs(self, method: str) -> bool:
+        """Whether such a request counts as one that runs: not if it reads, removes or ends what there is."""
+        return self.is_socket or (method == "POST" and self.handler not in ENDING)
 
     def media_types(self, method: str) -> tuple[str, ...]:
         """Accepted media types of a request's body; empty for a method without a body."""

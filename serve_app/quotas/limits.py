@@ -44,6 +44,9 @@ TOKENS = frozenset({Bound.TOKENS, Bound.TOKENS_DAY, Bound.TOKENS_MONTH})
 AT_GATE = frozenset({Bound.REQUESTS, Bound.PARALLEL})
 """What is counted before it is known what a request costs."""
 
+READING = frozenset({Bound.REQUESTS})
+"""What is counted of a request that only reads, ends or removes something."""
+
 
 class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What one scope may use; ``None``: the default of its kind. Money is in the currency of the prices

@@ -22,6 +22,7 @@ from serve_app.quotas.lengths import Lengths, least_reserved
 from serve_app.quotas.limits import (
     AT_GATE,
     BUDGETS,
+    READING,
     TOKENS,
     Bound,
     calendar_of,
@@ -77,10 +78,11 @@ class Account:
         self._look: asyncio.TimerHandle | None = None
         self._more: asyncio.Task[None] | None = None
 
-    async def enter(self) -> None:
-        """Count the request for who sends it. Raises: RateLimited, LimitsUnavailable."""
+    async def enter(self, *, runs: bool = True) -> None:
+        """Count the request for who sends it; ``runs``: also as one that runs. Raises: RateLimited,
+        LimitsUnavailable."""
         try:
-            await self._held.count(self._scopes)
+            await self._held.count(self._scopes, AT_GATE if runs else READING)
         finally:
             self._tell_client()
 

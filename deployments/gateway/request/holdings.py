@@ -59,9 +59,9 @@ class Holdings:
             if bound in bounds
         ]
 
-    async def count(self, scopes: Sequence[str]) -> None:
+    async def count(self, scopes: Sequence[str], bounds: frozenset[Bound] = AT_GATE) -> None:
         """The request itself. Raises: RateLimited, LimitsUnavailable."""
-        parts = self.parts(scopes, AT_GATE, Use(0, 0))
+        parts = self.parts(scopes, bounds, Use(0, 0))
         if not parts:
             return
         for taken in await self._quotas.reserve(parts):

@@ -18,6 +18,7 @@ from support.accounts import accounts_handle, bearer, managed, with_accounts
 from support.gateway import MODEL, Running, SimSettings, gateway, meanwhile
 from support.graph import eventually
 from support.handles import LocalHandle
+from support.responses import responses_handle
 
 from deployments.cli.main import main
 from deployments.gateway.endpoints.admin_limits import limit_of
@@ -222,6 +223,32 @@ async def test_parallel_requests_end_and_others_begin(tmp_path: Path) -> None:
             await stream.event()
             assert (await running.post("second", key)).status == 429
             stream.leave()
+
+        async def free() -> bool:
+            return (await running.post("third", key, max_tokens=1)).status == 200
+
+        assert await eventually(free, within_s=10)
+
+
+async def test_who_may_run_no_more_still_reads_and_ends_what_runs(tmp_path: Path) -> None:
+    endless = SimSettings(itl_ms=20, tokens=10_000)
+    one = Limit("tenant:acme", parallel_requests=1)
+    async with (
+        responses_handle(tmp_path / "responses") as stored,
+        limited(tmp_path, one, engine=endless, handles={"responses": stored}, responses={}) as (
+            running,
+            _,
+            key,
+        ),
+    ):
+        body = {"model": MODEL, "input": "hi", "background": True}
+        begun = await running.send(body, "/v1/responses", key)
+        assert begun.status == 200, begun.body
+        assert (await running.post("second", key)).status == 429
+        path = f"/v1/responses/{begun.json['id']}"
+        for method, asked in (("GET", path), ("GET", "/v1/models"), ("POST", f"{path}/cancel")):
+            async with running.http.request(method, asked, headers=key) as response:
+                assert response.status == 200, await response.text()
 
         async def free() -> bool:
             return (await running.post("third", key, max_tokens=1)).status == 200
