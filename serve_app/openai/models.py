@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
 import msgspec
 
 
@@ -26,14 +30,18 @@ def context_tokens(body: bytes, model: str) -> int | None:
 class ModelCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One entry of ``/v1/models``; ``created`` is Unix time in seconds.
 
-    In addition to OpenAI's fields it may have vLLM's: ``root`` is the model that an alias stands for,
-    ``parent`` the base model of an adapter, ``max_model_len`` the context length in tokens.
+    It has Anthropic's fields beside OpenAI's, so that either client reads it: ``type``, ``display_name`` and
+    ``created_at`` (RFC 3339). It may have vLLM's: ``root`` is the model that an alias stands for, ``parent``
+    the base model of an adapter, ``max_model_len`` the context length in tokens.
     """
 
     id: str
     object: str
     created: int
     owned_by: str
+    type: str
+    display_name: str
+    created_at: str
     root: str | None = None
     parent: str | None = None
     max_model_len: int | None = None
@@ -52,7 +60,16 @@ def model_card(
         object="model",
         created=created,
         owned_by="promptly",
+        type="model",
+        display_name=name,
+        created_at=datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         root=root,
         parent=parent,
         max_model_len=max_model_len,
     )
+
+
+def model_list(cards: Sequence[ModelCard]) -> dict[str, Any]:
+    """All of ``/v1/models``: one page, as OpenAI's and as Anthropic's clients read it."""
+    ends = (cards[0].id, cards[-1].id) if cards else (None, None)
+    return {"object": "list", "data": cards, "has_more": False, "first_id": ends[0], "last_id": ends[1]}

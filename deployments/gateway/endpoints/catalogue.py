@@ -13,7 +13,7 @@ from deployments.gateway.request.exchange import Exchange, Handler
 from serve_app.fleet import FleetTable
 from serve_app.model_choice.chooser import reported_context
 from serve_app.model_choice.names import ModelNames
-from serve_app.openai.models import ModelCard, model_card
+from serve_app.openai.models import ModelCard, model_card, model_list
 from serve_app.request.auth import may_use, require_model
 
 
@@ -74,7 +74,7 @@ class Catalogue:
         """Every name that the client may use: models, adapters and aliases, auto models, the embedder."""
         identity = exchange.identity
         cards = [self._card(name) for name in self._names if may_use(identity, name, self._own(name))]
-        await exchange.respond_json({"object": "list", "data": cards})
+        await exchange.respond_json(model_list(cards))
 
     async def one_model(self, exchange: Exchange) -> None:
         name = exchange.path.removeprefix("/v1/models/")

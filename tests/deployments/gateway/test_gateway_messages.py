@@ -554,3 +554,14 @@ async def test_a_vendors_model_counts_no_tokens_but_answers_messages() -> None:
         answer = await running.send(ASK | {"stream": True}, MESSAGES)
     assert (counted.status, counted.json["error"]["type"]) == (404, "not_found_error")
     assert text_of(answer) == "yes"
+
+
+async def test_anthropics_client_reads_the_list_of_models() -> None:
+    async with gateway() as running, claude(running) as client:
+        listed = [card async for card in client.models.list()]
+        assert [(card.id, card.type, card.display_name) for card in listed] == [(MODEL, "model", MODEL)]
+        one = await client.models.retrieve(MODEL)
+        assert one == listed[0]
+        assert one.created_at.tzinfo is not None
+        with pytest.raises(anthropic.NotFoundError):
+            await client.models.retrieve("nobody")

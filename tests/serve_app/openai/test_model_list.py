@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from serve_app.openai.models import context_tokens, model_card
+from serve_app.openai.models import context_tokens, model_card, model_list
 
 VLLM = (
     b'{"object":"list","data":[{"id":"small","object":"model","created":1795238815,"owned_by":"vllm",'
@@ -81,10 +81,12 @@ def test_anything_but_a_list_of_models_is_no_answer(body: bytes) -> None:
 )
 def test_a_card_says_what_is_known_and_nothing_else(about: dict[str, Any], more: dict[str, Any]) -> None:
     card = msgspec.to_builtins(model_card("m", 7, **about))
-    assert card == {"id": "m", "object": "model", "created": 7, "owned_by": "promptly"} | more
+    openai = {"id": "m", "object": "model", "created": 7, "owned_by": "promptly"}
+    anthropic = {"type": "model", "display_name": "m", "created_at": "1970-01-01T00:00:07Z"}
+    assert card == openai | anthropic | more
 
 
 def test_a_gateway_can_read_the_list_of_another() -> None:
     cards = [model_card("m", 7, max_model_len=4096), model_card("n", 7)]
-    body = msgspec.json.encode({"object": "list", "data": cards})
+    body = msgspec.json.encode(model_list(cards))
     assert [context_tokens(body, name) for name in ("m", "n")] == [4096, None]
