@@ -17,7 +17,7 @@ from uuid import uuid4
 from serve_app.errors import AccountsUnavailable, BudgetSpent, LimitsUnavailable, PromptlyError, RateLimited
 from serve_app.quotas.book import Book
 from serve_app.quotas.lengths import Lengths
-from serve_app.quotas.limits import BUDGETS, MONEY, NANO, LimitTable
+from serve_app.quotas.limits import AT_GATE, BUDGETS, MONEY, NANO, LimitTable
 from serve_app.quotas.messages import SOON_S, LeaseCall, LeaseReply
 from serve_app.quotas.purse import Part, Purse, Taken
 from serve_app.usage.prices import Price, Prices
@@ -129,7 +129,10 @@ class GatewayQuotas:
         message = f"{limited}; this request may use {amount / unit:g}"
         kind = partial(BudgetSpent if purse.bound in BUDGETS else RateLimited, limit=f"{limited}.")
         if amount > limit:
-            return kind(f"{message}, more than ever fits.", None)
+            helps = (
+                ": shorten the prompt, or set a lower `max_tokens`." if purse.bound not in AT_GATE else "."
+            )
+            return kind(f"{message}, more than ever fits{helps}", None)
         if purse.bound in BUDGETS and purse.retry_s <= SOON_S:
             return RateLimited(
                 f"{message}, and requests that run have reserved the rest.", 1, limit=f"{limited}."
