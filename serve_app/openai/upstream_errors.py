@@ -20,6 +20,8 @@ DEFAULT_TYPE = "upstream_error"
 BAD_GATEWAY = 502
 MAX_MESSAGE_CHARS = 2000
 NOTHING_SECRET = Redactor()
+NO_PATH = "Not Found"
+"""What vLLM, and most servers of its kind, say of a path that they do not have."""
 
 
 def normalise_error(status: int, body: bytes, redactor: Redactor = NOTHING_SECRET) -> ErrorDetails:
@@ -31,6 +33,8 @@ def normalise_error(status: int, body: bytes, redactor: Redactor = NOTHING_SECRE
     error = _error_object(body)
     param, code = error.get("param"), error.get("code")
     message = redactor.text(str(error.get("message") or f"The engine answered {status}."))
+    if status == 404 and message == NO_PATH:
+        message = "The server of this model does not have this path: it may be one of another kind of model."
     return ErrorDetails(
         message=message[:MAX_MESSAGE_CHARS],  # after redaction: half a secret is not recognised
         type=TYPES.get(status, DEFAULT_TYPE),

@@ -96,10 +96,18 @@ def test_the_type_is_openais_for_the_status(status: int, kind: str) -> None:
     assert normalised(status, vllm_error())["type"] == kind
 
 
-@pytest.mark.parametrize("body", [b'{"detail":"Not Found"}', b'{"message":"Not Found"}'])
+@pytest.mark.parametrize("body", [b'{"detail":"No such file"}', b'{"message":"No such file"}'])
 def test_a_message_in_another_place_is_found(body: bytes) -> None:
     error = normalised(404, body)
-    assert (error["message"], error["code"]) == ("Not Found", "upstream_refused")
+    assert (error["message"], error["code"]) == ("No such file", "upstream_refused")
+
+
+def test_a_path_that_the_server_lacks_is_said_to_be_that() -> None:
+    error = normalised(404, b'{"detail":"Not Found"}')
+    assert (error["message"], error["code"]) == (
+        "The server of this model does not have this path: it may be one of another kind of model.",
+        "upstream_refused",
+    )
 
 
 @pytest.mark.parametrize("body", SHAPELESS.values(), ids=SHAPELESS)
