@@ -27,6 +27,9 @@ ADMIN_KEY = "PROMPTLY_ADMIN_KEY"
 TIMEOUT_S = 120.0
 """A model that is scaled to zero starts first."""
 
+SURELY_SENT_BYTES = 65_536
+"""A body that the buffers of a connection hold."""
+
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -189,7 +192,14 @@ def _received(
         raise failed(f"{url}: {error.code}: {_message(error.read())}") from error
     except (OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", error)
-        raise CannotConnect(f"{url}: no answer: {reason}") from error
+        failed = TooLarge if _was_cut(reason, data) else CannotConnect
+        raise failed(f"{url}: no answer: {reason}") from error
+
+
+def _was_cut(reason: object, data: bytes | None) -> bool:
+    """Whether the endpoint seems to have refused a body before it had all: its answer is lost then."""
+    is_long = data is not None and len(data) > SURELY_SENT_BYTES
+    return is_long and isinstance(reason, BrokenPipeError | ConnectionResetError)
 
 
 def _message(body: bytes) -> str:

@@ -87,6 +87,9 @@ class Operation:
 ENDING = frozenset({"response_cancel"})
 """Handlers of POST that end something."""
 
+FOLLOWED = "response"
+"""The handler of what a GET may follow until it is whole (`?stream=true`)."""
+
 
 @dataclass(frozen=True)
 class Route:
@@ -115,9 +118,12 @@ class Route:
         head = {"HEAD"} if "GET" in self.operations else set()
         return frozenset({*self.operations, *self.unknown, *head})
 
-    def runs(self, method: str) -> bool:
-        """Whether such a request counts as one that runs: not if it reads, removes or ends what there is."""
-        return self.is_socket or (method == "POST" and self.handler not in ENDING)
+    def runs(self, method: str, query: bytes) -> bool:
+        """Whether such a request counts as one that runs: not if it reads, removes or ends what there is; but
+        one that may follow a response does."""
+        if method == "POST":
+            return self.handler not in ENDING
+        return self.is_socket or (self.handler == FOLLOWED and bool(query))
 
     def media_types(self, method: str) -> tuple[str, ...]:
         """Accepted media types of a request's body; empty for a method without a body."""

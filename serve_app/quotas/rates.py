@@ -23,9 +23,11 @@ class Left:
 
 
 def left_of(purse: Purse, limit: int, now: float) -> Left | None:
-    """What is left of ``limit``; ``None``: the owner has not said it, or of a window that is over."""
+    """What is left of ``limit``; ``None``: the owner has not said it, or of a window that is over. What is
+    still free of a minute's limit is there however long ago it was granted."""
     by_minute, age_s = purse.bound in MINUTES, now - purse.told_at
-    if purse.limit < 0 or age_s > (MINUTE_S if by_minute else purse.resets_s):
+    is_over = age_s > MINUTE_S and not purse.free if by_minute else age_s > purse.resets_s
+    if purse.limit < 0 or is_over:
         return None
     left = max(0, min(limit, purse.left + purse.free))
     if by_minute:  # a minute after the newest use, which may be this request's

@@ -53,8 +53,8 @@ TEXT_PARTS = {
 """The parts of a message that vLLM's chat templates get as text, and the field that holds it
 (``MM_PARSER_MAP`` in vLLM's ``chat_utils.py``)."""
 
-FIRST = ("tools", "documents", "chat_template_kwargs")
-"""Fields of a chat that templates may write into the prompt, most of them before the messages."""
+FIRST, LAST = ("tools", "documents"), ("chat_template_kwargs",)
+"""Fields of a chat that templates may write before the messages, and such as mostly change the end."""
 
 UNWRITTEN = frozenset({"role", "content", "tool_call_id"})
 """Fields of a message that stand elsewhere in its text, or in no template."""
@@ -65,10 +65,12 @@ def prompt_text(request: ParsedRequest) -> bytes:
     what is wrong with a prompt."""
     generation = request.generation
     if isinstance(generation, ChatRequest):
-        texts = [_json(value) for name in FIRST if (value := request.fields.get(name))]
-        for message, given in zip(generation.messages, request.fields["messages"], strict=True):
+        fields = request.fields
+        texts = [_json(value) for name in FIRST if (value := fields.get(name))]
+        for message, given in zip(generation.messages, fields["messages"], strict=True):
             texts += _message(message)
             texts += _beside(given)
+        texts += [_json(value) for name in LAST if (value := fields.get(name))]
         return _utf8("".join(texts))
     return _completion_prompt(generation.prompt)
 
@@ -167,8 +169,9 @@ def _part(part: dict[str, Any]) -> str:
     """Text unchanged; an image or other data as a mark with the length of its estimated tokens, the same at
     every gateway. Data longer than ``WHOLE_DATA`` with equal ends and length counts as equal."""
     kind = part.get("type")
-    text = part.get(TEXT_PARTS.get(kind, "")) if isinstance(kind, str) else None
-    if isinstance(text, str):
+    field = TEXT_PARTS.get(kind) if isinstance(kind, str) else None
+    text = None if field is None else part.get(field)
+    if isinstance(text, str) and part.get("uuid") is None:  # with one, vLLM looks for a picture first
         return text
     data = _held(part) or _json(part)
     mark = _name_by_ends(data) if len(data) > WHOLE_DATA else blake2b(_utf8(data), digest_size=16).hexdigest()

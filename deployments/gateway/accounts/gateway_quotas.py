@@ -129,10 +129,9 @@ class GatewayQuotas:
         message = f"{limited}; this request may use {amount / unit:g}"
         kind = partial(BudgetSpent if purse.bound in BUDGETS else RateLimited, limit=f"{limited}.")
         if amount > limit:
-            helps = (
-                ": shorten the prompt, or set a lower `max_tokens`." if purse.bound not in AT_GATE else "."
-            )
-            return kind(f"{message}, more than ever fits{helps}", None)
+            helps = ": shorten the prompt, or set a lower `max_tokens`"
+            advice = helps if limit and purse.bound not in AT_GATE else ""
+            return kind(f"{message}, more than ever fits{advice}.", None)
         if purse.bound in BUDGETS and purse.retry_s <= SOON_S:
             return RateLimited(
                 f"{message}, and requests that run have reserved the rest.", 1, limit=f"{limited}."

@@ -91,7 +91,7 @@ class Gate:
             exchange.account = Account(
                 self._quotas, identity, exchange.path, exchange.timeline, exchange.response_headers
             )
-            await exchange.account.enter(runs=route.runs(exchange.method))
+            await exchange.account.enter(runs=route.runs(exchange.method, exchange.query))
 
     def _require_rights(
         self, exchange: Exchange, route: Route, identity: Identity, door_says: str | None

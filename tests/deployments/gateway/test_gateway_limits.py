@@ -246,9 +246,14 @@ async def test_who_may_run_no_more_still_reads_and_ends_what_runs(tmp_path: Path
         assert begun.status == 200, begun.body
         assert (await running.post("second", key)).status == 429
         path = f"/v1/responses/{begun.json['id']}"
-        for method, asked in (("GET", path), ("GET", "/v1/models"), ("POST", f"{path}/cancel")):
+        for method, asked, status in (
+            ("GET", path, 200),
+            ("GET", f"{path}?%73tream=true", 429),  # it would run until the response is whole
+            ("GET", "/v1/models", 200),
+            ("POST", f"{path}/cancel", 200),
+        ):
             async with running.http.request(method, asked, headers=key) as response:
-                assert response.status == 200, await response.text()
+                assert response.status == status, await response.text()
 
         async def free() -> bool:
             return (await running.post("third", key, max_tokens=1)).status == 200

@@ -273,6 +273,7 @@ async def test_such_a_purge_counts_though_the_cache_started_again_on_a_clock_tha
     async with two_gateways(quiet_cache, SLOW) as both:
         await remembered_by_both(both, quiet_cache)
         async with restarted(quiet_cache, behind_ns=YEAR_NS):
+            assert not await is_forgotten_by_two(both)
             await purge_at_one(both)
             assert await eventually(lambda: is_forgotten_by_two(both), within_s=5)
 

@@ -116,7 +116,8 @@ def test_a_minute_is_whole_a_minute_after_the_last_use() -> None:
     known = {"limit": 10, "left": 4, "free": 3, "told_at": 100.0}
     assert left_of(told(Bound.REQUESTS, **known), 10, now=120.0) == Left(10, 7, 60.0)
     assert left_of(told(Bound.REQUESTS, **known | {"left": 7}), 10, now=120.0) == Left(10, 10, 0.0)
-    assert left_of(told(Bound.REQUESTS, **known), 10, now=161.0) is None
+    assert left_of(told(Bound.REQUESTS, **known), 10, now=161.0) == Left(10, 7, 60.0)
+    assert left_of(told(Bound.REQUESTS, **known | {"free": 0}), 10, now=161.0) is None
 
 
 def test_a_day_ends_when_it_was_said_to_end() -> None:

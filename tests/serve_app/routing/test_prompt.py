@@ -102,9 +102,19 @@ def test_all_that_a_message_says_is_part_of_the_prompt(beside: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("field", ["tools", "documents", "chat_template_kwargs"])
-def test_what_templates_write_before_the_messages_is_part_of_the_prompt(field: str) -> None:
+def test_what_templates_write_beside_the_messages_is_part_of_the_prompt(field: str) -> None:
     written = chat_request("hi", **{field: [{"text": LONG}]})
     assert estimated_tokens(written) - estimated_tokens(chat_request("hi")) > len(LONG) / 4
+
+
+def test_a_switch_of_the_template_moves_nothing_before_it() -> None:
+    one, other = (chat_request(LONG, chat_template_kwargs={"enable_thinking": on}) for on in (True, False))
+    assert shared(one, other) == len(LONG) // BLOCK_BYTES
+
+
+@pytest.mark.parametrize("more", [{"": "x"}, {"text": "x"}, {"type": "text", "text": "x", "uuid": "u"}])
+def test_no_other_field_hides_a_picture(more: dict[str, Any]) -> None:
+    assert estimated_tokens(chat_request([image("https://a/1.png") | more])) >= IMAGE_TOKENS
 
 
 def test_a_conversation_with_calls_that_goes_on_keeps_its_blocks() -> None:
