@@ -11,10 +11,13 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from serve_app.quotas.limits import MINUTES, Bound, LimitTable
+from serve_app.quotas.limits import MINUTES, MOST, Bound, LimitTable
 from serve_app.quotas.messages import Ask, Grant, Held, LeaseCall, LeaseReply
 from serve_app.quotas.purse import Outbox, Part, Purse, Taken, spend, spent_at
 from serve_app.quotas.windows import MINUTE_S, SLOT_S
+
+MOST_ASKED = 10**18
+"""An integer of 64 bits holds it, and what is wanted beside it."""
 
 IDLE_S = 5.0
 """What was not touched for so long is given back."""
@@ -113,6 +116,11 @@ class Book:
             for purse, amount in parts:
                 purse.waiting.remove(amount)
 
+    def never_fits(self, parts: Sequence[Part]) -> Part | None:
+        """The part that is more than its whole limit."""
+        limits = ((part, self.table.of(part[0].scope).get(part[0].bound, MOST)) for part in parts)
+        return next((part for part, limit in limits if part[1] > limit), None)
+
     def refused(self, parts: Sequence[Part], now: float) -> Part | None:
         """The part that the owner refused a moment ago."""
         for purse, amount in parts:
@@ -203,7 +211,7 @@ class Book:
         elif purse.touched <= now - IDLE_S:
             purse.free = min(purse.free, waiting)
         if waiting > purse.free:
-            need, lacking = max(1, min(purse.waiting) - purse.free), waiting - purse.free
+            need, lacking = max(1, min(purse.waiting) - purse.free), min(MOST_ASKED, waiting - purse.free)
             return Ask(purse.scope, purse.bound, purse.tenant, need, lacking, lacking + want)
         if AHEAD * purse.free < want:
             return Ask(purse.scope, purse.bound, purse.tenant, 0, 0, want - purse.free)

@@ -43,6 +43,12 @@ FADES = 0.98
 MOST_KNOWN = 4096
 MOST_RATIO = 8.0
 
+SHORT_PROMPT = 200
+"""Estimated tokens. Of a shorter prompt most may be what the chat template adds."""
+
+MOST_ADDED = 64.0
+"""Tokens that a template is taken to add at most."""
+
 
 @dataclass(slots=True)
 class Sizes:
@@ -95,12 +101,13 @@ class Recent:
 
 
 class Lengths:
-    """How long answers are, by key, tenant and model; how many tokens a prompt has for each estimated one, by
-    tenant and model; and how fast each model is."""
+    """How long answers are, by key, tenant and model; how many tokens a prompt has for each estimated one,
+    and beside these, by tenant and model; and how fast each model is."""
 
     def __init__(self) -> None:
         self._sizes: OrderedDict[tuple[str, str], Sizes] = OrderedDict()
         self._ratios: OrderedDict[tuple[str, str], Recent] = OrderedDict()
+        self._added: OrderedDict[tuple[str, str], Recent] = OrderedDict()
         self._paces: dict[str, float] = {}
         self._pieces: OrderedDict[tuple[str, str], Recent] = OrderedDict()
 
@@ -115,11 +122,12 @@ class Lengths:
             self._sizes.popitem(last=False)
 
     def saw_prompt(self, tenant: str, model: str, estimated: int, tokens: int) -> None:
-        if estimated > 0:
-            self._ratios.setdefault((tenant, model), Recent()).add(min(MOST_RATIO, tokens / estimated))
-            self._ratios.move_to_end((tenant, model))
-        while len(self._ratios) > MOST_KNOWN:
-            self._ratios.popitem(last=False)
+        """A long prompt tells how dense the tenant's texts are, a short one what the template adds: a ratio
+        of short ones would make long ones many times what they are."""
+        if estimated >= SHORT_PROMPT:
+            _learn(self._ratios, (tenant, model), min(MOST_RATIO, tokens / estimated))
+        elif estimated > 0:
+            _learn(self._added, (tenant, model), min(MOST_ADDED, max(0.0, tokens - estimated)))
 
     def saw_pace(self, model: str, tokens: int, seconds: float) -> None:
         """One answer took so long."""
@@ -135,10 +143,7 @@ class Lengths:
         """One stream came in so many events."""
         if pieces >= TELLING_PIECES:
             sample = min(MOST_PER_PIECE, max(1.0, tokens / pieces))
-            self._pieces.setdefault((tenant, model), Recent()).add(sample)
-            self._pieces.move_to_end((tenant, model))
-        while len(self._pieces) > MOST_KNOWN:
-            self._pieces.popitem(last=False)
+            _learn(self._pieces, (tenant, model), sample)
 
     def per_piece(self, tenant: str, model: str) -> float:
         """Tokens in an event of a stream: more than one where an engine writes several at once, or drafts
@@ -161,5 +166,17 @@ class Lengths:
         return max(least_reserved(streams), self.answer(senders, model))
 
     def prompt(self, tenant: str, model: str, estimated: float) -> int:
-        ratio = self._ratios.get((tenant, model))
-        return math.ceil(estimated if ratio is None else estimated * ratio.mean)
+        """The tokens to reserve for a prompt: never less than estimated. What a tenant's prompts were before
+        says little of its next one, which could otherwise have next to nothing reserved."""
+        if estimated <= 0:
+            return 0
+        ratio, added = self._ratios.get((tenant, model)), self._added.get((tenant, model))
+        dense = estimated if ratio is None else estimated * max(1.0, ratio.mean)
+        return math.ceil(dense + (0.0 if added is None else added.mean))
+
+
+def _learn(known: OrderedDict[tuple[str, str], Recent], of: tuple[str, str], sample: float) -> None:
+    known.setdefault(of, Recent()).add(sample)
+    known.move_to_end(of)
+    while len(known) > MOST_KNOWN:
+        known.popitem(last=False)

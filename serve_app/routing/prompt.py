@@ -56,8 +56,8 @@ TEXT_PARTS = {
 FIRST, LAST = ("tools", "documents"), ("chat_template_kwargs",)
 """Fields of a chat that templates may write before the messages, and such as mostly change the end."""
 
-UNWRITTEN = frozenset({"role", "content", "tool_call_id"})
-"""Fields of a message that stand elsewhere in its text, or in no template."""
+WRITTEN = frozenset({"role", "content"})
+"""Fields of a message that are in its text already."""
 
 
 def prompt_text(request: ParsedRequest) -> bytes:
@@ -161,7 +161,7 @@ def _message(message: Message) -> Iterator[str]:
 def _beside(given: Mapping[str, Any]) -> Iterator[str]:
     """What a message has beside its content: calls of tools with their arguments, reasoning."""
     for name, value in given.items():
-        if value and name not in UNWRITTEN:
+        if value and name not in WRITTEN:
             yield value if isinstance(value, str) else _json(value)
 
 

@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from deployments.accounts.deployment import Accounts
 from deployments.accounts.store.sql import SqlAccounts
 from serve_app.accounts.keys import ManagedKey
@@ -28,6 +30,14 @@ class PlainAccounts(Accounts):
         """The test that opens it calls ``close``."""
 
 
+class EncodingHandle(LocalHandle):
+    """Refuses what could not be sent to the owner: arguments travel as MessagePack."""
+
+    async def _call(self, method: str, args: tuple[Any, ...]) -> Any:
+        msgspec.msgpack.encode(args)
+        return await super()._call(method, args)
+
+
 async def open_accounts(folder: Path, **settings: Any) -> Accounts:
     """Made as Serve makes it."""
     made = PlainAccounts.__new__(PlainAccounts)
@@ -39,7 +49,7 @@ async def open_accounts(folder: Path, **settings: Any) -> Accounts:
 @asynccontextmanager
 async def accounts_handle(folder: Path, **settings: Any) -> AsyncIterator[LocalHandle]:
     """What stands for the deployment's handle."""
-    handle = LocalHandle(await open_accounts(folder, **settings))
+    handle = EncodingHandle(await open_accounts(folder, **settings))
     try:
         yield handle
     finally:

@@ -65,7 +65,12 @@ class GatewayQuotas:
     async def reserve(self, parts: Sequence[Part]) -> list[Taken]:
         """Raises: RateLimited, BudgetSpent, LimitsUnavailable: nothing is reserved."""
         taken = self.book.take(parts, time.monotonic())
-        return await self._waited_for(parts) if taken is None else taken
+        if taken is not None:
+            return taken
+        never = self.book.never_fits(parts)
+        if never is not None:  # it is not asked for: a number without a bound could not even be told
+            raise self._refusal(*never)
+        return await self._waited_for(parts)
 
     def settle(self, taken: Taken, used: int) -> None:
         self.book.settle(taken, used, time.monotonic())

@@ -24,6 +24,7 @@ from serve_app.errors import Quarantined
 from serve_app.fleet import Dispatch, EngineReport
 from serve_app.openai.bounds import GENERATE, LIMIT_FIELDS, asked_output, default_output
 from serve_app.quarantine import Quarantine
+from serve_app.quotas.limits import MOST
 from serve_app.settings.paths import ANY_TASK
 from serve_app.traffic import Traffic
 
@@ -98,7 +99,8 @@ class Dispatcher:
 
 def _order(call: Call, to: Destination) -> Order:
     path, fields = call.slot.path, call.message.fields
-    output = asked_output(path, fields)
+    asked = asked_output(path, fields)
+    output = None if asked is None else min(asked, MOST)  # further, floats and what is sent end
     candidates = to.admission.room.candidates() if output is None else ()
     reports = [member.report for member in candidates]
     implied = default_output(path, fields) if all(each.gives_token_ids for each in reports) else None

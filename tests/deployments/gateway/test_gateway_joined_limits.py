@@ -50,13 +50,14 @@ async def test_a_joined_stream_that_the_others_budget_ends_does_not_name_that_bu
 async def test_who_waits_for_a_request_that_is_refused_asks_a_member_itself(tmp_path: Path) -> None:
     slow = SimSettings(first_token_ms=300, itl_ms=1, tokens=5)
     async with two_keys(tmp_path, slow, tokens_per_day=500) as (running, handle, bound, free):
+        assert (await running.post("word " * 300, bound, max_tokens=1)).status == 200  # most of it is used
         with handle.held("lease"):  # the first request waits for its owner
-            async with meanwhile(running.post("tell", bound, temperature=0, max_tokens=1000)) as first:
-                await running.until_traffic(lambda traffic: traffic["requests"] == 1)
-                async with meanwhile(running.post("tell", free, temperature=0, max_tokens=1000)) as second:
+            async with meanwhile(running.post("tell", bound, temperature=0, max_tokens=400)) as first:
+                await running.until_traffic(lambda traffic: traffic["requests"] == 2)
+                async with meanwhile(running.post("tell", free, temperature=0, max_tokens=400)) as second:
                     await running.until_traffic(lambda traffic: traffic["joined"] == 1)
                     handle.let("lease")
                     assert (await first).status == 429
                     answer = await second
         assert answer.status == 200, answer.body
-        assert running.requests() == [1]
+        assert running.requests() == [2]

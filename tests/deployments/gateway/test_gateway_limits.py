@@ -261,6 +261,22 @@ async def test_who_may_run_no_more_still_reads_and_ends_what_runs(tmp_path: Path
         assert await eventually(free, within_s=10)
 
 
+@pytest.mark.parametrize("absurd", [2**64, 10**30, "9" * 22])
+async def test_an_absurd_request_is_refused_and_disturbs_nobody(tmp_path: Path, absurd: int | str) -> None:
+    """It is more than what gateways and the owner tell each other in can hold."""
+    both = [Limit(f"tenant:{tenant}", tokens_per_day=5000) for tenant in ("acme", "others")]
+    async with limited(tmp_path, *both) as (running, handle, key):
+        made, kept = managed("others")
+        await handle.target.make_key(kept)
+        assert await eventually(lambda: knows(running, bearer(made)), within_s=10)
+        asked = [running.post(f"absurd {n}", key, max_tokens=absurd) for n in range(5)]
+        asked += [running.post(f"usual {n}", bearer(made), max_tokens=5) for n in range(5)]
+        answers = await asyncio.gather(*asked)
+        assert [each.status for each in answers] == [429] * 5 + [200] * 5
+        assert "more than ever fits" in answers[0].error["message"]
+        assert "retry-after" not in answers[0].headers
+
+
 async def test_messages_have_anthropics_headers_and_errors(tmp_path: Path) -> None:
     limits = Limit("tenant:acme", requests_per_minute=1, tokens_per_minute=10_000)
     async with limited(tmp_path, limits) as (running, _, key):

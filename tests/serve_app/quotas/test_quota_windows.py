@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 
 from serve_app.quotas.book import Book
@@ -69,9 +71,38 @@ def test_no_two_tenants_share_what_was_learned_of_who_signed_in() -> None:
 def test_a_tenant_s_prompts_do_not_change_what_others_reserve() -> None:
     lengths = Lengths()
     for _ in range(20):
-        lengths.saw_prompt("tenant", "model", 10, 1000)
+        lengths.saw_prompt("tenant", "model", 1000, 100_000)
     assert lengths.prompt("tenant", "model", 100) == 800
     assert lengths.prompt("another", "model", 100) == 100
+
+
+def test_short_prompts_do_not_make_long_ones_more_than_they_are() -> None:
+    lengths = Lengths()
+    for _ in range(50):
+        lengths.saw_prompt("tenant", "model", 2, 40)
+    assert lengths.prompt("tenant", "model", 2) == 40
+    assert lengths.prompt("tenant", "model", 5000) == 5038
+    for _ in range(50):
+        lengths.saw_prompt("tenant", "model", 2, 4000)
+    assert lengths.prompt("tenant", "model", 5000) == 5064
+
+
+def test_no_prompt_teaches_that_others_need_less_than_estimated() -> None:
+    lengths = Lengths()
+    for _ in range(200):
+        lengths.saw_prompt("tenant", "model", 1000, 1)
+        lengths.saw_prompt("tenant", "model", 100, 1)
+    assert lengths.prompt("tenant", "model", 1000) == 1000
+    assert lengths.prompt("tenant", "model", 0) == 0
+
+
+def test_what_is_asked_of_the_owner_can_be_sent() -> None:
+    book = Book("gateway", LimitTable({}))
+    parts = [(book.purse("tenant:t", Bound.TOKENS_DAY, "t"), 10**17)]
+    with ExitStack() as waiting:
+        for _ in range(1000):
+            waiting.enter_context(book.waiting(parts))
+        assert msgspec.msgpack.encode(book.call(0.0))
 
 
 @pytest.mark.parametrize("room", [0, 999, 150_000, 150_600, 450_000, 10**12 + 7])
