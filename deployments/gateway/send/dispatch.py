@@ -107,7 +107,7 @@ def _order(call: Call, to: Destination) -> Order:
     return Order(
         to.own,
         to.admission.room.model,
-        0 if path in ANY_TASK else call.slot.routing.prompt_tokens,
+        call.slot.routing.prompt_tokens,
         implied if output is None else output,
         call.slot.weight,
         generates=call.purpose is Purpose.ANSWER or output is not None or path == GENERATE,

@@ -105,8 +105,8 @@ async def test_what_no_model_reads_costs_no_tokens(tmp_path: Path) -> None:
     async def tokenized(_: web.Request) -> web.Response:
         return web.json_response({"count": 100, "max_model_len": 1000, "tokens": list(range(100))})
 
-    async with budgeted(tmp_path, Member(tokenized), tokens_per_day=20) as (running, handle, key):
-        refused = await running.post("word " * 100, key)
+    async with budgeted(tmp_path, Member(tokenized), tokens_per_day=200) as (running, handle, key):
+        refused = await running.post("word " * 1000, key)
         assert refused.status == 429
         assert refused.error["message"].endswith("fits: shorten the prompt, or set a lower `max_tokens`.")
         for path, body in (
