@@ -100,7 +100,7 @@ class Dispatcher:
 def _order(call: Call, to: Destination) -> Order:
     path, fields = call.slot.path, call.message.fields
     asked = asked_output(path, fields)
-    output = None if asked is None else min(asked, MOST)  # further, floats and what is sent end
+    output = None if asked is None else min(asked, MOST)  # no float and no message holds any number
     candidates = to.admission.room.candidates() if output is None else ()
     reports = [member.report for member in candidates]
     implied = default_output(path, fields) if all(each.gives_token_ids for each in reports) else None

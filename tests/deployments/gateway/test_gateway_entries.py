@@ -29,6 +29,14 @@ LONG_CHARS = 8_000_000
 """More than the buffers of a connection hold."""
 
 
+@pytest.fixture
+def archive(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The file of a backup that has the cache's entries only, made and restored as the administrator."""
+    monkeypatch.setenv("PROMPTLY_ADMIN_TOKEN", ADMIN_TOKEN)
+    monkeypatch.setenv("PROMPTLY_CACHE", str(folder / "no-files"))
+    return str(folder / "all.promptly")
+
+
 def cached(cache: LocalCache) -> Any:
     return gateway(QUICK, handles=cache.handles, **cache.args)
 
@@ -191,11 +199,8 @@ async def test_lines_that_cannot_even_be_read_are_named_too(folder: Path) -> Non
 
 
 async def test_entries_come_back_from_a_backup_of_all_for_one_tenant(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, archive: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PROMPTLY_ADMIN_TOKEN", ADMIN_TOKEN)
-    monkeypatch.setenv("PROMPTLY_CACHE", str(folder / "no-files"))
-    archive = str(folder / "all.promptly")
     mine = {"kind": "answer", "request": request(), "answer": "Paris.", "tags": ["books"]}
     theirs = {**mine, "answer": "London.", "tenant": "theirs"}
     async with local_cache(folder, race=False) as cache, cached(cache) as running:
@@ -217,11 +222,8 @@ async def test_entries_come_back_from_a_backup_of_all_for_one_tenant(
 
 
 async def test_a_restore_fits_a_smaller_bound_on_bodies_and_leaves_out_what_is_larger_alone(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, archive: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PROMPTLY_ADMIN_TOKEN", ADMIN_TOKEN)
-    monkeypatch.setenv("PROMPTLY_CACHE", str(folder / "no-files"))
-    archive = str(folder / "all.promptly")
     answers = {f"question {number}": f"Answer {number}." for number in range(6)} | {"long": "x" * LONG_CHARS}
     roomy = {"limits": {"max_body_bytes": 2 * LONG_CHARS}}
     async with (
