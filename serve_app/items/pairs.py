@@ -100,6 +100,10 @@ class RerankShape:
         return encoded({**head, "results": [at(index, value) for index, value in ordered[:top_n]]})
 
 
+PAIRED = frozenset({ScoreShape.family, RerankShape.family})
+"""The families whose texts are read together with others."""
+
+
 def _relevance(value: bytes) -> float:
     return msgspec.json.decode(value, type=Relevance).relevance_score
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 from serve_app.quotas.limits import MINUTES, MOST, Bound, LimitTable
 from serve_app.quotas.messages import Ask, Grant, Held, LeaseCall, LeaseReply
-from serve_app.quotas.purse import Outbox, Part, Purse, Taken, spend, spent_at
-from serve_app.quotas.windows import MINUTE_S, SLOT_S
+from serve_app.quotas.purse import Outbox, Part, Purse, Taken, credit, of_last_minute, spend
+from serve_app.quotas.windows import MINUTE_S
 
 MOST_ASKED = 10**18
 """An integer of 64 bits holds it, and what is wanted beside it."""
@@ -71,11 +71,21 @@ class Book:
             self._purses.move_to_end((purse.scope, purse.bound))
             self._dirty[purse] = None
             purse.busy += amount
-            each = Taken(purse, amount, now)
-            taken.append(each)
-            if purse.bound is Bound.TOKENS:
-                self._flights.append(each)
+            taken.append(Taken(purse, amount, now))
+        self._flights += [each for each in taken if each.purse.bound is Bound.TOKENS]
         return taken
+
+    def take_on_credit(self, parts: Sequence[Part], now: float) -> list[Taken] | None:
+        """As ``take``, also what the owner has not granted yet, so that the first request of a key need not
+        wait for the owner's answer. The next report tells it. If other gateways have used up the limit
+        meanwhile, it is exceeded by what was taken so."""
+        lacking = [(purse, amount - purse.free) for purse, amount in parts if purse.free < amount]
+        if any(amount > credit(purse, self._limit(purse, 0), now) for purse, amount in lacking):
+            return None
+        for purse, amount in lacking:
+            purse.free += amount
+            purse.lent += amount
+        return self.take(parts, now)
 
     def settle(self, taken: Taken, used: int, now: float) -> None:
         """The request has used so much of what it took, or is sure to; it may be more. Once. Of one that
@@ -118,8 +128,10 @@ class Book:
 
     def never_fits(self, parts: Sequence[Part]) -> Part | None:
         """The part that is more than its whole limit."""
-        limits = ((part, self.table.of(part[0].scope).get(part[0].bound, MOST)) for part in parts)
-        return next((part for part, limit in limits if part[1] > limit), None)
+        return next((part for part in parts if part[1] > self._limit(part[0], MOST)), None)
+
+    def _limit(self, purse: Purse, default: int) -> int:
+        return self.table.of(purse.scope).get(purse.bound, default)
 
     def refused(self, parts: Sequence[Part], now: float) -> Part | None:
         """The part that the owner refused a moment ago."""
@@ -142,14 +154,7 @@ class Book:
         self._outbox.close_batch(purses)
         held = [Held(each.scope, each.bound, each.tenant, each.free, each.busy) for each in purses]
         batches = self._outbox.batches(now, whole=whole)
-        recent = []
-        if whole:
-            recent = [
-                spent_at(each, slot, used, now)
-                for each in purses
-                for slot, used in each.recent
-                if slot * SLOT_S > now - MINUTE_S
-            ]
+        recent = of_last_minute(purses, now) if whole else []
         return LeaseCall(self.gateway, self._calls, self.epoch, whole, held, batches, recent, asks)
 
     def failed(self, call: LeaseCall) -> None:
@@ -189,7 +194,7 @@ class Book:
         if purse is None:
             return  # what no report claims returns to the owner
         purse.limit, purse.left, purse.resets_s = grant.limit, grant.left, grant.resets_s
-        purse.told_at = now
+        purse.told_at, purse.lent = now, 0
         if grant.short:
             purse.tight_until = now + TIGHT_S
         if ask.need > grant.amount:

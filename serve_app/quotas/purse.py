@@ -13,12 +13,20 @@ from serve_app.quotas.windows import MINUTE_S, SLOT_S
 MOST_BATCHES = 200
 """That wait for the owner's disk; then they become one. Its owner may then count one of them twice, once."""
 
+CREDIT_SHARE = 100
+"""A gateway takes at most this part of a limit on credit. It is less than a slice, which is what a limit may
+be exceeded by (``ledger.SLICE_SHARE``)."""
+
+AMPLE_SHARE = 10
+"""Where the owner said that less than this part of a limit is left, nothing is taken on credit."""
+
 
 @dataclass(slots=True, eq=False)
 class Purse:
     """One meter, as far as it is this gateway's. ``free`` may be taken, ``busy`` is reserved; ``unsent``:
     what was used and not reported, by slots of time; ``recent``: of the last minute. ``waiting``: what each
-    request that waits needs. ``limit``, ``left``, ``resets_s``: as the owner said last, at ``told_at``."""
+    request that waits needs. ``limit``, ``left``, ``resets_s``: as the owner said last, at ``told_at``.
+    ``lent``: of ``free`` and ``busy`` what was taken on credit since then."""
 
     scope: str
     bound: Bound
@@ -39,6 +47,12 @@ class Purse:
     left: int = 0
     resets_s: float = 0.0
     told_at: float = 0.0
+    lent: int = 0
+
+    @property
+    def is_new(self) -> bool:
+        """The owner has said nothing of it yet."""
+        return self.limit < 0
 
 
 Part = tuple[Purse, int]
@@ -54,6 +68,14 @@ class Taken:
     at: float
     is_over: bool = False
     is_late: bool = False
+
+
+def credit(purse: Purse, limit: int, now: float) -> int:
+    """What may be taken of it before the owner has answered."""
+    is_ample = purse.is_new or purse.left >= limit // AMPLE_SHARE
+    if purse.waiting or now < purse.tight_until or not is_ample:
+        return 0
+    return limit // CREDIT_SHARE - purse.lent
 
 
 def spend(purse: Purse, used: int, at: float, now: float) -> None:
@@ -129,3 +151,12 @@ def spent_at(purse: Purse, slot: int, used: int, now: float) -> Spent:
     """Its age by the end of its slot: it is never taken for older than it is."""
     age_s = max(0.0, now - (slot + 1) * SLOT_S)
     return Spent(purse.scope, purse.bound, purse.tenant, used, age_s)
+
+
+def of_last_minute(purses: Iterable[Purse], now: float) -> list[Spent]:
+    return [
+        spent_at(each, slot, used, now)
+        for each in purses
+        for slot, used in each.recent
+        if slot * SLOT_S > now - MINUTE_S
+    ]

@@ -33,7 +33,13 @@ BEGINNING_BYTES = 8 * BLOCK_BYTES
 and tools."""
 
 IMAGE_TOKENS = 576
-"""A 336 × 336 image in patches of 14 (LLaVA 1.5); models differ by some factor both ways."""
+"""A 336 × 336 image in patches of 14 (LLaVA 1.5); models differ by some factor both ways. No picture,
+sound or film counts less."""
+
+CHARACTERS_PER_DATA_TOKEN = 340
+"""Of data in base64: 256 bytes. A photograph of a million pixels has some 300,000 bytes as JPEG, and 1,276
+tokens where each is of 28 × 28 pixels (Qwen2.5-VL); speech at 16 kHz has 32,000 bytes a second and 25 tokens
+(Qwen2-Audio). Data that is only named, by a URL, counts as the least."""
 
 PICTURE_END = 4096
 """Characters of each end of a picture's data that name it: the head of the file and its last rows."""
@@ -41,7 +47,15 @@ PICTURE_END = 4096
 WHOLE_DATA = 65_536
 """Characters of data that are read whole for its mark: 0.1 ms."""
 
-DATA_URL = re.compile(rb'"data:image\\?/[^"]*"')
+DATA_URL = re.compile(rb'"data:[^"]*"')
+
+PICTURES = re.compile(
+    rb'"(?:image|image_url|url)"\s*:\s*"data:[^"]*"|"images"\s*:\s*\[\s*(?:"data:[^"]*"[\s,]*)+\]'
+)
+"""Where a body that is not read any further has pictures: elsewhere such a text is read as text."""
+
+CHARACTERS_PER_EMBEDDED_TOKEN = 1365
+"""In base64: a row of 512 numbers of 16 bits. Few models that generate have a smaller hidden size."""
 
 TEXT_PARTS = {
     "text": "text",
@@ -72,7 +86,9 @@ def prompt_text(request: ParsedRequest) -> bytes:
             texts += _beside(given)
         texts += [_json(value) for name in LAST if (value := fields.get(name))]
         return _utf8("".join(texts))
-    return _completion_prompt(generation.prompt)
+    embeds = generation.prompt_embeds
+    given = [] if embeds is None else embeds if isinstance(embeds, list) else [embeds]
+    return _completion_prompt(generation.prompt) + _utf8("".join(map(_embedded_prompt, given)))
 
 
 def estimated_tokens(request: ParsedRequest) -> float:
@@ -81,9 +97,13 @@ def estimated_tokens(request: ParsedRequest) -> float:
 
 def relayed_tokens(body: bytes) -> float:
     """The same of a body that is not read any further. A picture that it holds counts as a picture."""
-    pictures = DATA_URL.findall(body) if b'"data:' in body else ()
-    text = len(body) - sum(map(len, pictures))
-    return text / BYTES_PER_TOKEN + IMAGE_TOKENS * len(pictures)
+    found = PICTURES.findall(body) if b'"data:' in body else ()
+    pictures = [len(data) for each in found for data in DATA_URL.findall(each)]
+    return (len(body) - sum(pictures)) / BYTES_PER_TOKEN + sum(map(_data_tokens, pictures))
+
+
+def _data_tokens(characters: int) -> int:
+    return max(IMAGE_TOKENS, characters // CHARACTERS_PER_DATA_TOKEN)
 
 
 def blocks_of(text: bytes, model: str, salt: str | None = None) -> tuple[int, ...]:
@@ -171,11 +191,24 @@ def _part(part: dict[str, Any]) -> str:
     kind = part.get("type")
     field = TEXT_PARTS.get(kind) if isinstance(kind, str) else None
     text = None if field is None else part.get(field)
-    if isinstance(text, str) and part.get("uuid") is None:  # with one, vLLM looks for a picture first
-        return text
+    if isinstance(text, str):
+        if part.get("uuid") is None:
+            return text
+        return text + _mark(_json(part), IMAGE_TOKENS)  # vLLM looks for a picture first
     data = _held(part) or _json(part)
+    return _mark(data, _data_tokens(len(data)))
+
+
+def _embedded_prompt(embeds: Any) -> str:
+    """vLLM takes a tensor in base64, with one row for each token."""
+    data = embeds if isinstance(embeds, str) else _json(embeds)
+    return _mark(data, max(1, len(data) // CHARACTERS_PER_EMBEDDED_TOKEN))
+
+
+def _mark(data: str, tokens: int) -> str:
     mark = _name_by_ends(data) if len(data) > WHOLE_DATA else blake2b(_utf8(data), digest_size=16).hexdigest()
-    return mark * (IMAGE_TOKENS * BYTES_PER_TOKEN // len(mark))
+    size = tokens * BYTES_PER_TOKEN
+    return (mark * (size // len(mark) + 1))[:size]
 
 
 def _held(part: dict[str, Any]) -> str | None:

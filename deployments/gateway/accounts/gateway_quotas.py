@@ -31,6 +31,10 @@ once."""
 AGAIN_S = 0.04
 """Between two questions for it."""
 
+TOLD_S = 0.005
+"""After so long the owner learns of what was taken on credit: by then the request is on its way to a member,
+and several that begin together make one call."""
+
 MOST_DISBELIEVED = 256
 
 logger = logging.getLogger("ray.serve")
@@ -54,6 +58,7 @@ class GatewayQuotas:
         self._disbelieved: set[tuple[str, str]] = set()
         self._wake = asyncio.Event()
         self._next: asyncio.Future[None] | None = None
+        self._told_soon: asyncio.TimerHandle | None = None
         self._running = asyncio.get_running_loop().create_task(self._forever(), context=Context())
 
     def price(self, model: str) -> Price:
@@ -62,9 +67,15 @@ class GatewayQuotas:
     def unix(self) -> float:
         return time.time()
 
-    async def reserve(self, parts: Sequence[Part]) -> list[Taken]:
-        """Raises: RateLimited, BudgetSpent, LimitsUnavailable: nothing is reserved."""
-        taken = self.book.take(parts, time.monotonic())
+    async def reserve(self, parts: Sequence[Part], *, on_credit: bool = True) -> list[Taken]:
+        """``on_credit``: without waiting for the owner's word, if it is a small part of the limit. Raises:
+        RateLimited, BudgetSpent, LimitsUnavailable: nothing is reserved."""
+        now = time.monotonic()
+        taken = self.book.take(parts, now)
+        if taken is None and on_credit and not self._away:
+            taken = self.book.take_on_credit(parts, now)
+            if taken is not None and self._told_soon is None:
+                self._told_soon = asyncio.get_running_loop().call_later(TOLD_S, self._wake.set)
         if taken is not None:
             return taken
         never = self.book.never_fits(parts)
@@ -93,6 +104,8 @@ class GatewayQuotas:
 
     async def stop(self) -> None:
         self._running.cancel()
+        if self._told_soon is not None:
+            self._told_soon.cancel()
         await asyncio.gather(self._running, return_exceptions=True)
         if self._next is not None and not self._next.done():
             self._next.set_result(None)
@@ -178,6 +191,7 @@ class GatewayQuotas:
 
     async def _report(self) -> LeaseReply | None:
         """``None``: the owner did not answer."""
+        self._told_soon = None
         call = self.book.call(time.monotonic())
         try:
             reply = await self._lease(call)

@@ -5,7 +5,7 @@ others."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,19 +18,22 @@ from deployments.gateway.request.images import Images
 from deployments.gateway.send.relay import read_all
 from serve_app.errors import NotFound, UpstreamFailed
 from serve_app.items.keys import item_keys, users_of
+from serve_app.items.pairs import PAIRED
 from serve_app.items.registry import SHAPES
 from serve_app.items.shape import Shape, Split
 from serve_app.model_choice.names import ModelNames
 from serve_app.model_choice.offers import Offers
-from serve_app.openai.bounds import count_texts
+from serve_app.openai.bounds import TEXTS, count_texts
 from serve_app.openai.usage import measured_relayed
 from serve_app.request.cache_controls import parse_controls
-from serve_app.routing.prompt import BYTES_PER_TOKEN
+from serve_app.routing.prompt import relayed_tokens
 from serve_app.settings.paths import own_name
 from serve_app.traffic import Traffic
 
 CHAT_TOKENS = "/tokenize"
 """Takes the messages of a chat, whose images vLLM decodes to count them."""
+
+TEXT_FIELDS = (*TEXTS, "messages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class ItemsEndpoint:
         known = None if split is None else self._known(asked, shape, split)
         if known is None:
             asked.exchange.response_headers["x-cache"] = "bypass"
-            await self._relay(asked, split)
+            await self._relay(asked, shape, split)
             return
         self._count(asked.exchange, known)
         await asked.exchange.run(self._assemble(asked, known), asked.timeout_s)
@@ -117,13 +120,17 @@ class ItemsEndpoint:
         status = {0: "exact", total: "miss"}.get(missing, "partial")
         exchange.response_headers |= {"x-cache": status, "x-cache-items": f"{total - missing}/{total}"}
 
-    async def _relay(self, asked: JsonRequest, split: Split | None) -> None:
+    async def _relay(self, asked: JsonRequest, shape: Shape, split: Split | None) -> None:
         """The engine's own answer to the client's own request."""
         if split is not None:
-            await self._verbatim.relay(asked, weight=len(split.items), in_parts=True)
+            tokens = max(relayed_tokens(asked.body), _tokens(split.items))
+            await self._verbatim.relay(asked, weight=len(split.items), in_parts=True, tokens=tokens)
             return
-        texts = count_texts(asked.fields, ("input", "messages", "documents", "texts"))
-        await self._verbatim.relay(asked, weight=texts, in_parts=True)
+        texts = count_texts(asked.fields, TEXT_FIELDS)
+        # Where fields of several scores stand together, any text may be read with each of the others.
+        readings = texts if shape.family in PAIRED else 1
+        tokens = relayed_tokens(asked.body) * readings
+        await self._verbatim.relay(asked, weight=texts, in_parts=True, tokens=tokens)
 
     async def _assemble(self, asked: JsonRequest, known: Known) -> None:
         missing = known.missing
@@ -151,7 +158,7 @@ class ItemsEndpoint:
         self._cache.keep([known.keys[index] for index in missing], fresh.values, known.terms)
 
     def _call(self, asked: JsonRequest, known: Known, missing: Sequence[int]) -> Call:
-        tokens = sum(len(known.split.items[index]) for index in missing) / BYTES_PER_TOKEN
+        tokens = _tokens([known.split.items[index] for index in missing])
         fields = known.shape.only(asked.fields, missing)
         return self._verbatim.call(
             asked,
@@ -160,6 +167,11 @@ class ItemsEndpoint:
             tokens=tokens,
             fields=None if fields == asked.fields else fields,
         )
+
+
+def _tokens(items: Iterable[bytes]) -> float:
+    """Estimated, of all texts that an engine reads: one that goes with several counts with each."""
+    return sum(map(relayed_tokens, items))
 
 
 async def _pass_on(

@@ -162,11 +162,18 @@ class Verbatim:
         return OwnAnswer(self._dispatcher.open(call))
 
     async def relay(
-        self, asked: JsonRequest, *, weight: int, in_parts: bool, writer: Writer | None = None
+        self,
+        asked: JsonRequest,
+        *,
+        weight: int,
+        in_parts: bool,
+        tokens: float | None = None,
+        writer: Writer | None = None,
     ) -> None:
         """Ask the model, and pass on its answer; through ``writer`` if it speaks a dialect. ``weight``
-        and ``in_parts``: see ``SlotRequest``."""
-        tokens = relayed_tokens(asked.body)
+        and ``in_parts``: see ``SlotRequest``. ``tokens``: of its prompts; default: of its body."""
+        if tokens is None:
+            tokens = relayed_tokens(asked.body)
         call = self.call(
             asked, weight=weight, in_parts=in_parts, tokens=tokens, translated=writer is not None
         )

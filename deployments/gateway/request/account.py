@@ -84,7 +84,7 @@ class Account:
         try:
             await self._held.count(self._scopes, AT_GATE if runs else READING)
         finally:
-            self._tell_client()
+            self.tell_client()
 
     async def place(self, order: Order) -> Order:
         """Count it for the model, and reserve what it may cost. Once; a later call finds it done. Returns
@@ -99,7 +99,7 @@ class Account:
         output = order.output
         if output is None:
             output = (
-                quotas.lengths.reserved(self._senders, order.model, order.streams) if order.generates else 0
+                quotas.lengths.reserved(self._senders, order.model, order.is_seen) if order.generates else 0
             )
         use = Use(quotas.lengths.prompt(self._senders[-1], order.model, order.prompt), output * order.weight)
         self._order, scopes = order, self._scopes
@@ -107,12 +107,12 @@ class Account:
         try:
             await held.count(self._scopes[len(scopes) :])
             less = partial(_fitting, order, use, held.price)
-            taken, use = await held.reserve(self._scopes, EVERY_COST, use, less)
+            # What an answer is told that is not seen is what the owner says is left.
+            on_credit = order.is_seen or not order.is_open
+            taken, use = await held.reserve(self._scopes, EVERY_COST, use, less, on_credit=on_credit)
         except BaseException:
             self._order = None
             raise
-        finally:
-            self._tell_client()
         self._reserved = use
         if any(each.purse.bound not in AT_GATE for each in taken):
             order.told = _told(order, use, held.price, held.parts(self._scopes, BUDGETS, use))
@@ -172,6 +172,7 @@ class Account:
             record = msgspec.structs.replace(record, tokens=counts)
         is_counted = self._paid_turns is not None or record.cache in HITS
         if (_has_left(record) or self.members.was_cut) and not is_counted and self._order is not None:
+            counts = _believed(counts, record, self._order)
             guess = self.members.guess(self._order, self._reserved, counts, self._quotas.lengths) or guess
             counts = guess or counts
         if guess is None and counts.prompt is None and counts.output is None:
@@ -200,7 +201,8 @@ class Account:
             if waiting is not None:
                 waiting.cancel()
 
-    def _tell_client(self) -> None:
+    def tell_client(self) -> None:
+        """Put what is left of the limits into the response's headers."""
         left = partial(_narrowest, self._quotas.book, self._scopes, self._tenant)
         self._headers |= rate_headers(self._path, left({Bound.REQUESTS}), left(TOKENS), self._quotas.unix())
 
@@ -260,7 +262,7 @@ def _fitting(order: Order, use: Use, price: Price, parts: Sequence[Part]) -> Use
     if not order.is_open:
         return None
     output = _room(use.prompt, price, parts)
-    least = least_reserved(order.streams) * order.weight
+    least = least_reserved(order.is_seen) * order.weight
     fits = max(output, least)  # the minimum is refused with what is true of it
     return Use(use.prompt, fits) if fits < use.output else None
 
@@ -281,7 +283,7 @@ def _told(order: Order, reserved: Use, price: Price, parts: Sequence[Part]) -> i
     if order.is_implied:
         return order.output
     purses = [purse for purse, _ in parts if purse.limit >= 0]
-    if order.streams or not order.is_open or not purses:
+    if order.is_seen or not order.is_open or not purses:
         return None
     rooms = [(purse.bound, purse.left + purse.free + purse.busy) for purse in purses]
     room = min(room_for_answer(reserved.prompt, bound, price, most) for bound, most in rooms)
@@ -335,6 +337,12 @@ def _known(first: TokenCounts, second: TokenCounts) -> TokenCounts:
     return TokenCounts(prompt, second.output if first.output is None else first.output)
 
 
+def _believed(counts: TokenCounts, record: RequestRecord, order: Order) -> TokenCounts:
+    """Without what was counted by events, where some of the answer makes none."""
+    is_by_events = record.tokens.output is None and order.streams and order.hides
+    return TokenCounts(counts.prompt) if is_by_events else counts
+
+
 def _learn(record: RequestRecord, order: Order | None, senders: Sequence[str], lengths: Lengths) -> None:
     """An answer that its client has limited or left says nothing of how long others become: a client could
     have less reserved than its answers take."""
@@ -361,5 +369,6 @@ def _learn_pace(record: RequestRecord, order: Order | None, lengths: Lengths) ->
 def _learn_pieces(
     record: RequestRecord, order: Order | None, pieces: int, tenant: str, lengths: Lengths
 ) -> None:
-    if order is not None and record.tokens.output is not None and record.cache not in HITS:
+    is_seen = order is not None and order.is_seen and record.cache not in HITS
+    if order is not None and is_seen and record.tokens.output is not None:
         lengths.saw_pieces(tenant, order.model, pieces, record.tokens.output)

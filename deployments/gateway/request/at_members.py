@@ -90,15 +90,17 @@ class AtMembers:
         self.answers.add(end, is_stream=is_stream)
 
     def made(self, counted: TokenCounts, order: Order | None, lengths: Lengths) -> int:
-        """Tokens so far. Those of a whole answer are seen only at its end: until then as many as it can have
-        by now."""
-        if counted.output is not None or order is None or order.streams:
-            return counted.output or 0
-        if self.has_joined or self.answers.have_begun or not self._asked_ns:
-            return 0
+        """Tokens so far. Those of a whole answer are seen only at its end, and thoughts that are not sent are
+        not seen: until then as many as it can have by now."""
+        seen = counted.output or 0
+        if order is None or order.is_seen or (counted.output is not None and not order.streams):
+            return seen
+        has_ended = self.answers.have_begun and not order.streams
+        if self.has_joined or has_ended or not self._asked_ns:
+            return seen
         pace = lengths.pace(order.model) or FIRST_PACE
         most = most_used(order.size, order.output, order.weight).output
-        return min(most, math.ceil(pace * order.weight * self._asked_for_s()))
+        return max(seen, min(most, math.ceil(pace * order.weight * self._asked_for_s())))
 
     def _asked_for_s(self) -> float:
         """Since when members work."""
@@ -111,7 +113,7 @@ class AtMembers:
             return None
         pace = lengths.pace(order.model)
         of_all = None if pace is None else pace * order.weight
-        use = left_early(reserved, self._asked_for_s(), of_all, streams=order.streams)
+        use = left_early(reserved, self._asked_for_s(), of_all, streams=order.is_seen)
         return TokenCounts(use.prompt if counts.prompt is None else counts.prompt, use.output)
 
 

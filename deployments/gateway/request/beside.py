@@ -14,8 +14,11 @@ class Beside(Account):
 
     @classmethod
     def of(cls, account: Account) -> Self:
-        """``account``: of the request, which may be over by now. Its client is shown nothing more."""
-        return cls(account._quotas, account._identity, account._path, account._timeline, headers={})
+        """``account``: of the request, whose client is shown nothing more. It goes on counting as running,
+        if it still does."""
+        beside = cls(account._quotas, account._identity, account._path, account._timeline, headers={})
+        account._held.hand_permits_to(beside._held)
+        return beside
 
     def ended(self) -> None:
         """It pays what members did, once no client waits for that any more."""

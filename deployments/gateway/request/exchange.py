@@ -236,6 +236,8 @@ class Exchange(Body):
             self._stream = self._dialect.stream()
             self._passed = self._stream.passed
             self.response_headers["x-accel-buffering"] = "no"  # nginx would hold tokens back
+        if self.account is not None:
+            self.account.tell_client()
         fields = {"content-type": content_type, **self.response_headers, **(headers or {})}
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
         raw += [(b"set-cookie", cookie.encode("latin-1")) for cookie in self.cookies]

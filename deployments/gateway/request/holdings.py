@@ -23,8 +23,9 @@ class Quotas(Protocol):
 
     def price(self, model: str) -> Price: ...
 
-    async def reserve(self, parts: Sequence[Part]) -> list[Taken]:
-        """Raises: RateLimited, BudgetSpent, LimitsUnavailable."""
+    async def reserve(self, parts: Sequence[Part], *, on_credit: bool = True) -> list[Taken]:
+        """``on_credit``: a small part of a limit is had before its owner is asked. Raises: RateLimited,
+        BudgetSpent, LimitsUnavailable."""
         ...
 
     def settle(self, taken: Taken, used: int) -> None: ...
@@ -76,11 +77,13 @@ class Holdings:
         bounds: frozenset[Bound],
         use: Use,
         less_of: Callable[[Sequence[Part]], Use | None] = lambda _: None,
+        *,
+        on_credit: bool = True,
     ) -> tuple[list[Taken], Use]:
         """Reserves as much, or what ``less_of`` says of refused parts. Raises: as ``Quotas.reserve``."""
         parts = self.parts(scopes, bounds, use)
         try:
-            taken = await self._quotas.reserve(parts)
+            taken = await self._quotas.reserve(parts, on_credit=on_credit)
         except (RateLimited, BudgetSpent):
             less = less_of(parts)
             if less is None:

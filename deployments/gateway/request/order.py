@@ -13,10 +13,10 @@ from serve_app.quotas.limits import MOST
 class Order:
     """What is asked of a member. ``model`` is the model's own name, ``priced`` the one that has its price;
     ``prompt`` and ``output`` are tokens, estimated or as the request says; ``output`` ``None``: as many as
-    the model will. ``weight``: so many answers. ``streams``: it is seen how long they become. ``size``: bytes
-    that members read. ``is_free``: what they do not count costs nothing. ``is_implied``: the request leaves
-    ``output`` to the member. ``longest``: the most that every member can be told of the length of an answer;
-    ``told``: what they are told, in tokens."""
+    the model will. ``weight``: so many answers. ``streams``: they come in events. ``hides``: some of what is
+    generated makes no event. ``size``: bytes that members read. ``is_free``: what they do not count costs
+    nothing. ``is_implied``: the request leaves ``output`` to the member. ``longest``: the most that every
+    member can be told of the length of an answer; ``told``: what they are told, in tokens."""
 
     model: str
     priced: str
@@ -25,6 +25,7 @@ class Order:
     weight: int = 1
     generates: bool = True
     streams: bool = True
+    hides: bool = False
     size: int = 0
     is_free: bool = False
     is_implied: bool = False
@@ -35,6 +36,11 @@ class Order:
     def is_open(self) -> bool:
         """It generates, and says no limit."""
         return self.generates and self.output is None
+
+    @property
+    def is_seen(self) -> bool:
+        """How long its answers become is seen while they are made."""
+        return self.streams and not self.hides
 
     @property
     def at_most(self) -> int:

@@ -112,6 +112,7 @@ def _order(call: Call, to: Destination) -> Order:
         call.slot.weight,
         generates=call.purpose is Purpose.ANSWER or output is not None or path == GENERATE,
         streams=call.message.streams,
+        hides=fields.get("include_reasoning", True) is not True,  # vLLM takes `0` and "off" for false
         size=_read_bytes(call),
         is_implied=output is None and implied is not None and path in LIMIT_FIELDS,
         is_free=path in ANY_TASK,

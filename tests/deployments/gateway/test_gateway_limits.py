@@ -73,6 +73,7 @@ async def cached(
     engine: SimSettings,
     *,
     tokens_per_day: int = 100_000,
+    parallel_requests: int | None = None,
     accounts: Mapping[str, float] | None = None,
     **cache: Any,
 ) -> AsyncIterator[tuple[Running, LocalHandle, dict[str, str], LocalCache]]:
@@ -83,7 +84,8 @@ async def cached(
     ):
         key, kept = managed("acme")
         await handle.target.make_key(kept)
-        await handle.target.set_limit(Limit("tenant:acme", tokens_per_day=tokens_per_day))
+        limit = Limit("tenant:acme", tokens_per_day=tokens_per_day, parallel_requests=parallel_requests)
+        await handle.target.set_limit(limit)
         args = {**local.args, "auth": {"accounts": True}, "accounts": accounts or {"call_timeout_s": 0.5}}
         async with gateway(engine, handles={"accounts": handle, **local.handles}, **args) as running:
             assert await eventually(lambda: knows(running, bearer(key)), within_s=10)
@@ -278,13 +280,13 @@ async def test_an_absurd_request_is_refused_and_disturbs_nobody(tmp_path: Path, 
 
 
 async def test_messages_have_anthropics_headers_and_errors(tmp_path: Path) -> None:
-    limits = Limit("tenant:acme", requests_per_minute=1, tokens_per_minute=10_000)
+    limits = Limit("tenant:acme", requests_per_minute=1, tokens_per_minute=90)
     async with limited(tmp_path, limits) as (running, _, key):
         body = {"model": MODEL, "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}
         answer = await running.send(body, "/v1/messages", key)
         assert answer.status == 200, answer.body
         assert answer.headers["anthropic-ratelimit-requests-limit"] == "1"
-        assert answer.headers["anthropic-ratelimit-tokens-limit"] == "10000"
+        assert answer.headers["anthropic-ratelimit-tokens-limit"] == "90"
         assert answer.headers["anthropic-ratelimit-requests-reset"].endswith("Z")
         refused = await running.send(body, "/v1/messages", key)
         assert refused.status == 429

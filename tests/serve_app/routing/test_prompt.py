@@ -134,10 +134,23 @@ def test_images_are_told_apart_by_where_they_are_or_what_they_hold() -> None:
     assert shared(asked("https://a/1.png"), asked("https://a/2.png")) == 0
 
 
-def test_an_image_counts_as_its_tokens_however_large_its_data_is() -> None:
-    for data in ("AAAA", "A" * 100_000):
-        tokens = estimated_tokens(chat_request([image(f"data:image/png;base64,{data}")]))
-        assert tokens == pytest.approx(IMAGE_TOKENS, rel=0.01)
+def test_an_image_counts_by_the_size_of_its_data() -> None:
+    for size, tokens in ((4, IMAGE_TOKENS), (100_000, IMAGE_TOKENS), (3_400_000, 10_000)):
+        asked = chat_request([image(f"data:image/png;base64,{'A' * size}")])
+        assert estimated_tokens(asked) == pytest.approx(tokens, rel=0.01)
+
+
+def test_sound_and_rows_of_embeddings_count_by_the_size_of_their_data() -> None:
+    speech = {"type": "input_audio", "input_audio": {"data": "A" * 3_400_000, "format": "wav"}}
+    assert estimated_tokens(chat_request([speech])) == pytest.approx(10_000, rel=0.01)
+    rows = "A" * 1365 * 400
+    for embeds in (rows, [rows[: len(rows) // 2]] * 2):
+        assert estimated_tokens(completion_request(None, prompt_embeds=embeds)) == pytest.approx(400, abs=2)
+
+
+def test_a_text_with_a_picture_s_name_is_text_all_the_same() -> None:
+    part = {"type": "text", "text": LONG, "uuid": "u"}
+    assert estimated_tokens(chat_request([part])) > len(LONG) / 4
 
 
 def test_token_ids_are_a_prompt() -> None:
@@ -201,8 +214,22 @@ def test_deep_nesting_does_not_make_it_fail(depth: int) -> None:
         assert isinstance(deeper(depth - 500, request), tuple)
 
 
-def test_a_picture_in_a_relayed_body_counts_as_one_however_many_bytes_it_has() -> None:
+@pytest.mark.parametrize(
+    ("begins", "between", "ends"),
+    [
+        (b'{"images":["', b'" , "', b'"]}'),
+        (b'[{"image_url": {"url" : "', b'"}},{"image_url":{"url":"', b'"}}]'),
+        (b'[{"image":"', b'"},{"image_url":"', b'"}]'),
+    ],
+)
+def test_a_picture_in_a_relayed_body_counts_by_its_size(begins: bytes, between: bytes, ends: bytes) -> None:
+    large = b"data:image/png;base64," + b"A" * 1_000_000
+    body = begins + large + between + b"data:image\\/jpeg;base64,B" + ends
+    assert relayed_tokens(body) == pytest.approx(1_000_000 / 340 + IMAGE_TOKENS, abs=20)
+
+
+def test_a_relayed_text_that_begins_like_a_picture_counts_as_text() -> None:
     body = b'{"model":"m","input":"hello"}'
     assert relayed_tokens(body) == len(body) / 4
-    pictures = b'{"images":["data:image/png;base64,' + b"A" * 1_000_000 + b'","data:image\\/jpeg;base64,B"]}'
-    assert 2 * IMAGE_TOKENS < relayed_tokens(pictures) < 2 * IMAGE_TOKENS + 20
+    text = b'{"input":["data:image/png;base64,' + b"A" * 100_000 + b'"],"query":"data:image/png;base64,AAAA"}'
+    assert relayed_tokens(text) == len(text) / 4

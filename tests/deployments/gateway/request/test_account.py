@@ -31,7 +31,7 @@ class NoLimits:
     def price(self, model: str) -> Price:
         return FREE
 
-    async def reserve(self, parts: Sequence[Part]) -> list[Taken]:
+    async def reserve(self, parts: Sequence[Part], *, on_credit: bool = True) -> list[Taken]:
         assert not parts, "nothing is limited"
         return []
 
