@@ -72,7 +72,12 @@ class ModelSettings(Frozen):
     )
     routing: str | None = Field(default=None, description="Routing policy; default: `gateway.routing`.")
     hedge: HedgeSettings | None = Field(default=None, description="Off unless given.")
-    drain_timeout_s: float = Field(default=120.0, ge=0, description="Time for running answers at shutdown.")
+    drain_timeout_s: float = Field(
+        default=120.0,
+        ge=0,
+        description="Seconds for running answers when Serve stops a replica. When the whole application is "
+        "stopped, `--drain` of `promptly serve` counts instead.",
+    )
     cache: bool = Field(default=True, description="Whether answers of this model are cached.")
     cache_ttl_s: float | None = Field(
         default=None,
