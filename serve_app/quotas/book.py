@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from serve_app.quotas.limits import MINUTES, MOST, Bound, LimitTable
-from serve_app.quotas.messages import Ask, Grant, Held, LeaseCall, LeaseReply
-from serve_app.quotas.purse import Outbox, Part, Purse, Taken, credit, of_last_minute, spend
+from serve_app.quotas.messages import Ask, Grant, LeaseCall, LeaseReply
+from serve_app.quotas.purse import Outbox, Part, Purse, Taken, credit, is_scarce, of_last_minute, spend
 from serve_app.quotas.windows import MINUTE_S
 
 MOST_ASKED = 10**18
@@ -76,9 +76,8 @@ class Book:
         return taken
 
     def take_on_credit(self, parts: Sequence[Part], now: float) -> list[Taken] | None:
-        """As ``take``, also what the owner has not granted yet, so that the first request of a key need not
-        wait for the owner's answer. The next report tells it. If other gateways have used up the limit
-        meanwhile, it is exceeded by what was taken so."""
+        """As ``take``, also what the owner has not granted yet: the first request of a key need not wait for
+        it. If other gateways have used up the limit, it is exceeded by what was taken so."""
         lacking = [(purse, amount - purse.free) for purse, amount in parts if purse.free < amount]
         if any(amount > credit(purse, self._limit(purse, 0), now) for purse, amount in lacking):
             return None
@@ -152,7 +151,7 @@ class Book:
         self._dirty.clear()
         asks = [ask for purse in purses if (ask := self._ask(purse, now)) is not None]
         self._outbox.close_batch(purses)
-        held = [Held(each.scope, each.bound, each.tenant, each.free, each.busy) for each in purses]
+        held = [each.held() for each in purses]
         batches = self._outbox.batches(now, whole=whole)
         recent = of_last_minute(purses, now) if whole else []
         return LeaseCall(self.gateway, self._calls, self.epoch, whole, held, batches, recent, asks)
@@ -239,7 +238,8 @@ class Book:
         for key, purse in list(self._purses.items()):
             if purse.touched > now - IDLE_S:
                 break  # the others are younger
+            is_kept = purse.touched >= now - MINUTE_S or purse.is_used or purse in self._dirty
             if purse.free:
                 self._dirty[purse] = None
-            elif purse.touched < now - MINUTE_S and not (purse.busy or purse.waiting or purse in self._dirty):
+            elif not is_kept and not is_scarce(purse, self._limit(purse, 0), now):  # a new one gives credit
                 del self._purses[key]

@@ -6,19 +6,23 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from serve_app.quotas.limits import MINUTES, Bound
-from serve_app.quotas.messages import Batch, Spent
+from serve_app.quotas.limits import BUDGETS, MINUTES, Bound
+from serve_app.quotas.messages import Batch, Held, Spent
 from serve_app.quotas.windows import MINUTE_S, SLOT_S
 
 MOST_BATCHES = 200
 """That wait for the owner's disk; then they become one. Its owner may then count one of them twice, once."""
 
-CREDIT_SHARE = 100
-"""A gateway takes at most this part of a limit on credit. It is less than a slice, which is what a limit may
-be exceeded by (``ledger.SLICE_SHARE``)."""
+CREDIT_SHARE = 400
+"""A gateway takes at most this part of a limit on credit: four that have not heard of a limit that is used up
+exceed it by a hundredth."""
 
 AMPLE_SHARE = 10
 """Where the owner said that less than this part of a limit is left, nothing is taken on credit."""
+
+SCARCE_S = 3600.0
+"""For so long few parallel requests are taken to be left, where nothing newer is known: they end at any
+time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +53,14 @@ class Purse:
     told_at: float = 0.0
     lent: int = 0
 
+    def held(self) -> Held:
+        """What the owner is told of it."""
+        return Held(self.scope, self.bound, self.tenant, self.free, self.busy)
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self.busy or self.waiting)
+
     @property
     def is_new(self) -> bool:
         """The owner has said nothing of it yet."""
@@ -72,10 +84,17 @@ class Taken:
 
 def credit(purse: Purse, limit: int, now: float) -> int:
     """What may be taken of it before the owner has answered."""
-    is_ample = purse.is_new or purse.left >= limit // AMPLE_SHARE
-    if purse.waiting or now < purse.tight_until or not is_ample:
+    if purse.waiting or now < purse.tight_until or is_scarce(purse, limit, now):
         return 0
     return limit // CREDIT_SHARE - purse.lent
+
+
+def is_scarce(purse: Purse, limit: int, now: float) -> bool:
+    """The owner has said that little is left, and the window of which it said that is not over."""
+    if purse.is_new or purse.left >= limit // AMPLE_SHARE:
+        return False
+    lasts_s = MINUTE_S if purse.bound in MINUTES else purse.resets_s if purse.bound in BUDGETS else SCARCE_S
+    return now < purse.told_at + lasts_s
 
 
 def spend(purse: Purse, used: int, at: float, now: float) -> None:

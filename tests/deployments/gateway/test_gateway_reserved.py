@@ -21,7 +21,7 @@ HELD_MS = {"x-request-timeout-ms": "3000"}
 
 
 async def test_a_first_request_does_not_wait_for_the_owner_and_counts(tmp_path: Path) -> None:
-    limit = Limit("tenant:acme", tokens_per_day=100_000, requests_per_minute=1000, parallel_requests=100)
+    limit = Limit("tenant:acme", tokens_per_day=100_000, requests_per_minute=1000, parallel_requests=1000)
     async with limited(tmp_path, limit, engine=SimSettings(tokens=5)) as (running, handle, key):
         with handle.held("lease"):
             assert (await running.post("hello", key | HELD_MS, max_tokens=5)).status == 200

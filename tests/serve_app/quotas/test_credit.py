@@ -101,3 +101,66 @@ def test_all_or_nothing_is_taken_of_several_limits() -> None:
     other = both.first.purse("user:acme/ann", Bound.REQUESTS, TENANT)
     assert both.first.take_on_credit([(purse(both.first), 1), (other, 1)], 0.0) is None
     assert purse(both.first).free == purse(both.first).busy == 0
+
+
+@pytest.mark.parametrize(
+    ("bound", "lasts_s"),
+    [(Bound.TOKENS_MONTH, 9 * 86_400.0), (Bound.TOKENS_DAY, 43_200.0), (Bound.PARALLEL, 3600.0)],
+)
+def test_a_limit_that_is_used_up_gives_no_credit_again_however_seldom_it_is_asked_for(
+    bound: Bound, lasts_s: float
+) -> None:
+    """9 days and 12 hours are left of the month, and of the day."""
+    table = LimitTable({})
+    table.put([Limit(SCOPE, **{bound.value: 10_000})])
+    ledger, book, other = Ledger(table, "owner", 0.0), Book("here", table), Book("there", table)
+
+    def told(of: Book, now: float) -> None:
+        for _ in range(2):
+            call = of.call(now)
+            of.apply(call, ledger.call(call, now, NOON + now), now)
+
+    all_of_it = other.purse(SCOPE, bound, TENANT)
+    with other.waiting([(all_of_it, 10_000)]):
+        told(other, 0.0)
+    assert other.take([(all_of_it, 10_000)], 0.0)
+    told(other, 0.0)
+
+    lent, now = 0, 0.0
+    while now < lasts_s - 70:
+        told(other, now)
+        parts = [(book.purse(SCOPE, bound, TENANT), 1)]
+        lent += len(book.take_on_credit(parts, now) or [])
+        for after in (0.1, 6.0, 61.0, 67.0):
+            told(other, now + after)
+            told(book, now + after)
+        now += max(70.0, lasts_s / 20)
+    assert lent == 1
+
+
+def test_after_a_budget_s_day_its_first_request_waits_for_nobody() -> None:
+    table = LimitTable({})
+    table.put([Limit(SCOPE, tokens_per_day=10_000)])
+    ledger, book = Ledger(table, "owner", 0.0), Book("here", table)
+    purse = book.purse(SCOPE, Bound.TOKENS_DAY, TENANT)
+    book.spend([(purse, 10_000)], 0.0)
+    with book.waiting([(purse, 1)]):
+        for _ in range(2):
+            call = book.call(0.0)
+            book.apply(call, ledger.call(call, 0.0, NOON), 0.0)
+    assert book.take_on_credit([(purse, 1)], 43_000.0) is None
+    assert book.take_on_credit([(purse, 1)], 43_201.0) is not None
+
+
+def test_four_gateways_that_have_not_heard_exceed_a_limit_by_a_hundredth_at_most() -> None:
+    both = Both(10_000)
+    both.first.spend([(purse(both.first), 10_000)], 0.0)
+    both.exchange(both.first, 0.0)
+    late = [Book(f"late-{number}", both.table) for number in range(4)]
+    lent = 0
+    for book in late:
+        while book.take_on_credit([(purse(book), 1)], 0.0):
+            lent += 1
+        both.exchange(book, 0.1)
+        assert not on_credit(book, 1, 0.1)
+    assert 0 < lent <= 100
