@@ -28,7 +28,7 @@ class ScoreShape:
         if not right or len(left) not in (1, len(right)):
             return None  # the engine says what is wrong
         if len(left) == 1:
-            left = left * len(right)
+            return Split(_pairs(left[0], right), without(fields, *names), encoded(left[0]))
         pairs = tuple(encoded(pair) for pair in zip(left, right, strict=True))
         return Split(pairs, without(fields, *names))
 
@@ -67,11 +67,11 @@ class RerankShape:
     family = "rerank"
 
     def split(self, fields: Mapping[str, Any]) -> Split | None:
-        query, documents, top_n = fields.get("query"), fields.get("documents"), fields.get(TOP_N)
-        if not query or not documents or not (top_n is None or _is_count(top_n)):
+        query, documents = fields.get("query"), fields.get("documents")
+        if not query or not documents or _top_n(fields) is None:
             return None
-        pairs = tuple(encoded((query, document)) for document in _listed(documents))
-        return Split(pairs, without(fields, "query", "documents", TOP_N))
+        pairs = _pairs(query, _listed(documents))
+        return Split(pairs, without(fields, "query", "documents", TOP_N), encoded(query))
 
     def only(self, fields: Mapping[str, Any], wanted: Sequence[int]) -> dict[str, Any]:
         documents = _listed(fields["documents"])
@@ -96,7 +96,7 @@ class RerankShape:
     def write(self, fields: Mapping[str, Any], head: Mapping[str, Any], values: Sequence[bytes]) -> bytes:
         """The most relevant first; equal ones in the order of the request, as vLLM has them."""
         ordered = sorted(enumerate(values), key=lambda item: -_relevance(item[1]))
-        top_n = fields.get(TOP_N) or len(ordered)
+        top_n = _top_n(fields) or len(ordered)
         return encoded({**head, "results": [at(index, value) for index, value in ordered[:top_n]]})
 
 
@@ -117,5 +117,17 @@ def _listed(given: Any) -> list[Any]:
     return given if isinstance(given, list) else [given]
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _pairs(first: Any, others: Sequence[Any]) -> tuple[bytes, ...]:
+    return tuple(encoded((first, other)) for other in others)
+
+
+def _top_n(fields: Mapping[str, Any]) -> int | None:
+    """0: all. vLLM takes `5.0` and `"5"`, too. ``None``: it is no count, and the engine says so."""
+    given = fields.get(TOP_N)
+    if given is None:
+        return 0
+    if isinstance(given, float) and given.is_integer():
+        given = int(given)
+    if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 10:
+        given = int(given)
+    return given if isinstance(given, int) and not isinstance(given, bool) and given >= 0 else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,10 +15,17 @@ NOT_SHAPING = frozenset({"model", "user", "safety_identifier", "request_id", "pr
 @dataclass(frozen=True, slots=True)
 class Split:
     """A request as its items: ``items`` are the JSON of each, by which it is known; ``shared`` are the other
-    fields that shape them."""
+    fields that shape them. ``first``: the JSON of a text that is read with each item; an item is then that
+    of the pair."""
 
     items: tuple[bytes, ...]
     shared: Mapping[str, Any]
+    first: bytes | None = None
+
+    def texts(self, wanted: Iterable[int]) -> Iterator[bytes]:
+        """The JSON of these items, without the text that is read with each."""
+        skipped = 0 if self.first is None else len(self.first) + len("[,")
+        return (self.items[index][skipped:] for index in wanted)
 
 
 @dataclass(frozen=True, slots=True)

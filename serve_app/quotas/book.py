@@ -193,7 +193,7 @@ class Book:
         if purse is None:
             return  # what no report claims returns to the owner
         purse.limit, purse.left, purse.resets_s = grant.limit, grant.left, grant.resets_s
-        purse.told_at, purse.lent = now, 0
+        purse.told_at, purse.lent, purse.lent_told = now, purse.lent - purse.lent_told, 0
         if grant.short:
             purse.tight_until = now + TIGHT_S
         if ask.need > grant.amount:
@@ -208,7 +208,7 @@ class Book:
     def _ask(self, purse: Purse, now: float) -> Ask | None:
         """What is free and not needed is given back first."""
         waiting, want = sum(purse.waiting), AHEAD * purse.taken
-        purse.taken = 0
+        purse.taken, purse.lent_told = 0, purse.lent
         if now < purse.tight_until:
             is_enough = purse.waiting and purse.free >= min(purse.waiting)
             purse.free, want = min(purse.free, waiting) if is_enough else 0, 0
@@ -217,8 +217,8 @@ class Book:
         if waiting > purse.free:
             need, lacking = max(1, min(purse.waiting) - purse.free), min(MOST_ASKED, waiting - purse.free)
             return Ask(purse.scope, purse.bound, purse.tenant, need, lacking, lacking + want)
-        if AHEAD * purse.free < want:
-            return Ask(purse.scope, purse.bound, purse.tenant, 0, 0, want - purse.free)
+        if AHEAD * purse.free < want or purse.lent:
+            return Ask(purse.scope, purse.bound, purse.tenant, 0, 0, max(0, want - purse.free))
         return None
 
     def _leave_minute(self, now: float) -> None:

@@ -30,7 +30,8 @@ class Purse:
     """One meter, as far as it is this gateway's. ``free`` may be taken, ``busy`` is reserved; ``unsent``:
     what was used and not reported, by slots of time; ``recent``: of the last minute. ``waiting``: what each
     request that waits needs. ``limit``, ``left``, ``resets_s``: as the owner said last, at ``told_at``.
-    ``lent``: of ``free`` and ``busy`` what was taken on credit since then."""
+    ``lent``: of ``free`` and ``busy`` what was taken on credit since then, ``lent_told``: of that what the
+    call under way tells."""
 
     scope: str
     bound: Bound
@@ -52,6 +53,7 @@ class Purse:
     resets_s: float = 0.0
     told_at: float = 0.0
     lent: int = 0
+    lent_told: int = 0
 
     def held(self) -> Held:
         """What the owner is told of it."""

@@ -68,10 +68,12 @@ class GatewayQuotas:
         return time.time()
 
     async def reserve(self, parts: Sequence[Part], *, on_credit: bool = True) -> list[Taken]:
-        """``on_credit``: without waiting for the owner's word, if it is a small part of the limit. Raises:
-        RateLimited, BudgetSpent, LimitsUnavailable: nothing is reserved."""
+        """``on_credit``: without waiting for the owner's word, if it is a small part of the limit; without it
+        the owner has said what is left. Raises: RateLimited, BudgetSpent, LimitsUnavailable: nothing is
+        reserved."""
         now = time.monotonic()
-        taken = self.book.take(parts, now)
+        is_told = on_credit or not any(purse.is_new for purse, _ in parts)
+        taken = self.book.take(parts, now) if is_told else None
         if taken is None and on_credit and not self._away:
             taken = self.book.take_on_credit(parts, now)
             if taken is not None and self._told_soon is None:

@@ -5,7 +5,7 @@ others."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,7 +123,7 @@ class ItemsEndpoint:
     async def _relay(self, asked: JsonRequest, shape: Shape, split: Split | None) -> None:
         """The engine's own answer to the client's own request."""
         if split is not None:
-            tokens = max(relayed_tokens(asked.body), _tokens(split.items))
+            tokens = max(relayed_tokens(asked.body), _tokens(split, range(len(split.items))))
             await self._verbatim.relay(asked, weight=len(split.items), in_parts=True, tokens=tokens)
             return
         texts = count_texts(asked.fields, TEXT_FIELDS)
@@ -158,7 +158,7 @@ class ItemsEndpoint:
         self._cache.keep([known.keys[index] for index in missing], fresh.values, known.terms)
 
     def _call(self, asked: JsonRequest, known: Known, missing: Sequence[int]) -> Call:
-        tokens = _tokens([known.split.items[index] for index in missing])
+        tokens = _tokens(known.split, missing)
         fields = known.shape.only(asked.fields, missing)
         return self._verbatim.call(
             asked,
@@ -169,9 +169,11 @@ class ItemsEndpoint:
         )
 
 
-def _tokens(items: Iterable[bytes]) -> float:
-    """Estimated, of all texts that an engine reads: one that goes with several counts with each."""
-    return sum(map(relayed_tokens, items))
+def _tokens(split: Split, wanted: Collection[int]) -> float:
+    """Estimated, of all texts that an engine reads for these items: one that goes with each counts so
+    often."""
+    often = 0.0 if split.first is None else len(wanted) * relayed_tokens(split.first)
+    return often + relayed_tokens(b",".join(split.texts(wanted)))
 
 
 async def _pass_on(

@@ -143,7 +143,7 @@ class Account:
         assert self._order is None, "what is reserved has one account"
         other = Account(self._quotas, self._identity, self._path, timeline, self._headers)
         other.members = self.members
-        self._held.hand_permits_to(other._held)
+        self._held.hand_permits_to(other._held, self._senders)
         return other
 
     def settle(self, record: RequestRecord) -> TokenCounts | None:
@@ -172,7 +172,6 @@ class Account:
             record = msgspec.structs.replace(record, tokens=counts)
         is_counted = self._paid_turns is not None or record.cache in HITS
         if (_has_left(record) or self.members.was_cut) and not is_counted and self._order is not None:
-            counts = _believed(counts, record, self._order)
             guess = self.members.guess(self._order, self._reserved, counts, self._quotas.lengths) or guess
             counts = guess or counts
         if guess is None and counts.prompt is None and counts.output is None:
@@ -192,6 +191,8 @@ class Account:
 
     def _generated(self) -> TokenCounts:
         order, lengths = self._order, self._quotas.lengths
+        if order is not None and order.hides:  # its events say nothing
+            return self.members.answers.tokens(None)
         per_piece = 1.0 if order is None else lengths.per_piece(self._tenant, order.model)
         return self.members.answers.tokens(per_piece)
 
@@ -234,6 +235,7 @@ class Account:
             is_over = self._made() >= ENDS * self._reserved.output
             if is_over and error.status == BudgetEnded.status and self.members.cut is not None:
                 held = not isinstance(error, BudgetSpent) and self._held.others_hold()
+                self.members.was_cut = True
                 self.members.cut(BudgetEnded(_limit_of(error), is_lost=not order.streams, is_held=held))
                 return
         else:
@@ -335,12 +337,6 @@ def _known(first: TokenCounts, second: TokenCounts) -> TokenCounts:
     """Each count by the first that says it."""
     prompt = second.prompt if first.prompt is None else first.prompt
     return TokenCounts(prompt, second.output if first.output is None else first.output)
-
-
-def _believed(counts: TokenCounts, record: RequestRecord, order: Order) -> TokenCounts:
-    """Without what was counted by events, where some of the answer makes none."""
-    is_by_events = record.tokens.output is None and order.streams and order.hides
-    return TokenCounts(counts.prompt) if is_by_events else counts
 
 
 def _learn(record: RequestRecord, order: Order | None, senders: Sequence[str], lengths: Lengths) -> None:

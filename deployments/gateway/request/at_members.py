@@ -41,9 +41,12 @@ class Answers:
         """In bytes."""
         return sum(end.size for end, _ in self._ends)
 
-    def tokens(self, per_piece: float) -> TokenCounts:
-        """So far; nothing is known without an answer."""
-        counts = [end.tokens(is_stream, per_piece) for end, is_stream in self._ends]
+    def tokens(self, per_piece: float | None) -> TokenCounts:
+        """So far; nothing is known without an answer. ``per_piece``: of an event of a stream; ``None``: its
+        events say nothing."""
+        counts = [
+            end.tokens(is_stream and per_piece is not None, per_piece or 0.0) for end, is_stream in self._ends
+        ]
         if not counts:
             return NO_TOKENS
         prompt = next((each.prompt for each in counts if each.prompt is not None), None)
@@ -92,15 +95,14 @@ class AtMembers:
     def made(self, counted: TokenCounts, order: Order | None, lengths: Lengths) -> int:
         """Tokens so far. Those of a whole answer are seen only at its end, and thoughts that are not sent are
         not seen: until then as many as it can have by now."""
-        seen = counted.output or 0
-        if order is None or order.is_seen or (counted.output is not None and not order.streams):
-            return seen
+        if counted.output is not None or order is None or order.is_seen:
+            return counted.output or 0
         has_ended = self.answers.have_begun and not order.streams
         if self.has_joined or has_ended or not self._asked_ns:
-            return seen
+            return 0
         pace = lengths.pace(order.model) or FIRST_PACE
         most = most_used(order.size, order.output, order.weight).output
-        return max(seen, min(most, math.ceil(pace * order.weight * self._asked_for_s())))
+        return min(most, math.ceil(pace * order.weight * self._asked_for_s()))
 
     def _asked_for_s(self) -> float:
         """Since when members work."""

@@ -17,7 +17,7 @@ class Beside(Account):
         """``account``: of the request, whose client is shown nothing more. It goes on counting as running,
         if it still does."""
         beside = cls(account._quotas, account._identity, account._path, account._timeline, headers={})
-        account._held.hand_permits_to(beside._held)
+        account._held.hand_permits_to(beside._held, account._senders)
         return beside
 
     def ended(self) -> None:

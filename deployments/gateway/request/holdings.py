@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from serve_app.errors import BudgetSpent, RateLimited
@@ -123,8 +123,11 @@ class Holdings:
             self._quotas.settle(permit, 0)
         self._permits = []
 
-    def hand_permits_to(self, other: Holdings) -> None:
-        other._permits, self._permits = self._permits, []
+    def hand_permits_to(self, other: Holdings, scopes: Collection[str]) -> None:
+        """Those of these scopes; the others are released."""
+        other._permits = [permit for permit in self._permits if permit.purse.scope in scopes]
+        self._permits = [permit for permit in self._permits if permit.purse.scope not in scopes]
+        self.release()
 
     def others_hold(self) -> bool:
         """Other requests at this gateway have reserved some of the narrowest budget that this one has."""

@@ -80,11 +80,12 @@ class Dispatcher:
         if not self._quarantine.is_empty:
             self._refuse_what_breaks_members(call)
         to = self._destinations[call.model]
+        order = None
         if call.slot.account is not None:
             order = await call.slot.account.place(_order(call, to))
             call = _limited(call, order)
         attempts = Attempts(to, self._sender, self._quarantine, self.traffic, self._max_attempts)
-        with _awaited(call):
+        with _awaited(call, order):
             attempt = await _begun(call, attempts, to)
         if attempt.resumption is not None:
             return ContinuedAnswer(call, attempt, attempts, self.traffic)
@@ -146,10 +147,10 @@ def _limited(call: Call, order: Order) -> Call:
     return msgspec.structs.replace(call, message=msgspec.structs.replace(call.message, answer_limit=limit))
 
 
-def _awaited(call: Call) -> AbstractContextManager[None]:
-    """A stream is cut when it has begun, a whole answer while it is awaited."""
+def _awaited(call: Call, order: Order | None) -> AbstractContextManager[None]:
+    """An answer whose length is seen is cut when it has begun, any other one also while it is awaited."""
     account = call.slot.account
-    return nullcontext() if account is None or call.message.streams else awaited(account.members)
+    return nullcontext() if account is None or order is None or order.is_seen else awaited(account.members)
 
 
 async def _begun(call: Call, attempts: Attempts, to: Destination) -> Attempt:

@@ -3,16 +3,18 @@ times, of thoughts that are not sent, and of answers fetched beside stale ones."
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_member import Member, listening
+from aiohttp import web
+from scripted_member import Member, begin, chunk, listening, stall
 from support.accounts import accounts_handle, bearer, managed
 from support.gateway import MODEL, SimSettings, gateway, meanwhile
 from support.graph import eventually
 from test_gateway_items import pooling_engine
-from test_gateway_limits import arrived, cached, knows, limited, used_of
+from test_gateway_limits import arrived, budgeted, cached, knows, limited, used_of
 
 from serve_app.quotas.limits import Limit
 from serve_app.settings.paths import ENGINE_PATHS
@@ -105,6 +107,32 @@ async def test_who_leaves_thoughts_that_are_not_sent_pays_for_them(
 
         async def counted() -> bool:
             return await used_of(handle) >= 500
+
+        assert await eventually(counted, within_s=10)
+
+
+async def test_thoughts_that_are_not_sent_end_with_the_budget_and_are_paid(tmp_path: Path) -> None:
+    """The member answers fast at first, so a second of silence is taken for many tokens."""
+
+    async def think(request: web.Request) -> web.StreamResponse:
+        fields = json.loads(await request.read())
+        if not fields.get("stream"):
+            usage = {"prompt_tokens": 5, "completion_tokens": 500, "total_tokens": 505}
+            choice = {"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}
+            return web.json_response({"object": "chat.completion", "choices": [choice], "usage": usage})
+        answer = await begin(request)
+        await answer.write(b"data: " + chunk("") + b"\n\n")
+        await stall()
+        return answer
+
+    async with budgeted(tmp_path, Member(think), tokens_per_day=3000) as (running, handle, key):
+        assert (await running.post("how fast?", key, max_tokens=600)).status == 200
+        async with running.stream("think", key, include_reasoning=False) as stream:
+            ended = await stream.rest()
+        assert ended.cut["code"] == "insufficient_quota"
+
+        async def counted() -> bool:
+            return await used_of(handle) > 505 + 1000
 
         assert await eventually(counted, within_s=10)
 

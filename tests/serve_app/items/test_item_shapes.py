@@ -157,3 +157,28 @@ def test_vectors_of_several_types_stay_together() -> None:
 def test_a_format_of_any_type_is_left_to_the_engine_to_refuse(wrong: Any) -> None:
     assert EMBEDDINGS.split({"model": "m", "input": "a", "encoding_format": wrong}) is not None
     assert EMBEDDINGS.split({"model": "m", "input": "a", "encoding_format": "bytes"}) is None
+
+
+@pytest.mark.parametrize("top_n", [2, 2.0, "2"])
+def test_a_rerank_takes_the_counts_that_vllm_takes(top_n: int | float | str) -> None:
+    fields = {"model": "m", "query": "q", "documents": ["a", "b", "c"], "top_n": top_n}
+    assert RERANK.split(fields) is not None
+    values = [b'{"relevance_score":%.1f}' % score for score in (0.1, 0.3, 0.2)]
+    results = json.loads(RERANK.write(fields, {}, values))["results"]
+    assert [each["index"] for each in results] == [1, 2]
+
+
+@pytest.mark.parametrize("top_n", [-1, 2.5, "two", "-1", True, [2], "9" * 5000])
+def test_the_engine_says_what_is_wrong_with_another_count(top_n: object) -> None:
+    assert RERANK.split({"model": "m", "query": "q", "documents": ["a"], "top_n": top_n}) is None
+
+
+def test_the_text_that_is_read_with_each_item_is_told_apart() -> None:
+    split = RERANK.split({"model": "m", "query": 'q"[,', "documents": ["a", {"text": "b"}]})
+    assert split is not None
+    assert split.first == b'"q\\"[,"'
+    assert [*split.texts([0, 1])] == [b'"a"]', b'{"text":"b"}]']
+    alone = SCORE.split({"model": "m", "text_1": ["a", "b"], "text_2": ["c", "d"]})
+    assert alone is not None
+    assert alone.first is None
+    assert [*alone.texts([1])] == [b'["b","d"]']

@@ -164,3 +164,37 @@ def test_four_gateways_that_have_not_heard_exceed_a_limit_by_a_hundredth_at_most
         both.exchange(book, 0.1)
         assert not on_credit(book, 1, 0.1)
     assert 0 < lent <= 100
+
+
+def test_an_owner_that_had_forgotten_the_gateway_learns_what_was_taken_on_credit() -> None:
+    """It asks for everything first; the question must not be lost in that."""
+    both = Both()
+    assert on_credit(both.first, 1)
+    both.exchange(both.first, 0.0)
+    both.exchange(both.second, 100.0)  # the first gateway has long been silent
+    both.first = Book("first", both.table)
+    both.first.epoch, both.first._whole = both.ledger.epoch, False
+    both.first._calls = 1000
+    assert on_credit(both.first, 1, 100.0)
+    both.exchange(both.first, 100.1)
+    assert not purse(both.first).is_new
+    assert purse(both.first).lent == 0
+
+
+def test_a_request_that_ended_at_once_leaves_no_credit_untold() -> None:
+    both = Both()
+    [taken] = both.first.take_on_credit([(purse(both.first), 1)], 0.0) or []
+    both.first.settle(taken, 0, 0.0)
+    both.exchange(both.first, 0.1)
+    assert not purse(both.first).is_new
+    assert purse(both.first).lent == 0
+
+
+def test_what_is_taken_on_credit_during_a_call_is_told_by_the_next() -> None:
+    both = Both(10_000)
+    assert on_credit(both.first, 10)
+    call = both.first.call(0.0)
+    lacking = purse(both.first).free + 15
+    assert on_credit(both.first, lacking, 0.0)
+    both.first.apply(call, both.ledger.call(call, 0.0, NOON), 0.0)
+    assert purse(both.first).lent == 15
