@@ -23,13 +23,23 @@ Key = tuple[int, str, str, str, str]
 
 class Metering:
     """``names``: those that requests may be counted under. At most ``max_rows`` rows wait to be reported;
-    further keys and users share one row of their tenant, and what finds no room even so is ``dropped``."""
+    further keys and users share one row of their tenant, and what finds no room even so is ``dropped``.
+    ``cached_rate``: the part of its price that an answer of the cache costs."""
 
-    def __init__(self, names: Collection[str], prices: Prices, running: Running, max_rows: int) -> None:
+    def __init__(
+        self,
+        names: Collection[str],
+        prices: Prices,
+        running: Running,
+        max_rows: int,
+        *,
+        cached_rate: float = 0.0,
+    ) -> None:
         self._names = frozenset(names)
         self._prices = prices
         self._running = running
         self._max_rows = max_rows
+        self._cached_rate = cached_rate
         self._rows: dict[Key, Counts] = {}
         self.dropped = 0
         """Requests that were not counted, since the start."""
@@ -61,7 +71,9 @@ class Metering:
         if record.cache in HITS:
             counts.cache_hits += 1
             counts.tokens_saved += tokens_in + tokens_out
-            counts.saved += price.of_tokens(tokens_in, tokens_out)
+            whole = price.of_tokens(tokens_in, tokens_out)
+            counts.cost += self._cached_rate * whole
+            counts.saved += (1.0 - self._cached_rate) * whole
             return
         counts.tokens_in += tokens_in
         counts.tokens_out += tokens_out

@@ -64,10 +64,10 @@ class Accounts(StoreOwner[AccountStore]):
     async def lease(self, call: LeaseCall) -> LeaseReply:
         return self.quotas.lease(call)
 
-    async def set_limit(self, limit: Limit) -> None:
-        await self.quotas.put(limit)
+    async def set_limit(self, limit: Limit) -> int:
+        return await self.quotas.put(limit)
 
-    async def remove_limit(self, scope: str) -> bool:
+    async def remove_limit(self, scope: str) -> int | None:
         return await self.quotas.remove(scope)
 
     async def limits(self, begins: str, after: str, most: int) -> LimitPage:

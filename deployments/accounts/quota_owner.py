@@ -63,20 +63,21 @@ class QuotaOwner:
             return None, False
         return await self._store.limit_changes(since if since < self._version else 0)
 
-    async def put(self, limit: Limit) -> None:
-        """Raises: AccountsError: nothing has changed."""
+    async def put(self, limit: Limit) -> int:
+        """Returns the number of the change. Raises: AccountsError: nothing has changed."""
         version = await self._store.put_limit(limit)
         self._table.put([limit])
         self._version = max(self._version, version)
+        return version
 
-    async def remove(self, scope: str) -> bool:
-        """Whether there was one. Raises: AccountsError: nothing has changed."""
+    async def remove(self, scope: str) -> int | None:
+        """The same; ``None``: there was none. Raises: AccountsError: nothing has changed."""
         version = await self._store.remove_limit(scope)
         if version is None:
-            return False
+            return None
         self._table.remove(scope)
         self._version = max(self._version, version)
-        return True
+        return version
 
     def page(self, begins: str, after: str, most: int) -> LimitPage:
         """Limits of scopes that begin so, from behind ``after``."""

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -77,11 +77,16 @@ class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     former: FormerSecret | None = None
 
 
+MOST_ENDED = 10_000
+"""Revoked keys that are remembered: changes that overtake one another are seconds apart at most."""
+
+
 class ManagedKeys:
     """The keys that are made at run time, as this process knows them: by id, however many there are."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, KeyRecord] = {}
+        self._ended: OrderedDict[str, None] = OrderedDict()
         self.are_known = False
         """All of them came here once."""
 
@@ -89,12 +94,18 @@ class ManagedKeys:
         return self._by_id.get(key_id)
 
     def change(self, records: Iterable[KeyRecord], revoked: Iterable[str]) -> None:
-        self._by_id |= {record.id: record for record in records}
+        """A revocation is a key's last change: an older one that comes late does not bring it back."""
+        self._by_id |= {record.id: record for record in records if record.id not in self._ended}
         for key_id in revoked:
             self._by_id.pop(key_id, None)
+            self._ended[key_id] = None
+        while len(self._ended) > MOST_ENDED:
+            self._ended.popitem(last=False)
 
     def replace(self, by_id: dict[str, KeyRecord]) -> None:
+        """With all of a store, which may be another one."""
         self._by_id, self.are_known = by_id, True
+        self._ended.clear()
 
     def __len__(self) -> int:
         return len(self._by_id)

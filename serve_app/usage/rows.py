@@ -11,8 +11,8 @@ class Counts(msgspec.Struct):
     ``tokens_cached`` of ``tokens_in`` it still had in its prefix cache. ``cache_hits``: requests that the
     gateway's cache answered; ``tokens_saved``: their prompt and answer tokens. ``audio_s``: seconds of
     recordings. ``gpu_s``: see :func:`serve_app.usage.prices.gpu_seconds`. ``cost``: by the price of tokens,
-    ``gpu_cost``: by the price of a device's hour, ``saved``: what the answers of the cache would have cost by
-    the price of tokens; all three in the currency of the settings."""
+    ``gpu_cost``: by the price of a device's hour, ``saved``: by the price of tokens, what the answers of the
+    cache would have cost beyond what they did cost; all three in the currency of the settings."""
 
     requests: int = 0
     refused: int = 0

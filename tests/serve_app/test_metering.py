@@ -151,3 +151,11 @@ def test_what_was_estimated_for_a_client_that_left_is_counted() -> None:
     counts = counted(tokens=TokenCounts(), estimated=left, client_gone=True)
     assert (counts.tokens_in, counts.tokens_out, counts.failed) == (1000, 100, 0)
     assert counts.cost == pytest.approx(0.002)
+
+
+def test_what_an_answer_of_the_cache_costs_and_saves_is_its_whole_price() -> None:
+    usage = Metering(("m",), PRICES, lambda model, member: None, 100, cached_rate=0.25)
+    usage.take(record(cache="exact", tokens=TokenCounts(prompt=1000, output=100)))
+    counts = only(usage.drain(10)).counts
+    assert (counts.cost, counts.saved) == (pytest.approx(0.0005), pytest.approx(0.0015))
+    assert (counts.tokens_in, counts.tokens_saved, counts.cache_hits) == (0, 1100, 1)

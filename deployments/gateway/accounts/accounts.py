@@ -49,7 +49,13 @@ class GatewayAccounts:
         self.refused = RefusedUsers()
         self.client = AccountsClient(handle, own.call_timeout_s)
         limits, prices = table_of(own), Prices.of(settings)
-        metering = Metering(tuple(names), prices, running_in(fleet, names), own.usage_waiting_rows)
+        metering = Metering(
+            tuple(names),
+            prices,
+            running_in(fleet, names),
+            own.usage_waiting_rows,
+            cached_rate=own.cached_rate,
+        )
         self.usage = UsageReports(metering, meter, own.usage_metrics_tenants)
         self.sync = AccountSync(self.client, self.keys, self.usage, limits, refused=self.refused)
         self.audit = Auditor(

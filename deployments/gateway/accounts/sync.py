@@ -16,7 +16,7 @@ from deployments.gateway.accounts.usage import UsageReports
 from serve_app.accounts.exchange import PERIOD_S, Changes, Report
 from serve_app.accounts.refused import RefusedUsers
 from serve_app.errors import AccountsUnavailable
-from serve_app.quotas.limits import LimitTable
+from serve_app.quotas.limits import Limit, LimitTable
 from serve_app.quotas.messages import LimitChanges
 from serve_app.request.auth import KeyRecord, ManagedKeys
 
@@ -125,6 +125,15 @@ class AccountSync:
             self._take_limits(changes.limits)
         if changes.refused is not None:
             self._refused.replace(changes.refused)
+
+    def has_set(self, limit: Limit, version: int) -> None:
+        """The owner has kept it. It is in force here at once, unless a newer change has come already."""
+        if version > self._limits_version:
+            self.limits.put([limit])
+
+    def has_removed(self, scope: str, version: int) -> None:
+        if version > self._limits_version:
+            self.limits.remove(scope)
 
     def _take_limits(self, changes: LimitChanges) -> None:
         self._limits_version = changes.version

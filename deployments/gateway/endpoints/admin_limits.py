@@ -37,17 +37,18 @@ class AdminLimits:
             limit = limit_of(await self._bodies.read(exchange, ADMINISTRATORS))
             require_own_name(limit.scope, self._names)
             exchange.audit_target = said_of(limit)
-            await client.call("set_limit", limit)
-            self._accounts.sync.limits.put([limit])  # here at once; the others learn it a moment later
+            # It is in force here at once; the others learn it a moment later.
+            self._accounts.sync.has_set(limit, await client.call("set_limit", limit))
             await exchange.respond_json(limit)
             return
         query = {name: values[-1] for name, values in parse_qs(exchange.query.decode("latin-1")).items()}
         scope = query.get("scope", "")
         if exchange.method == "DELETE":
             exchange.audit_target = f"scope={scope[:300]}"
-            if not await client.call("remove_limit", scope):
+            version: int | None = await client.call("remove_limit", scope)
+            if version is None:
                 raise NotFound(f"There are no limits of {scope[:100]!r}.", param="scope", code="no_limits")
-            self._accounts.sync.limits.remove(scope)
+            self._accounts.sync.has_removed(scope, version)
             await exchange.respond_json({"scope": scope, "removed": True})
             return
         page: LimitPage = await client.call("limits", scope, query.get("after", ""), MOST)

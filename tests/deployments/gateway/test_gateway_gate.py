@@ -22,6 +22,11 @@ from serve_app.settings.paths import AUDIO, ENGINE_PATHS, REALTIME
 
 QUICK = SimSettings(itl_ms=0, tokens=2)
 GATED = [route for route in ROUTES if route.access is not Access.OPEN]
+OPEN = {
+    "/sign-in", "/sign-in/callback", "/sign-out", "/health", "/ping", "/ready", "/version", "/openapi.json",
+    "/docs", "/", "/console", "/console/{file}",
+}  # fmt: skip
+"""What anybody may ask: nothing of it tells of a tenant, or reaches a member."""
 PARTS = {"{id}": "x", "{item}": "y", "{model:path}": MODEL, "{rest:path}": "moderations"}
 RIGHTS: dict[str, dict[str, Any]] = {
     "elsewhere": {"endpoints": ("/v1/none",), "admin": True},
@@ -202,3 +207,7 @@ async def test_the_proxy_tells_gateways_its_clients_address(
                 headers = running.headers(tenant) | {"x-promptly-client": "10.0.0.1"}
                 async with running.http.post(front.url + CHAT, json=chat("hi"), headers=headers) as answer:
                     assert answer.status == status, await answer.text()
+
+
+def test_no_other_route_is_open() -> None:
+    assert {route.path for route in ROUTES if route.access is Access.OPEN} == OPEN

@@ -198,3 +198,29 @@ def test_what_is_taken_on_credit_during_a_call_is_told_by_the_next() -> None:
     assert on_credit(both.first, lacking, 0.0)
     both.first.apply(call, both.ledger.call(call, 0.0, NOON), 0.0)
     assert purse(both.first).lent == 15
+
+
+def test_a_budget_is_whole_again_at_the_tenant_s_midnight_also_where_clocks_change() -> None:
+    """The night to 25 October 2026 has 25 hours in Berlin: midnight is 22:00 UTC before, 23:00 after."""
+    evening = 1_792_879_200.0 - 3600.0  # 24 October, 21:00 UTC
+    table = LimitTable({})
+    table.put([Limit(SCOPE, tokens_per_day=100, time_zone="Europe/Berlin")])
+    ledger, book = Ledger(table, "owner", 0.0), Book("here", table)
+    purse = book.purse(SCOPE, Bound.TOKENS_DAY, TENANT)
+
+    def exchange(now: float) -> None:
+        for _ in range(2):
+            call = book.call(now)
+            book.apply(call, ledger.call(call, now, evening + now), now)
+
+    def admitted(now: float) -> bool:
+        with book.waiting([(purse, 100)]):
+            exchange(now)
+        taken = book.take([(purse, 100)], now)
+        for each in taken or []:
+            book.settle(each, 100, now)
+        exchange(now)
+        return taken is not None
+
+    hours = [hour for hour in range(30) if admitted(3600.0 * hour + 1.0)]
+    assert hours == [0, 1, 26]

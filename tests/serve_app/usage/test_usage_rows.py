@@ -71,7 +71,7 @@ def page(*names: str) -> UsagePage:
 def test_usage_is_shown_with_its_names() -> None:
     value = shown(page("2026-01-01", "team"), ("day", "tenant"))
     (row,) = value["usage"]
-    assert row["day"], row["tenant"] == ("2026-01-01", "team")
+    assert (row["day"], row["tenant"]) == ("2026-01-01", "team")
     assert row["requests"] == 2
     assert row["cost"] == 0.123457
     assert value["total"]["requests"] == 2
