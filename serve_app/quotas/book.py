@@ -7,13 +7,23 @@ Nothing here waits. A request takes what it may use at most from every meter tha
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from serve_app.quotas.limits import MINUTES, MOST, Bound, LimitTable
 from serve_app.quotas.messages import Ask, Grant, LeaseCall, LeaseReply
-from serve_app.quotas.purse import Outbox, Part, Purse, Taken, credit, is_scarce, of_last_minute, spend
+from serve_app.quotas.purse import (
+    Flights,
+    Outbox,
+    Part,
+    Purse,
+    Taken,
+    credit,
+    is_scarce,
+    of_last_minute,
+    spend,
+)
 from serve_app.quotas.windows import MINUTE_S
 
 MOST_ASKED = 10**18
@@ -46,7 +56,7 @@ class Book:
         self._outbox = Outbox()
         self._purses: OrderedDict[tuple[str, Bound], Purse] = OrderedDict()
         self._dirty: dict[Purse, None] = {}
-        self._flights: deque[Taken] = deque()
+        self._flights = Flights()
         self._looked_at = 0.0
 
     # ---- a request ----
@@ -57,6 +67,14 @@ class Book:
         if purse is None:
             purse = self._purses[key] = Purse(scope, bound, tenant)
         return purse
+
+    def known(self, scopes: Iterable[str]) -> Iterator[tuple[Purse, int]]:
+        """The purses of these scopes that there are, with their limits."""
+        for scope in scopes:
+            for bound, limit in self.table.of(scope).items():
+                purse = self._purses.get((scope, bound))
+                if purse is not None:
+                    yield purse, limit
 
     def take(self, parts: Sequence[Part], now: float) -> list[Taken] | None:
         """Reserve all of them, or ``None`` if one purse has too little."""
@@ -72,7 +90,7 @@ class Book:
             self._dirty[purse] = None
             purse.busy += amount
             taken.append(Taken(purse, amount, now))
-        self._flights += [each for each in taken if each.purse.bound is Bound.TOKENS]
+        self._flights.begin(taken)
         return taken
 
     def take_on_credit(self, parts: Sequence[Part], now: float) -> list[Taken] | None:
@@ -144,7 +162,7 @@ class Book:
     def call(self, now: float) -> LeaseCall:
         """What to tell and to ask now. One call at a time."""
         self._calls += 1
-        self._leave_minute(now)
+        self._dirty |= dict.fromkeys(self._flights.left_minute(now))
         self._give_up_idle(now)
         whole = self._whole
         purses = list(self._purses.values()) if whole else list(self._dirty)
@@ -220,15 +238,6 @@ class Book:
         if AHEAD * purse.free < want or purse.lent:
             return Ask(purse.scope, purse.bound, purse.tenant, 0, 0, max(0, want - purse.free))
         return None
-
-    def _leave_minute(self, now: float) -> None:
-        """What began more than a minute ago counts no longer by the minute."""
-        while self._flights and self._flights[0].at <= now - MINUTE_S:
-            taken = self._flights.popleft()
-            if not taken.is_over:
-                taken.is_late = True
-                taken.purse.busy -= taken.amount
-                self._dirty[taken.purse] = None
 
     def _give_up_idle(self, now: float) -> None:
         """Report what was not used lately, so that it is given back; forget empty purses."""

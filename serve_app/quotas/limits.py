@@ -7,7 +7,7 @@ A *scope* is written ``KIND:NAME``: ``key:ID``, ``user:TENANT/NAME``, ``tenant:N
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import Enum
+from enum import StrEnum
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
@@ -25,7 +25,7 @@ millionth."""
 KINDS = ("key", "user", "tenant", "model", "use")
 
 
-class Bound(Enum):
+class Bound(StrEnum):
     """A minute is any 60 seconds. A day and a month are those of the tenant's calendar: budgets."""
 
     REQUESTS = "requests_per_minute"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from serve_app.quotas.limits import BUDGETS, MINUTES, Bound
@@ -113,6 +113,26 @@ def spend(purse: Purse, used: int, at: float, now: float) -> None:
         purse.recent.append([slot, used])
     while purse.recent and purse.recent[0][0] * SLOT_S < now - MINUTE_S - SLOT_S:
         purse.recent.popleft()
+
+
+class Flights:
+    """What requests that run have reserved of tokens by the minute."""
+
+    def __init__(self) -> None:
+        self._taken: deque[Taken] = deque()
+
+    def begin(self, taken: Iterable[Taken]) -> None:
+        self._taken += [each for each in taken if each.purse.bound is Bound.TOKENS]
+
+    def left_minute(self, now: float) -> Iterator[Purse]:
+        """What began more than a minute ago counts no longer by the minute; the purses in which that changed
+        something."""
+        while self._taken and self._taken[0].at <= now - MINUTE_S:
+            taken = self._taken.popleft()
+            if not taken.is_over:
+                taken.is_late = True
+                taken.purse.busy -= taken.amount
+                yield taken.purse
 
 
 class Outbox:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import NamedTuple
 
-from serve_app.quotas.limits import MINUTES
+from serve_app.quotas.limits import MINUTES, TOKENS, Bound
 from serve_app.quotas.purse import Purse
 from serve_app.quotas.windows import MINUTE_S
 
 ANTHROPIC_PATHS = "/v1/messages"
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(NamedTuple):
     """What is left of a limit on requests or on tokens, and when it is whole again."""
 
     limit: int
@@ -35,9 +34,26 @@ def left_of(purse: Purse, limit: int, now: float) -> Left | None:
     return Left(limit, left, purse.resets_s - age_s)
 
 
-def narrowest(found: Sequence[Left]) -> Left | None:
-    """The one that has least left."""
-    return min(found, key=lambda each: (each.left, each.limit), default=None)
+def narrowest(known: Iterable[tuple[Purse, int]], now: float) -> tuple[Left | None, Left | None]:
+    """Of purses with their limits, the ones that have least left: of requests, and of tokens. Every answer
+    passes here."""
+    requests: Left | None = None
+    tokens: Left | None = None
+    for purse, limit in known:
+        is_requests = purse.bound is Bound.REQUESTS
+        if not is_requests and purse.bound not in TOKENS:
+            continue
+        left = left_of(purse, limit, now)
+        if left is None:
+            continue
+        least = requests if is_requests else tokens
+        if least is not None and (least.left, least.limit) <= (left.left, left.limit):
+            continue
+        if is_requests:
+            requests = left
+        else:
+            tokens = left
+    return requests, tokens
 
 
 def rate_headers(path: str, requests: Left | None, tokens: Left | None, unix: float) -> dict[str, str]:

@@ -117,6 +117,8 @@ class RealtimeEndpoint:
         async def pin(name: str) -> Pinned:
             return await self._pin(exchange, identity, query, name)
 
+        if exchange.account is not None:
+            exchange.account.tell_client()
         await socket.accept(chosen_subprotocol(socket.subprotocols), exchange.response_headers)
         self._traffic.realtime_sessions += 1
         session = RealtimeSession(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -16,21 +16,18 @@ from deployments.gateway.request.holdings import Holdings, Quotas
 from deployments.gateway.request.order import Order
 from serve_app.errors import BudgetEnded, BudgetSpent, PromptlyError, RateLimited
 from serve_app.openai.usage import NO_TOKENS, TokenCounts
-from serve_app.quotas.book import Book
 from serve_app.quotas.cost import Use, most_used, room_for_answer
 from serve_app.quotas.lengths import Lengths, least_reserved
 from serve_app.quotas.limits import (
     AT_GATE,
     BUDGETS,
     READING,
-    TOKENS,
     Bound,
-    calendar_of,
     model_scopes,
     sender_scopes,
 )
 from serve_app.quotas.purse import Part
-from serve_app.quotas.rates import Left, left_of, narrowest, rate_headers
+from serve_app.quotas.rates import narrowest, rate_headers
 from serve_app.request.auth import Identity
 from serve_app.request.record import RequestRecord
 from serve_app.request.timing import Timeline
@@ -81,10 +78,7 @@ class Account:
     async def enter(self, *, runs: bool = True) -> None:
         """Count the request for who sends it; ``runs``: also as one that runs. Raises: RateLimited,
         LimitsUnavailable."""
-        try:
-            await self._held.count(self._scopes, AT_GATE if runs else READING)
-        finally:
-            self.tell_client()
+        await self._held.count(self._scopes, AT_GATE if runs else READING)
 
     async def place(self, order: Order) -> Order:
         """Count it for the model, and reserve what it may cost. Once; a later call finds it done. Returns
@@ -204,8 +198,9 @@ class Account:
 
     def tell_client(self) -> None:
         """Put what is left of the limits into the response's headers."""
-        left = partial(_narrowest, self._quotas.book, self._scopes, self._tenant)
-        self._headers |= rate_headers(self._path, left({Bound.REQUESTS}), left(TOKENS), self._quotas.unix())
+        quotas = self._quotas
+        requests, tokens = narrowest(quotas.book.known(self._scopes), time.monotonic())
+        self._headers |= rate_headers(self._path, requests, tokens, quotas.unix())
 
     # ---- an answer of unknown length ----
 
@@ -243,18 +238,6 @@ class Account:
         with suppress(PromptlyError):  # by the minute others wait, and what runs goes on
             await self._held.reserve(self._scopes, MINUTES_COST, again)
         self._watch()
-
-
-def _narrowest(book: Book, scopes: Iterable[str], tenant: str, bounds: Iterable[Bound]) -> Left | None:
-    """Of all limits of these bounds; ``None``: there is none of which something is known."""
-    now = time.monotonic()
-    found = (
-        left_of(book.purse(scope, bound, calendar_of(scope, tenant)), limit, now)
-        for scope in scopes
-        for bound, limit in book.table.of(scope).items()
-        if bound in bounds
-    )
-    return narrowest([left for left in found if left is not None])
 
 
 def _fitting(order: Order, use: Use, price: Price, parts: Sequence[Part]) -> Use | None:
