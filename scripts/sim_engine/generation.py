@@ -38,6 +38,8 @@ class Answer:
     ) -> None:
         self.request = request
         self.ids: list[int] = []
+        self._unwritten: list[int] = []
+        self._interval = settings.stream_interval if request.turn is None else 1
         self.admitted_s = 0.0
         self.over = False
         self.cached_tokens = 0
@@ -83,14 +85,21 @@ class Answer:
         self.ids.append(token)
         reason = self._finish_reason(token)
         if self.request.stream:
-            chunk = http_chunk(self._shape.chunk(token, position, reason))
-            self._client.write(chunk if position else http_chunk(self._shape.role()) + chunk)
+            self._stream(token, position, reason)
         if reason is not None:
             self._finish(reason)
             return
         # A late token makes later ones late as well, as in a real engine; no burst catches up.
         self._due_s = max(self._due_s + self._scheduler.itl_s(), time.monotonic())
         self._scheduler.wheel.at(self._due_s, self._step)
+
+    def _stream(self, token: int, position: int, reason: str | None) -> None:
+        self._unwritten.append(token)
+        if reason is None and position and len(self._unwritten) < self._interval:
+            return
+        chunk = http_chunk(self._shape.chunk(self._unwritten, position, reason))
+        self._client.write(chunk if position else http_chunk(self._shape.role()) + chunk)
+        self._unwritten.clear()
 
     def _finish_reason(self, token: int) -> str | None:
         if token == EOS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -45,14 +46,17 @@ class Shape:
         ids = {"prompt_token_ids": self._prompt_ids(), "prompt_text": None}
         return event(to_json(self._head | {"choices": [choice]} | ids))
 
-    def chunk(self, token: int, position: int, finish_reason: str | None) -> bytes:
-        """The event of one token; the first and the last have more fields."""
+    def chunk(self, tokens: Sequence[int], position: int, finish_reason: str | None) -> bytes:
+        """The event of one token, or of several; the first and the last have more fields."""
         before, between, after = self._template
         if position == 0 or finish_reason is not None:
             prompt_ids = self._prompt_ids() if position == 0 else None
             before, between, after = self._cut(self._choice(finish_reason, prompt_ids))
-        ids = b"[%d]" % token if self._request.token_ids else b"null"
-        return b"".join((before, JSON_WORDS[token], between, ids, after))
+        if len(tokens) == 1:  # each token of most engines passes here
+            text, ids = JSON_WORDS[tokens[0]], b"[%d]" % tokens[0]
+        else:
+            text, ids = to_json(detokenise(tokens)), to_json(list(tokens))
+        return b"".join((before, text, between, ids if self._request.token_ids else b"null", after))
 
     def end(
         self, completion_tokens: int, cached: int | None = None, metrics: dict[str, float] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sim_engine.plan import Turn
@@ -29,13 +30,14 @@ class ScriptedShape(Shape):
         self._call_ids = [f"chatcmpl-tool-{request.request_id[-32:]}{n}" for n in range(len(turn.calls))]
         self.ids, self._deltas = self._pieces()
 
-    def chunk(self, token: int, position: int, finish_reason: str | None) -> bytes:
+    def chunk(self, tokens: Sequence[int], position: int, finish_reason: str | None) -> bytes:
+        """Of one token."""
         delta = self._deltas[position] if position < len(self._deltas) else {}
         reason = self._reason(finish_reason)
         choice: dict[str, Any] = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
         if reason is not None:
             choice["stop_reason"] = None
-        choice["token_ids"] = [token] if self._request.token_ids else None
+        choice["token_ids"] = list(tokens) if self._request.token_ids else None
         return event(to_json(self._head | {"choices": [choice]}))
 
     def _message(self, ids: list[int]) -> dict[str, Any]:

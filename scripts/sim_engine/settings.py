@@ -30,6 +30,9 @@ class SimSettings:
     """A token takes ``itl_ms * (1 + itl_growth * (running - 1) / slots)``."""
     tokens: int = 64
     """Words of an answer without ``max_tokens``; as in vLLM the end is one more token, without text."""
+    stream_interval: int = 1
+    """Tokens in a chunk of a stream, after the first, as with vLLM's ``--stream-interval``; one where a turn
+    is planned."""
     stop_share: float = 0.0
     """Probability that a token ends the answer, so that answers differ in length."""
     seed: int = 0

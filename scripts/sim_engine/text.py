@@ -11,6 +11,7 @@ import re
 import struct
 import zlib
 from array import array
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -53,7 +54,7 @@ def tokenise(text: str) -> list[int]:
     return [IDS[piece] for piece in PIECE.findall(text)]
 
 
-def detokenise(ids: list[int]) -> str:
+def detokenise(ids: Sequence[int]) -> str:
     """The text of generated ids. A prompt's ids are hashes: their text is lost."""
     return "".join(WORDS[token - FIRST_WORD] for token in ids if token != EOS)
 

@@ -64,3 +64,22 @@ async def test_the_last_requests_can_be_looked_at() -> None:
         (seen,) = decoded(await sim.get("/sim/stats"))["seen"]
     assert (seen["path"], seen["headers"]["x-request-id"]) == (CHAT, "two")
     assert json.loads(seen["body"])["messages"][0]["content"] == "two"
+
+
+@pytest.mark.parametrize("chat", [True, False])
+async def test_several_tokens_come_in_one_chunk_after_the_first(chat: bool) -> None:
+    """The text, the ids and the counts are those of one token in a chunk."""
+    asked: dict[str, Any] = {"stream": True, "return_token_ids": True, "max_tokens": 12}
+    asked |= {"messages": [{"role": "user", "content": "a"}]} if chat else {"prompt": "a"}
+    found = {}
+    for interval in (1, 5):
+        async with running(replace(FAST, tokens=20, stream_interval=interval)) as sim:
+            answer = await sim.send(CHAT if chat else TEXT, **asked)
+        events = [json.loads(line[6:]) for line in answer.body.split(b"\n\n") if line.startswith(b"data: {")]
+        choices = [each["choices"][0] for each in events if each["choices"]]
+        ids = [choice["token_ids"] for choice in choices if choice.get("token_ids")]
+        texts = [choice["delta"].get("content", "") if chat else choice["text"] for choice in choices]
+        found[interval] = "".join(texts), [token for each in ids for token in each], [*map(len, ids)]
+    assert found[1][:2] == found[5][:2]
+    assert found[1][2] == [1] * 12
+    assert found[5][2] == [1, 5, 5, 1]
