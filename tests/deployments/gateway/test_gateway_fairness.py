@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -307,12 +307,12 @@ async def test_places_are_free_only_for_those_who_may_not_take_them(seed: int) -
     await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def test_tenants_that_all_want_everything_get_equal_shares() -> None:
-    places = Places(12)
-    served = dict.fromkeys(("a", "b", "c"), 0)
+async def served_of(places: Places, tenants: Sequence[str], rounds: int) -> dict[str, int]:
+    """How many requests of each tenant got a place, where each wants all of them and one ends in a round."""
+    served = dict.fromkeys(tenants, 0)
     waiting = {tenant: [await places.asks(tenant) for _ in range(100)] for tenant in served}
     running: list[Dispatch] = []
-    for _ in range(150):
+    for _ in range(rounds):
         await asyncio.sleep(0)
         for tenant, tasks in waiting.items():
             for task in [task for task in tasks if task.done()]:
@@ -322,12 +322,22 @@ async def test_tenants_that_all_want_everything_get_equal_shares() -> None:
         ended = running.pop(0)
         ended.sent_at = time.monotonic()  # a slot costs while it is held; here that is the machine's time
         places.admission.end(ended, complete=True)
-    await asyncio.sleep(0)
-    assert max(served.values()) - min(served.values()) <= 12
     for tasks in waiting.values():
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    return served
+
+
+async def test_tenants_that_all_want_everything_get_equal_shares() -> None:
+    served = await served_of(Places(12), ("a", "b", "c"), 150)
+    assert max(served.values()) - min(served.values()) <= 12
+
+
+async def test_a_tenant_s_weight_is_its_part_of_the_shares() -> None:
+    """All places are given to the first tenant before the other one asks."""
+    served = await served_of(Places(12, tenant_weights={"b": 3.0}), ("a", "b"), 120)
+    assert served["b"] == pytest.approx(3 * (served["a"] - 12), abs=12)
 
 
 async def test_others_in_line_do_not_keep_a_tenant_from_the_race() -> None:
