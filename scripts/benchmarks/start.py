@@ -82,14 +82,22 @@ class Start:
         return self.first_ttft_ms / self.steady_ttft_ms
 
 
+CHECKOUT = (sys.executable, "-m", "deployments.cli")
+
+
 @contextmanager
-def running(config: Path, folder: Path) -> Iterator[str]:
-    """The application's URL once it is ready. At the end it gets SIGINT."""
+def running(config: Path, folder: Path, program: Sequence[str] = CHECKOUT, **variables: str) -> Iterator[str]:
+    """The application's URL once it is ready. At the end it gets SIGINT. ``program``: `promptly`;
+    ``variables``: of its environment."""
     ready = folder / "ready.json"
-    command = [sys.executable, "-m", "deployments.cli", "serve", str(config), "--ready-file", str(ready)]
+    command = [*program, "serve", str(config), "--ready-file", str(ready)]
     with (folder / "launch.log").open("wb") as log:
         process = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment()
+            command,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env=environment() | variables,
         )
     try:
         wait_for(ready, process)
