@@ -43,6 +43,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "eagle3, first runner": qwen(
         speculation=EAGLE3 | {"depth_by_load": MIXED}, env={"VLLM_USE_V2_MODEL_RUNNER": "0"}
     ),
+    "offload over two": qwen(tensor_parallel_size=2, placement="strict_pack", kv_offload={"size_gib": 16.0}),
     "mtp": qwen(
         "deepseek-ai/DeepSeek-V3",
         tensor_parallel_size=8,
