@@ -104,6 +104,9 @@ class SemanticCache(DirectlyCalled):
         Raises:
             StoreError: the store failed; the gateway counts this and continues without the cache.
         """
+        if query.announced is not None:
+            for ended in query.announced.ended:  # whatever is found: they are told only once
+                self._announced.end(ended)
         found = await self._find(query)
         if isinstance(found, Miss) and query.announced is not None:
             at = self._announced.meet(query.announced, time.monotonic())

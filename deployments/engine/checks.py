@@ -6,7 +6,7 @@ downloaded; models that are not here are left to the engine to check (``promptly
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shutil import disk_usage
 from typing import Any
@@ -32,7 +32,7 @@ from serve_app.planning.plan import UNKNOWN_CONTEXT
 from serve_app.planning.room import Sizing, check_memory
 from serve_app.planning.weights import loaded
 from serve_app.settings import AutoscalingSettings, EngineSettings, ModelSettings
-from serve_app.settings.engine import LoraSettings
+from serve_app.settings.engine import KV_TRANSFER, LoraSettings
 
 ADAPTER_CONFIG = "adapter_config.json"
 SHARED_MEMORY = Path("/dev/shm")
@@ -66,6 +66,26 @@ def check_on_node(model: ModelSettings, store: ModelStore, *, shared_memory: Pat
     check_engine(model, store, this_machine() if on_cpu else None)
     for problem in _offload_room(model, shared_memory):
         raise SettingsError(f"model {model.id!r}: {problem}")
+
+
+def check_devices(model: ModelSettings, numbers: Sequence[int]) -> None:
+    """``numbers``: of each worker's device on the node. vLLM gives each worker of an engine that offloads its
+    part of the file by this number modulo their count.
+
+    Raises:
+        SettingsError: two of them would have one part.
+    """
+    if len({number % len(numbers) for number in numbers}) == len(numbers):
+        return
+    shown = ", ".join(map(str, sorted(numbers)))
+    problem = Problem(
+        "engine.kv_offload",
+        f"{len(numbers)} devices with the numbers {shown}",
+        f"two of them are equal modulo {len(numbers)}, so vLLM would give them one part of the offloaded "
+        "cache, and they would overwrite each other's blocks",
+        "engines of one size on a node, so that each gets devices that follow each other; or no `kv_offload`",
+    )
+    raise SettingsError(f"model {model.id!r}: {problem}")
 
 
 def _offload_room(model: ModelSettings, shared_memory: Path) -> Iterator[Problem]:
@@ -143,6 +163,11 @@ def _not_offloaded(engine: EngineSettings) -> Iterator[Problem]:
         yield Problem("engine.kv_offload.backend", "lmcache", server, "use 'native'")
     if prefill is not None and prefill.connector == "lmcache":
         yield Problem("engine.disaggregation.connector", "lmcache", server, "use 'nixl'")
+    transfer = engine.options.get(KV_TRANSFER)
+    for connector in _connectors(transfer):
+        if "lmcache" in connector.lower():
+            works = "leave it out: `kv_offload` and `disaggregation` set vLLM's own connectors"
+            yield Problem(f"engine.options.{KV_TRANSFER}", connector, server, works)
     if offload is not None and engine.num_devices > 1 and engine.placement != "strict_pack":
         # CPUOffloadingSpec: rank = device index % world size, in a file of one node.
         yield Problem(
@@ -152,6 +177,17 @@ def _not_offloaded(engine: EngineSettings) -> Iterator[Problem]:
             "nodes two devices have one number, and would overwrite each other's blocks",
             "use 'strict_pack' with `kv_offload`",
         )
+
+
+def _connectors(transfer: object) -> Iterator[str]:
+    """Those that vLLM's ``kv_transfer_config`` names, and those within its ``MultiConnector``."""
+    if not isinstance(transfer, Mapping):
+        return
+    yield str(transfer.get("kv_connector", ""))
+    extra = transfer.get("kv_connector_extra_config")
+    within = extra.get("connectors") if isinstance(extra, Mapping) else None
+    for each in within if isinstance(within, list) else ():
+        yield from _connectors(each)
 
 
 def _problems(model: ModelSettings, store: ModelStore, device: Device | None) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ from ray.serve.llm import LLMConfig
 from ray.serve.llm.deployment import LLMServer
 from starlette.types import ASGIApp
 
-from deployments.engine.checks import check_on_node
+from deployments.engine.checks import check_devices, check_on_node
 from deployments.engine.cpu.threads import bind_threads, runs_in_one_process
 from deployments.engine.parsers import model_parsers
 from deployments.engine.resume import ResumedChats
@@ -30,7 +30,12 @@ from deployments.engine.start.phases import EngineStart
 from deployments.engine.start.traces import held_spans, seldom_said, trace_arguments, trace_environment
 from deployments.engine.start.warm_up import Shapes, need_audio_packages, warm_up
 from deployments.engine.vllm import bridge as vllm_bridge
-from deployments.engine.vllm.arguments import engine_arguments, placement_group_config
+from deployments.engine.vllm.arguments import (
+    DEVICE_NUMBER,
+    WORKER_EXTENSION,
+    engine_arguments,
+    placement_group_config,
+)
 from deployments.platform.serve import node_address
 from deployments.wire.listener import PrivateListener, listening
 from serve_app.autoscaling import GatewayLoad, GatewayReports, ReplicaLoad
@@ -69,6 +74,8 @@ class Engine(LLMServer):
             self._seldom.enter_context(seldom_said())
             self._cpus = await asyncio.to_thread(bind_threads, model)
             await super().__init__(llm_config, **self._server_arguments())
+            if self._arguments.get(WORKER_EXTENSION) == DEVICE_NUMBER:
+                check_devices(model, await vllm_bridge.device_numbers(self))
             self._held_spans = held_spans()
         self._probe = vllm_bridge.load_probe(self)
         self._capacity = vllm_bridge.max_num_seqs(self)

@@ -21,10 +21,12 @@ MOST_ENDED = 64
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """``gateway`` no longer answers the request ``key``."""
+    """``gateway`` no longer answers the request ``key``; ``by`` does instead, if it is set: this gateway has
+    asked an engine because the other one was lost."""
 
     key: bytes
     gateway: str
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,11 @@ class AnnouncedRequests:
 
     def end(self, ended: Ended) -> None:
         known = self._announced.get(ended.key)
-        if known is not None and known[0] == ended.gateway:
+        if known is None or known[0] != ended.gateway:
+            return
+        if ended.by:
+            self._announced[ended.key] = (ended.by, known[1])
+        else:
             del self._announced[ended.key]
 
     def meet(self, announced: Announced, now: float) -> str | None:

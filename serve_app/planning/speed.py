@@ -30,7 +30,7 @@ measured."""
 EXPERT_LAYER_S = 60e-6
 """Fixed time of a layer's experts on a GPU, beside :data:`LAYER_S`: the router, sorting tokens by expert, and
 grouped multiplications too small to fill the device. Fitted, with :data:`EXPERT_BANDWIDTH`, to published
-decode times; ``tests/serve_app/planning/test_plan_published.py`` names them."""
+decode times; ``scripts/benchmarks/published.py`` names them."""
 
 EXPERT_BANDWIDTH = 0.75
 """Share of the bandwidth of dense weights that reading the chosen experts reaches."""

@@ -46,7 +46,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class GuardPolicy:
-    """``most``: the deepest draft allowed. Gains are speed-ups over no speculation.
+    """``most``: the deepest draft allowed. Gains are speed-ups over steps that check no draft.
 
     ``rise`` above ``keep`` is the hysteresis. With pauses of 8, 16, … 64 windows, trials on text that cannot
     be drafted take one window in nine at first, then one in 65. ``hindsight``: drafts can be judged without

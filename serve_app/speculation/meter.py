@@ -32,7 +32,7 @@ class Sample:
         return Sample(self.steps * by, self.drafts * by, self.given.faded(by))
 
     def speed_up(self, cost: StepCost) -> float:
-        """The measured speed-up of these steps over steps without speculation."""
+        """The measured speed-up of these steps over steps that check no draft."""
         if not self.steps:
             return 1.0
         batch = self.given.steps / self.steps
@@ -45,7 +45,8 @@ class SpeculationReport:
 
     ``acceptance_rate``: accepted over drafted tokens. ``mean_accepted_length``: tokens that a draft yields,
     including the target model's own one (both as vLLM counts them). ``depth``: the longest draft; 0: none.
-    ``speed_up``: estimated, over no speculation; ``None`` while the steps' durations do not show it.
+    ``speed_up``: estimated, over steps that check no draft (where a model drafts, they draft all the same);
+    ``None`` while the steps' durations do not show it.
     """
 
     draft_tokens: int = 0

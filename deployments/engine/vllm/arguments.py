@@ -39,6 +39,8 @@ SUFFIX_PACKAGE = "arctic_inference"
 CONNECTORS = {"nixl": "NixlConnector", "lmcache": "LMCacheConnectorV1"}
 GUARDED_SCHEDULER = "deployments.engine.vllm.guarded_scheduler.guarded_scheduler"
 DEPTH_SCHEDULER = "deployments.engine.vllm.guarded_scheduler.depth_scheduler"
+DEVICE_NUMBER = "deployments.engine.vllm.device_number.DeviceNumber"
+WORKER_EXTENSION = "worker_extension_cls"
 DEPTHS = "promptly_depth_by_load"
 """The key of vLLM's ``additional_config`` from which these schedulers read ``depth_by_load`` if vLLM's own
 setting must stay unset (see :func:`serve_app.planning.execution.sends_depths`)."""
@@ -201,9 +203,11 @@ def check_config(model: ModelSettings, store: ModelStore) -> None:
 def _offload(engine: EngineSettings) -> dict[str, Any]:
     if engine.kv_offload is None:
         return {}
+    extension = {WORKER_EXTENSION: DEVICE_NUMBER} if engine.num_devices > 1 else {}
     return {
         "kv_offloading_size": engine.kv_offload.size_gib,
         "kv_offloading_backend": engine.kv_offload.backend,
+        **extension,
     }
 
 

@@ -6,6 +6,8 @@ Checked against Ray 2.60 and vLLM 0.29. When either moves, look at:
 - ``VLLMEngine._engine_client``: the ``AsyncLLM``;
 - ``AsyncLLM.sleep`` and its ``mode``; ``AsyncLLM.get_supported_tasks``, and ``enable_scoring_api`` of vLLM's
   pooling entrypoints;
+- ``LLMServer.collective_rpc``: calls a method of each worker by its name, also one that a
+  ``worker_extension_cls`` added;
 - ``AsyncLLM.output_processor``: unfinished requests and their prompt tokens;
 - ``AsyncLLM.logger_manager.stat_loggers``: vLLM accepts stat loggers only at construction, which
   ``ray.serve.llm`` does; the list is read at every step, so one can be appended later.
@@ -19,6 +21,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
+from deployments.engine.vllm.device_number import DeviceNumber
 from deployments.engine.vllm.resume import Resuming
 from serve_app.autoscaling import EngineSpeed
 from serve_app.openai.continuation import TokenLimits
@@ -177,6 +180,12 @@ def resuming(server: Any) -> Resuming:
 def vocabulary(server: Any) -> int:
     """Token ids are below this."""
     return int(server.engine._engine_client.model_config.get_vocab_size())
+
+
+async def device_numbers(server: Any) -> list[int]:
+    """Of each worker of an engine whose ``worker_extension_cls`` is :class:`DeviceNumber`."""
+    found = await server.collective_rpc(DeviceNumber.promptly_device_number.__name__)
+    return [int(number) for number in found]
 
 
 async def fall_asleep(server: Any, level: int) -> None:

@@ -60,7 +60,7 @@ class JoinsElsewhere:
         if stream is None:
             return None
         begun: list[Reader] = []
-        answer = SharedAnswer(stream, partial(self._again, asked, begun), self._keep_bytes)
+        answer = SharedAnswer(stream, partial(self._again, asked, key, gateway, begun), self._keep_bytes)
         reader = self._reader(asked, key, answer)
         if reader is None:
             stream.close()
@@ -85,9 +85,10 @@ class JoinsElsewhere:
             opening.close()
         return reader
 
-    async def _again(self, asked: Asked, begun: list[Reader]) -> OpenAnswer:
+    async def _again(self, asked: Asked, key: InFlightKey, gateway: str, begun: list[Reader]) -> OpenAnswer:
         """The answer's gateway is lost. The client that joined first here pays, as if it had asked first."""
         self._traffic.failovers += 1
+        self._elsewhere.took_over(key, gateway)
         if asked.exchange.account is not None:
             asked.exchange.account.members.own(begun[0].goes_on)
         return await self._dispatcher.open(self._engine.call_for(asked))

@@ -155,26 +155,32 @@ class Elsewhere:
 
     async def join(self, key: InFlightKey, gateway: str, priority: int) -> SharedStream | Hit | None:
         """The stream of an identical request at ``gateway``, or the answer that this has remembered since it
-        ended; ``None``: there is none, or it cannot be had."""
+        ended; ``None``: there is none, or it cannot be had, and the request begins here."""
         name = name_of(key)
         self._pending.pop(name, None)
         address = self._address_of(gateway)
-        if address is None:
-            return None
-        try:
-            async with asyncio.timeout(ACCEPT_TIMEOUT_S):
-                stream = await self._ask(address, _Asked(name, priority))
-        except (NoConnection, BrokenConnection, StreamLost, TimeoutError) as error:
-            logger.info("a request cannot be joined at another gateway: %r", error)
-            stream = None
+        stream = None if address is None else await self._stream_at(address, _Asked(name, priority))
         if stream is None:
-            self._note_end(Ended(name, gateway))
-            return None
+            self.took_over(key, gateway)
         return stream
 
     def joined(self, key: InFlightKey) -> None:
-        """The request that begins here under ``key`` is another gateway's: no other request joins it here."""
+        """The request that begins here under ``key`` is another gateway's: no other gateway joins it here."""
         self._joined.add(name_of(key))
+
+    def took_over(self, key: InFlightKey, gateway: str) -> None:
+        """``gateway`` has lost the request, and this one asks an engine: others join it here."""
+        name = name_of(key)
+        self._joined.discard(name)
+        self._note_end(Ended(name, gateway, by=self._gateway))
+
+    async def _stream_at(self, address: PrivateAddress, asked: _Asked) -> SharedStream | Hit | None:
+        try:
+            async with asyncio.timeout(ACCEPT_TIMEOUT_S):
+                return await self._ask(address, asked)
+        except (NoConnection, BrokenConnection, StreamLost, TimeoutError) as error:
+            logger.info("a request cannot be joined at another gateway: %r", error)
+            return None
 
     async def _ask(self, address: PrivateAddress, asked: _Asked) -> SharedStream | Hit | None:
         origin = Origin.behind(address)

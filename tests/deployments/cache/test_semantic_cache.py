@@ -22,6 +22,7 @@ from deployments.cache.store import StoreError
 from deployments.cache.store.edge import EdgeStore
 from serve_app.cache.entry import CacheEntry, CacheQuery, Hit, Miss, Selection
 from serve_app.cache.normal import vectors_of
+from serve_app.gateways.announced import Announced, Ended
 from serve_app.openai.answers import Answer, Usage
 from serve_app.settings import CacheSettings
 from serve_app.settings.qdrant import QdrantSettings
@@ -66,6 +67,22 @@ async def test_the_same_text_is_found_without_a_vector_and_a_near_one_with_it(ca
     assert isinstance(await cache.look_up(replace(near, threshold=0.9999)), Miss)
     assert isinstance(await cache.look_up(replace(near, partition="q")), Miss)
     assert isinstance(await cache.look_up(replace(near, vector=None)), Miss)
+
+
+@pytest.mark.parametrize("is_stored", [True, False], ids=["hit", "miss"])
+async def test_what_a_look_up_tells_of_ended_requests_counts_whatever_it_finds(
+    cache: SemanticCache, is_stored: bool
+) -> None:
+    stored = entry()
+    if is_stored:
+        await cache.put(stored)
+    asked = CacheQuery(uuid4(), "p", "asked elsewhere")
+    await cache.look_up(replace(asked, announced=Announced(b"k", "one")))
+    telling = Announced(b"other", "two", (Ended(b"k", "one"),))
+    assert isinstance(await cache.look_up(query(stored, announced=telling)), Hit) is is_stored
+    found = await cache.look_up(replace(asked, announced=Announced(b"k", "three")))
+    assert isinstance(found, Miss)
+    assert found.answered_at is None
 
 
 async def test_a_purge_raises_the_epoch_after_the_entries_are_gone(cache: SemanticCache) -> None:

@@ -172,6 +172,10 @@ def test_a_shipped_gpu_config_is_planned_where_no_hub_can_be_reached(
     shown = capsys.readouterr().out
     assert "vLLM: second model runner, CUDA graphs full_and_piecewise, asynchronous scheduling" in shown
     assert "from Promptly's record of 20" in shown
+    held = re.search(r"KV cache +[\d.]+(.*)\n", shown)
+    assert held
+    assert held[1] == "  at most: what the second runner reserves was not measured"
+    assert "an estimate, ± 25 %" in shown
 
 
 def documented() -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deployments.engine.checks import check_engine, check_on_node, check_served
+from deployments.engine.checks import check_devices, check_engine, check_on_node, check_served
 from deployments.platform.machine import GIB, this_machine
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore
@@ -276,6 +276,18 @@ def test_what_the_gateway_serves_passes(engine: dict[str, Any]) -> None:
 
 
 OFFLOAD = {"size_gib": 16.0}
+LMCACHE = {"kv_connector": "LMCacheMPConnector", "kv_role": "kv_both"}
+NATIVE = {"kv_connector": "OffloadingConnector", "kv_role": "kv_both"}
+
+
+def transferring(*connectors: dict[str, Any]) -> dict[str, Any]:
+    """vLLM's own option; several stand in its ``MultiConnector``."""
+    several = {
+        "kv_connector": "MultiConnector",
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": {"connectors": [*connectors]},
+    }
+    return {"options": {"kv_transfer_config": connectors[0] if len(connectors) == 1 else several}}
 
 
 @pytest.mark.parametrize(
@@ -286,6 +298,8 @@ OFFLOAD = {"size_gib": 16.0}
             {"disaggregation": {"prefill_replicas": 1, "connector": "lmcache"}},
             "engine.disaggregation.connector = 'lmcache'",
         ),
+        (transferring(LMCACHE), r"engine.options.kv_transfer_config = 'LMCacheMPConnector': it needs an LMC"),
+        (transferring(NATIVE, LMCACHE | {"kv_connector": "LMCacheConnectorV1"}), "'LMCacheConnectorV1'"),
         ({"kv_offload": OFFLOAD, "tensor_parallel_size": 4}, "use 'strict_pack' with `kv_offload`"),
     ],
 )
@@ -301,6 +315,23 @@ def test_an_offload_that_nothing_serves_or_that_would_overwrite_itself_is_refuse
 )
 def test_an_offload_on_one_node_is_served(engine: dict[str, Any]) -> None:
     check_served(model(kv_offload=OFFLOAD, **engine))
+
+
+@pytest.mark.parametrize("connectors", [[NATIVE], [NATIVE, NATIVE]], ids=["one", "several"])
+def test_vllms_own_connectors_may_be_set_by_hand(connectors: list[dict[str, Any]]) -> None:
+    check_served(model(**transferring(*connectors)))
+
+
+@pytest.mark.parametrize("numbers", [[0, 1], [1, 2], [3, 2], [4, 5, 6, 7], [2, 3, 4, 5]])
+def test_devices_that_follow_each_other_have_a_part_of_the_offloaded_cache_each(numbers: list[int]) -> None:
+    check_devices(model(kv_offload=OFFLOAD), numbers)
+
+
+@pytest.mark.parametrize("numbers", [[0, 2], [5, 3], [0, 1, 2, 4]])
+def test_devices_whose_parts_of_the_offloaded_cache_would_be_one_are_refused(numbers: list[int]) -> None:
+    shown = ", ".join(map(str, sorted(numbers)))
+    with pytest.raises(SettingsError, match=f"{len(numbers)} devices with the numbers {shown}'?: "):
+        check_devices(model(kv_offload=OFFLOAD), numbers)
 
 
 def test_what_is_offloaded_must_fit_the_nodes_shared_memory(store: ModelStore, tmp_path: Path) -> None:

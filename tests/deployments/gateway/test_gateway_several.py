@@ -40,12 +40,13 @@ async def quiet_cache(folder: Path) -> AsyncIterator[LocalCache]:
 
 @dataclass
 class Two:
-    """``close_two`` ends the second gateway before the first."""
+    """``close_two`` ends the second gateway before the first; ``third`` makes one more."""
 
     one: Running
     two: Running
     engine: SimEngine
     close_two: Callable[[], Coroutine[Any, Any, None]]
+    third: Callable[[], AbstractAsyncContextManager[Running]]
 
     def asked(self) -> int:
         return self.engine.stats().requests
@@ -70,7 +71,14 @@ async def two_gateways(
         stack.push_async_callback(second.close)
         two = await second.open()
         await band.meet()
-        yield Two(one, two, engine, second.close)
+
+        @asynccontextmanager
+        async def third() -> AsyncIterator[Running]:
+            async with gateway(**given, **TWO, **cache.args, **args) as running:
+                await band.meet()
+                yield running
+
+        yield Two(one, two, engine, second.close, third)
 
 
 class Closable:
@@ -245,6 +253,43 @@ async def test_a_gateway_that_ends_in_the_middle_loses_none_of_its_joiners_strea
         assert whole.endswith(answers[0].text)
         assert (await both.one.post("hi")).headers["x-cache"] == "exact"
         await both.one.until_idle()
+
+
+async def test_a_retry_finds_all_of_an_answer_that_another_client_of_its_gateway_had_joined(
+    quiet_cache: LocalCache,
+) -> None:
+    async with two_gateways(quiet_cache, LONG) as both:
+        whole = (await both.one.post("hi", {"cache-control": "no-store"}, stream=True)).text
+        async with both.two.stream("hi") as first:
+            await contents(first, 3)
+            async with both.one.stream("hi") as second:
+                await contents(second, 8)
+                await both.close_two()
+                retried = await both.one.post("hi", stream=True)
+                await second.rest()
+        assert (retried.headers["x-cache"], retried.text) == ("joined", whole)
+        assert both.asked() == 3  # the whole one, the second gateway's, and the first's for both its clients
+
+
+@pytest.mark.parametrize("had_joined", [True, False], ids=["had-joined", "asks-after"])
+async def test_the_gateway_that_asks_for_a_lost_answer_again_is_joined_by_others(
+    quiet_cache: LocalCache, had_joined: bool
+) -> None:
+    async with two_gateways(quiet_cache, ENDLESS) as both, both.third() as third, AsyncExitStack() as clients:
+        lost = await clients.enter_async_context(both.two.stream("hi"))
+        await contents(lost, 3)
+        if had_joined:
+            await contents(await clients.enter_async_context(both.one.stream("hi")), 3)
+        await both.close_two()
+        if not had_joined:
+            await contents(await clients.enter_async_context(both.one.stream("hi")), 3)
+        await both.engine.until(lambda stats: stats.requests == 2)
+        # Its next look-up tells the cache.
+        await contents(await clients.enter_async_context(both.one.stream("another")), 1)
+        joining = await clients.enter_async_context(third.stream("hi"))
+        assert joining.headers["x-cache"] == "joined"
+        await contents(joining, 3)
+        assert both.asked() == 3
 
 
 async def test_a_registration_of_a_gateway_that_is_gone_costs_no_failure(quiet_cache: LocalCache) -> None:

@@ -21,6 +21,16 @@ def test_what_has_ended_is_joined_no_more() -> None:
     assert announced.meet(Announced(b"k", "a"), 1.0) == "b"
 
 
+def test_who_took_a_lost_request_over_is_joined_from_then_on() -> None:
+    announced = AnnouncedRequests()
+    announced.meet(Announced(b"k", "lost"), 0.0)
+    announced.meet(Announced(b"x", "a", (Ended(b"k", "lost", by="a"),)), 1.0)
+    announced.meet(Announced(b"x", "b", (Ended(b"k", "lost", by="b"),)), 1.0)
+    assert announced.meet(Announced(b"k", "c"), 2.0) == "a"
+    announced.end(Ended(b"k", "a"))
+    assert announced.meet(Announced(b"k", "c"), 2.0) is None
+
+
 def test_a_late_end_of_another_gateway_takes_nothing_away() -> None:
     announced = AnnouncedRequests()
     announced.meet(Announced(b"k", "b"), 0.0)

@@ -1,7 +1,7 @@
 """The guard inside vLLM's own scheduler: real schedulers, and a model whose drafts hold with a fixed chance.
 
 The model counts: token n of an answer is n, and a drafted token is that or another one. Time is the model's:
-a step takes 1 + tokens / KNEE.
+a step takes 1 + tokens / KNEE, and what it drafts for, whether that is checked or not.
 """
 
 from __future__ import annotations
@@ -77,7 +77,16 @@ class Ran:
     """Of the drafts that each step checked."""
 
 
-def run(scheduler: Any, acceptance: float, coverage: float = 1.0, steps: int = 1200, batch: int = 2) -> Ran:
+def run(
+    scheduler: Any,
+    acceptance: float,
+    coverage: float = 1.0,
+    steps: int = 1200,
+    batch: int = 2,
+    *,
+    drafting: float = 0.0,
+) -> Ran:
+    """``drafting``: what it takes in every step, as on the second model runner."""
     now, tokens, choose = 0.0, 0, random.Random(0)
     scheduler.clock = lambda: now
     depths, asked, longest = [], [], []
@@ -87,7 +96,7 @@ def run(scheduler: Any, acceptance: float, coverage: float = 1.0, steps: int = 1
         scheduler.add_request(Request(f"r{number}", list(range(20)), ends, None))
     for _ in range(steps):
         output = scheduler.schedule()
-        now += 1 + output.total_num_scheduled_tokens / KNEE
+        now += 1 + drafting + output.total_num_scheduled_tokens / KNEE
         names = list(output.num_scheduled_tokens)
         drafts = [output.scheduled_spec_decode_tokens.get(name, []) for name in names]
         sampled = [_sampled(said[name], draft) for name, draft in zip(names, drafts, strict=True)]
@@ -154,6 +163,28 @@ def test_drafts_that_hold_are_kept(tmp_path: Path, method: str, coverage: float)
     assert ran.depths[-1] >= 3
     assert max(ran.longest) == DEPTH
     assert ran.ratio <= (0.65 if coverage == 1.0 else 0.85)
+
+
+DRAFTING = 0.5
+
+
+@pytest.mark.parametrize(("acceptance", "most"), [(0.05, 1.03), (0.85, 0.65)])
+def test_drafting_in_every_step_counts_as_a_part_of_the_step(
+    tmp_path: Path, acceptance: float, most: float
+) -> None:
+    """The second model runner drafts at depth 0 too: what the guard decides is right beside such steps, and
+    over an engine without speculation the drafting is lost."""
+    made = scheduler(configuration(tmp_path, "eagle3"))
+    ran = run(made, acceptance, drafting=DRAFTING)
+    assert made.guard.times.knee_tokens == pytest.approx((1 + DRAFTING) * KNEE, rel=0.05)
+    plain = 1 + 2 / KNEE
+    over_drafting_alone = ran.ratio * plain / (plain + DRAFTING)
+    assert over_drafting_alone <= most
+    if acceptance < 0.5:
+        assert ran.depths[-1] == 0
+        assert ran.ratio >= (plain + DRAFTING) / plain
+    else:
+        assert ran.depths[-1] >= 3
 
 
 def test_the_depth_by_load_that_was_set_is_the_most(tmp_path: Path) -> None:

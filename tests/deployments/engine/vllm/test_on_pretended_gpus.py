@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[4]
 SHIPPED = sorted((ROOT / "config").glob("gpu-*.yaml"))
 EAGLE3 = {"method": "eagle3", "model": "AngelSlim/Qwen3-8B_eagle3", "num_speculative_tokens": 3}
 MIXED = [{"requests": 1, "tokens": 3}, {"requests": 9, "tokens": 2}, {"requests": 17, "tokens": 0}]
-TOLD = [[1, 8, 3], [9, 16, 1], [17, 32, 0]]
+NEVER_SHALLOW = [{"requests": 1, "tokens": 3}, {"requests": 9, "tokens": 2}]
+TOLD = {"depths 3, 1, 0": [[1, 8, 3], [9, 16, 1], [17, 32, 0]], "depths 3, 2": [[1, 8, 3], [9, 32, 2]]}
 NGRAM = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}
 SMALL = {"method": "draft_model", "model": "meta-llama/Llama-3.2-1B-Instruct", "num_speculative_tokens": 4}
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -34,10 +35,15 @@ OTHERS: dict[str, dict[str, Any]] = {
     "eagle3": qwen(speculation=EAGLE3),
     "eagle3, unguarded": qwen(speculation=EAGLE3 | {"guard": False}),
     "eagle3, mixed depths": qwen(speculation=EAGLE3 | {"depth_by_load": MIXED}),
+    "eagle3, depths 3 and 2": qwen(speculation=EAGLE3 | {"depth_by_load": NEVER_SHALLOW}),
+    "eagle3, depths 3 and 2, unguarded": qwen(
+        speculation=EAGLE3 | {"depth_by_load": NEVER_SHALLOW, "guard": False}
+    ),
     "eagle3, mixed depths, unguarded": qwen(speculation=EAGLE3 | {"depth_by_load": MIXED, "guard": False}),
     "eagle3, first runner": qwen(
         speculation=EAGLE3 | {"depth_by_load": MIXED}, env={"VLLM_USE_V2_MODEL_RUNNER": "0"}
     ),
+    "offload over two": qwen(tensor_parallel_size=2, placement="strict_pack", kv_offload={"size_gib": 16.0}),
     "mtp": qwen(
         "deepseek-ai/DeepSeek-V3",
         tensor_parallel_size=8,
@@ -63,7 +69,7 @@ CASES = {path.name: shipped(path) for path in SHIPPED} | OTHERS
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    told = {"eagle3, mixed depths": OTHERS["eagle3, mixed depths"] | {"told": TOLD}}
+    told = {name: OTHERS["eagle3"] | {"told": depths} for name, depths in TOLD.items()}
     return on_pretended_h100(tmp_path_factory.mktemp("store"), CASES | told)
 
 
@@ -108,5 +114,8 @@ def test_the_second_runner_would_be_told_of_mixed_depths_at_the_price_of_its_sta
     found: dict[str, dict[str, Any]],
 ) -> None:
     """Why it is never told. If this fails, vLLM has mended it, and ``sends_depths`` may send them."""
-    graphs = found["eagle3, mixed depths"]["if_told"]
+    graphs = found["depths 3, 1, 0"]["if_told"]
     assert any(graph["requests"] is not None and graph["requests"] < 1 for graph in graphs)
+    assert found["depths 3, 2"]["error"].startswith("ZeroDivisionError")
+    for name in ("eagle3, mixed depths", "eagle3, depths 3 and 2"):
+        assert not found[name]["tells_depths"]
