@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
-import package
 
 from benchmarks.options import Options
 from benchmarks.start import CITIES, ROOT, TARGET_START_S, running, ttft_ms
@@ -96,7 +95,8 @@ def _measured() -> Installed:
 
 def _install(folder: Path) -> None:
     """As `docs/installing.md` has it for production."""
-    [wheel] = [file for file in package.build(folder / "dist") if file.suffix == ".whl"]
+    _run([sys.executable, str(ROOT / "scripts" / "package.py"), "--output", str(folder / "dist")])
+    [wheel] = (folder / "dist").glob("*.whl")
     venv.create(folder / "venv", with_pip=True)
     pip = [str(folder / "venv" / "bin" / "python"), "-m", "pip", "--no-cache-dir", "install", "--no-deps"]
     unhashed = [*pip, "-r", str(ROOT / "requirements" / "cpu-unhashed.txt")]
