@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import ssl
@@ -338,6 +339,29 @@ async def test_haproxy_inherits_no_secrets(monkeypatch: pytest.MonkeyPatch) -> N
         names = variables_of(front.pid)
     assert b"VENDOR_KEY" not in names
     assert b"PATH" in names
+
+
+async def test_where_no_program_may_start_the_packages_own_runs_and_the_log_says_what_is_lost(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in a folder that is mounted ``noexec``."""
+    monkeypatch.setenv("VENDOR_KEY", "sk-secret")
+    with caplog.at_level(logging.WARNING, logger="ray.serve"):
+        async with door(None, runs=lambda _: False) as front:
+            reader, writer = await asyncio.open_connection(LOOPBACK, front.port)
+            writer.write(b"no http at all\r\n\r\n")
+            async with asyncio.timeout(10):
+                malformed = await reader.read()
+            writer.close()
+            status, _, body = await sent(front, b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            names = variables_of(front.pid)
+    assert malformed.startswith(b"HTTP/1.1 400")
+    assert b"<html>" in malformed
+    assert (status, body["error"]["code"]) == (404, "not_found")
+    assert b"VENDOR_KEY" in names
+    said = [record.getMessage() for record in caplog.records]
+    assert any("HAProxy's answers to malformed requests stay HTML" in line for line in said)
+    assert any("HAProxy inherits the environment of Ray's processes" in line for line in said)
 
 
 def test_the_wrapper_keeps_what_serve_knows_its_haproxy_by(tmp_path: Path) -> None:
