@@ -74,9 +74,7 @@ async def door(
             **changes,
         )
         path = str(folder / "haproxy.cfg")
-        front_door = FrontDoor(
-            config, _backends(url), path, settings=settings or ProxySettings(), runs=runs
-        )
+        front_door = FrontDoor(config, _backends(url), path, settings=settings or ProxySettings(), runs=runs)
         started = asyncio.ensure_future(front_door.start())
         reloading = asyncio.Lock()
         watching = asyncio.ensure_future(keep_running(front_door, started, reloading))
