@@ -161,7 +161,8 @@ async def test_a_batch_of_conversations_takes_a_place_for_each(fields: dict[str,
             async with meanwhile(running.send(body, BATCH)):
                 assert await eventually(holds, within_s=5), await running.in_flight()
             await running.until_idle()
-            heavy = await running.send({"model": MODEL, "messages": [[TURN]] * 9}, BATCH)
+            async with asyncio.timeout(10):
+                heavy = await running.send({"model": MODEL, "messages": [[TURN]] * 9}, BATCH)
             assert (heavy.status, heavy.error["param"]) == (400, "messages")
 
 
