@@ -19,6 +19,14 @@ from deployments.platform.front_door import FrontDoor, keep_running, runs
 from serve_app.settings.proxy import ProxySettings
 
 
+def listens_on_loopback_alone(port: int) -> bool:
+    """Of IPv4: HAProxy's config has no other addresses."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {line[1] for line in lines if line[3] == "0A" and line[1].endswith(f":{port:04X}")} == {
+        f"0100007F:{port:04X}"
+    }
+
+
 @dataclass(frozen=True)
 class Door:
     """A running HAProxy. ``folder`` holds its config, its sockets and its error pages."""
