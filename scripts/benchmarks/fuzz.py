@@ -1,4 +1,4 @@
-"""100,000 wrong requests over every route: how many 5xx of our own, hangs and dead processes follow.
+"""100,000 wrong requests over every route (no WebSocket): 5xx of our own, hangs, dead processes.
 
 The requests go through HAProxy to a gateway with the scripted engine, embedder, cache, stored responses,
 keys and feedback: requests with a wrong part, requests with broken bytes, and requests that schemathesis

@@ -1,4 +1,4 @@
-"""Requests with errors, made from valid ones of every route.
+"""Requests with errors, made from valid ones of every route but the WebSocket.
 
 Bodies, headers and bytes are changed at random; the same seed gives the same requests.
 """

@@ -29,7 +29,10 @@ TEXTS = (
 )
 """The fields that hold the texts of embedding, scoring, reranking and detokenizing requests."""
 
-PROMPTS = ("messages", "input", "images")
+MESSAGES = "messages"
+"""A conversation, or in a batch (``/v1/chat/completions/batch``) a list of them."""
+
+PROMPTS = (MESSAGES, "input", "images")
 """The fields that may hold whole conversations, or images: each is a prompt."""
 
 HOLD_TEXTS = frozenset({*TEXTS, *PROMPTS})
@@ -40,7 +43,10 @@ BATCHED = TEXTS[1:]
 SAMPLING = "sampling_params"
 """Where a request of tokens (``GENERATE``) has what others have at their top."""
 
-COUNTED = frozenset({"n", "best_of", "prompt", "prompt_embeds", SAMPLING})
+SEQUENCES = ("prompt", "prompt_embeds", MESSAGES)
+"""The fields of which each item may be a prompt that is answered."""
+
+COUNTED = frozenset({"n", "best_of", *SEQUENCES, SAMPLING})
 """The fields that may ask for more than one sequence."""
 
 
@@ -121,16 +127,24 @@ def _whole_prompts(name: str, value: Any) -> int:
     first = value[0]
     if name == "images":
         return len(value)
+    if name == MESSAGES:
+        return len(value) if isinstance(first, list) else 0
     return len(value) if isinstance(first, list) and first and isinstance(first[0], dict) else 0
 
 
 def weight_field(fields: Mapping[str, Any]) -> str:
     """The field that makes a request ask for more than one sequence."""
-    return "n" if fields.get("n") not in (None, 1) else "prompt"
+    if fields.get("n") not in (None, 1):
+        return "n"
+    return MESSAGES if _whole_prompts(MESSAGES, fields.get(MESSAGES)) > 1 else "prompt"
 
 
 def _most_prompts(fields: Mapping[str, Any]) -> tuple[str, int]:
-    counts = {name: count_prompts(fields.get(name)) for name in ("prompt", "prompt_embeds")}
+    """The field with the most prompts. A conversation is one, whatever number of messages it has."""
+    counts = {
+        name: _whole_prompts(name, value) if name == MESSAGES else count_prompts(value)
+        for name, value in ((name, fields.get(name)) for name in SEQUENCES)
+    }
     name = max(counts, key=counts.__getitem__)
     return name, counts[name]
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import lock
 import pytest
 import sbom
+from ray.serve._private.haproxy import get_haproxy_binary
+
+from serve_app.front_door import binary
 
 ENTRY = "a-package==1.0 \\\n    --hash=sha256:" + "0" * 64 + "\n"
 
@@ -54,6 +58,21 @@ def test_the_page_of_licences_names_everything_that_is_locked() -> None:
         for name, version in lock.packages(which):
             assert f"| {sbom.canonical(name)} | {version} |" in page
     assert "://" not in page
+
+
+def test_the_page_of_licences_says_what_a_start_does_to_haproxy() -> None:
+    program = Path(get_haproxy_binary()).read_bytes()
+    own = binary.with_json_errors(program)
+    assert own is not None
+    assert own != program
+    code = Path(binary.__file__).relative_to(lock.ROOT).as_posix()
+    page = sbom.PAGE.read_text(encoding="utf-8")
+    assert page.startswith(sbom.HEAD), "run scripts/sbom.py"
+    (about,) = [" ".join(part.split()) for part in page.split("\n## ") if part.startswith("HAProxy\n")]
+    assert "**with its error texts changed**" in about
+    assert f"`{code}`" in about
+    security = " ".join((lock.ROOT / "docs" / "security.md").read_text(encoding="utf-8").split())
+    assert "makes a copy of it on your machine with its error texts changed" in security
 
 
 @pytest.mark.parametrize(

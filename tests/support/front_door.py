@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +15,16 @@ from ray.serve._private.haproxy import BackendConfig, HAProxyConfig, ServerConfi
 from ray.serve.config import HTTPOptions
 
 from deployments.launcher.ports import free_port
-from deployments.platform.front_door import FrontDoor, keep_running
+from deployments.platform.front_door import FrontDoor, keep_running, runs
 from serve_app.settings.proxy import ProxySettings
+
+
+def listens_on_loopback_alone(port: int) -> bool:
+    """Of IPv4: HAProxy's config has no other addresses."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {line[1] for line in lines if line[3] == "0A" and line[1].endswith(f":{port:04X}")} == {
+        f"0100007F:{port:04X}"
+    }
 
 
 @dataclass(frozen=True)
@@ -47,8 +55,15 @@ class Door:
 
 
 @asynccontextmanager
-async def door(url: str | None, settings: ProxySettings | None = None, **changes: Any) -> AsyncIterator[Door]:
-    """In front of ``url``, or of no gateway at all; watched, as in Serve's actor."""
+async def door(
+    url: str | None,
+    settings: ProxySettings | None = None,
+    *,
+    runs: Callable[[Path], bool] = runs,
+    **changes: Any,
+) -> AsyncIterator[Door]:
+    """In front of ``url``, or of no gateway at all; watched, as in Serve's actor. ``runs``: whether a program
+    that the front door writes starts."""
     with tempfile.TemporaryDirectory(prefix="door-", dir="/tmp") as name:
         folder = Path(name)
         ports: list[int] = []
@@ -67,7 +82,7 @@ async def door(url: str | None, settings: ProxySettings | None = None, **changes
             **changes,
         )
         path = str(folder / "haproxy.cfg")
-        front_door = FrontDoor(config, _backends(url), path, settings=settings or ProxySettings())
+        front_door = FrontDoor(config, _backends(url), path, settings=settings or ProxySettings(), runs=runs)
         started = asyncio.ensure_future(front_door.start())
         reloading = asyncio.Lock()
         watching = asyncio.ensure_future(keep_running(front_door, started, reloading))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from serve_app.errors import SettingsError
@@ -23,14 +23,18 @@ class KeyWatch:
     keys stay, and the log has one line, which names no key.
 
     A file system that does not answer stops this loop, not the gateway's: the file is read in a thread.
+    ``pause`` waits for some seconds.
     """
 
     def __init__(
-        self, sources: KeySources, changed: Callable[[KeySources], None], period_s: float = PERIOD_S
+        self,
+        sources: KeySources,
+        changed: Callable[[KeySources], None],
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._sources = sources
         self._changed = changed
-        self._period_s = period_s
+        self._pause = pause
         self._seen: Signature | None = None
         self._problem = ""
         self._looking = asyncio.get_running_loop().create_task(self._look_forever())
@@ -47,7 +51,7 @@ class KeyWatch:
             except (OSError, SettingsError) as error:
                 self._seen = None  # it is read at every check until that succeeds
                 self._complain(str(error))
-            await asyncio.sleep(self._period_s)
+            await self._pause(PERIOD_S)
 
     async def _look(self) -> None:
         file = self._sources.file

@@ -106,6 +106,20 @@ async def test_a_body_that_does_not_come_is_given_up() -> None:
         assert "1 bytes" in error["message"]
 
 
+async def test_a_body_below_the_least_rate_is_given_up_and_one_above_it_may_still_come() -> None:
+    limits = {"body_timeout_s": 600.0, "min_body_bytes_per_s": 100.0}
+    body = json.dumps(chat("slowly", max_tokens=5) | {"user": "u" * 3 * KILOBYTE}).encode()
+    async with gateway(FAST, limits=limits) as running, half_sent(running, 1) as (slow,):
+        enough = await Half.begin(running, len(body))
+        slow.send(b"{")
+        enough.send(body[: 2 * KILOBYTE])  # what 20 s beyond the grace ask for
+        status, error = await slow.error()
+        assert (status, error["code"]) == (408, "body_timeout")
+        enough.send(body[2 * KILOBYTE :])
+        assert await enough.status() == 200
+        enough.close()
+
+
 async def test_one_tenants_bodies_are_bounded_and_another_tenants_are_not_concerned() -> None:
     limits = {"max_bodies_per_tenant": 3}
     async with gateway(FAST, tenants=("a", "b"), limits=limits) as running:

@@ -28,6 +28,9 @@ from serve_app.traffic import Traffic
 NOISY, QUIET = "noisy", "quiet"
 TENANTS = (NOISY, QUIET)
 SIXTEEN = {"max_requests": 16}
+TURN = {"role": "user", "content": "hi"}
+BATCH = "/v1/chat/completions/batch"
+"""A path that is offered only where an operator lists it."""
 
 
 @asynccontextmanager
@@ -143,6 +146,24 @@ async def test_a_request_takes_as_many_places_as_it_has_sequences(
             async with meanwhile(running.send(body, path)):
                 assert await eventually(holds, within_s=5), await running.in_flight()
             await running.until_idle()
+
+
+@pytest.mark.parametrize(("fields", "weight"), [({}, 3), ({"n": 2}, 6), ({"messages": [TURN] * 3}, 1)])
+async def test_a_batch_of_conversations_takes_a_place_for_each(fields: dict[str, Any], weight: int) -> None:
+    body = {"model": MODEL, "messages": [[TURN], [TURN, TURN], [TURN]], **fields}
+    async with silent_engine() as url:
+        other = {"url": f"{url}/v1", "name": "e0", "max_requests": 8, "paths": [BATCH]}
+        async with gateway(others=[other]) as running:
+
+            async def holds() -> bool:
+                return await running.in_flight() == weight
+
+            async with meanwhile(running.send(body, BATCH)):
+                assert await eventually(holds, within_s=5), await running.in_flight()
+            await running.until_idle()
+            async with asyncio.timeout(10):
+                heavy = await running.send({"model": MODEL, "messages": [[TURN]] * 9}, BATCH)
+            assert (heavy.status, heavy.error["param"]) == (400, "messages")
 
 
 async def test_a_request_that_no_member_could_hold_is_refused_by_name() -> None:

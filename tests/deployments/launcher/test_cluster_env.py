@@ -2,34 +2,70 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import stat
 import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from support.cluster_door import NODE
+from support.front_door import listens_on_loopback_alone
 
 from deployments.launcher import haproxy
 from deployments.launcher.config import ServeConfig
 from deployments.launcher.folder import StartFolder
 from deployments.launcher.plan import ray_environment
-from deployments.launcher.ports import pick_ports
+from deployments.launcher.ports import free_port, pick_ports
 
 ROOT = Path(__file__).parents[3]
 THIS_START_ALONE = {"RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S", "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT"}
 """What a start on one machine needs, and a cluster does not: its proxies hear of changes later, and have
 ports to themselves."""
 
+PORTS = ("RAY_SERVE_HAPROXY_STATS_PORT", "RAY_SERVE_HAPROXY_METRICS_PORT")
 
-@pytest.fixture(scope="module")
-def cluster() -> dict[str, str]:
-    """The variables that a shell has after it has read the file."""
+
+def variables(home: str) -> dict[str, str]:
+    """Those that a shell has after it has read the file."""
     read = "set -a; . config/cluster.env; env -0"
-    home = {"HOME": "/home/promptly", "PATH": "/usr/bin:/bin"}
+    before = {"HOME": home, "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
-        ["bash", "-c", read], cwd=ROOT, env=home, capture_output=True, check=True, timeout=10
+        ["bash", "-c", read], cwd=ROOT, env=before, capture_output=True, check=True, timeout=10
     )
     pairs = (entry.partition("=") for entry in done.stdout.decode().split("\0") if entry)
     return {name: value for name, _, value in pairs}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> dict[str, str]:
+    return variables("/home/promptly")
+
+
+@asynccontextmanager
+async def front_door(port: int, environment: Mapping[str, str]) -> AsyncIterator[None]:
+    """A node's HAProxy in a process of its own, since Serve reads the variables when it is imported."""
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "support.cluster_door", str(port)),
+        env={**environment, "PYTHONPATH": paths},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            assert await process.stdout.readline() == b"ready\n"
+        yield
+    finally:
+        process.stdin.close()
+        await process.wait()
 
 
 def test_every_variable_of_serves_that_a_start_sets_is_there(cluster: dict[str, str], tmp_path: Path) -> None:
@@ -55,3 +91,18 @@ def test_its_import_paths_lead_somewhere(cluster: dict[str, str]) -> None:
 
 def test_the_proxys_files_are_below_a_folder_of_the_users_own(cluster: dict[str, str]) -> None:
     assert cluster["RAY_SERVE_HAPROXY_SOCKET_PATH"].startswith("/home/promptly/.promptly-proxy/")
+
+
+async def test_a_nodes_proxy_has_statistics_on_loopback_and_an_admin_socket_of_its_user_alone() -> None:
+    taken: list[int] = []
+    while len(taken) < 3:
+        taken.append(free_port(taken=taken))
+    port, *others = taken
+    with tempfile.TemporaryDirectory(prefix="h-", dir="/tmp") as home:  # a socket's path must be short
+        ports = dict(zip(PORTS, map(str, others), strict=True))
+        async with front_door(port, variables(home) | ports):
+            folder = Path(home) / ".promptly-proxy" / NODE
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+            assert stat.S_IMODE((folder / "a.sock").stat().st_mode) == 0o600
+            assert all(listens_on_loopback_alone(each) for each in (port, *others))
+            assert "option splice-request" not in (folder / "haproxy.cfg").read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import ssl
@@ -18,7 +19,7 @@ from typing import Any
 import aiohttp
 import anthropic
 import pytest
-from support.front_door import Door, door
+from support.front_door import Door, door, listens_on_loopback_alone
 from support.gateway import FAST, Running, SimSettings, chat, gateway
 from support.graph import CHAT, eventually
 
@@ -76,11 +77,6 @@ async def models(url: str) -> int:
 def cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def listening_addresses() -> set[str]:
-    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    return {line.split()[1] for line in lines if line.split()[3] == "0A"}
 
 
 def variables_of(pid: int) -> set[bytes]:
@@ -324,10 +320,8 @@ async def test_a_gateway_that_breaks_is_a_502() -> None:
 
 async def test_statistics_metrics_and_the_admin_socket_are_the_owners() -> None:
     async with door(None) as front:
-        listening = listening_addresses()
         for port in (front.stats_port, front.metrics_port):
-            assert f"0100007F:{port:04X}" in listening
-            assert f"00000000:{port:04X}" not in listening
+            assert listens_on_loopback_alone(port)
         for name in ("a.sock", "haproxy.cfg"):
             assert stat.S_IMODE((front.folder / name).stat().st_mode) == 0o600, name
 
@@ -338,6 +332,29 @@ async def test_haproxy_inherits_no_secrets(monkeypatch: pytest.MonkeyPatch) -> N
         names = variables_of(front.pid)
     assert b"VENDOR_KEY" not in names
     assert b"PATH" in names
+
+
+async def test_where_no_program_may_start_the_packages_own_runs_and_the_log_says_what_is_lost(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in a folder that is mounted ``noexec``."""
+    monkeypatch.setenv("VENDOR_KEY", "sk-secret")
+    with caplog.at_level(logging.WARNING, logger="ray.serve"):
+        async with door(None, runs=lambda _: False) as front:
+            reader, writer = await asyncio.open_connection(LOOPBACK, front.port)
+            writer.write(b"no http at all\r\n\r\n")
+            async with asyncio.timeout(10):
+                malformed = await reader.read()
+            writer.close()
+            status, _, body = await sent(front, b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            names = variables_of(front.pid)
+    assert malformed.startswith(b"HTTP/1.1 400")
+    assert b"<html>" in malformed
+    assert (status, body["error"]["code"]) == (404, "not_found")
+    assert b"VENDOR_KEY" in names
+    said = [record.getMessage() for record in caplog.records]
+    assert any("HAProxy's answers to malformed requests stay HTML" in line for line in said)
+    assert any("HAProxy inherits the environment of Ray's processes" in line for line in said)
 
 
 def test_the_wrapper_keeps_what_serve_knows_its_haproxy_by(tmp_path: Path) -> None:

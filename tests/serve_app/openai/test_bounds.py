@@ -8,12 +8,20 @@ from typing import Any
 import pytest
 
 from serve_app.errors import BadRequest
-from serve_app.openai.bounds import GENERATE, asked_output, default_output, refuse_excess, weigh
+from serve_app.openai.bounds import (
+    GENERATE,
+    asked_output,
+    default_output,
+    refuse_excess,
+    weigh,
+    weight_field,
+)
 from serve_app.openai.depth import is_deeper
 from serve_app.openai.schemas import multiplied_out
 from serve_app.settings import LimitSettings
 
 LIMITS = LimitSettings()
+TURN = {"role": "user", "content": "hi"}
 
 
 def nested(levels: int) -> Any:
@@ -200,6 +208,16 @@ def test_what_is_no_constraint_is_left_for_the_engine_to_refuse(broken: dict[str
         ({"n": "many"}, 1),
         ({"n": -5}, 1),
         ({"n": True}, 1),
+        ({"messages": [TURN]}, 1),
+        ({"messages": [TURN] * 100}, 1),
+        ({"messages": [TURN] * 100, "n": 3}, 3),
+        ({"messages": []}, 1),
+        ({"messages": "hi"}, 1),
+        ({"messages": [[TURN]]}, 1),
+        ({"messages": [[TURN], [TURN, TURN], [TURN]]}, 3),
+        ({"messages": [[TURN], [TURN]], "n": 3}, 6),
+        ({"messages": [[], [TURN], [TURN]]}, 3),
+        ({"messages": [[TURN], [TURN]], "prompt": ["a", "b", "c"]}, 3),
     ],
 )
 def test_a_request_weighs_as_many_sequences_as_it_asks_for(fields: dict[str, Any], weight: int) -> None:
@@ -216,6 +234,7 @@ def test_a_request_weighs_as_many_sequences_as_it_asks_for(fields: dict[str, Any
         ({"prompt": ["x"] * 65}, ("prompt", "too_many_prompts")),
         ({"prompt": [[1]] * 65}, ("prompt", "too_many_prompts")),
         ({"prompt": "x", "prompt_embeds": ["x"] * 65}, ("prompt_embeds", "too_many_prompts")),
+        ({"messages": [[TURN]] * 65}, ("messages", "too_many_prompts")),
         ({"input": ["x"] * 2049}, ("input", "too_many_inputs")),
         ({"input": [[1]] * 2049}, ("input", "too_many_inputs")),
         ({"documents": ["x"] * 2049, "query": "q"}, ("documents", "too_many_inputs")),
@@ -227,6 +246,19 @@ def test_too_many_answers_prompts_and_texts_are_refused(
     fields: dict[str, Any], expected: tuple[str, str]
 ) -> None:
     assert refused(fields) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"messages": [[TURN]] * 2, "n": 2}, "n"),
+        ({"messages": [[TURN]] * 2, "n": 1}, "messages"),
+        ({"messages": [[TURN]] * 2}, "messages"),
+        ({"prompt": ["a", "b"]}, "prompt"),
+    ],
+)
+def test_what_makes_a_request_heavy_is_named(fields: dict[str, Any], field: str) -> None:
+    assert weight_field(fields) == field
 
 
 def test_as_many_as_the_limit_pass() -> None:
