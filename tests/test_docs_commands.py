@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import re
 
-from support.documented import CANNOT, ELSEWHERE, HERE, ROOT, commands, hidden, matches
+from docs_site import BESIDE
+from support.documented import (
+    CANNOT,
+    ELSEWHERE,
+    HERE,
+    PAGES,
+    ROOT,
+    commands,
+    hidden,
+    matches,
+    not_run,
+    summary,
+)
+
+KINDS_NOT_RUN, NOT_RUN = 5, 12
+"""Lines of ``CANNOT``, and the commands that they stand for."""
 
 
 def test_every_command_is_run_by_a_test_or_says_why_not() -> None:
@@ -14,6 +29,24 @@ def test_every_command_is_run_by_a_test_or_says_why_not() -> None:
         if not any(matches(kind, command) for kind in (HERE, ELSEWHERE, CANNOT))
     ]
     assert unknown == [], "add it to tests/support/documented.py, which says how"
+
+
+def test_the_commands_that_no_test_runs_become_no_more() -> None:
+    """`pytest -rP` shows which these are. Fewer are welcome: then lower the numbers."""
+    print(summary())
+    assert len(CANNOT) <= KINDS_NOT_RUN, summary()
+    assert len(not_run()) <= NOT_RUN, summary()
+    assert all(len(why.split()) > 2 for why in CANNOT.values()), summary()
+
+
+def test_a_command_is_not_both_run_and_said_to_be_impossible() -> None:
+    twice = [str(each) for each, _ in not_run() if matches(HERE, each) or matches(ELSEWHERE, each)]
+    assert twice == []
+
+
+def test_every_page_of_the_site_is_looked_into() -> None:
+    looked = {str(page.relative_to(ROOT)) for page in PAGES}
+    assert looked == {*BESIDE, *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))}
 
 
 def test_no_line_of_the_lists_is_left_over() -> None:

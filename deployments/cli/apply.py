@@ -1,6 +1,6 @@
 """Change a running application to another config file, in place.
 
-    promptly apply new.yaml --dry-run     what would change, and whether the cluster has room
+    promptly apply new.yaml --dry-run     what would change, and what it needs of the cluster
     promptly apply new.yaml               do it, and wait until it is done
     promptly apply --back                 the config before the last `promptly apply`
 
@@ -30,7 +30,7 @@ from serve_app.errors import SettingsError
 from serve_app.model_store import default_cache_dir
 from serve_app.request.admin_token import write_secret
 from serve_app.settings import Settings, load_file, parse_args
-from serve_app.upgrades import Change, Effect, changes, rolling_problems
+from serve_app.upgrades import Change, Effect, changes, rolling_problems, told_needs
 
 TIMEOUT_S = 1800.0
 """A large model takes minutes to load, and an old engine minutes to drain."""
@@ -90,9 +90,7 @@ def _apply(options: argparse.Namespace, api: ServeApi) -> None:
     planned = changes(old, new)
     for line in _told(planned, beside, running, document):
         print(line)
-    problems = list(rolling_problems(new, planned, api.resources(), spare=not options.stop_first))
-    if problems:
-        raise SettingsError("\n".join(f"{source}: {problem}" for problem in problems))
+    _check_room(new, planned, api.resources(), source, spare=not options.stop_first)
     if options.dry_run or not (planned or beside):
         return
     wanted = {**document, **{key: running[key] for key in KEPT_KEYS if key in running}}
@@ -105,6 +103,17 @@ def _apply(options: argparse.Namespace, api: ServeApi) -> None:
     if not _is_in_force(api, wanted):
         raise ApiError("another config was applied meanwhile: this one is not in force")
     print(f"done in {time.monotonic() - began:.1f} s; back: promptly apply --back")
+
+
+def _check_room(
+    new: Settings, planned: tuple[Change, ...], resources: Mapping[str, float], source: str, *, spare: bool
+) -> None:
+    """Print what it needs, if there is room. Raises: SettingsError: there is none."""
+    problems = list(rolling_problems(new, planned, resources, spare=spare))
+    if problems:
+        raise SettingsError("\n".join(f"{source}: {problem}" for problem in problems))
+    for line in told_needs(new, planned, resources, spare=spare) if planned else ():
+        print(line)
 
 
 def deployed(details: Mapping[str, Any]) -> dict[str, Any]:

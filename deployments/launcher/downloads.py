@@ -28,8 +28,23 @@ OFF = frozenset({"1", "ON", "YES", "TRUE"})
 
 def hub_cache(environment: Mapping[str, str]) -> Path:
     """The hub client's cache folder, as the client itself finds it."""
-    home = environment.get("HF_HOME") or "~/.cache/huggingface"
-    return Path(environment.get("HF_HUB_CACHE") or Path(home, "hub")).expanduser()
+    caches = environment.get("XDG_CACHE_HOME") or "~/.cache"
+    home = environment.get("HF_HOME") or Path(caches, "huggingface")
+    named = environment.get("HF_HUB_CACHE") or environment.get("HUGGINGFACE_HUB_CACHE")
+    return Path(named or Path(home, "hub")).expanduser()
+
+
+def hub_is_off(environment: Mapping[str, str]) -> bool:
+    """Whether the hub client may ask nobody."""
+    return environment.get("HF_HUB_OFFLINE", "").upper() in OFF
+
+
+def not_fetched(sources: Sequence[tuple[str, str | None]], environment: Mapping[str, str]) -> list[str]:
+    """Those of ``sources`` of which the hub client's cache has nothing. Whether it has all is not looked
+    at."""
+    cache = hub_cache(environment)
+    folders = {source: cache / f"models--{source.replace('/', '--')}" / "snapshots" for source, _ in sources}
+    return [source for source, folder in folders.items() if not (folder.is_dir() and any(folder.iterdir()))]
 
 
 class Downloads:
@@ -99,8 +114,7 @@ class HubSizes:
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._known: dict[str, int] = {}
         self._thread = threading.Thread(target=self._ask, name="hub sizes", daemon=True)
-        is_off = environment.get("HF_HUB_OFFLINE", "").upper() in OFF
-        if self._sources and not is_off:
+        if self._sources and not hub_is_off(environment):
             self._thread.start()
 
     def __call__(self) -> Mapping[str, int]:

@@ -40,6 +40,15 @@ def check_placement(settings: Settings, resources: Mapping[str, float]) -> Itera
             left[name] = left.get(name, 0.0) - amount * min(wanted.replicas, room)
 
 
+def needed(settings: Settings) -> dict[str, float]:
+    """What all replicas take together, by Ray's names, with as few of them as there may be."""
+    total = _around_engines(settings)
+    for wanted in _wanted(settings):
+        for name, amount in wanted.each.items():
+            total[name] = total.get(name, 0.0) + wanted.replicas * amount
+    return total
+
+
 def resources_of(engine: EngineSettings) -> dict[str, float]:
     """What one replica takes: its devices, and CPUs for each data-parallel rank itself."""
     ranks, devices = engine.data_parallel_size, engine.num_devices

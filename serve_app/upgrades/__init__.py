@@ -1,7 +1,7 @@
 """From one config to another while the application runs: what changes, and what that needs."""
 
 from serve_app.upgrades.changes import Change, Effect, changes
-from serve_app.upgrades.needs import rolling_problems
+from serve_app.upgrades.needs import rolling_problems, told_needs
 from serve_app.upgrades.versions import part_versions
 
-__all__ = ["Change", "Effect", "changes", "part_versions", "rolling_problems"]
+__all__ = ["Change", "Effect", "changes", "part_versions", "rolling_problems", "told_needs"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from serve_app.engines.placement import check_placement, resources_of
+from serve_app.engines.placement import CPU, GPU, check_placement, needed, resources_of
 from serve_app.settings import Settings
 from serve_app.upgrades.changes import Change, Effect
 
@@ -18,17 +18,39 @@ def rolling_problems(
     yield from problems
     if problems or not spare:
         return
-    for change in planned:
-        if change.effect is not Effect.ROLLED or change.model is None:
-            continue
-        model = next(each for each in new.models if each.id == change.model)
-        each = resources_of(model.managed_engine)
+    for change, each in _rolled(new, planned):
         left = {name: amount - each.get(name, 0.0) for name, amount in resources.items()}
         lacking = list(check_placement(new, left))
         if lacking:
-            wanted = ", ".join(f"{amount:g} {name}" for name, amount in each.items() if amount)
             yield (
-                f"{change.part}: a new engine starts before an old one stops, which needs {wanted} more than "
-                "the cluster has beside the rest; add them, or use --stop-first: each old engine then stops "
-                "before its replacement starts"
+                f"{change.part}: a new engine starts before an old one stops, which needs {_amounts(each)} "
+                "more than the cluster has beside the rest; add them, or use --stop-first: each old engine "
+                "then stops before its replacement starts"
             )
+
+
+def told_needs(
+    new: Settings, planned: Sequence[Change], resources: Mapping[str, float], *, spare: bool
+) -> Iterator[str]:
+    """In words, what the new config takes of ``resources``, and what a roll takes beside it for a while."""
+    wanted = needed(new)
+    taken = ", ".join(
+        f"{wanted[name]:g} of {resources.get(name, 0.0):g} {name}" for name in (GPU, CPU) if wanted[name]
+    )
+    yield f"it needs, with the fewest replicas, of what the cluster has: {taken}"
+    if spare:
+        for change, each in _rolled(new, planned):
+            yield f"{change.part}: until an old engine stops, {_amounts(each)} more"
+
+
+def _rolled(new: Settings, planned: Sequence[Change]) -> Iterator[tuple[Change, Mapping[str, float]]]:
+    """The engines that are replaced, with what one replica takes."""
+    engines = {model.id: model.engine for model in new.models}
+    for change in planned:
+        engine = engines.get(change.model or "")
+        if change.effect is Effect.ROLLED and engine is not None:
+            yield change, resources_of(engine)
+
+
+def _amounts(each: Mapping[str, float]) -> str:
+    return ", ".join(f"{amount:g} {name}" for name, amount in each.items() if amount)

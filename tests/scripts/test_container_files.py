@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from serve_app.manifests.groups import drain_s
 from serve_app.manifests.pods import CACHE, HOME, RUN, USER
+from serve_app.settings import ModelSettings
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "config" / "containers"
@@ -38,6 +42,16 @@ def test_an_image_runs_as_the_user_of_the_manifest_and_is_watched(image: str) ->
     assert found["USER"] == str(USER)
     assert "/health" in found["HEALTHCHECK"]
     assert "promptly" in found["CMD"]
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_an_image_is_built_in_the_format_that_has_a_health_check(image: str) -> None:
+    """`buildah` and `podman` make OCI images unless told otherwise, and these have none."""
+    for file in (FOLDER / f"{image}.Containerfile", ROOT / "docs" / "images.md"):
+        commands = re.findall(r"^[$#] *((?:buildah|podman) .*)$", file.read_text("utf-8"), flags=re.MULTILINE)
+        mine = [each for each in commands if f"config/containers/{image}.Containerfile" in each]
+        assert mine, file.name
+        assert all(each.startswith("buildah build --format docker ") for each in mine), file.name
 
 
 @pytest.mark.parametrize("image", IMAGES)
@@ -86,4 +100,75 @@ def test_programs_run_from_folders_in_memory() -> None:
 
 def test_compose_starts_the_services_around_it() -> None:
     (included,) = yaml.safe_load((FOLDER / "compose.yaml").read_text())["include"]
-    assert (FOLDER / included).is_file()
+    around = yaml.safe_load((FOLDER / included).read_text())
+    own = yaml.safe_load((FOLDER / "compose.yaml").read_text())
+    assert not own["services"].keys() & around["services"].keys(), "Compose refuses a name twice"
+    assert not own["volumes"].keys() & around["volumes"].keys()
+
+
+def test_compose_asks_what_the_image_asks() -> None:
+    """Every image has Python; `wget` is only in the gateways'."""
+    options, _, command = dict(instructions("engine"))["HEALTHCHECK"].partition("CMD ")
+    check = promptly()["healthcheck"]
+    assert check["test"] == ["CMD", *yaml.safe_load(command)]
+    own = dict(each.removeprefix("--").split("=") for each in options.split())
+    assert {name.replace("-", "_"): value for name, value in own.items()} == {
+        name: value for name, value in check.items() if name != "test"
+    }
+
+
+def test_compose_gives_the_container_no_rights_of_the_machine() -> None:
+    service = promptly()
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert not service.keys() & {"privileged", "cap_add", "devices", "pid", "ipc", "userns_mode"}
+    assert not any("docker.sock" in volume for volume in service["volumes"])
+
+
+def test_compose_publishes_no_port_because_the_config_says_who_may_reach_it() -> None:
+    service = promptly()
+    assert service["network_mode"] == "host"
+    assert "ports" not in service
+
+
+def test_compose_reads_the_config_that_the_image_starts() -> None:
+    (config,) = (volume for volume in promptly()["volumes"] if volume.startswith("${CONFIG"))
+    target, mode = config.rsplit(":", 2)[-2:]
+    assert mode == "ro"
+    assert yaml.safe_load(dict(instructions("engine"))["CMD"])[-1] == target
+
+
+def test_every_named_volume_of_compose_is_declared() -> None:
+    declared = yaml.safe_load((FOLDER / "compose.yaml").read_text())["volumes"].keys()
+    used = {volume.partition(":")[0] for volume in promptly()["volumes"] if not volume.startswith(("$", "."))}
+    assert used == declared
+
+
+def test_compose_lets_a_stop_last_longer_than_a_drain() -> None:
+    engine = {"accelerator": "cpu"}
+    model = ModelSettings.model_validate({"id": "chat", "source": "org/chat", "engine": engine})
+    (stop_s,) = re.findall(r"(\d+)s", promptly()["stop_grace_period"])
+    assert int(stop_s) > drain_s(model)
+
+
+@pytest.mark.skipif(
+    shutil.which("docker-compose") is None,
+    reason="docker-compose is not installed (Debian: apt-get install --no-install-recommends docker-compose)",
+)
+def test_docker_compose_accepts_the_file(tmp_path: Path) -> None:
+    """By its schema, which needs no container engine. Without `include`, which Debian's docker-compose is too
+    old for: the included file has a test of its own."""
+    own = yaml.safe_load((FOLDER / "compose.yaml").read_text())
+    del own["include"]
+    file = tmp_path / "compose.yaml"
+    file.write_text(yaml.safe_dump(own))
+    done = subprocess.run(
+        ["docker-compose", "-f", str(file), "config"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "CONFIG": str(ROOT / "config" / "gpu-8b.yaml")},
+    )
+    assert done.returncode == 0, done.stderr
+    assert yaml.safe_load(done.stdout)["services"].keys() == {"promptly"}

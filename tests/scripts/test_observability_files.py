@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from serve_app.settings import parse_args
+
 FOLDER = Path(__file__).parents[2] / "config" / "observability"
 LOOPBACK = "127.0.0.1"
 SERVICES: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text())["services"]
@@ -51,6 +53,27 @@ def test_the_collector_bounds_its_memory_first_and_sends_in_batches() -> None:
     for name, pipeline in config["service"]["pipelines"].items():
         assert pipeline["processors"][0] == "memory_limiter", f"{name}: the first, as its documentation asks"
         assert pipeline["processors"][-1] == "batch"
+
+
+def test_settings_that_a_comment_names_are_settings() -> None:
+    text = (FOLDER / "compose.yaml").read_text()
+    comments = " ".join(re.findall(r"#(.*)", text))
+    named = re.findall(r"([a-z_]+(?:\.[a-z_]+)+): (https?://[^\s,]+|[^\s,]+)", comments)
+    args: dict[str, Any] = {
+        "models": [{"id": "chat", "source": "org/chat", "engine": {"accelerator": "cpu"}}],
+        "embedder": {"id": "embedder", "source": "org/embedder"},
+    }
+    for path, value in named:
+        *sections, last = path.split(".")
+        section = args
+        for each in sections:
+            section = section.setdefault(each, {})
+        section[last] = value
+    cache = parse_args(args, source="compose.yaml").cache
+    assert cache is not None
+    assert cache.qdrant is not None
+    port = cache.qdrant.url.rsplit(":", 1)[-1]
+    assert f"{LOOPBACK}:{port}:{port}" in SERVICES["qdrant"]["ports"]
 
 
 @pytest.mark.parametrize("name", SERVICES)

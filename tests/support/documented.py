@@ -1,4 +1,4 @@
-"""The commands in README.md and docs/, and which of them a test runs, which runs elsewhere, and which cannot.
+"""The commands in the documents, and which of them a test runs, which runs elsewhere, and which cannot.
 
 A new command needs a line in ``HERE`` (``tests/deployments/gateway/test_documented_commands.py`` runs it), in
 ``ELSEWHERE`` (another test runs it), or in ``CANNOT`` with the reason.
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
+PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^ *```(console|sh|bash)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r" *```(\w*)$")
 PROGRAM = re.compile(r" *(\$ |promptly |(\S*/)?python |make |curl |docker |pip |ray |serve )")
@@ -66,6 +67,7 @@ CANNOT: Mapping[str, str] = {
     r"(CONFIG=\S+ )?(kubectl|helm|podman|docker|buildah) ": "it needs a cluster or a container engine",
     r"pip install openai": "a package of a registry; the tests have it installed",
     r"(\.venv/bin/)?python scripts/quantize\.py --install": "it fetches an environment of 2 GB",
+    r"make check$": "it runs every test, and so these",
     r"ray start \.\.\.": "it is shortened: the arguments are those of one's own nodes",
 }
 """Why no test runs it."""
@@ -81,6 +83,23 @@ def commands() -> list[Command]:
 
 def matches(patterns: Iterator[str] | tuple[str, ...] | Mapping[str, str], command: Command) -> bool:
     return any(re.match(pattern, command.text) for pattern in patterns)
+
+
+def not_run() -> list[tuple[Command, str]]:
+    """The commands that no test runs, with the reasons."""
+    return [
+        (command, why)
+        for command in commands()
+        for pattern, why in CANNOT.items()
+        if re.match(pattern, command.text)
+    ]
+
+
+def summary() -> str:
+    """How many commands tests run, and why not the others."""
+    every, left = len(commands()), not_run()
+    lines = (f"{command} ({why})" for command, why in left)
+    return "\n  ".join([f"tests run {every - len(left)} of {every} commands, and not:", *lines])
 
 
 def hidden() -> list[Command]:

@@ -116,6 +116,22 @@ def test_a_dry_run_tells_and_does_nothing(
     assert dashboard.put == []
 
 
+def test_a_dry_run_tells_what_is_needed_beside_what_the_nodes_that_live_have(
+    dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gateway = {"replicas": 2, "num_cpus": 0.5}
+    small = {"gateway": gateway, "responses": {"enabled": False}}
+    assert main(["apply", config(tmp_path, seqs=9, **small), "--dry-run"]) == 0
+    told = capsys.readouterr().out
+    assert "of what the cluster has: 1 of 2 GPU, 2 of 16 CPU\n" in told
+    assert "model chat: until an old engine stops, 1 GPU, 1 CPU more\n" in told
+    assert main(["apply", config(tmp_path, seqs=9, **small), "--dry-run", "--stop-first"]) == 0
+    assert "until an old engine stops" not in capsys.readouterr().out
+    assert main(["apply", config(tmp_path, seqs=9, replicas=5), "--dry-run"]) == 1
+    assert "of what the cluster has" not in capsys.readouterr().out
+    assert dashboard.put == []
+
+
 def test_a_new_config_is_applied_and_taken_back(
     dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

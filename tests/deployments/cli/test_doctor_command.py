@@ -71,6 +71,18 @@ def test_a_config_says_what_is_needed(capsys: pytest.CaptureFixture[str], tmp_pa
     assert "nobody/nothing" in said["hub"]["found"]
 
 
+def test_a_model_in_the_hub_clients_cache_is_on_this_machine(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "app.yaml"
+    text = (ROOT / "config" / "gpu-8b.yaml").read_text(encoding="utf-8")
+    config.write_text(text.replace("source: Qwen/Qwen3-8B", "source: nobody/nothing"), encoding="utf-8")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    (tmp_path / "models--nobody--nothing" / "snapshots" / "abc").mkdir(parents=True)
+    main(["doctor", str(config), "--json", "--offline"])
+    assert "nobody/nothing" not in findings(capsys.readouterr().out)["hub"]["found"]
+
+
 def test_a_wrong_config_is_refused_by_its_key(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = tmp_path / "app.yaml"
     text = (ROOT / "config" / "local.yaml").read_text(encoding="utf-8")

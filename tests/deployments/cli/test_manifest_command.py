@@ -15,9 +15,10 @@ import yaml
 from ray.serve.schema import ServeDeploySchema
 
 from deployments.cli.main import main
+from serve_app.engines.placement import check_placement
 from serve_app.manifests.options import PRODUCTS
 from serve_app.planning.hardware import DEVICES
-from serve_app.settings import parse_args
+from serve_app.settings import load_file, parse_args
 
 ROOT = Path(__file__).parents[3]
 SCHEMAS = Path(__file__).parents[2] / "support" / "schemas"
@@ -52,6 +53,24 @@ def pods(objects: list[Json]) -> Iterator[tuple[str, Json]]:
     yield "head", cluster["headGroupSpec"]["template"]
     for group in cluster["workerGroupSpecs"]:
         yield group["groupName"], group["template"]
+
+
+def cluster_of(objects: list[Json]) -> Json:
+    (service,) = of_kind(objects, "RayService")
+    cluster: Json = service["spec"]["rayClusterConfig"]
+    return cluster
+
+
+def group_of(objects: list[Json], name: str) -> Json:
+    (found,) = (each for each in cluster_of(objects)["workerGroupSpecs"] if each["groupName"] == name)
+    group: Json = found
+    return group
+
+
+def container_of(template: Json) -> Json:
+    (found,) = template["spec"]["containers"]
+    container: Json = found
+    return container
 
 
 def kind_schema(kind: str) -> Json:
@@ -95,7 +114,7 @@ def small_config(tmp_path: Path, **args: Any) -> Path:
         **args.pop("model", {}),
     }
     document = {
-        "http_options": {"host": args.pop("host", "0.0.0.0"), "port": 8000},
+        "http_options": {"host": args.pop("host", "0.0.0.0"), "port": args.pop("port", 8000)},
         "applications": [
             {
                 "name": "promptly",
@@ -308,6 +327,183 @@ def test_front_pods_stand_on_different_nodes_and_have_cpus_for_what_they_run(
     (container,) = front["template"]["spec"]["containers"]
     assert "cpu" not in container["resources"]["limits"], "a throttled gateway holds up every stream"
     assert container["readinessProbe"]["httpGet"]["port"] == 8000
+
+
+def test_a_new_config_is_rolled_in_place_because_a_second_cluster_needs_every_gpu_twice(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (service,) = of_kind(printed(capsys, small_config(tmp_path)), "RayService")
+    assert service["spec"]["upgradeStrategy"] == {"type": "None"}
+
+
+def test_the_head_runs_no_replica_serves_no_client_and_comes_back_with_what_it_knew(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    objects = printed(capsys, small_config(tmp_path), "--storage-class", "fast")
+    (service,) = of_kind(objects, "RayService")
+    assert service["spec"]["excludeHeadPodFromServeSvc"] is True
+    cluster = cluster_of(objects)
+    assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    kept = {"backend": "rocksdb", "storage": {"size": "1Gi", "storageClassName": "fast"}}
+    assert cluster["gcsFaultToleranceOptions"] == kept
+    plain = cluster_of(printed(capsys, small_config(tmp_path)))
+    assert plain["gcsFaultToleranceOptions"]["storage"] == {"size": "1Gi"}, "the cluster's default"
+
+
+def test_who_calls_ray_needs_the_operators_token(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cluster_of(printed(capsys, small_config(tmp_path)))["authOptions"] == {"mode": "token"}
+
+
+@pytest.mark.parametrize("config", GPU_CONFIGS, ids=lambda path: path.stem)
+def test_ray_has_the_cpus_and_gpus_that_the_config_asks_for(
+    capsys: pytest.CaptureFixture[str], config: Path
+) -> None:
+    """`promptly serve` refuses a config that does not fit its cluster: this one must."""
+    objects = printed(capsys, config, "--device", "H100")
+    (settings,) = load_file(config)
+    total = {"CPU": 0.0, "GPU": 0.0}
+    for group in cluster_of(objects)["workerGroupSpecs"]:
+        pods = group["minReplicas"] * group["numOfHosts"]
+        limits = container_of(group["template"])["resources"]["limits"]
+        total["CPU"] += pods * float(group["rayStartParams"]["num-cpus"])
+        total["GPU"] += pods * float(limits.get("nvidia.com/gpu", 0))
+    assert list(check_placement(settings, total)) == []
+    one = {"CPU": float(group_of(objects, "front")["rayStartParams"]["num-cpus"])}
+    lacking = [each.setting for each in check_placement(settings, one)]
+    assert all(each.startswith("models[") for each in lacking), "one front pod has room for all but engines"
+
+
+def test_a_pod_of_an_engine_has_a_cpu_more_than_its_replica_takes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    group = group_of(printed(capsys, small_config(tmp_path, engine={"num_cpus": 5})), "engine-chat")
+    assert group["rayStartParams"] == {"num-cpus": "6"}
+
+
+def test_only_engines_with_gpus_may_stand_on_nodes_that_are_kept_for_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    found = {
+        name: template["spec"].get("tolerations")
+        for name, template in pods(printed(capsys, small_config(tmp_path)))
+    }
+    gpu = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert found == {"head": None, "front": None, "engine-chat": gpu}
+
+
+def test_a_spare_is_one_more_pod_for_each_rank(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    engine = {"tensor_parallel_size": 4, "data_parallel_size": 2, "enable_expert_parallel": True}
+    experts = {"source": "Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", "replicas": {"min": 2, "max": 3}}
+    config = small_config(tmp_path, engine=engine, model=experts)
+
+    def bounds(*options: str) -> tuple[int, int, int]:
+        group = group_of(printed(capsys, config, *options), "engine-chat")
+        return group["replicas"], group["minReplicas"], group["maxReplicas"]
+
+    assert bounds() == (4, 4, 6)
+    assert bounds("--spare") == (6, 6, 8)
+
+
+def test_the_front_has_the_gateways_image_and_all_else_the_engines(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    upstream = {"name": "vendor", "url": "https://vendor.example/v1", "key_env": "UPSTREAM_KEY"}
+    config = small_config(tmp_path, model={"upstreams": [upstream]})
+    options = ("--gateway-image", "registry.example/gateway:1", "--engine-image", "registry.example/engine:2")
+    for name, template in pods(printed(capsys, config, *options)):
+        spec = template["spec"]
+        images = {each["image"] for each in (*spec["containers"], *spec["initContainers"])}
+        wanted = "registry.example/gateway:1" if name == "front" else "registry.example/engine:2"
+        assert images == {wanted}, name
+
+
+def test_certificates_are_mounted_where_the_config_names_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    proxy = {"tls_certificate": "mine/cert.pem", "tls_key": "mine/key.pem", "tls_client_ca": "mine/ca.pem"}
+    config = small_config(tmp_path, proxy={**proxy, "header_timeout_s": 3})
+    assert main(["manifest", str(config), "--offline", "--name", "chat"]) == 0
+    text = capsys.readouterr().out
+    (command,) = re.findall(r"# kubectl .* secret generic chat-tls (.*)", text)
+    files = dict(each.removeprefix("--from-file=").split("=") for each in command.split())
+    assert files == {f"{name}.pem": file for name, file in proxy.items()}
+    objects = list(yaml.safe_load_all(text))
+    (service,) = of_kind(objects, "RayService")
+    served = yaml.safe_load(service["spec"]["serveConfigV2"])["applications"][0]["args"]["proxy"]
+    assert served.pop("header_timeout_s") == 3
+    assert served.keys() == proxy.keys()
+    for _, template in pods(objects):
+        mounts = container_of(template)["volumeMounts"]
+        (mount,) = (each for each in mounts if each["name"] == "tls")
+        assert {f"{mount['mountPath']}/{file}" for file in files} == set(served.values())
+        (volume,) = (each for each in template["spec"]["volumes"] if each["name"] == "tls")
+        assert volume["secret"]["secretName"] == "chat-tls"
+
+
+def test_a_pods_proxy_is_asked_in_the_scheme_that_it_speaks(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    proxy = {"tls_certificate": "cert.pem", "tls_key": "key.pem"}
+    for args, scheme in (({}, "HTTP"), ({"proxy": proxy}, "HTTPS")):
+        for name, template in pods(printed(capsys, small_config(tmp_path, **args))):
+            if name != "head":
+                assert container_of(template)["readinessProbe"]["httpGet"]["scheme"] == scheme, name
+
+
+def test_every_pod_has_five_minutes_until_rays_agent_answers(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name, template in pods(printed(capsys, small_config(tmp_path))):
+        probe = container_of(template)["startupProbe"]
+        assert probe["httpGet"] == {"path": "/api/local_raylet_healthz", "port": 52365}, name
+        assert probe["periodSeconds"] * probe["failureThreshold"] == 300, name
+
+
+def test_another_port_is_the_one_that_is_open_asked_and_served(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    objects = printed(capsys, small_config(tmp_path, port=9443))
+    (service,) = of_kind(objects, "RayService")
+    assert yaml.safe_load(service["spec"]["serveConfigV2"])["http_options"]["port"] == 9443
+    (clients,) = (
+        each["spec"]["ingress"]
+        for each in of_kind(objects, "NetworkPolicy")
+        if each["metadata"]["name"] == "promptly-clients"
+    )
+    assert clients == [{"ports": [{"protocol": "TCP", "port": 9443}]}]
+    for name, template in pods(objects):
+        container = container_of(template)
+        ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+        if name == "head":
+            assert "serve" not in ports
+        else:
+            assert ports["serve"] == container["readinessProbe"]["httpGet"]["port"] == 9443
+
+
+def test_an_engine_on_cpus_asks_for_no_gpu_and_for_no_node_that_has_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    engine = {"accelerator": "cpu", "num_cpus": 3, "max_model_len": 2048, "cpu_kv_cache_gib": 10}
+    model = {"source": "HuggingFaceTB/SmolLM2-135M-Instruct", "engine": engine, "replicas": 2}
+    objects = printed(capsys, small_config(tmp_path, model=model))
+    group = group_of(objects, "engine-chat")
+    assert (group["replicas"], group["numOfHosts"]) == (2, 1)
+    assert group["rayStartParams"] == {"num-cpus": "5"}, "the replica's, its worker's, and one beside"
+    spec = group["template"]["spec"]
+    resources = container_of(group["template"])["resources"]
+    assert resources["requests"].keys() == {"cpu", "memory"}
+    assert int(resources["limits"]["memory"].removesuffix("Gi")) > 10, "the KV cache is in the pod's memory"
+    assert "tolerations" not in spec
+    assert "nodeAffinity" not in spec["affinity"]
+
+
+def test_prefill_engines_have_pods_beside_those_that_decode(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    engine = {"disaggregation": {"prefill_replicas": 3}}
+    config = small_config(tmp_path, engine=engine, model={"replicas": {"min": 1, "max": 2}})
+    group = group_of(printed(capsys, config), "engine-chat")
+    assert (group["minReplicas"], group["maxReplicas"]) == (4, 5)
 
 
 def test_secrets_are_named_and_never_printed(

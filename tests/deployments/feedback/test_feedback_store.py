@@ -9,14 +9,14 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.feedback import a_request
 
-from deployments.feedback.store import rows
+from deployments.feedback.store import rows, schema
 from deployments.feedback.store.registry import PURPOSE, open_store
 from deployments.feedback.store.schema import FILE
 from deployments.feedback.store.sqlite import SqliteFeedback
@@ -221,3 +221,17 @@ async def test_only_the_user_may_enter_the_folder(tmp_path: Path) -> None:
     async with opened(tmp_path / "kept"):
         assert (tmp_path / "kept").stat().st_mode & 0o077 == 0
         assert (tmp_path / "kept" / FILE).stat().st_mode & 0o077 == 0
+
+
+async def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.report([a_request(1)])
+    newer = schema.VERSION + 1
+    with closing(sqlite3.connect(tmp_path / schema.FILE)) as db:
+        db.execute(f"PRAGMA user_version={newer}")
+    with pytest.raises(FeedbackError, match=rf"written by a newer version \({newer}, not {schema.VERSION}\)"):
+        async with opened(tmp_path):
+            pass
+    with closing(sqlite3.connect(tmp_path / schema.FILE)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (newer,)
+        assert db.execute("SELECT count(*) FROM requests").fetchone() == (1,)

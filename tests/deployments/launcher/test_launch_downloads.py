@@ -62,6 +62,8 @@ def test_a_finished_file_keeps_its_bytes(tmp_path: Path) -> None:
         ({"HF_HUB_CACHE": "/a"}, "/a"),
         ({"HF_HOME": "/b"}, "/b/hub"),
         ({"HF_HUB_CACHE": "/a", "HF_HOME": "/b"}, "/a"),
+        ({"HUGGINGFACE_HUB_CACHE": "/c", "HF_HOME": "/b"}, "/c"),
+        ({"XDG_CACHE_HOME": "/d"}, "/d/huggingface/hub"),
     ],
 )
 def test_the_cache_is_where_the_hub_client_has_it(environment: dict[str, str], folder: str) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from serve_app.engines.placement import check_placement, needed
 from serve_app.settings import Settings, parse_args
-from serve_app.upgrades import Effect, changes, part_versions, rolling_problems
+from serve_app.upgrades import Effect, changes, part_versions, rolling_problems, told_needs
 
 ENGINE = {"accelerator": "gpu", "tensor_parallel_size": 2}
 CHAT = {"id": "chat", "source": "org/chat", "engine": ENGINE}
@@ -112,3 +113,33 @@ def test_a_roll_needs_room_for_one_more_engine() -> None:
 def test_what_rolls_no_engine_needs_no_room() -> None:
     new = settings(limits={"max_body_bytes": 2_000})
     assert list(rolling_problems(new, changes(settings(), new), {"CPU": 100.0, "GPU": 2.0}, spare=True)) == []
+
+
+def test_what_a_config_takes_is_told_beside_what_the_cluster_has() -> None:
+    few = {"num_cpus": 0.5}
+    alone = {"gateway": {"replicas": 3, **few}, "responses": {"enabled": False}}
+    chat = {**CHAT, "engine": {**ENGINE, "num_cpus": 2.0}, "replicas": {"min": 2, "max": 9}}
+    external = {"id": "far", "upstreams": [{"name": "vendor", "url": "https://vendor.example/v1"}]}
+    (told,) = told_needs(settings(chat, external, **alone), (), {"CPU": 16.0, "GPU": 8.0}, spare=True)
+    assert told.endswith(": 4 of 8 GPU, 5.5 of 16 CPU")
+    on_cpus = {**CHAT, "engine": {"accelerator": "cpu", "num_cpus": 0}}
+    (told,) = told_needs(settings(on_cpus, **alone), (), {"CPU": 16.0}, spare=True)
+    assert told.endswith(": 2.5 of 16 CPU"), "no GPU is asked for, none is told"
+
+
+def test_what_takes_as_much_as_is_told_fits_and_a_little_less_does_not() -> None:
+    new = settings(
+        {**CHAT, "replicas": 2}, OTHER, **CACHED, auth={"accounts": True}, accounts={}, feedback={}
+    )
+    exact = needed(new)
+    assert list(check_placement(new, exact)) == []
+    for name in ("CPU", "GPU"):
+        assert list(check_placement(new, {**exact, name: exact[name] - 0.1})) != []
+
+
+def test_what_a_roll_takes_for_a_while_is_told_of_each_engine_that_is_replaced() -> None:
+    new = settings({**CHAT, "engine": {**ENGINE, "num_cpus": 3, "max_num_seqs": 7}}, OTHER)
+    planned = changes(settings(CHAT, OTHER), new)
+    _, *rolls = told_needs(new, planned, PLENTY, spare=True)
+    assert rolls == ["model chat: until an old engine stops, 2 GPU, 3 CPU more"]
+    assert len(list(told_needs(new, planned, PLENTY, spare=False))) == 1
