@@ -26,6 +26,7 @@ from benchmarks.start import CITIES, ROOT, TARGET_START_S, running, ttft_ms
 from benchmarks.table import Figure, at_most, write_report
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+COMPANIONS = ("torchvision", "torchaudio", "torchcodec")
 MODEL = "smollm2-135m-instruct"
 TARGET_ALL_S = 300.0
 TARGET_SECOND = 0.6
@@ -106,6 +107,14 @@ def _install(folder: Path) -> None:
     except subprocess.CalledProcessError:
         _run([*unhashed, "--extra-index-url", CPU_INDEX])
     _run([*pip, str(wheel)])
+    _remove_broken_companions(pip[0])
+
+
+def _remove_broken_companions(python: str) -> None:
+    """As `promptly doctor` advises: builds for CUDA do not import beside a CPU torch."""
+    for name in COMPANIONS:
+        if subprocess.run([python, "-c", f"import {name}"], capture_output=True, check=False).returncode:
+            _run([python, "-m", "pip", "uninstall", "--yes", name])
 
 
 def _answered(config: Path, folder: Path, program: Path, cache: dict[str, str]) -> float:
