@@ -156,6 +156,10 @@ def _not_served_yet(model: ModelSettings) -> Iterator[Problem]:
         )
 
 
+LMCACHE_SERVERS = "LMCacheMPConnector"
+"""vLLM's connector to a server of LMCache's; ``LMCacheConnectorV1`` has its cache in the engine's process."""
+
+
 def _not_offloaded(engine: EngineSettings) -> Iterator[Problem]:
     offload, prefill = engine.kv_offload, engine.disaggregation
     server = "it needs an LMCache server beside the engine, which Promptly does not start"
@@ -165,7 +169,7 @@ def _not_offloaded(engine: EngineSettings) -> Iterator[Problem]:
         yield Problem("engine.disaggregation.connector", "lmcache", server, "use 'nixl'")
     transfer = engine.options.get(KV_TRANSFER)
     for connector in _connectors(transfer):
-        if "lmcache" in connector.lower():
+        if connector == LMCACHE_SERVERS:
             works = "leave it out: `kv_offload` and `disaggregation` set vLLM's own connectors"
             yield Problem(f"engine.options.{KV_TRANSFER}", connector, server, works)
     if offload is not None and engine.num_devices > 1 and engine.placement != "strict_pack":

@@ -68,7 +68,7 @@ def check_models(config: ServeConfig, environment: Mapping[str, str]) -> None:
     Raises:
         StartError: a model by its name on the hub is not on this machine, and the hub is switched off.
     """
-    if not hub_is_off(environment):
+    if not hub_is_off(environment) or config.sets_hub:
         return
     absent = [each for each in not_fetched(config.remote_sources, environment) if HUB_NAME.match(each)]
     if absent:

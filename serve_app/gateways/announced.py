@@ -52,8 +52,9 @@ class AnnouncedRequests:
         known = self._announced.get(ended.key)
         if known is None or known[0] != ended.gateway:
             return
-        if ended.by:
-            self._announced[ended.key] = (ended.by, known[1])
+        by: str = getattr(ended, "by", "")  # a gateway of an older version, through a pickle, does not say it
+        if by:
+            self._announced[ended.key] = (by, known[1])
         else:
             del self._announced[ended.key]
 

@@ -58,6 +58,9 @@ PICTURES = re.compile(
 CHARACTERS_PER_EMBEDDED_TOKEN = 1365
 """In base64: a row of 512 numbers of 16 bits. Few models that generate have a smaller hidden size."""
 
+MOST_IMAGE_TOKENS = 16_384
+"""Of one picture: vLLM's models scale larger ones down (Qwen2.5-VL to 12.8 million pixels by default)."""
+
 MOST_PICTURES = 1000
 """Of a relayed body are told from text: each takes some microseconds."""
 
@@ -103,11 +106,15 @@ def relayed_tokens(body: bytes) -> float:
     """The same of a body that is not read any further. A picture that it holds counts as a picture."""
     found = islice(PICTURES.finditer(body), MOST_PICTURES) if b'"data:' in body else ()
     pictures = [len(data) for each in found for data in DATA_URL.findall(each[0])]
-    return (len(body) - sum(pictures)) / BYTES_PER_TOKEN + sum(map(_data_tokens, pictures))
+    return (len(body) - sum(pictures)) / BYTES_PER_TOKEN + sum(map(_picture_tokens, pictures))
 
 
 def _data_tokens(characters: int) -> int:
     return max(IMAGE_TOKENS, characters // CHARACTERS_PER_DATA_TOKEN)
+
+
+def _picture_tokens(characters: int) -> int:
+    return min(MOST_IMAGE_TOKENS, _data_tokens(characters))
 
 
 def blocks_of(text: bytes, model: str, salt: str | None = None) -> tuple[int, ...]:
@@ -199,7 +206,10 @@ def _part(part: dict[str, Any]) -> str:
         if part.get("uuid") is None:
             return text
         return text + _mark(_json(part), IMAGE_TOKENS)  # vLLM looks for a picture first
-    data = _held(part) or _json(part)
+    picture = _held(part)
+    if picture:
+        return _mark(picture, _picture_tokens(len(picture)))
+    data = _json(part)
     return _mark(data, _data_tokens(len(data)))
 
 

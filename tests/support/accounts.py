@@ -7,13 +7,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from deployments.accounts.deployment import Accounts
 from deployments.accounts.store.sql import SqlAccounts
+from serve_app.accounts.calls import ACCOUNTS
 from serve_app.accounts.keys import ManagedKey
 from serve_app.request.auth import make_key
 from serve_app.settings import AccountSettings
+from serve_app.wire.calls import Wire
 from support.gateway import Running, SimSettings, gateway
 from support.handles import LocalHandle
 
@@ -31,11 +31,18 @@ class PlainAccounts(Accounts):
 
 
 class EncodingHandle(LocalHandle):
-    """Refuses what could not be sent to the owner: arguments travel as MessagePack."""
+    """What is said goes through the wire's encoding both ways, as between processes."""
+
+    def __init__(self, target: Any) -> None:
+        super().__init__(target)
+        self._wire = Wire(ACCOUNTS)
 
     async def _call(self, method: str, args: tuple[Any, ...]) -> Any:
-        msgspec.msgpack.encode(args)
-        return await super()._call(method, args)
+        if method not in ACCOUNTS:
+            return await super()._call(method, args)
+        wire = self._wire
+        sent = wire.decode_arguments(method, wire.encode_arguments(method, args))
+        return wire.decode_result(method, wire.encode_result(method, await super()._call(method, sent)))
 
 
 async def open_accounts(folder: Path, **settings: Any) -> Accounts:

@@ -203,7 +203,9 @@ def check_config(model: ModelSettings, store: ModelStore) -> None:
 def _offload(engine: EngineSettings) -> dict[str, Any]:
     if engine.kv_offload is None:
         return {}
-    extension = {WORKER_EXTENSION: DEVICE_NUMBER} if engine.num_devices > 1 else {}
+    # The simpler offload has no file that devices share.
+    shares = engine.num_devices > 1 and engine.env.get("VLLM_USE_SIMPLE_KV_OFFLOAD", "0") == "0"
+    extension = {WORKER_EXTENSION: DEVICE_NUMBER} if shares else {}
     return {
         "kv_offloading_size": engine.kv_offload.size_gib,
         "kv_offloading_backend": engine.kv_offload.backend,

@@ -126,13 +126,14 @@ class AccountSync:
         if changes.refused is not None:
             self._refused.replace(changes.refused)
 
-    def has_set(self, limit: Limit, version: int) -> None:
-        """The owner has kept it. It is in force here at once, unless a newer change has come already."""
-        if version > self._limits_version:
+    def has_set(self, limit: Limit, version: int | None) -> None:
+        """The owner has kept it. It is in force here at once, unless a newer change has come already. An
+        older owner names no ``version``."""
+        if version is None or version > self._limits_version:
             self.limits.put([limit])
 
-    def has_removed(self, scope: str, version: int) -> None:
-        if version > self._limits_version:
+    def has_removed(self, scope: str, version: int | None) -> None:
+        if version is None or version > self._limits_version:
             self.limits.remove(scope)
 
     def _take_limits(self, changes: LimitChanges) -> None:

@@ -45,10 +45,10 @@ class AdminLimits:
         scope = query.get("scope", "")
         if exchange.method == "DELETE":
             exchange.audit_target = f"scope={scope[:300]}"
-            version: int | None = await client.call("remove_limit", scope)
-            if version is None:
+            version: int | bool | None = await client.call("remove_limit", scope)
+            if version is None or version is False:
                 raise NotFound(f"There are no limits of {scope[:100]!r}.", param="scope", code="no_limits")
-            self._accounts.sync.has_removed(scope, version)
+            self._accounts.sync.has_removed(scope, None if version is True else version)
             await exchange.respond_json({"scope": scope, "removed": True})
             return
         page: LimitPage = await client.call("limits", scope, query.get("after", ""), MOST)

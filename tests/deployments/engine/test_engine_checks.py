@@ -299,7 +299,7 @@ def transferring(*connectors: dict[str, Any]) -> dict[str, Any]:
             "engine.disaggregation.connector = 'lmcache'",
         ),
         (transferring(LMCACHE), r"engine.options.kv_transfer_config = 'LMCacheMPConnector': it needs an LMC"),
-        (transferring(NATIVE, LMCACHE | {"kv_connector": "LMCacheConnectorV1"}), "'LMCacheConnectorV1'"),
+        (transferring(NATIVE, LMCACHE), r"engine.options.kv_transfer_config = 'LMCacheMPConnector'"),
         ({"kv_offload": OFFLOAD, "tensor_parallel_size": 4}, "use 'strict_pack' with `kv_offload`"),
     ],
 )
@@ -317,7 +317,12 @@ def test_an_offload_on_one_node_is_served(engine: dict[str, Any]) -> None:
     check_served(model(kv_offload=OFFLOAD, **engine))
 
 
-@pytest.mark.parametrize("connectors", [[NATIVE], [NATIVE, NATIVE]], ids=["one", "several"])
+IN_PROCESS = LMCACHE | {"kv_connector": "LMCacheConnectorV1"}
+
+
+@pytest.mark.parametrize(
+    "connectors", [[NATIVE], [NATIVE, NATIVE], [IN_PROCESS]], ids=["one", "several", "in the engine"]
+)
 def test_vllms_own_connectors_may_be_set_by_hand(connectors: list[dict[str, Any]]) -> None:
     check_served(model(**transferring(*connectors)))
 

@@ -65,7 +65,12 @@ async def front_door(port: int, environment: Mapping[str, str]) -> AsyncIterator
         yield
     finally:
         process.stdin.close()
-        await process.wait()
+        try:
+            async with asyncio.timeout(30):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
 
 
 def test_every_variable_of_serves_that_a_start_sets_is_there(cluster: dict[str, str], tmp_path: Path) -> None:

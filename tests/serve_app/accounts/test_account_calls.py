@@ -11,6 +11,7 @@ from serve_app.accounts.calls import ACCOUNTS
 from serve_app.accounts.exchange import Changes, Report
 from serve_app.accounts.keys import Kept, KeyPage, KeyQuery, Outcome, State, revoked, rotated
 from serve_app.api.roles import Role
+from serve_app.quotas.limits import Limit
 from serve_app.wire.calls import Wire, WireError
 
 _, KEY = managed(
@@ -40,6 +41,11 @@ CALLS: list[tuple[str, tuple[Any, ...], Any]] = [
     ("change_key", (CHANGED,), Kept(Outcome.CONFLICT, revoked(KEY, by="", now=1600.0))),
     ("key", ("0a1b2c3d4e5f",), KEY),
     ("key", ("0a1b2c3d4e5f",), None),
+    ("set_limit", (Limit("tenant:acme", requests_per_minute=3),), 7),
+    ("set_limit", (Limit("tenant:acme"),), None),
+    ("remove_limit", ("tenant:acme",), 8),
+    ("remove_limit", ("tenant:acme",), None),
+    ("remove_limit", ("tenant:acme",), False),
     ("keys", (KeyQuery(tenant="acme", state=State.ANY, limit=3),), KeyPage((KEY, CHANGED), has_more=True)),
 ]
 

@@ -12,6 +12,7 @@ from serve_app.openai.requests import ParsedRequest
 from serve_app.routing.prompt import (
     BLOCK_BYTES,
     IMAGE_TOKENS,
+    MOST_IMAGE_TOKENS,
     TOKENS_PER_BLOCK,
     estimated_tokens,
     relayed_tokens,
@@ -135,7 +136,8 @@ def test_images_are_told_apart_by_where_they_are_or_what_they_hold() -> None:
 
 
 def test_an_image_counts_by_the_size_of_its_data() -> None:
-    for size, tokens in ((4, IMAGE_TOKENS), (100_000, IMAGE_TOKENS), (3_400_000, 10_000)):
+    least, most = (4, IMAGE_TOKENS), (9_000_000, MOST_IMAGE_TOKENS)
+    for size, tokens in (least, (100_000, IMAGE_TOKENS), (3_400_000, 10_000), most):
         asked = chat_request([image(f"data:image/png;base64,{'A' * size}")])
         assert estimated_tokens(asked) == pytest.approx(tokens, rel=0.01)
 
