@@ -267,6 +267,27 @@ def test_embeddings_through_the_official_client(client: openai.OpenAI) -> None:
     assert answer.usage.total_tokens == 8
 
 
+def test_vllm_computes_a_document_anew_under_another_salt(client: openai.OpenAI) -> None:
+    """A tenant's salt is made of its name and of what its client gives as `cache_salt`."""
+    document = " ".join(f"Clause {number} is about water." for number in range(80))
+
+    def cached(salt: str) -> int:
+        answer = client.chat.completions.create(
+            model=MODEL,
+            messages=messages(document),
+            max_tokens=1,
+            extra_body={"cache_salt": salt},
+            extra_headers={"cache-control": "no-store"},
+        )
+        assert answer.usage is not None
+        details = answer.usage.prompt_tokens_details
+        return 0 if details is None else details.cached_tokens or 0
+
+    found = [cached(salt) for salt in ("one", "one", "two", "two")]
+    assert (found[0], found[2]) == (0, 0)
+    assert min(found[1], found[3]) > 300
+
+
 def test_the_models_are_listed(client: openai.OpenAI) -> None:
     assert [model.id for model in client.models.list()] == [MODEL, "all-MiniLM-L6-v2"]
 
