@@ -37,23 +37,18 @@ def left_of(purse: Purse, limit: int, now: float) -> Left | None:
 def narrowest(known: Iterable[tuple[Purse, int]], now: float) -> tuple[Left | None, Left | None]:
     """Of purses with their limits, the ones that have least left: of requests, and of tokens. Every answer
     passes here."""
-    requests: Left | None = None
-    tokens: Left | None = None
+    requests: list[Left] = []
+    tokens: list[Left] = []
     for purse, limit in known:
         is_requests = purse.bound is Bound.REQUESTS
-        if not is_requests and purse.bound not in TOKENS:
-            continue
-        left = left_of(purse, limit, now)
-        if left is None:
-            continue
-        least = requests if is_requests else tokens
-        if least is not None and (least.left, least.limit) <= (left.left, left.limit):
-            continue
-        if is_requests:
-            requests = left
-        else:
-            tokens = left
-    return requests, tokens
+        left = left_of(purse, limit, now) if is_requests or purse.bound in TOKENS else None
+        if left is not None:
+            (requests if is_requests else tokens).append(left)
+    return _least(requests), _least(tokens)
+
+
+def _least(found: Iterable[Left]) -> Left | None:
+    return min(found, key=lambda each: (each.left, each.limit), default=None)
 
 
 def rate_headers(path: str, requests: Left | None, tokens: Left | None, unix: float) -> dict[str, str]:
