@@ -34,7 +34,7 @@ from deployments.gateway.deployment import Gateway
 from deployments.gateway.guardrails.judges import guard_headers
 from deployments.gateway.placement.external import external_upstreams
 from deployments.gateway.sign_in.sign_in import client_secret
-from deployments.platform.cluster import check_room, is_one_node
+from deployments.platform.cluster import check_room, engines_run, is_one_node
 from deployments.platform.prompt_folder import located
 from deployments.platform.secret_environment import with_secrets
 from deployments.platform.serve import listening_host
@@ -165,28 +165,45 @@ def build_graph(
 def build_engine(model: ModelSettings, *, ports: range = ANY_PORT) -> serve.Application:
     """One vLLM engine deployment, whose replicas listen at one of ``ports`` each. Raises: SettingsError: Ray
     or vLLM refuses an argument."""
-    # Here, not at the top: importing ray.serve.llm takes seconds, and a test's graph does without.
+    # Here, not at the top: a test's graph has other engines.
     from deployments.engine.checks import check_engine, check_on_node, check_served
 
-    store = ModelStore(default_cache_dir())
+    store, settings = ModelStore(default_cache_dir()), model.managed_engine
     check_served(model)
     check = check_on_node if is_one_node() else check_engine
     check(model, store)
-    from ray.serve.llm import build_llm_deployment
-
-    from deployments.engine.data_parallel import engine_class
-    from deployments.engine.deployment import llm_config
-    from deployments.engine.prefill.disaggregation import build_disaggregated
+    is_alone = settings.data_parallel_size == 1 and settings.disaggregation is None
+    if is_alone and not engines_run():
+        # vLLM's import takes longer than all else here. The engine checks the same in its own process, and
+        # nothing runs that a wrong argument could harm.
+        return _alone(model, ports)
     from deployments.engine.vllm.arguments import check_arguments, check_config
 
     check_arguments(model, store)
     check_config(model, store)
+    return _alone(model, ports) if is_alone else _of_several(model, store, ports)
+
+
+def _alone(model: ModelSettings, ports: range) -> serve.Application:
+    from deployments.engine.replica import engine_replica
+
+    return engine_replica(model, ports, engine_options(model))
+
+
+def _of_several(model: ModelSettings, store: ModelStore, ports: range) -> serve.Application:
+    """An engine whose deployments ``ray.serve.llm`` places: data-parallel ranks, or prefill and decode."""
+    from ray.serve.llm import build_llm_deployment
+
+    from deployments.engine.data_parallel import DataParallelEngine
+    from deployments.engine.deployment import llm_config
+    from deployments.engine.prefill.disaggregation import build_disaggregated
+
     try:
         if model.managed_engine.disaggregation is not None:
             return build_disaggregated(model, store, engine_options(model), ports)
         return build_llm_deployment(
             llm_config(model, store),
-            deployment_cls=engine_class(model.managed_engine),
+            deployment_cls=DataParallelEngine,
             name_prefix="Engine:",
             bind_kwargs={"model": model, "ports": ports},
             override_serve_options=engine_options(model),

@@ -64,6 +64,10 @@ class EngineStartError(RuntimeError):
     """An engine cannot start; one line that names the model, the setting and a value that would work."""
 
 
+class RefusedEngineStartError(EngineStartError):
+    """An engine's settings are wrong: each further try would end the same."""
+
+
 class BackupError(ValueError):
     """A backup cannot be made or restored; one line that says why. Nothing was changed."""
 

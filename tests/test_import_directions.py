@@ -46,7 +46,7 @@ ENGINE = (
     {"autoscaling", "checks", "parsers", "resume"},
     {"sizing", "vllm"},
     {"deployment"},
-    {"data_parallel", "prefill"},
+    {"data_parallel", "prefill", "replica"},
 )
 
 SERVE_APP = (

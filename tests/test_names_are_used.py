@@ -23,7 +23,6 @@ USED_ELSEWHERE: Mapping[str, str] = {
     "EdgeStore.is_settled": "tests of a store after a crash read it",
     "RealtimeConnection.is_closed": "the scripted engine is the tests' engine; they ask what it saw",
     "Finding.tells": "the stopwatch of `make bench` prints findings; its test judges them",
-    "Gateway.record_autoscaling_stats": "Serve calls it",
     "LoadProbe.log_engine_initialized": "vLLM calls it",
     "on_files": "MkDocs calls it (scripts/docs_site.py)",
     "on_page_markdown": "MkDocs calls it (scripts/docs_site.py)",

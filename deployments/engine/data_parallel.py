@@ -10,14 +10,8 @@ from __future__ import annotations
 from ray.serve.llm.deployment import DPServer
 
 from deployments.engine.deployment import Engine
-from serve_app.settings import EngineSettings
 
 
 class DataParallelEngine(Engine, DPServer):
     """One rank. By the order of the base classes, ``Engine``'s constructor calls ``DPServer``'s instead of
     ``LLMServer``'s."""
-
-
-def engine_class(engine: EngineSettings) -> type[Engine]:
-    """The deployment class of an engine's replicas."""
-    return DataParallelEngine if engine.data_parallel_size > 1 else Engine

@@ -33,6 +33,8 @@ from deployments.engine.vllm import bridge as vllm_bridge
 from deployments.engine.vllm.arguments import (
     DEVICE_NUMBER,
     WORKER_EXTENSION,
+    check_arguments,
+    check_config,
     engine_arguments,
     placement_group_config,
 )
@@ -56,8 +58,9 @@ class Engine(LLMServer):
     """
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
-        self, llm_config: LLMConfig, *, model: ModelSettings, ports: range = ANY_PORT
+        self, llm_config: LLMConfig | None = None, *, model: ModelSettings, ports: range = ANY_PORT
     ) -> None:
+        """``llm_config``: of an engine whose deployment ``ray.serve.llm`` built; else it is made here."""
         self._start_up = EngineStart(model)
         self._model = model
         self._state = EngineState.WARMING
@@ -66,10 +69,11 @@ class Engine(LLMServer):
             store = ModelStore(default_cache_dir())
             check_on_node(model, store)
             listens = listening(node_address(), ports)  # a range without a port fails now, not after loading
-            resolve_on_node(llm_config, model, store)
-            self._arguments = dict(llm_config.engine_kwargs)
             os.environ.update(node_environment(model, store, os.environ))
             os.environ.update(trace_environment(os.environ))
+            llm_config = llm_config or configured(model, store)
+            resolve_on_node(llm_config, model, store)
+            self._arguments = dict(llm_config.engine_kwargs)
             self._seldom = ExitStack()
             self._seldom.enter_context(seldom_said())
             self._cpus = await asyncio.to_thread(bind_threads, model)
@@ -235,6 +239,21 @@ def _engine_class(model: ModelSettings) -> Any:
     from deployments.engine.vllm.one_process import OneProcessEngine
 
     return OneProcessEngine
+
+
+def configured(model: ModelSettings, store: ModelStore) -> LLMConfig:
+    """The configuration of an engine that starts in this process, with its arguments checked: the process
+    that builds the graph does it only where engines run already (``deployments.graph``). What vLLM derives
+    for GPUs it checks itself, in a process that sees them.
+
+    Raises:
+        SettingsError: vLLM refuses an argument.
+        ValueError: Ray does.
+    """
+    check_arguments(model, store)
+    if model.managed_engine.accelerator == "cpu":
+        check_config(model, store)
+    return llm_config(model, store)
 
 
 def llm_config(model: ModelSettings, store: ModelStore) -> LLMConfig:

@@ -12,7 +12,8 @@ STATUS_EVERY_S = 1.0
 
 
 class DeploymentWatch:
-    """Prints changes of the application's deployments; raises ``StartError`` when the application fails."""
+    """Prints changes of the application's deployments; raises ``StartError`` when the application fails,
+    or cannot start with these settings."""
 
     def __init__(self, dashboard: Dashboard) -> None:
         self.dashboard = dashboard
@@ -27,7 +28,7 @@ class DeploymentWatch:
         for application in self.dashboard.applications():
             for deployment in application.deployments:
                 self.note(deployment)
-            if application.has_failed:
+            if application.has_failed or any(each.is_refused for each in application.deployments):
                 raise StartError(application.failure())
         self.next_look = time.monotonic() + STATUS_EVERY_S
 

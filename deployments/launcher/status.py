@@ -19,6 +19,7 @@ VERSION = "/api/version"
 APPLICATIONS = "/api/serve/applications/"
 FAILED = frozenset({"DEPLOY_FAILED", "UNHEALTHY"})
 ENGINE_START_ERROR = "EngineStartError"  # its text is written for users; the traceback before it is not
+REFUSED = "RefusedEngineStartError"  # its settings are wrong, and Serve would try three times
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # Ray colours task names in tracebacks
 
 
@@ -45,6 +46,11 @@ class Deployment:
         return lines[-1].rpartition(f"{ENGINE_START_ERROR}: ")[2] if "Error" in self.message else lines[0]
 
     @property
+    def is_refused(self) -> bool:
+        """Whether no further try can succeed."""
+        return REFUSED in self.message
+
+    @property
     def failure(self) -> str:
         """The whole message, or only the line in which an engine says why it does not start."""
         return self.gist if ENGINE_START_ERROR in self.message else self.message
@@ -63,7 +69,7 @@ class Application:
 
     def failure(self) -> str:
         """Serve's message about the application, and about each failed deployment."""
-        failed = [deployment for deployment in self.deployments if deployment.status in FAILED]
+        failed = [each for each in self.deployments if each.status in FAILED or each.is_refused]
         details = [f"{deployment.name}: {deployment.failure}" for deployment in failed]
         text = "\n".join([f"{self.name}: {self.status}: {self.message}", *details])
         return COLOURS.sub("", text).rstrip()

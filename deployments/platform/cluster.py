@@ -6,13 +6,16 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from deployments.platform.serve import is_connected
+from deployments.platform.serve import applications, is_connected
 from serve_app.engines.placement import check_placement
 from serve_app.errors import SettingsError
 from serve_app.settings import Settings
 
 FIXED = "PROMPTLY_FIXED_CLUSTER"
 """Set to 1 in the environment of Ray's nodes if no cluster autoscaler will add nodes."""
+
+ENGINE = "Engine:"
+"""What the names of the engines' deployments begin with."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -49,3 +52,12 @@ def is_one_node() -> bool:
 
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return len([node for node in nodes if node["Alive"]]) == 1
+
+
+def engines_run() -> bool:
+    """Whether Serve has engines, in any application: a new config must not end them for a wrong argument.
+    True outside Ray, where nothing says that there are none."""
+    if not is_connected():
+        return True
+    found = applications().values()
+    return any(name.startswith(ENGINE) for application in found for name in application.deployments)

@@ -16,7 +16,7 @@ from deployments.engine.start.record import reason_of
 from deployments.engine.start.warm_up import WarmUpError
 from serve_app.engines.start import start_phases
 from serve_app.engines.start_failure import explained
-from serve_app.errors import EngineStartError, SettingsError
+from serve_app.errors import EngineStartError, RefusedEngineStartError, SettingsError
 from serve_app.settings import ModelSettings
 
 WARM_UP = "warm-up: "
@@ -44,12 +44,13 @@ class EngineStart:
         Raises:
             EngineStartError: loading failed; one line that names the setting that can help, instead of vLLM's
                 long trace.
+            RefusedEngineStartError: the settings are wrong; the same.
         """
         try:
             with self._log.recording():
                 yield
         except SettingsError as error:  # the message already names model and setting
-            self._fail("; ".join(str(error).splitlines()))
+            self._fail("; ".join(str(error).splitlines()), RefusedEngineStartError)
         except Exception as error:
             self._fail(f"model {self._model.id!r}: {self._reason(error)}")
         self._engine_at = time.time()
@@ -90,10 +91,10 @@ class EngineStart:
         known = explained(self._log.failure() or reason, self._model)
         return SILENT if points_elsewhere(known) else known
 
-    def _fail(self, message: str) -> NoReturn:
+    def _fail(self, message: str, kind: type[EngineStartError] = EngineStartError) -> NoReturn:
         self._log.close()
         logger.error("engine did not start: %s", message)
-        raise EngineStartError(message) from None
+        raise kind(message) from None
 
     def _export(self, phases: Mapping[str, float]) -> None:
         gauge = metrics.Gauge(

@@ -189,6 +189,16 @@ def test_the_watch_ends_the_start_when_the_application_has_failed(server: Server
         DeploymentWatch(server.dashboard).look()
 
 
+def test_the_watch_ends_the_start_at_the_first_engine_whose_settings_are_refused(server: Server) -> None:
+    message = (
+        "ray.RefusedEngineStartError: Engine(pid=1): RefusedEngineStartError: model 'm': no such argument\n"
+    )
+    server.body = details("DEPLOYING", "UPDATING", running=0, message=message)
+
+    with pytest.raises(StartError, match=r"Engine: model 'm': no such argument$"):
+        DeploymentWatch(server.dashboard).look()
+
+
 @pytest.mark.parametrize(
     ("health", "expected"),
     [
