@@ -1,6 +1,6 @@
 """Build the documents as a site with search, into build/site; a broken link ends it with status 1.
 
-    python scripts/docs_site.py [--serve]
+    python scripts/docs_site.py [--serve] [--output FOLDER] [--venv FOLDER]
 
 MkDocs goes into a virtual environment of its own (.docs-venv): it moves no package of the application. It
 also loads this file as its hook (``mkdocs.yml``), which makes pages of README.md and its neighbours.
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+CONFIG = ROOT / "mkdocs.yml"
 VENV = ROOT / ".docs-venv"
 BESIDE = {
     "README.md": "index.md",
@@ -74,15 +75,26 @@ def wanted() -> list[str]:
     return found
 
 
-def install() -> None:
-    """Make the virtual environment, or bring it to what is wanted."""
-    stamp, packages = VENV / "packages", wanted()
+def install(venv: Path, patience_s: float | None = None) -> None:
+    """Make the virtual environment, or bring it to what is wanted. This environment's pip fills it: one of
+    its own would take longer to install than MkDocs. Raises: CalledProcessError, TimeoutExpired."""
+    stamp, packages = venv / "packages", wanted()
     if stamp.is_file() and stamp.read_text(encoding="utf-8").split("\n") == packages:
         return
-    subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-    pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    subprocess.run([*pip, *packages], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    into = ["--disable-pip-version-check", "--python", str(venv / "bin" / "python")]
+    command = [sys.executable, "-m", "pip", *into, "install", "--quiet", "--no-compile", *packages]
+    subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True, timeout=patience_s)
     stamp.write_text("\n".join(packages), encoding="utf-8")
+
+
+def mkdocs(venv: Path, *arguments: str) -> list[str]:
+    return [str(venv / "bin" / "python"), "-m", "mkdocs", *arguments]
+
+
+def build(venv: Path, config: Path, output: Path) -> list[str]:
+    """The command that builds a site and fails at its first broken link or anchor."""
+    return mkdocs(venv, "build", "--strict", "--config-file", str(config), "--site-dir", str(output))
 
 
 def main() -> int:
@@ -90,15 +102,21 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--serve", action="store_true", help="show it, and build after each change")
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "site", help="the site's folder")
+    parser.add_argument("--venv", type=Path, default=VENV, help="where MkDocs is, or is installed")
     options = parser.parse_args()
+    venv = options.venv.resolve()
     try:
-        install()
+        install(venv)
     except subprocess.CalledProcessError as error:
-        print(f"MkDocs cannot be installed: {error}", file=sys.stderr)
+        print(f"MkDocs cannot be installed: {error}\n{error.stderr or ''}", file=sys.stderr)
         return 1
-    command = ["serve"] if options.serve else ["build", "--strict"]
-    env = os.environ | {"NO_MKDOCS_2_WARNING": "1"}  # the theme's advertisement of its successor
-    return subprocess.run([str(VENV / "bin" / "mkdocs"), *command], cwd=ROOT, env=env, check=False).returncode
+    command = mkdocs(venv, "serve") if options.serve else build(venv, CONFIG, options.output.resolve())
+    return subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"NO_MKDOCS_2_WARNING": "1"}  # the theme's advertisement of its successor
 
 
 if __name__ == "__main__":

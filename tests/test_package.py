@@ -1,11 +1,13 @@
 """The wheel holds all that the application reads, and works from another folder than the checkout.
 
-The wheel is installed with pip into a virtual environment of its own, without its dependencies: those come
-from the environment of the tests, by a .pth file. Installing them too would take minutes.
+The wheel is built from the unpacked source archive, and installed with pip into a virtual environment of its
+own, without its dependencies: those come from the environment of the tests, by a .pth file. Installing them
+too would fetch 3 GB. What starts a whole application from a wheel was tried by hand (docs/installing.md).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import site
 import subprocess
@@ -16,6 +18,7 @@ from pathlib import Path
 
 import package
 import pytest
+import yaml
 
 from deployments.platform.shipped import SHARED, shipped_folder
 from serve_app.version import VERSION
@@ -118,3 +121,31 @@ def test_the_installed_application_finds_all_its_files(installed: Path, tmp_path
     planned = run(installed, tmp_path, "promptly", "plan", config, "--device", "H100", "--offline")
     assert planned.returncode == 0, planned.stderr
     assert "qwen3-8b" in planned.stdout
+
+
+def test_the_installed_commands_write_a_config_and_look_at_it(installed: Path, tmp_path: Path) -> None:
+    """The way of a new machine: `init`, `doctor`, `plan`, each in a process of its own."""
+    written = run(installed, tmp_path, "promptly", "init")
+    assert (written.returncode, written.stderr) == (0, "")
+    config = tmp_path / "promptly.yaml"
+    (application,) = yaml.safe_load(config.read_text(encoding="utf-8"))["applications"]
+
+    looked = run(installed, tmp_path, "promptly", "doctor", config.name, "--json")
+    findings = {each["check"]: each for each in json.loads(looked.stdout)["findings"]}
+    assert looked.returncode in (0, 1), looked.stderr
+    assert str(installed) in findings["python"]["found"]
+    assert findings["packages"]["verdict"] == "ok", "it reads the versions of what is installed"
+
+    planned = run(installed, tmp_path, "promptly", "plan", config.name, "--device", "cpu", "--offline")
+    assert planned.returncode == 0, planned.stderr
+    assert application["args"]["models"][0]["id"] in planned.stdout
+
+
+def test_the_client_of_the_examples_installs_beside_it(installed: Path, tmp_path: Path) -> None:
+    """`pip install openai`, as docs/examples.md says. The tests' environment has it: nothing is fetched."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    command = [*pip, "--python", str(installed / "bin" / "python"), "install", "openai"]
+    done = subprocess.run(command, capture_output=True, text=True, env=outside(), timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "already satisfied: openai" in done.stdout
+    assert run(installed, tmp_path, "python", "-c", "import openai").returncode == 0

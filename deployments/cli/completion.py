@@ -106,11 +106,16 @@ def quoted(words: Iterable[str]) -> str:
 
 
 def fish(words: Mapping[str, Words]) -> str:
-    lines = ["# Completes `promptly` in fish. Made by `promptly completion fish`."]
+    """Files are offered where an argument may be one: not for the subcommand, nor for a word of a list."""
+    lines = [
+        "# Completes `promptly` in fish. Made by `promptly completion fish`.",
+        "complete -c promptly -n __fish_use_subcommand -f",
+    ]
     for name, each in words.items():
         about = shlex.quote(COMMANDS[name])
         seen = f"-n '__fish_seen_subcommand_from {name}'"
+        first = f"-n '__fish_seen_subcommand_from {name}; and test (count (commandline -opc)) -eq 2'"
         lines.append(f"complete -c promptly -n __fish_use_subcommand -a {name} -d {about}")
         lines += [f"complete -c promptly {seen} -l {option.removeprefix('--')}" for option in each.options]
-        lines += [f"complete -c promptly {seen} -a {word}" for word in each.words]
+        lines += [f"complete -c promptly {first} -f -a {word}" for word in each.words]
     return "\n".join(lines) + "\n"

@@ -15,7 +15,7 @@ import yaml
 
 from serve_app.manifests.groups import drain_s
 from serve_app.manifests.pods import CACHE, HOME, RUN, USER
-from serve_app.settings import ModelSettings
+from serve_app.settings import ModelSettings, load_file
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "config" / "containers"
@@ -151,19 +151,43 @@ def test_compose_lets_a_stop_last_longer_than_a_drain() -> None:
     assert int(stop_s) > drain_s(model)
 
 
+def test_compose_needs_a_gpu_only_with_the_file_for_gpus() -> None:
+    assert "nvidia" not in (FOLDER / "compose.yaml").read_text()
+    assert "deploy" not in promptly()
+    more = yaml.safe_load((FOLDER / "compose.gpu.yaml").read_text())
+    assert more.keys() == {"services"}
+    assert more["services"].keys() == {"promptly"}
+    (device,) = more["services"]["promptly"]["deploy"]["resources"]["reservations"]["devices"]
+    assert (device["driver"], device["count"], device["capabilities"]) == ("nvidia", "all", ["gpu"])
+
+
+def test_the_documented_commands_of_compose_name_files_that_are_there() -> None:
+    """Without GPUs a config whose models have no engine here runs in the image without CUDA."""
+    text = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^\$ (.* docker compose .*)$", text, flags=re.MULTILINE)
+    named = [re.findall(r" -f (\S+)", command) for command in commands]
+    assert all((ROOT / file).is_file() for files in named for file in files)
+    assert [len(files) for files in named] == [2, 1]
+    (settings,) = load_file(ROOT / "config" / "upstreams.yaml")
+    assert [model for model in settings.models if model.engine is not None] == []
+    assert "IMAGE=promptly-gateway:" in commands[1]
+
+
 @pytest.mark.skipif(
     shutil.which("docker-compose") is None,
     reason="docker-compose is not installed (Debian: apt-get install --no-install-recommends docker-compose)",
 )
-def test_docker_compose_accepts_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gpus", [False, True], ids=["cpu", "gpu"])
+def test_docker_compose_accepts_the_files(tmp_path: Path, gpus: bool) -> None:
     """By its schema, which needs no container engine. Without `include`, which Debian's docker-compose is too
     old for: the included file has a test of its own."""
     own = yaml.safe_load((FOLDER / "compose.yaml").read_text())
     del own["include"]
     file = tmp_path / "compose.yaml"
     file.write_text(yaml.safe_dump(own))
+    more = ["-f", str(FOLDER / "compose.gpu.yaml")] if gpus else []
     done = subprocess.run(
-        ["docker-compose", "-f", str(file), "config"],
+        ["docker-compose", "-f", str(file), *more, "config"],
         capture_output=True,
         text=True,
         timeout=60,
@@ -171,4 +195,5 @@ def test_docker_compose_accepts_the_file(tmp_path: Path) -> None:
         env={**os.environ, "CONFIG": str(ROOT / "config" / "gpu-8b.yaml")},
     )
     assert done.returncode == 0, done.stderr
-    assert yaml.safe_load(done.stdout)["services"].keys() == {"promptly"}
+    service = yaml.safe_load(done.stdout)["services"]["promptly"]
+    assert ("deploy" in service) == gpus

@@ -50,8 +50,13 @@ def test_the_notes_are_those_of_the_version() -> None:
     assert release.notes_of(CHANGES, "1.2") is None
 
 
-def test_this_changelog_can_be_read() -> None:
-    assert release.sections((ROOT / "CHANGELOG.md").read_text())[release.UNRELEASED]
+def test_the_version_has_notes_that_say_how_to_upgrade() -> None:
+    """A version is raised in the change that gives it a section with a date."""
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert release.UNRELEASED in release.sections(changelog), "where new lines go"
+    notes = release.notes_of(changelog, VERSION)
+    assert notes is not None
+    assert "### Upgrading" in notes
 
 
 @pytest.fixture
@@ -108,8 +113,7 @@ def test_a_signer_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: py
         release.make(tmp_path, "minisign:key")
 
 
-def test_a_release_without_notes_or_a_signer_makes_nothing(tmp_path: Path) -> None:
-    """The changelog of the checkout has lines under Unreleased, so there is no release yet."""
+def test_a_release_without_a_signer_makes_nothing(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "scripts" / "release.py"), "--output", str(tmp_path / "dist")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 1
@@ -127,6 +131,8 @@ def test_a_dry_run_builds_everything_elsewhere_and_says_what_is_missing(tmp_path
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert "CHANGELOG.md" in done.stderr
-    assert SUMS in done.stdout
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    missing = list(release.problems(VERSION, changelog, (), ()))
+    assert [each for each in missing if each not in done.stderr] == []
+    assert all(name in done.stdout for name in (SUMS, release.NOTES))
     assert not (tmp_path / "x").exists()
