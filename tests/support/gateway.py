@@ -304,7 +304,7 @@ async def gateway(
     ``upstream`` changes the settings of all, ``upstreams`` those of each; ``others`` are upstreams that run
     already, ``model`` and ``args`` the settings of the model and of the application, ``more_models`` those of
     other models. ``handles`` stand for the embedder and the cache, ``deployed`` for an engine's deployment of
-    one replica, which then serves the model alone. With ``tenants`` (and an administrator) keys are asked for;
+    one replica, which then serves the model alone. With ``tenants`` (and one administrator) keys are needed;
     ``rights`` are what some of these may do, ``key_sources`` are keys of the test's own; ``sinks`` get the
     records of finished requests. ``band``: it is one of several gateways. ``ready``: wait until every
     member can serve.

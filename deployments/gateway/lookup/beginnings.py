@@ -22,6 +22,9 @@ ROUND_S = 1.0
 CALL_TIMEOUT_S = 1.0
 """Of a call to the cache, for which a client may wait."""
 
+TOLD_AT_ONCE = 128
+"""Streams in one call: a millisecond of the event loop."""
+
 logger = logging.getLogger("ray.serve")
 
 Position = tuple[Sequence[bytes], int]
@@ -49,8 +52,9 @@ class KeptBeginnings:
         for name in running.keys() | self._told.keys():
             names[self._shards.of(name.hex()).number].append(name)
         for shard in self._shards:
-            if shard.number in names:
-                await self._tell(shard, names[shard.number], running)
+            of_shard = names[shard.number]
+            for start in range(0, len(of_shard), TOLD_AT_ONCE):
+                await self._tell(shard, of_shard[start : start + TOLD_AT_ONCE], running)
 
     async def of(self, key: InFlightKey, gateway: str) -> list[list[int]]:
         """The tokens that a request's stream had at ``gateway``, in pieces; none are known where it is empty.
