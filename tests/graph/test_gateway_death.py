@@ -40,7 +40,8 @@ def gateways(app: str) -> list[psutil.Process]:
 
 def cmdline(process: psutil.Process) -> list[str]:
     try:
-        return process.cmdline()
+        line: list[str] = process.cmdline()
+        return line
     except psutil.Error:
         return []
 

@@ -33,7 +33,7 @@ from serve_app.openai.continuation import RESUME_PATH, TOLD_FIELD
 TOKENS, SAID = 40, 6
 SLOW = SimSettings(itl_ms=10, tokens=TOKENS, keep_bodies=16)
 TWO = {"gateway": {"replicas": 2}}
-USAGE = {"stream_options": {"include_usage": True}}
+USAGE: dict[str, Any] = {"stream_options": {"include_usage": True}}
 
 
 @pytest.fixture(params=[False, True], ids=["look-up-first", "race"])
