@@ -40,6 +40,7 @@ from serve_app.cache.eviction import Bounds
 from serve_app.cache.purges import PurgeLog
 from serve_app.cache.shards import Place
 from serve_app.gateways.announced import AnnouncedRequests
+from serve_app.gateways.beginnings import Beginnings, Told
 from serve_app.settings import CacheSettings
 from serve_app.settings.network import ANY_PORT
 from serve_app.wire.calls import CACHE
@@ -81,6 +82,7 @@ class SemanticCache(DirectlyCalled):
         bounds = Bounds(settings.max_entries, settings.max_bytes, settings.max_entries_per_tenant)
         self._room = CacheRoom(bounds, place)
         self._announced = AnnouncedRequests()
+        self._beginnings = Beginnings()
         self._full: str | None = None
         self._direct: DirectCalls | None = None
         await self._session.open()
@@ -90,7 +92,12 @@ class SemanticCache(DirectlyCalled):
     async def address(self) -> PrivateAddress:
         """The address to which gateways send look-ups."""
         if self._direct is None:
-            methods: dict[str, Method] = {"look_up": self.look_up, "stats": self.stats}
+            methods: dict[str, Method] = {
+                "look_up": self.look_up,
+                "stats": self.stats,
+                "tell": self.tell,
+                "beginning": self.beginning,
+            }
             self._direct = DirectCalls(
                 CACHE, methods, node_address(), call_tracer("cache"), ports=self._ports
             )
@@ -128,6 +135,14 @@ class SemanticCache(DirectlyCalled):
             return Miss()
         self._room.used({found.entry.entry_id: 1})
         return replace(found, entry=without_evidence(found.entry), epoch=epoch)
+
+    async def tell(self, told: Told) -> None:
+        """What the streams of a gateway have said since it told the last time."""
+        self._beginnings.hear(told, time.monotonic())
+
+    async def beginning(self, key: bytes, gateway: str) -> bytes:
+        """What the stream of a request has said at a gateway that is lost; it is given once."""
+        return self._beginnings.take(key, gateway, time.monotonic())
 
     async def put(self, entry: CacheEntry) -> None:
         """Store an entry, and evict the least valuable entries if a bound is exceeded. If it replaces an
@@ -208,10 +223,12 @@ class SemanticCache(DirectlyCalled):
                 return await self._session.store.delete(selection)
             finally:
                 self._purges.record(selection, time.time())
+                self._beginnings.clear()
 
     async def stats(self) -> CacheStats:
         """The counts and the epoch. The epoch is returned even if the store fails: gateways must learn of
         purges."""
+        self._beginnings.forget_the_silent(time.monotonic())  # gateways ask every second
         try:
             store = self._session.store
         except StoreError as error:

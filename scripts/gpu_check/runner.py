@@ -91,7 +91,7 @@ def run_checks(
         elif left_s < min(LEAST_S, check.budget_s):
             results.append(Result(check, (left_out(check.name, NO_TIME),)))
         else:
-            running = _Run(check, min(left_s, check.budget_s * limits.patience), limits.stop_s)
+            running = _Run(check, check.budget_s * limits.patience, left_s, limits.stop_s)
             try:
                 results.append(running.done(command))
             except KeyboardInterrupt:
@@ -104,9 +104,11 @@ def run_checks(
 class _Run:
     """One check: its process, from start to end."""
 
-    def __init__(self, check: Check, budget_s: float, stop_s: float) -> None:
+    def __init__(self, check: Check, budget_s: float, left_s: float, stop_s: float) -> None:
+        """``left_s``: of the whole run. A check that is ended with the run has not failed."""
         self._check = check
-        self._budget_s = budget_s
+        self._budget_s = min(budget_s, left_s)
+        self._ends_with_the_run = left_s < budget_s
         self._stop_s = stop_s
         self._began = time.monotonic()
         self._found: tuple[Finding, ...] = ()
@@ -122,7 +124,9 @@ class _Run:
                 _end(process, self._stop_s)
                 _sweep(before)
                 self._found = read_findings(folder / FINDINGS)
-            if ending or not self._found:
+            if ending == NO_TIME:
+                self._found += (left_out(self._check.name, NO_TIME),)
+            elif ending or not self._found:
                 reason = ending or "it found nothing"
                 self._found += (failed(self._check.name, f"{reason}{_tail(log)}"),)
             return self._result()
@@ -136,7 +140,7 @@ class _Run:
         try:
             code = process.wait(self._budget_s)
         except subprocess.TimeoutExpired:
-            return f"not done within {self._budget_s:.0f} s"
+            return NO_TIME if self._ends_with_the_run else f"not done within {self._budget_s:.0f} s"
         return "" if code == 0 else f"it ended by itself ({_exit(code)})"
 
     def _result(self) -> Result:

@@ -90,7 +90,7 @@ class SimEngine:
         if " /v1/" in route and self.settings.api_key and headers.get("authorization") != expected:
             raise Refused(401, "Unauthorized")
         match route:
-            case "POST /v1/chat/completions" | "POST /v1/completions":
+            case "POST /v1/chat/completions" | "POST /v1/completions" | "POST /v1/chat/completions/resume":
                 self._intake.take(client, route.partition(" ")[2], headers, body)
             case "POST /tokenize":
                 ids = parse_tokenize(body)

@@ -66,10 +66,21 @@ class Answer:
     def begin(self, due_s: float) -> None:
         """The prompt is prefilled; the first token is due at ``due_s``."""
         self._due_s, self._scheduled_s = due_s, self.admitted_s or time.monotonic()
+        if self.request.told:
+            self._tell()
         if due_s > time.monotonic():
             self._scheduler.wheel.at(due_s, self._step)
         else:
             self._step()
+
+    def _tell(self) -> None:
+        """Write the answer's beginning again, in the pieces in which it came."""
+        self._first_s = time.monotonic()
+        self._client.write(http_chunk(self._shape.role()))
+        for piece in self.request.told:
+            self._client.write(http_chunk(self._shape.chunk(piece, len(self.ids), None)))
+            self.ids += piece
+        self._speaker.go_on_behind(self.ids)
 
     def _step(self) -> None:
         """Generate one token."""

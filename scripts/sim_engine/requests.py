@@ -10,6 +10,9 @@ from sim_engine.plan import Plan, Turn, next_turn
 from sim_engine.settings import NEVER, SimSettings
 from sim_engine.text import render_chat, tokenise
 
+RESUME, TOLD = "/v1/chat/completions/resume", "told_token_ids"
+"""What our engines have beside vLLM's paths."""
+
 NOT_SIMULATED = ("echo", "logprobs", "stop")
 
 
@@ -39,6 +42,8 @@ class Generation:
     """How many slots it takes: one per choice."""
     turn: Turn | None = None
     """What a script says; None: the usual words."""
+    told: tuple[tuple[int, ...], ...] = ()
+    """The answer's tokens so far, in pieces: these are written again, and the answer goes on behind them."""
 
 
 def parse_generation(
@@ -51,7 +56,7 @@ def parse_generation(
     """
     try:
         values = json.loads(body)
-        chat = path.endswith("/chat/completions")
+        chat = "/chat/completions" in path
         request = Generation(
             chat=chat,
             request_id=("chatcmpl-" if chat else "cmpl-") + request_id,
@@ -64,6 +69,7 @@ def parse_generation(
             salt=str(values.get("cache_salt") or ""),
             slots=int(values.get("n") or 1),
             turn=next_turn(plan, values) if chat else None,
+            told=_pieces(values.get(TOLD)) if path == RESUME else (),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refused(400, f"The request is not valid: {error!r}") from error
@@ -88,6 +94,13 @@ def parse_tokenize(body: bytes) -> list[int]:
         return _chat_ids(values) if "messages" in values else _prompt_ids(values["prompt"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refused(400, f"The request is not valid: {error!r}") from error
+
+
+def _pieces(told: Any) -> tuple[tuple[int, ...], ...]:
+    pieces = tuple(tuple(_prompt_ids(piece)) for piece in told)
+    if not pieces:
+        raise ValueError("an answer that has no tokens")
+    return pieces
 
 
 def _chat_ids(values: dict[str, Any]) -> list[int]:

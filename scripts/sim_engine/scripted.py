@@ -17,6 +17,11 @@ class ScriptedSpeaker:
     def __init__(self, ids: list[int]) -> None:
         self._ids = iter(ids)
 
+    def go_on_behind(self, ids: Sequence[int]) -> None:
+        """As if it had generated these."""
+        for _ in ids:
+            self.next()
+
     def next(self) -> int:
         return next(self._ids, EOS)
 

@@ -98,6 +98,12 @@ class Speaker:
         self._left = NEVER if ignore_eos else max(0, settings.tokens - trailing_words(prompt))
         self._stop_below = 0 if ignore_eos else int(settings.stop_share * (1 << 32))
 
+    def go_on_behind(self, ids: Sequence[int]) -> None:
+        """As if it had generated these."""
+        self._left -= len(ids)
+        for token in ids:
+            self._state = zlib.crc32(PACKED[token], self._state)
+
     def next(self) -> int:
         mixed = (self._state * GOLDEN) & MASK
         stops = self._left <= 0 or (mixed >> 20) & 0xFFFFFFFF < self._stop_below

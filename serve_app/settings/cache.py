@@ -182,6 +182,11 @@ class CacheSettings(Frozen):
         description="Look-up and engine start together while the fleet has room; the first to answer wins.",
     )
     join: bool = Field(default=True, description="Identical requests in flight share one stream.")
+    keep_beginnings: bool = Field(
+        default=True,
+        description="With `join` and several gateways: the cache's process holds the tokens that streamed "
+        "chats have so far, in memory, so that a client whose gateway was killed asks again and finds them.",
+    )
     breaker_failures: int = Field(default=5, ge=1)
     breaker_cooldown_s: float = Field(default=5.0, gt=0)
     write_queue: int = Field(default=256, ge=1, description="Answers waiting to be stored, per gateway.")

@@ -15,6 +15,7 @@ import msgspec
 
 from serve_app.cache.entry import CacheQuery, CacheStats, Hit, LookUp, Miss
 from serve_app.embedding import Embedding
+from serve_app.gateways.beginnings import Told
 from serve_app.stored_responses.values import (
     Absence,
     Added,
@@ -117,6 +118,8 @@ EMBEDDER: Interface = {"embed": Method(tuple[list[str], str], list[Embedding])}
 CACHE: Interface = {
     "look_up": Method(tuple[CacheQuery], tuple[Hit | None, Miss | None], _both_ways, _one_way),
     "stats": Method(tuple[()], CacheStats),
+    "tell": Method(tuple[Told], None),
+    "beginning": Method(tuple[bytes, str], bytes),
 }
 
 RESPONSES: Interface = {

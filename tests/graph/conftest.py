@@ -25,6 +25,7 @@ from serve_app.request.auth import make_key
 from serve_app.settings import ModelSettings, parse_args
 
 START_TIMEOUT_S = 120
+TESTS = Path(__file__).parents[1]
 EMBEDDER = {"id": "minilm", "source": "sentence-transformers/all-MiniLM-L6-v2", "threads": 1}
 SHARED = frozenset({"main", "plain", "broken"})
 """Applications that several modules use."""
@@ -48,7 +49,7 @@ def serve_url(prepared_models: ModelStore, collector: Collector) -> Iterator[str
     port = free_port()
     # Replicas import the scripted engine; Ray does not hand this process's import path on.
     environment = {
-        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "PYTHONPATH": os.pathsep.join(map(str, (TESTS, TESTS.parent / "scripts"))),
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
         "OTEL_BSP_SCHEDULE_DELAY": "100",  # milliseconds between exports
     }
@@ -67,13 +68,16 @@ def serve_url(prepared_models: ModelStore, collector: Collector) -> Iterator[str
 
 
 Deploy = Callable[..., Graph]
+EngineOf = Callable[[ModelSettings], serve.Application]
 
 
 @pytest.fixture(scope="session")
 def deploy(serve_url: str, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
     """Deploys a graph under a route of its own."""
 
-    def start(name: str, args: dict[str, Any], tenants: tuple[str, ...] = ()) -> Graph:
+    def start(
+        name: str, args: dict[str, Any], tenants: tuple[str, ...] = (), engine: EngineOf = scripted_engine
+    ) -> Graph:
         keys, records = {}, []
         for tenant in tenants:
             keys[tenant], record = make_key(tenant, admin=tenant == "admin", debug_timing=tenant == "a")
@@ -86,7 +90,7 @@ def deploy(serve_url: str, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
             args = {**args, "auth": {"keys_file": str(path)}}
         responses = {"path": str(tmp_path_factory.mktemp("responses"))}
         settings = parse_args({"models": [MODEL], "responses": responses, **args}, source=name)
-        graph = build_graph(settings, {**os.environ, TOKEN_VARIABLE: ADMIN_TOKEN}, engine=scripted_engine)
+        graph = build_graph(settings, {**os.environ, TOKEN_VARIABLE: ADMIN_TOKEN}, engine=engine)
         serve.run(graph, name=name, route_prefix=f"/{name}")
         return Graph(f"{serve_url}/{name}", name, keys)
 

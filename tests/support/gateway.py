@@ -7,7 +7,7 @@ import json
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -32,6 +32,7 @@ T = TypeVar("T")
 MODEL = "sim"
 FAST = SimSettings(itl_ms=2.0, tokens=20)
 COMPLETIONS = "/v1/completions"
+OWN_ENGINE = {"source": "owner/model", "engine": {"accelerator": "cpu"}}
 ADMIN = "admin"
 DONE = b"[DONE]"
 
@@ -220,6 +221,29 @@ class Band:
         return [report for report in found if report is not None]
 
 
+class Closable:
+    """A context that is entered and left in one task of its own, whenever that is."""
+
+    def __init__(self, context: AbstractAsyncContextManager[Running]) -> None:
+        self._context = context
+        self._closing = asyncio.Event()
+        self._opened: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.ensure_future(self._run())
+
+    async def open(self) -> Running:
+        await asyncio.wait([self._task, self._opened], return_when=asyncio.FIRST_COMPLETED)
+        return await (self._opened if self._opened.done() else self._task)
+
+    async def close(self) -> None:
+        self._closing.set()
+        await self._task
+
+    async def _run(self) -> Any:
+        async with self._context as running:
+            self._opened.set_result(running)
+            await self._closing.wait()
+
+
 @asynccontextmanager
 async def meanwhile(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
     """``work`` as a task, which does not outlive the block."""
@@ -262,6 +286,7 @@ async def gateway(
     model: Mapping[str, Any] | None = None,
     more_models: Sequence[Mapping[str, Any]] = (),
     handles: Mapping[str, Any] | None = None,
+    deployed: Any = None,
     tenants: Sequence[str] = (),
     key_sources: KeySources | None = None,
     rights: Mapping[str, Mapping[str, Any]] | None = None,
@@ -278,14 +303,15 @@ async def gateway(
 
     ``upstream`` changes the settings of all, ``upstreams`` those of each; ``others`` are upstreams that run
     already, ``model`` and ``args`` the settings of the model and of the application, ``more_models`` those of
-    other models. ``handles`` stand for
-    the embedder and the cache. With ``tenants`` (and an administrator) keys are asked for; ``rights`` are
-    what some of these may do, ``key_sources`` are keys of the test's own; ``sinks`` get the records of
-    finished requests. ``band``: it is one of several gateways. ``ready``: wait until every member can serve.
+    other models. ``handles`` stand for the embedder and the cache, ``deployed`` for an engine's deployment of
+    one replica, which then serves the model alone. With ``tenants`` (and one administrator) keys are needed;
+    ``rights`` are what some of these may do, ``key_sources`` are keys of the test's own; ``sinks`` get the
+    records of finished requests. ``band``: it is one of several gateways. ``ready``: wait until every
+    member can serve.
     """
     async with AsyncExitStack() as stack:
         engines, members = [], []
-        for number, each in enumerate(settings or (() if others else (FAST,))):
+        for number, each in enumerate(settings or (() if others or deployed else (FAST,))):
             engine = SimEngine(each)
             url = await engine.start()
             stack.push_async_callback(engine.stop)
@@ -295,7 +321,8 @@ async def gateway(
         members += [_upstream("other", "") | dict(other) for other in others]
         keys, sources = _keys(tenants, rights or {})
         sources = sources if key_sources is None else key_sources
-        models = [{"id": MODEL, "upstreams": members, **(model or {})}, *map(dict, more_models)]
+        served = {"upstreams": members} if deployed is None else OWN_ENGINE
+        models = [{"id": MODEL, **served, **(model or {})}, *map(dict, more_models)]
         auth = {"auth": {"keys_env": "KEYS"}} if tenants else {}
         parsed = parse_args({"models": models, **auth, **args}, source="test")
         if sources is None and parsed.accounts is not None:
@@ -304,7 +331,7 @@ async def gateway(
         runtime = GatewayRuntime(
             parsed,
             sources,
-            {},
+            {} if deployed is None else {MODEL: deployed},
             external=external,
             tenant_secret=tenant_secret,
             admin_token=AdminToken.of(ADMIN_TOKEN) if parsed.has_admin_token else None,
@@ -325,7 +352,7 @@ async def gateway(
         http = await stack.enter_async_context(aiohttp.ClientSession(url, headers={} if keys else AS_ADMIN))
         running = Running(http, tuple(engines), url, keys)
         if ready:
-            await _until_ready(running, len(members))
+            await _until_ready(running, len(members) if deployed is None else 1)
         yield running
 
 
@@ -402,6 +429,7 @@ __all__ = [
     "MODEL",
     "Answered",
     "Band",
+    "Closable",
     "Faults",
     "Running",
     "SimSettings",

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from serve_app.fleet import EngineReport
+
 
 class LocalHandle:
     """What stands for a deployment's handle: calls a plain object's methods, which may be held up or fail."""
@@ -95,3 +97,24 @@ class LocalCall:
 @dataclass(frozen=True)
 class LocalMethod:
     remote: Callable[..., LocalCall]
+
+
+class Replicas:
+    """A deployment, and the reports of its replicas."""
+
+    def __init__(self, *reports: EngineReport) -> None:
+        self._reports = reports
+
+    def broadcast(self, method: str, *_: Any) -> Replicas:
+        return self
+
+    async def _fetch_replica_results_async(self) -> list[Any]:
+        return [Replica(report) for report in self._reports]
+
+
+@dataclass
+class Replica:
+    report: EngineReport
+
+    async def get_async(self) -> EngineReport:
+        return self.report

@@ -120,6 +120,8 @@ def _share_requests(
     if cache is not None and settings.cache_joins:
         ports, shards = settings.network.private_ports, cache.shards.placement
         together.share_requests(in_flight, cache.memory, ports, shards)
+        if settings.cache is not None and settings.cache.keep_beginnings:
+            together.keep_beginnings(in_flight, cache.shards)
 
 
 def _joining(
@@ -129,4 +131,11 @@ def _joining(
     if together.elsewhere is None:
         return None
     kept = settings.limits.max_stream_buffer_bytes
-    return JoinsElsewhere(together.elsewhere, engine, recorder, dispatcher=dispatcher, keep_bytes=kept)
+    return JoinsElsewhere(
+        together.elsewhere,
+        engine,
+        recorder,
+        beginnings=together.beginnings,
+        dispatcher=dispatcher,
+        keep_bytes=kept,
+    )

@@ -1,15 +1,19 @@
-"""A request that another gateway is answering is joined there; if that gateway dies, an engine is asked."""
+"""A request that another gateway is answering is joined there. If that gateway dies, an engine is asked, and
+told what the answer was so far, where that is known."""
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
 from deployments.gateway.generation.asked import Asked
 from deployments.gateway.generation.engine_tier import EngineTier
 from deployments.gateway.generation.record import Recorder
 from deployments.gateway.generation.tiers import JOINED, Found, found_at_engine, found_in_cache
+from deployments.gateway.lookup.beginnings import KeptBeginnings
 from deployments.gateway.lookup.elsewhere import Elsewhere
-from deployments.gateway.lookup.in_flight import InFlightKey, Reader
+from deployments.gateway.lookup.in_flight import Completed, InFlightKey, Reader
 from deployments.gateway.lookup.shared_stream import SharedAnswer
 from deployments.gateway.request.answer import Head, OpenAnswer
 from deployments.gateway.send.dispatch import Dispatcher
@@ -27,6 +31,7 @@ class JoinsElsewhere:
         engine: EngineTier,
         recorder: Recorder,
         *,
+        beginnings: KeptBeginnings | None,
         dispatcher: Dispatcher,
         keep_bytes: int,
     ) -> None:
@@ -34,6 +39,7 @@ class JoinsElsewhere:
         self._engine = engine
         self._in_flight = elsewhere.in_flight
         self._recorder = recorder
+        self._beginnings = beginnings
         self._traffic = dispatcher.traffic
         self._dispatcher = dispatcher
         self._keep_bytes = keep_bytes
@@ -58,10 +64,10 @@ class JoinsElsewhere:
             taken = self._elsewhere.memory.take_in(stream, asked.controls)
             return found_in_cache(asked, stream) if taken else None
         if stream is None:
-            return None
+            return await self._going_on(asked, key, gateway)
         begun: list[Reader] = []
         answer = SharedAnswer(stream, partial(self._again, asked, key, gateway, begun), self._keep_bytes)
-        reader = self._reader(asked, key, answer)
+        reader = self._reader(asked, key, answer.open(), partial(self._completed, asked, answer))
         if reader is None:
             stream.close()
             return None
@@ -72,10 +78,11 @@ class JoinsElsewhere:
         self._traffic.joined += 1
         return found_at_engine(asked, reader, JOINED)
 
-    def _reader(self, asked: Asked, key: InFlightKey, answer: SharedAnswer) -> Reader | None:
+    def _reader(
+        self, asked: Asked, key: InFlightKey, opening: Coroutine[Any, Any, OpenAnswer], completed: Completed
+    ) -> Reader | None:
         """It replaces an own request that raced the look-up, for all who wait for that; ``None``: that one
         has begun."""
-        completed, opening = partial(self._completed, asked, answer), answer.open()
         if key not in self._in_flight:
             return self._in_flight.start(
                 key, opening, self._keep_bytes, completed, opens_alone=False, priority=asked.priority
@@ -84,6 +91,27 @@ class JoinsElsewhere:
         if reader is None:
             opening.close()
         return reader
+
+    async def _going_on(self, asked: Asked, key: InFlightKey, gateway: str) -> Found | None:
+        """The answer that ``gateway`` was sending when it was lost, from its beginning: an engine is told the
+        tokens that are known, and goes on. It is this gateway's own request from now on. ``None``: no
+        beginning is known, or no engine can be told."""
+        call = self._engine.call_for(asked)
+        if self._beginnings is None or call.resumes is None or not call.resumes.as_chat:
+            return None
+        if not self._dispatcher.goes_on(call.model):
+            return None
+        told = await self._beginnings.of(key, gateway)
+        if not told:
+            return None
+        opening = self._dispatcher.open(call.going_on(told))
+        reader = self._reader(asked, key, opening, partial(self._recorder.store, asked))
+        if reader is None:
+            return None
+        if asked.exchange.account is not None:
+            asked.exchange.account.members.goes_on = reader.goes_on
+        self._traffic.continued += 1
+        return found_at_engine(asked, reader, asked.cache_status)
 
     async def _again(self, asked: Asked, key: InFlightKey, gateway: str, begun: list[Reader]) -> OpenAnswer:
         """The answer's gateway is lost. The client that joined first here pays, as if it had asked first."""

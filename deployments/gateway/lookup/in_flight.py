@@ -8,7 +8,7 @@ When the last reader leaves, the request is aborted at its engine.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -149,6 +149,11 @@ class InFlightRequest:
         """It can be joined: all bytes so far are kept, and it has a reader."""
         has_failed = self._error is not None or self._opening.has_failed
         return self._dropped == 0 and not has_failed and bool(self._readers)
+
+    @property
+    def answer(self) -> OpenAnswer | None:
+        """Once its first bytes are there."""
+        return self._opening.answer
 
     def suits(self, priority: int) -> bool:
         """A more urgent client does not wait in the queue behind a less urgent request."""
@@ -396,6 +401,12 @@ class InFlightRequests:
         if key is not None and self._begins is not None:
             self._begins(key)
         return reader
+
+    def answers(self) -> Iterator[tuple[InFlightKey, OpenAnswer]]:
+        """Those that have begun."""
+        for key, request in self._requests.items():
+            if request.answer is not None:
+                yield key, request.answer
 
     def __contains__(self, key: InFlightKey) -> bool:
         return key in self._requests

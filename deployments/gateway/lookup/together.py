@@ -7,9 +7,11 @@ import logging
 from collections.abc import Callable, Sequence
 from secrets import token_hex
 
+from deployments.gateway.lookup.beginnings import KeptBeginnings
 from deployments.gateway.lookup.elsewhere import Elsewhere
 from deployments.gateway.lookup.in_flight import InFlightRequests
 from deployments.gateway.lookup.memory import Memory
+from deployments.gateway.lookup.shards import CacheShards
 from deployments.gateway.others.others import AskGateways, GatewayReport, Others
 from serve_app.cache.shards import Shards
 from serve_app.errors import SettingsError
@@ -27,6 +29,7 @@ class Together:
         self.share = Share(token_hex(8), 1 if ask is None else expected)
         self.sent: SentPrompts | None = None if ask is None else SentPrompts()
         self.elsewhere: Elsewhere | None = None
+        self.beginnings: KeptBeginnings | None = None
         self._ask = ask
         self._host = host
         self._others: Others | None = None
@@ -42,6 +45,11 @@ class Together:
             self.elsewhere = Elsewhere(in_flight, memory, self._host, ports, shards)
         except SettingsError as error:
             logger.warning("requests are not shared with other gateways: %s", error)
+
+    def keep_beginnings(self, in_flight: InFlightRequests, shards: CacheShards) -> None:
+        """What these have said outlasts this gateway."""
+        if self.elsewhere is not None:
+            self.beginnings = KeptBeginnings(in_flight, shards, self.share.gateway)
 
     def begin(
         self,
@@ -71,5 +79,7 @@ class Together:
     async def close(self) -> None:
         if self._others is not None:
             await self._others.close()
+        if self.beginnings is not None:
+            await self.beginnings.close()
         if self.elsewhere is not None:
             await self.elsewhere.close()

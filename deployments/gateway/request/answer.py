@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -60,6 +60,16 @@ class Live(ABC):
     @abstractmethod
     def unlisten(self) -> None:
         """May be called again."""
+
+
+class Continuable(ABC):
+    """An open answer that knows its tokens, for an engine that is told them."""
+
+    @property
+    @abstractmethod
+    def beginning(self) -> Sequence[bytes] | None:
+        """The tokens so far in the pieces in which they came, ids as in JSON: the same list as long as it
+        grows. ``None``: no engine could be told them, or nothing is left to generate."""
 
 
 def live(answer: object) -> Live | None:

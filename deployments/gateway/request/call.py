@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Self
 from urllib.parse import quote
@@ -21,7 +21,7 @@ from serve_app.admission import FIRST_PRIORITY, PRIORITY_FIELD, body_priority
 from serve_app.dialects.remedies import rewritten, without_limit
 from serve_app.errors import ErrorDetails
 from serve_app.fleet import EngineReport
-from serve_app.openai.continuation import Resumable
+from serve_app.openai.continuation import RESUME_PATH, TOLD_FIELD, Resumable
 from serve_app.openai.overflow import ANSWER_LIMITS
 from serve_app.openai.requests import CACHE_SALT
 from serve_app.openai.vendor import vendor_fields
@@ -254,6 +254,17 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         if self.resumes.as_text and report.gives_token_ids:
             return Resumption.TEXT
         return Resumption.CHAT if self.resumes.as_chat and report.resumes_chats else None
+
+    def going_on(self, told: Sequence[Sequence[int]]) -> Call:
+        """The client's own chat, for a member that is also told the answer's tokens so far; without any it
+        begins again."""
+        message = self.message
+        if told:
+            fields = {**message.fields, TOLD_FIELD: told}
+            body = msgspec.json.encode(fields)
+            message = msgspec.structs.replace(message, target=RESUME_PATH, fields=fields, body=body)
+        slot = msgspec.structs.replace(self.slot, needs_resuming=True)
+        return msgspec.structs.replace(self, slot=slot, message=message)
 
     @property
     def may_hedge(self) -> bool:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from deployments.gateway.request.answer import Live
+from deployments.gateway.request.answer import Continuable, Live
 from deployments.gateway.request.call import Call, Purpose, Resumption
 from deployments.gateway.send.attempt import Attempt
 from deployments.gateway.send.attempts import Attempts
 from deployments.wire.upstream import ConnectionBroken, UpstreamResponse
 from serve_app.errors import BudgetEnded, PromptlyError, UpstreamFailed
 from serve_app.openai.continuation import (
-    RESUME_PATH,
-    TOLD_FIELD,
     Ending,
     EngineRequest,
     ResumableChat,
@@ -32,7 +30,7 @@ class Detokenized(msgspec.Struct):
     prompt: str
 
 
-class ContinuedAnswer(Live):
+class ContinuedAnswer(Live, Continuable):
     """One stream for the client, from as many members as it takes (at most ``gateway.max_attempts``).
 
     It is long because its bytes are had in two ways, with and without waiting, and both may lose the member.
@@ -50,8 +48,13 @@ class ContinuedAnswer(Live):
         self._traffic = traffic
         self._lost: UpstreamFailed | None = None
         self._over = False
+        self._is_told = call.resumes.as_chat and attempt.dispatch.member.report.resumes_chats
         self._listened: UpstreamResponse | None = None
         self.head = attempt.head
+
+    @property
+    def beginning(self) -> Sequence[bytes] | None:
+        return self._stream.beginning if self._is_told else None
 
     async def read(self) -> bytes:
         """The next events; ``b""`` at the end. May be cancelled without losing any.
@@ -138,7 +141,7 @@ class ContinuedAnswer(Live):
                 call = self._asking(plan.endpoint.value, plan.fields, self._call.purpose)
                 self._attempt = await self._attempts.begin(call)
             elif isinstance(plan, SameChat):
-                self._attempt = await self._attempts.begin(self._same_chat(plan))
+                self._attempt = await self._attempts.begin(self._call.going_on(plan.told))
                 self._attempt.response.end.told = plan.tokens
         except PromptlyError:
             raise self._lost from None
@@ -166,16 +169,6 @@ class ContinuedAnswer(Live):
                 self._stream.settle(msgspec.json.decode(answer, type=Detokenized).prompt)
             except msgspec.DecodeError:
                 raise UpstreamFailed("The engine cannot detokenize.", code="upstream_failed") from None
-
-    def _same_chat(self, plan: SameChat) -> Call:
-        """The client's own request, for a member that also gets what the client has received."""
-        message = self._call.message
-        if plan.told:
-            fields = {**message.fields, TOLD_FIELD: plan.told}
-            body = msgspec.json.encode(fields)
-            message = msgspec.structs.replace(message, target=RESUME_PATH, fields=fields, body=body)
-        slot = msgspec.structs.replace(self._call.slot, needs_resuming=True)
-        return msgspec.structs.replace(self._call, slot=slot, message=message)
 
     def _asking(self, target: str, fields: dict[str, Any], purpose: Purpose) -> Call:
         """A request of the gateway's own, for members that give token ids. The first token's time-out bounds

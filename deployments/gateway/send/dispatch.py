@@ -58,6 +58,11 @@ class Dispatcher:
         """A request of the tenant would go to a member at once."""
         return self._destinations[model].admission.has_room(tenant, weight)
 
+    def goes_on(self, model: str) -> bool:
+        """Some member of it can be told the beginning of a chat's answer."""
+        members = self._destinations[model].admission.room.candidates()
+        return any(member.report.resumes_chats for member in members)
+
     def is_idle(self, model: str) -> bool:
         """A member of it does nothing, and no request waits for it."""
         admission = self._destinations[model].admission

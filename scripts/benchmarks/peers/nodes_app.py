@@ -50,9 +50,14 @@ class SimReplica:
             running=stats.running,
             waiting=stats.waiting,
             capacity=self._sim.settings.slots,
+            resumes_chats=True,
             token_limits=TokenLimits(context=self._sim.settings.max_model_len),
             paths=frozenset(self._model.paths),
         )
+
+    async def seen(self) -> list[dict[str, Any]]:
+        """The newest requests, as many as ``keep_bodies`` says."""
+        return list(self._sim.stats().seen)
 
     async def __del__(self) -> None:
         await self._listener.stop(self._model.drain_timeout_s)

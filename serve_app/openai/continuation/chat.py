@@ -7,6 +7,7 @@ reasoning in the state that they had. These events are dropped; what follows is 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from serve_app.openai.continuation import layout
 from serve_app.openai.continuation.events import EventStream
@@ -24,7 +25,7 @@ class ResumableChat(EventStream):
         not."""
         wants_usage = include_usage or request.generation.wants_usage
         super().__init__(layout.CHOICE.match, wants_usage=wants_usage)
-        self._pieces: list[bytes] = []  # ids as in JSON, without the brackets
+        self._told: list[bytes] = []  # ids as in JSON, without the brackets
         self._count = 0
         self._repeated = 0  # tokens whose events the next engine will repeat
 
@@ -46,7 +47,7 @@ class ResumableChat(EventStream):
         self.forget_the_rest()
         self._continuing = bool(self._head)
         self._repeated = self._count
-        return SameChat([decode_ids(piece) for piece in self._pieces])
+        return SameChat([decode_ids(piece) for piece in self._told])
 
     def _pass_tokens(self, match: re.Match[bytes]) -> bytes:
         head, choice, reason, finish, ids, tail = match.group(
@@ -61,7 +62,7 @@ class ResumableChat(EventStream):
         if (not new and finish is None) or self._count + new > MOST_TOKENS:
             self._understood = False  # an event whose tokens are not known
         if new:
-            self._pieces.append(ids)
+            self._told.append(ids)
             self._count += new
         if finish is not None:
             self._finished = True
@@ -82,6 +83,10 @@ class ResumableChat(EventStream):
 
     def _pass_role(self, role: re.Match[bytes]) -> bytes:
         return b"" if self._continuing else super()._pass_role(role)  # the client has it
+
+    @property
+    def _pieces(self) -> Sequence[bytes]:
+        return self._told
 
     @property
     def _answer_tokens(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from serve_app.openai import sse
 from serve_app.openai.continuation import layout
@@ -108,6 +108,16 @@ class EventStream(ABC):
     def _usage(self, tail: bytes) -> bytes:
         """The usage of the whole answer, without details, which would describe a continuation's prompt."""
         return layout.usage_event(self._head, self._prompt_tokens, self._answer_tokens, tail)
+
+    @property
+    def beginning(self) -> Sequence[bytes] | None:
+        """The answer's tokens so far, ids as in JSON, in the pieces in which they came: the same list that
+        grows, until another engine goes on. ``None``: they are not known, or are all."""
+        return self._pieces if self._understood and not self._finished else None
+
+    @property
+    @abstractmethod
+    def _pieces(self) -> Sequence[bytes]: ...
 
     @property
     def _prompt_tokens(self) -> int:

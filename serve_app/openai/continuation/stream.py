@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from serve_app.openai.continuation import layout
@@ -123,6 +124,10 @@ class ResumableStream(EventStream):
 
     def _new_role(self, event: bytes) -> re.Match[bytes] | None:
         return None if self._head else super()._new_role(event)
+
+    @property
+    def _pieces(self) -> Sequence[bytes]:
+        return self._tokens.pieces
 
     @property
     def _answer_tokens(self) -> int:

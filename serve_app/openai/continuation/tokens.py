@@ -26,7 +26,8 @@ class AnswerTokens:
         self.count = 0
         self.textless_chunks = 0
         """Chunks without text since the last one with text."""
-        self._ids: list[bytes] = []  # of each chunk, as in JSON without the brackets
+        self.pieces: list[bytes] = []
+        """The ids of each chunk, as in JSON without the brackets."""
         self._sure = 0
         self._shown = 0
 
@@ -34,7 +35,7 @@ class AnswerTokens:
         """Take in a chunk. The ids are decoded only when needed: most streams end normally."""
         new = ids.count(b",") + 1
         self.count += new
-        self._ids.append(ids)
+        self.pieces.append(ids)
         if not has_text:
             self.textless_chunks += 1
             return
@@ -58,12 +59,12 @@ class AnswerTokens:
 
     def forget_what_is_not_shown(self) -> None:
         shown = self.ids()[: self._shown]
-        self._ids = [b",".join(b"%d" % token for token in shown)] if shown else []
+        self.pieces = [b",".join(b"%d" % token for token in shown)] if shown else []
         self.count = len(shown)
         self.textless_chunks = 0
 
     def ids(self) -> list[int]:
-        return decode_ids(b",".join(self._ids))
+        return decode_ids(b",".join(self.pieces))
 
 
 def decode_ids(ids: bytes) -> list[int]:

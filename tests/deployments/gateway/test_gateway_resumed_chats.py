@@ -15,6 +15,7 @@ from scripted_member import Meddler, Member, listening
 from sim_engine import SimEngine, SimSettings
 from support.gateway import MODEL, Answered, Running, chat, serving
 from support.graph import ADMIN_TOKEN, AS_ADMIN, CHAT, eventually
+from support.handles import Replicas
 
 from deployments.gateway.runtime import GatewayRuntime
 from serve_app.fleet import EngineReport, EngineState
@@ -56,27 +57,6 @@ class Resuming:
         async with self.http.post(self.engine + CHAT, json=fields) as answer:
             kind = {"content-type": answer.headers["content-type"]}
             return web.Response(body=await answer.read(), status=answer.status, headers=kind)
-
-
-class Replicas:
-    """A deployment, and the reports of its replicas."""
-
-    def __init__(self, *reports: EngineReport) -> None:
-        self._reports = reports
-
-    def broadcast(self, method: str, *_: Any) -> Replicas:
-        return self
-
-    async def _fetch_replica_results_async(self) -> list[Any]:
-        return [Replica(report) for report in self._reports]
-
-
-@dataclass
-class Replica:
-    report: EngineReport
-
-    async def get_async(self) -> EngineReport:
-        return self.report
 
 
 def report(name: str, url: str, **fields: Any) -> EngineReport:

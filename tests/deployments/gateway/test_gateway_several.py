@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from local_cache import LocalCache, local_cache
 from sim_engine import SimEngine
-from support.gateway import Band, Faults, Running, SimSettings, Stream, gateway, meanwhile
+from support.gateway import Band, Closable, Faults, Running, SimSettings, Stream, gateway, meanwhile
 from support.graph import eventually
 from support.semantic_cache import open_semantic_cache
 
@@ -79,29 +79,6 @@ async def two_gateways(
                 yield running
 
         yield Two(one, two, engine, second.close, third)
-
-
-class Closable:
-    """A context that is entered and left in one task of its own, whenever that is."""
-
-    def __init__(self, context: AbstractAsyncContextManager[Running]) -> None:
-        self._context = context
-        self._closing = asyncio.Event()
-        self._opened: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.ensure_future(self._run())
-
-    async def open(self) -> Running:
-        await asyncio.wait([self._task, self._opened], return_when=asyncio.FIRST_COMPLETED)
-        return await (self._opened if self._opened.done() else self._task)
-
-    async def close(self) -> None:
-        self._closing.set()
-        await self._task
-
-    async def _run(self) -> Any:
-        async with self._context as running:
-            self._opened.set_result(running)
-            await self._closing.wait()
 
 
 async def contents(stream: Stream, count: int) -> None:

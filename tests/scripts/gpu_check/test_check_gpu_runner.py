@@ -15,7 +15,9 @@ from typing import Any
 import psutil
 import pytest
 from benchmarks.peers.endpoint import ROOT
+from gpu_check.contract import Check, Verdict
 from gpu_check.registry import CHECKS as SHIPPED
+from gpu_check.runner import Limits, run_checks
 
 COMMAND = ROOT / "scripts" / "check_gpu.py"
 WAIT_S = 300.0
@@ -89,6 +91,15 @@ def test_each_way_to_fail_is_told_and_the_others_still_run(tmp_path: Path) -> No
         assert name in output
     for pid in map(int, (out / "pids").read_text(encoding="utf-8").split()):
         assert not psutil.pid_exists(pid)
+
+
+@pytest.mark.parametrize(("patience", "verdict"), [(1.0, Verdict.FAIL), (100.0, Verdict.LEFT_OUT)])
+def test_a_check_that_ends_with_the_run_has_not_failed(patience: float, verdict: Verdict) -> None:
+    """It got less time than it may take."""
+    check = Check("long", "It goes on.", 0.1, lambda bench: iter(()))
+    sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
+    (result,) = run_checks([check], lambda *_: sleeping, Limits(0.5, patience, 1.0), has_gpu=False)
+    assert [each.verdict for each in result.findings] == [verdict]
 
 
 def test_ctrl_c_writes_the_report_so_far_and_ends_the_check(tmp_path: Path) -> None:
