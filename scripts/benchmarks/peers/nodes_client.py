@@ -35,8 +35,8 @@ class NodeClient:
     async def asked(
         self, method: str, path: str, body: dict[str, Any] | None = None, on: Connection | None = None
     ) -> bytes:
-        """The whole response, head and all; of a broken one what came. ``on``: a connection for it, by default
-        a new one. Raises: OSError, TimeoutError."""
+        """The whole response, head and all; of a broken one what came. ``on``: a connection that is there
+        already. Raises: OSError, TimeoutError."""
         reader, writer = await self.connected() if on is None else on
         data = b"" if body is None else json.dumps(body).encode()
         named = "".join(f"{name}: {value}\r\n" for name, value in as_admin().items())
@@ -60,7 +60,8 @@ class NodeClient:
         return [member for member in found if member["can_serve"]]
 
     async def connected(self) -> Connection:
-        """It may take several tries, and each reads what the proxies have open. Raises: OSError, TimeoutError."""
+        """It may take several tries, and each reads what the proxies have open. Raises: OSError,
+        TimeoutError."""
         async with asyncio.timeout(CONNECT_LIMIT_S):
             while True:
                 reader, writer = await asyncio.open_connection("127.0.0.1", self._port)

@@ -90,11 +90,8 @@ def test_a_node_s_death_counts_every_stream_that_failed() -> None:
 
 
 def test_a_head_s_death_counts_what_ran_then_and_how_long_nobody_was_answered() -> None:
-    streams = [
-        Asked(0.0, 12.0, is_whole=True),
-        Asked(5.0, 11.0, is_whole=False),
-        Asked(11.0, 15.0, is_whole=True),
-    ]
+    times = {(0.0, 12.0): True, (5.0, 11.0): False, (11.0, 15.0): True}
+    streams = [Asked(*time, is_whole=is_whole) for time, is_whole in times.items()]
     probes = [Asked(at, at + 0.1, is_whole=at != 12.0) for at in (8.0, 9.0, 12.0, 15.0)]
     figures = figures_of_deaths([HeadDeath(10.0, 16.0, streams, probes)])
     found = {figure.name.removeprefix("head killed: "): figure.values for figure in figures}
