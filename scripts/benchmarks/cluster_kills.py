@@ -22,7 +22,7 @@ from benchmarks.kills import GATEWAY_LIMIT_S, Kill, Part, figures_of_kills, in_t
 from benchmarks.load import run_fast
 from benchmarks.options import Options
 from benchmarks.peers import Endpoint
-from benchmarks.peers.endpoint import as_admin, environment
+from benchmarks.peers.endpoint import ROOT, as_admin, environment
 from benchmarks.peers.nodes_app import ENGINE, MODEL
 from benchmarks.peers.nodes_client import DONE, NodeClient
 from benchmarks.peers.processes import end, scratch_folder, spawn
@@ -222,8 +222,10 @@ def qdrant() -> Iterator[tuple[str, int]]:
     """Its URL, and the process above it, which starts it again whenever it has ended."""
     port = free_port()
     with scratch_folder() as folder:
-        server = [sys.executable, "-m", "benchmarks.peers.qdrant_rest", str(port), str(folder / "data")]
-        process = spawn(["sh", "-c", AGAIN, "sh", *server], environment(), folder / "log")
+        server = [sys.executable, "-m", "support.qdrant_rest", str(port), str(folder / "data")]
+        env = environment()
+        env["PYTHONPATH"] = f"{ROOT / 'tests'}:{ROOT}:{env['PYTHONPATH']}"  # where the stand-in is
+        process = spawn(["sh", "-c", AGAIN, "sh", *server], env, folder / "log")
         try:
             yield f"http://127.0.0.1:{port}", process.pid
         finally:

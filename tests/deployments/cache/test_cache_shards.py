@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-from benchmarks.peers.qdrant_rest import on_a_server
+from support.qdrant_rest import on_a_server
 from support.semantic_cache import EmbedderHandle, open_semantic_cache
 
 from deployments.cache.deployment import SemanticCache

@@ -13,8 +13,8 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
-from benchmarks.peers.qdrant_rest import Fault, QdrantRest
 from support.graph import eventually
+from support.qdrant_rest import Fault, QdrantRest
 from support.semantic_cache import INFO, EmbedderHandle, open_semantic_cache
 
 from deployments.cache.deployment import SemanticCache

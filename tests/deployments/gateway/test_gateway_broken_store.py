@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.peers.qdrant_rest import Fault, QdrantRest
 from local_cache import LocalCache, local_cache
 from support.gateway import Running, SimSettings, gateway
 from support.graph import eventually
+from support.qdrant_rest import Fault, QdrantRest
 
 QUICK = SimSettings(itl_ms=0, tokens=6)
 REQUESTS = 60

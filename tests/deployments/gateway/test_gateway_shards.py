@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.peers.qdrant_rest import on_a_server
 from local_cache import LocalCache, local_cache
 from sim_engine import SimEngine
 from support.gateway import Answered, Running, SimSettings, gateway
 from support.graph import eventually
+from support.qdrant_rest import on_a_server
 
 from serve_app.cache.entry import CacheStats
 

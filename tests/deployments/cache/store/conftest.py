@@ -14,10 +14,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from benchmarks.peers.qdrant_rest import QdrantRest
 from qdrant_client import AsyncQdrantClient
 from qdrant_grpc import grpc_front
 from store_samples import BackEnd, Opener
+from support.qdrant_rest import QdrantRest
 
 from deployments.cache.store import CacheStore
 from deployments.cache.store.edge import EdgeStore

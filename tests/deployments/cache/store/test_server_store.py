@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import pytest
-from benchmarks.peers.qdrant_rest import Fault, QdrantRest
 from qdrant_grpc import grpc_front
 from store_samples import DIMENSION, EMBEDDER, entry, unit
+from support.qdrant_rest import Fault, QdrantRest
 
 from deployments.cache.store import StoreError
 from deployments.cache.store.server import ServerStore

@@ -1,7 +1,7 @@
 """Qdrant's REST shape over the embedded engine: the calls that the cache's client makes, and faults.
 
 It runs in its caller's event loop, on a real socket. What it holds outlives ``stop``, as a disk does, and a
-kill, where it runs alone: ``python -m benchmarks.peers.qdrant_rest PORT FOLDER``.
+kill, where it runs alone: ``python -m support.qdrant_rest PORT FOLDER``.
 """
 
 from __future__ import annotations
