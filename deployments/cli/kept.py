@@ -16,14 +16,16 @@ from deployments.cli import kept_cache
 from deployments.feedback.store import copies as feedback
 from deployments.feedback.store import registry as feedback_registry
 from deployments.feedback.store import schema as feedback_schema
+from deployments.platform.sqlite import version_in
 from deployments.platform.sqlite_copies import Rows
 from deployments.responses.store import copies as responses
 from deployments.responses.store import registry as responses_registry
 from deployments.responses.store import schema as responses_schema
 from serve_app.errors import BackupError
 from serve_app.model_store import default_cache_dir
-from serve_app.settings import AccountSettings, FeedbackSettings, ResponsesSettings
+from serve_app.settings import AccountSettings, FeedbackSettings, ResponsesSettings, Settings
 from serve_app.settings.load import load_file
+from serve_app.version import VERSION
 
 SCHEMAS: Mapping[str, int] = {
     "accounts": accounts.SCHEMA,
@@ -71,6 +73,22 @@ def kept_by(config: Path | None) -> Kept:
     if len(applications) != 1:
         raise BackupError(f"{config}: it has {len(applications)} applications; expected one")
     (settings,) = applications
+    return _kept_of(settings)
+
+
+def newer_files(settings: Settings) -> Iterator[str]:
+    """A line for each file of an application that a newer version has written: no owner would open it."""
+    for part in _kept_of(settings).parts:
+        version = 0 if part.file is None else version_in(part.file)
+        if version > SCHEMAS[part.name]:
+            yield (
+                f"{part.file}: a newer version of Promptly wrote it (schema {version}; this is {VERSION}, "
+                f"which knows {SCHEMAS[part.name]}). Nothing was changed: install the newer version, or "
+                "move the file away and restore a backup of before"
+            )
+
+
+def _kept_of(settings: Settings) -> Kept:
     held = settings.responses if settings.responses.enabled else None
     parts = tuple(_parts(settings.accounts, held, settings.feedback))
     return Kept(parts, None if settings.accounts is None else folder_of(settings.accounts))

@@ -16,6 +16,10 @@ HELD_BYTES = 256 << 10
 before it ends, so that a full disk is noticed while all can still be taken back."""
 
 
+MAGIC, VERSION_AT, HEADER_BYTES = b"SQLite format 3\0", 60, 100
+"""The head of SQLite's files: how it begins, where four bytes are the owner's version, and its length."""
+
+
 @dataclass(frozen=True, slots=True)
 class SqliteFile:
     """How connections to one file are made. ``busy_ms``: how long a statement waits for another process, a
@@ -99,6 +103,18 @@ class SqliteFile:
             connection.close()
             raise
         return connection
+
+
+def version_in(path: Path) -> int:
+    """The owner's version (``PRAGMA user_version``) as the file's head has it; 0 where there is none. It is
+    not opened as a database, which would put files beside it."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEADER_BYTES)
+    except OSError:
+        return 0
+    is_one = head.startswith(MAGIC) and len(head) == HEADER_BYTES
+    return int.from_bytes(head[VERSION_AT : VERSION_AT + 4], "big") if is_one else 0
 
 
 def bytes_at_end(path: Path) -> int:

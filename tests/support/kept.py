@@ -33,6 +33,15 @@ NOW = 1_790_000_000.0
 ROOMY = ChainBounds(1000, 1 << 20, 1 << 20)
 
 
+OLDEST = Path(__file__).with_name("oldest.promptly")
+"""What the first version with ``promptly backup`` (commit 7d332123) made of a place that its own
+``Place.fill`` had filled, and of a cache with the ``PAIRS`` of its ``test_gateway_entries.py``, which live
+for a century. A newer version must not make it again."""
+
+OLDEST_UPSTREAM = "http://127.0.0.1:42205/v1"
+"""The upstream of that cache's gateway."""
+
+
 class Place:
     """Where one application keeps what it keeps."""
 

@@ -1,12 +1,15 @@
 """Qdrant's REST shape over the embedded engine: the calls that the cache's client makes, and faults.
 
-It runs in the test's own event loop, on a real socket. What it holds outlives ``stop``, as a disk does.
+It runs in its caller's event loop, on a real socket. What it holds outlives ``stop``, as a disk does, and a
+kill, where it runs alone: ``python -m support.qdrant_rest PORT FOLDER``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from enum import Enum
@@ -38,14 +41,44 @@ class Fault(Enum):
 
 
 class Collection:
-    """One shard in a folder, and what its creation asked for."""
+    """One shard in a folder, and what its creation asked for, which is in a file beside the folder."""
 
-    def __init__(self, folder: Path, request: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, name: str, request: dict[str, Any]) -> None:
         vectors = qe.EdgeVectorParams(size=request["vectors"]["size"], distance=qe.Distance.Cosine)
-        self.request = request
+        self.name, self.request = name, request
         self.indexes: dict[str, dict[str, Any]] = {}
-        folder.mkdir(parents=True)
-        self.shard = qe.EdgeShard.create(str(folder), qe.EdgeConfig(vectors=vectors))
+        self._folder = folder
+        if folder.exists():
+            self.shard = qe.EdgeShard.load(str(folder))
+        else:
+            folder.mkdir(parents=True)
+            self.shard = qe.EdgeShard.create(str(folder), qe.EdgeConfig(vectors=vectors))
+            self._write()
+
+    @classmethod
+    def read(cls, about: Path) -> Collection:
+        """``about``: the file."""
+        said = json.loads(about.read_bytes())
+        collection = cls(about.with_suffix(""), said["name"], said["request"])
+        collection.indexes = said["indexes"]
+        return collection
+
+    def index(self, name: str, schema: dict[str, Any]) -> None:
+        self.shard.update(qe.UpdateOperation.create_field_index(name, SCHEMAS[schema["type"]]))
+        self.indexes[name] = schema
+        self._write()
+
+    def drop(self) -> None:
+        self.shard.close()
+        self._about.unlink()
+
+    @property
+    def _about(self) -> Path:
+        return self._folder.with_suffix(".json")
+
+    def _write(self) -> None:
+        said = {"name": self.name, "request": self.request, "indexes": self.indexes}
+        self._about.write_text(json.dumps(said), encoding="utf-8")
 
 
 class QdrantRest:
@@ -53,8 +86,8 @@ class QdrantRest:
     hangs is done when ``let`` is called, whether its client still waits or not; what is late is done at once,
     and answered then."""
 
-    def __init__(self, folder: Path, api_key: str | None = None) -> None:
-        self.port = free_port()
+    def __init__(self, folder: Path, api_key: str | None = None, port: int | None = None) -> None:
+        self.port = free_port() if port is None else port
         self.url = f"http://127.0.0.1:{self.port}"
         self.api_key = api_key
         self.fault: Fault | None = None
@@ -89,8 +122,15 @@ class QdrantRest:
     def wipe(self) -> None:
         """Come back empty."""
         for collection in self.collections.values():
-            collection.shard.close()
+            collection.drop()
         self.collections.clear()
+
+    def read(self) -> None:
+        """Hold again what a killed process held."""
+        for about in self._folder.glob("*.json"):
+            collection = Collection.read(about)
+            self.collections[collection.name] = collection
+            self._made = max(self._made, int(about.stem))
 
     async def close(self) -> None:
         await self.stop()
@@ -171,11 +211,11 @@ class QdrantRest:
         if name in self.collections:
             return _error(409, f"Wrong input: Collection `{name}` already exists!")
         self._made += 1
-        self.collections[name] = Collection(self._folder / str(self._made), await request.json())
+        self.collections[name] = Collection(self._folder / str(self._made), name, await request.json())
         return _ok(True)
 
     async def _drop(self, request: web.Request) -> web.Response:
-        self._collection(request).shard.close()
+        self._collection(request).drop()
         del self.collections[request.match_info["name"]]
         return _ok(True)
 
@@ -209,8 +249,7 @@ class QdrantRest:
         collection, body = self._collection(request), await request.json()
         name, schema = body["field_name"], body["field_schema"]
         schema = {"type": schema} if isinstance(schema, str) else schema
-        collection.shard.update(qe.UpdateOperation.create_field_index(name, SCHEMAS[schema["type"]]))
-        collection.indexes[name] = schema
+        collection.index(name, schema)
         return _done()
 
     async def _upsert(self, request: web.Request) -> web.Response:
@@ -317,3 +356,15 @@ async def on_a_server(folder: Path) -> AsyncIterator[dict[str, Any]]:
         yield {"store": "qdrant", "qdrant": {"url": server.url, "timeout_s": 30.0}}
     finally:
         await server.close()
+
+
+async def serve(folder: Path, port: int) -> None:
+    """Until the process ends."""
+    server = QdrantRest(folder, port=port)
+    server.read()
+    await server.start()
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[2]), int(sys.argv[1])))

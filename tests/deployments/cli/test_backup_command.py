@@ -15,10 +15,11 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from support.accounts import managed
 from support.feedback import a_request
 from support.full_disk import fill, small_disk
-from support.kept import NOW, Place, backup, new_places, restore
+from support.kept import NOW, OLDEST, Place, backup, new_places, restore
 
 from deployments.cli.main import main
 from deployments.feedback.store.sqlite import SqliteFeedback
@@ -52,6 +53,25 @@ async def test_everything_comes_back_on_another_machine_and_a_second_time_change
         assert restore(there, archive) == 0
         assert await there.found() == await here.found()
     assert "audit: there is a log already" in capsys.readouterr().out
+    assert main(["audit", "verify", str(there.folder / "accounts" / "audit.jsonl")]) == 0
+
+
+async def test_a_backup_of_the_oldest_version_that_made_any_comes_back(
+    places: Iterator[Place], capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = next(places)
+    for _ in range(2):
+        assert restore(there, OLDEST) == 0
+        assert "cache: start the application" in capsys.readouterr().out
+        found = await there.found()
+        assert found["keys"] == [("af52ca459018", 1, None), ("b53c76a87e76", 1, None)]
+        assert found["refused"] == []  # that version kept none
+        assert found["limits"] == [("tenant:acme", 9), ("tenant:b", 9)]
+        assert found["usage"] == [(("acme",), 2, 0.5), (("b",), 2, 0.5)]
+        assert found["feedback"] == [(name, "user:ann", "wrong") for name in ("acme", "b")]
+        said, entries = found["responses"]
+        assert (entries, said["conv_b"]) == (6, b'"0""1""2"')
+        assert said["next_b"] == b'["asked resp_b"]["said resp_b"]["asked next_b"]["said next_b"]'
     assert main(["audit", "verify", str(there.folder / "accounts" / "audit.jsonl")]) == 0
 
 
@@ -244,6 +264,24 @@ async def test_a_backup_of_a_newer_version_is_refused_with_one_message_and_chang
         assert "install 9.9 or newer" in said
         assert VERSION in said
         assert names(there.folder) == ["config.yaml"]
+
+
+async def test_a_newer_part_is_refused_also_where_the_config_keeps_no_such_part(
+    kept: tuple[Place, Path, list[dict[str, Any]]],
+    places: Iterator[Place],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Otherwise the rest would be restored, and the part be missing without a word."""
+    _, archive, members = kept
+    newer = [{**member, "schema": 99} if member["name"] == "responses" else member for member in members]
+    there = next(places)
+    document = yaml.safe_load(there.config.read_text())
+    document["applications"][0]["args"]["responses"] = {"enabled": False}
+    there.config.write_text(yaml.safe_dump(document))
+    capsys.readouterr()
+    assert restore(there, changed(archive, {"members": newer})) == 1
+    assert "its responses are of schema 99" in capsys.readouterr().err
+    assert names(there.folder) == ["config.yaml"]
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from deployments.accounts.store import schema as accounts_schema
 from deployments.cli.check import check
 from deployments.cli.main import main
+from deployments.feedback.store import schema as feedback_schema
+from deployments.responses.store import schema as responses_schema
 from serve_app.errors import SettingsError
+from serve_app.version import VERSION
 
 UPSTREAM = {"name": "vendor", "url": "http://127.0.0.1:1/v1"}
 
@@ -143,3 +149,39 @@ def test_a_models_folder_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
     ]
     (line,) = check(config(tmp_path, models=models), {})
     assert line == f"models[1].source = {str(tmp_path / 'modle')!r}: no such folder on this machine"
+
+
+STORES = {
+    "accounts": (accounts_schema.FILE, {"auth": {"accounts": True}}),
+    "responses": (responses_schema.FILE, {}),
+    "feedback": (feedback_schema.FILE, {}),
+}
+
+
+@pytest.mark.parametrize("section", STORES)
+def test_a_file_that_a_newer_version_has_written_is_refused_and_left_alone(
+    tmp_path: Path, section: str
+) -> None:
+    """As after a downgrade over a change of the schema."""
+    name, others = STORES[section]
+    file = tmp_path / section / name
+    file.parent.mkdir()
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript("CREATE TABLE later(row); PRAGMA user_version=7; PRAGMA journal_mode=WAL")
+    before = file.read_bytes()
+    own = {section: {"path": str(file.parent)}}
+    refused = said(config(tmp_path, **{"responses": {"enabled": False}, **others, **own}))
+    assert f"{file}: a newer version of Promptly wrote it (schema 7; this is {VERSION}" in refused
+    assert refused.count("\n") == 0
+    assert [path.name for path in file.parent.iterdir()] == [name]
+    assert file.read_bytes() == before
+    if section == "responses":  # who keeps none does not open it
+        switched_off = {"enabled": False, "path": str(file.parent)}
+        assert main(["check", str(config(tmp_path, responses=switched_off))]) == 0
+        assert file.read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_left_to_its_owner(tmp_path: Path) -> None:
+    for content in (b"", b"SQLite format 3\0", b"x" * 200):
+        (tmp_path / responses_schema.FILE).write_bytes(content)
+        assert main(["check", str(config(tmp_path, responses={"path": str(tmp_path)}))]) == 0

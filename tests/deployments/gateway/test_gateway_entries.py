@@ -14,8 +14,13 @@ import warm_cache
 from local_cache import LocalCache, local_cache
 from support.gateway import MODEL, Running, SimSettings, gateway
 from support.graph import ADMIN_TOKEN, eventually
+from support.kept import OLDEST, OLDEST_UPSTREAM
 
 from deployments.cli.main import main
+from serve_app.cache.keys import cache_key
+from serve_app.openai.requests import Endpoint, parse_generation
+from serve_app.settings import parse_args
+from serve_app.settings.fingerprint import fingerprint
 
 QUICK = SimSettings(itl_ms=0, tokens=6)
 ASKED, NEAR = "what is the capital of france", "the capital of france is what"
@@ -219,6 +224,29 @@ async def test_entries_come_back_from_a_backup_of_all_for_one_tenant(
         assert (await running.get("/admin/cache"))["entries"] == 1
         assert await asyncio.to_thread(main, ["backup", archive, "--endpoint", "http://127.0.0.1:9"]) == 1
     assert "no answer" in capsys.readouterr().err
+
+
+async def test_entries_of_the_oldest_backup_are_where_this_version_looks(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROMPTLY_ADMIN_TOKEN", ADMIN_TOKEN)
+    async with local_cache(folder, race=False) as cache, cached(cache) as running:
+        assert await asyncio.to_thread(main, ["restore", str(OLDEST), "--endpoint", running.url]) == 0
+        assert capsys.readouterr().out == "cache: 2 entries stored\n"
+        found = (await running.get(f"/admin/cache?model={MODEL}"))["entries"]
+        assert sorted(entry["answer"] for entry in found) == ["Paris.", "Shakespeare."]
+    # The upstream's address, of which the key depends, has another port now.
+    upstream = {"name": "e0", "url": OLDEST_UPSTREAM}
+    settings = parse_args({"models": [{"id": MODEL, "upstreams": [upstream]}]}, source="oldest")
+    for each in PAIRS:
+        message = {"role": "user", "content": each["question"]}
+        request = parse_generation(
+            Endpoint.CHAT, json.dumps({"model": MODEL, "messages": [message]}).encode()
+        )
+        key = cache_key(request, "default", fingerprint(settings.models[0]))
+        assert key is not None
+        (kept,) = [entry for entry in found if entry["text"] == each["question"]]
+        assert kept["id"] == str(key.entry_id)
 
 
 async def test_a_restore_fits_a_smaller_bound_on_bodies_and_leaves_out_what_is_larger_alone(

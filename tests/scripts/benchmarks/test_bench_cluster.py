@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections import Counter
 from typing import Any, cast
 
+import aiohttp
+import pytest
 from benchmarks.cluster import death_of
+from benchmarks.cluster_kills import Asked, HeadDeath, figures_of_deaths, qdrant
 from benchmarks.gateways import Killed
 from benchmarks.kills import CUT, ERROR_EVENT, WHOLE
 from benchmarks.load import Sample
 from benchmarks.peers.nodes_app import AsgiClient, unframed
 from sim_engine import SimEngine, SimSettings
 from sim_engine.connection import Connection, http_chunk
+from support.graph import eventually
+
+from deployments.launcher.processes import descendants
 
 CHAT = "POST /v1/chat/completions"
 
@@ -79,3 +87,55 @@ def test_a_node_s_death_counts_every_stream_that_failed() -> None:
     bad = Sample(200, 0.0, 1.0, error="cut")
     found = death_of([good, good, bad], continued=2, returned_s=9.0)
     assert (found.failed, found.answers, found.continued, found.longest_pause_ms) == (1, 3, 2, 400.0)
+
+
+def test_a_head_s_death_counts_what_ran_then_and_how_long_nobody_was_answered() -> None:
+    times = {(0.0, 12.0): True, (5.0, 11.0): False, (11.0, 15.0): True}
+    streams = [Asked(*time, is_whole=is_whole) for time, is_whole in times.items()]
+    probes = [Asked(at, at + 0.1, is_whole=at != 12.0) for at in (8.0, 9.0, 12.0, 15.0)]
+    figures = figures_of_deaths([HeadDeath(10.0, 16.0, streams, probes)])
+    found = {figure.name.removeprefix("head killed: "): figure.values for figure in figures}
+    assert found["running streams, all repeats"] == (2.0,)
+    assert found["failed running streams, all repeats"] == (1.0,)
+    assert found["other failed streams, all repeats"] == (0.0,)
+    assert found["failed new requests, all repeats"] == (1.0,)
+    assert found["no new request was answered for"] == (pytest.approx(5.0),)  # six, less the usual second
+
+
+async def test_a_killed_qdrant_comes_back_with_what_it_held() -> None:
+    with qdrant() as (url, parent):
+        async with aiohttp.ClientSession(url) as http:
+            await answered_by(http)
+            collection = {"vectors": {"size": 2, "distance": "Cosine"}}
+            point = {"id": 1, "vector": [1.0, 0.0], "payload": {"tag": "kept"}}
+            index = {"field_name": "tag", "field_schema": "keyword"}
+            await put(http, "/collections/c", collection)
+            await put(http, "/collections/c/index", index)
+            await put(http, "/collections/c/points", {"points": [point]})
+            (server,) = descendants(parent)
+            os.kill(server, signal.SIGKILL)
+            await answered_by(http, before=server, parent=parent)
+            async with http.post("/collections/c/points", json={"ids": [1]}) as response:
+                assert [each["payload"] for each in (await response.json())["result"]] == [{"tag": "kept"}]
+            async with http.get("/collections/c") as response:
+                assert "tag" in (await response.json())["result"]["payload_schema"]
+
+
+async def put(http: aiohttp.ClientSession, path: str, body: dict[str, Any]) -> None:
+    async with http.put(path, json=body) as response:
+        assert response.status == 200, await response.text()
+
+
+async def answered_by(http: aiohttp.ClientSession, before: int = 0, parent: int = 0) -> None:
+    """Wait until a process other than ``before`` answers."""
+
+    async def answers() -> bool:
+        if before and before in descendants(parent):
+            return False
+        try:
+            async with http.get("/collections/c/exists") as response:
+                return response.status == 200
+        except aiohttp.ClientError:
+            return False
+
+    assert await eventually(answers, within_s=60)
