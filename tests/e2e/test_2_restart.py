@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import openai
 import pytest
-from support.server import MODEL, Server, ServerSlot, serve_deploy, serve_run
+import yaml
+from support.server import MODEL, ROOT, Server, ServerSlot, environment, get_json, serve_deploy, serve_run
 
 FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
 
@@ -82,3 +88,65 @@ def test_a_restart_in_another_way_keeps_the_entries(
     status, answer = first_answer(slot.start(start(tmp_path, store)))
     assert status == "exact"
     assert "Paris" in answer
+
+
+PAGE = "http://page.test"
+
+
+def changed(config: Path, **changes: Any) -> Path:
+    """A copy of the config file; ``replicas`` are its model's, all else are settings."""
+    document = yaml.safe_load(config.read_text())
+    args = document["applications"][0]["args"]
+    args["models"][0]["replicas"] = changes.pop("replicas", 1)
+    args.update(changes)
+    path = config.with_name(f"{len(list(config.parent.iterdir()))}.yaml")
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def allows_the_page(server: Server) -> bool:
+    """Whether the gateway answers a page of another origin; without keys it refuses all that it is not told
+    of."""
+    request = urllib.request.Request(f"{server.url}/v1/models", headers={"origin": PAGE})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return bool(answer.headers["access-control-allow-origin"] == PAGE)
+    except urllib.error.HTTPError as error:
+        if error.code == 403:
+            return False
+        raise
+
+
+def test_a_running_application_is_changed_and_changed_back_by_the_command(
+    slot: ServerSlot, store: Path, tmp_path: Path
+) -> None:
+    server = slot.current
+    if server is None or not server.dashboard:
+        server = slot.start(serve_deploy(tmp_path, store))
+    before = get_json(f"{server.url}/admin/engines")
+    named = environment(**server.dashboard, PROMPTLY_CACHE=str(tmp_path / "kept"))
+
+    def apply(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "deployments.cli", "apply", *arguments]
+        return subprocess.run(
+            command, cwd=ROOT, env=named, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    assert not allows_the_page(server)
+    refused = apply(str(changed(server.config, replicas=40)))
+    assert refused.returncode == 1
+    assert "replicas" in refused.stderr
+
+    asked = changed(server.config, gateway={"cors_origins": [PAGE]})
+    done = apply(str(asked))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert allows_the_page(server)
+
+    back = apply("--back")
+    assert back.returncode == 0, back.stdout + back.stderr
+    assert not allows_the_page(server)
+    assert replica_ids(get_json(f"{server.url}/admin/engines")) == replica_ids(before)
+
+
+def replica_ids(engines: Any) -> list[str]:
+    return sorted(each["replica"] for model in engines.values() for each in model["replicas"])

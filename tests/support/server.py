@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,10 @@ class Server:
     url: str
     process: subprocess.Popen[bytes]
     log: Path
+    config: Path = Path()
+    """That it was started with."""
+    dashboard: Mapping[str, str] = field(default_factory=dict)
+    """Variables with which `promptly apply` finds it."""
 
 
 def local_config(folder: Path, store: Path, *, warm_up: bool = True, **changes: Any) -> tuple[Path, int]:
@@ -132,7 +136,8 @@ def serve_deploy(folder: Path, store: Path) -> Iterator[Server]:
         done = subprocess.run(deploy, env=env, capture_output=True, timeout=120, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         _wait(server, lambda: is_ready(url))
-        yield Server(url, server.process, server.log)
+        named = {"RAY_DASHBOARD_ADDRESS": address, "RAY_AUTH_TOKEN_PATH": str(token)}
+        yield Server(url, server.process, server.log, config, named)
 
 
 class ServerSlot:
