@@ -194,7 +194,7 @@ async def _serve(folder: str, shard: int, count: int) -> None:
     for pair in _pairs():
         if owner(pair.entry.partition) == shard:
             await cache.put(pair.entry)
-    calls = DirectCalls(CACHE, {"look_up": cache.look_up, "stats": cache.stats}, "127.0.0.1")
+    calls = DirectCalls(CACHE, {name: getattr(cache, name) for name in CACHE}, "127.0.0.1")
     print(json.dumps(asdict(calls.address)), flush=True)
     await asyncio.to_thread(sys.stdin.read)
     await calls.stop()

@@ -129,7 +129,7 @@ async def test_the_cache_s_part_of_a_failure_is_kept_and_that_of_other_requests_
             reached.set()
             return await served.look_up(query)
 
-        methods = {"look_up": look_up, "stats": served.stats}
+        methods = {name: getattr(served, name) for name in CACHE} | {"look_up": look_up}
         served._direct = DirectCalls(CACHE, methods, "127.0.0.1", call_tracer("cache"))
         handles = {**cache.handles, "cache": [ServedHandle(served)]}
         quiet = {"traces": {"keep_slowest": 0}}
