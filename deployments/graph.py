@@ -34,7 +34,7 @@ from deployments.gateway.deployment import Gateway
 from deployments.gateway.guardrails.judges import guard_headers
 from deployments.gateway.placement.external import external_upstreams
 from deployments.gateway.sign_in.sign_in import client_secret
-from deployments.platform.cluster import check_room, engines_run, is_one_node
+from deployments.platform.cluster import ENGINE, check_room, engines_run, is_one_node
 from deployments.platform.prompt_folder import located
 from deployments.platform.secret_environment import with_secrets
 from deployments.platform.serve import listening_host
@@ -204,7 +204,7 @@ def _of_several(model: ModelSettings, store: ModelStore, ports: range) -> serve.
         return build_llm_deployment(
             llm_config(model, store),
             deployment_cls=DataParallelEngine,
-            name_prefix="Engine:",
+            name_prefix=ENGINE,
             bind_kwargs={"model": model, "ports": ports},
             override_serve_options=engine_options(model),
         )

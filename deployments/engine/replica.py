@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ray import serve
 
 from deployments.engine.start.environment import engine_environment
+from deployments.platform.cluster import ENGINE
 from serve_app.autoscaling import GatewayLoad
 from serve_app.fleet import EngineReport
 from serve_app.settings import EngineSettings, ModelSettings
@@ -93,7 +94,7 @@ def replica_options(model: ModelSettings) -> dict[str, Any]:
     """Serve's options by the engine's settings."""
     engine = model.managed_engine
     return {
-        "name": "Engine:" + model.id.replace("/", "--").replace(".", "_"),
+        "name": ENGINE + model.id.replace("/", "--").replace(".", "_"),
         "max_ongoing_requests": MAX_ONGOING,
         "health_check_period_s": HEALTH_CHECK_S,
         "health_check_timeout_s": HEALTH_CHECK_S,

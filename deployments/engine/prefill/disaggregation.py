@@ -30,6 +30,7 @@ from starlette.types import ASGIApp
 
 from deployments.engine.deployment import Engine, llm_config
 from deployments.engine.prefill.middleware import RemotePrefill
+from deployments.platform.cluster import ENGINE
 from deployments.platform.serve import call_errors
 from serve_app.breaker import Breaker
 from serve_app.fleet import EngineReport, PrefillCounts
@@ -169,7 +170,7 @@ def build_disaggregated(
     return build_llm_deployment(
         _at_port(llm_config(model, store), port + SIDE_CHANNEL_STRIDE),
         deployment_cls=DecodeEngine,
-        name_prefix="Engine:",
+        name_prefix=ENGINE,
         bind_kwargs={"model": model, "prefill_server": prefill, "ports": ports},
         override_serve_options=options,
     )

@@ -244,13 +244,17 @@ async def kept(places: Iterator[Place], tmp_path: Path) -> tuple[Place, Path, li
         return here, archive, json.loads(manifest.read())["members"]
 
 
+def of_schema_99(members: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [{**member, "schema": 99} if member["name"] == name else member for member in members]
+
+
 async def test_a_backup_of_a_newer_version_is_refused_with_one_message_and_changes_nothing(
     kept: tuple[Place, Path, list[dict[str, Any]]],
     places: Iterator[Place],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     _, archive, members = kept
-    newer = [{**member, "schema": 99} if member["name"] == "feedback" else member for member in members]
+    newer = of_schema_99(members, "feedback")
     cases: dict[str, dict[str, Any]] = {
         "its format is": {"format": FORMAT + 1},
         "its feedback are of schema 99": {"members": newer},
@@ -273,7 +277,7 @@ async def test_a_newer_part_is_refused_also_where_the_config_keeps_no_such_part(
 ) -> None:
     """Otherwise the rest would be restored, and the part be missing without a word."""
     _, archive, members = kept
-    newer = [{**member, "schema": 99} if member["name"] == "responses" else member for member in members]
+    newer = of_schema_99(members, "responses")
     there = next(places)
     document = yaml.safe_load(there.config.read_text())
     document["applications"][0]["args"]["responses"] = {"enabled": False}

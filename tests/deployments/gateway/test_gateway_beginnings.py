@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from local_cache import LocalCache, local_cache
 from sim_engine import SimEngine
 from support.gateway import (
@@ -34,18 +33,6 @@ TOKENS, SAID = 40, 6
 SLOW = SimSettings(itl_ms=10, tokens=TOKENS, keep_bodies=16)
 TWO = {"gateway": {"replicas": 2}}
 USAGE: dict[str, Any] = {"stream_options": {"include_usage": True}}
-
-
-@pytest.fixture(params=[False, True], ids=["look-up-first", "race"])
-async def cache(folder: Path, request: pytest.FixtureRequest) -> AsyncIterator[LocalCache]:
-    async with local_cache(folder, race=request.param) as cache:
-        yield cache
-
-
-@pytest.fixture
-async def quiet_cache(folder: Path) -> AsyncIterator[LocalCache]:
-    async with local_cache(folder, race=False) as cache:
-        yield cache
 
 
 @dataclass

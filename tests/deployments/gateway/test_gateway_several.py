@@ -7,11 +7,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-from local_cache import LocalCache, local_cache
+from local_cache import LocalCache
 from sim_engine import SimEngine
 from support.gateway import Band, Closable, Faults, Running, SimSettings, Stream, gateway, meanwhile
 from support.graph import eventually
@@ -24,18 +23,6 @@ LONG = SimSettings(itl_ms=20, tokens=60)
 ENDLESS = SimSettings(itl_ms=20, tokens=10_000)
 YEAR_NS = 365 * 24 * 3600 * 10**9
 TWO = {"gateway": {"replicas": 2}}
-
-
-@pytest.fixture(params=[False, True], ids=["look-up-first", "race"])
-async def cache(folder: Path, request: pytest.FixtureRequest) -> AsyncIterator[LocalCache]:
-    async with local_cache(folder, race=request.param) as cache:
-        yield cache
-
-
-@pytest.fixture
-async def quiet_cache(folder: Path) -> AsyncIterator[LocalCache]:
-    async with local_cache(folder, race=False) as cache:
-        yield cache
 
 
 @dataclass
