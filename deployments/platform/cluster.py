@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from deployments.platform.serve import applications, is_connected
+from deployments.platform.serve import is_connected
 from serve_app.engines.placement import check_placement
 from serve_app.errors import SettingsError
 from serve_app.settings import Settings
@@ -55,9 +55,14 @@ def is_one_node() -> bool:
 
 
 def engines_run() -> bool:
-    """Whether Serve has engines, in any application: a new config must not end them for a wrong argument.
-    True outside Ray, where nothing says that there are none."""
+    """Whether the cluster has engines, of any application: a new config must not end them for a wrong
+    argument. True outside Ray, where nothing says that there are none.
+
+    Serve itself does not know while it builds an application anew: it has no deployments then. Their replicas
+    are named actors, ``SERVE_REPLICA::application#deployment#id`` in Ray 2.60; when that moves, the engines'
+    arguments would be checked in their own process only."""
     if not is_connected():
         return True
-    found = applications().values()
-    return any(name.startswith(ENGINE) for application in found for name in application.deployments)
+    from ray.util import list_named_actors
+
+    return any(f"#{ENGINE}" in each["name"] for each in list_named_actors(all_namespaces=True))

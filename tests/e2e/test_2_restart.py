@@ -93,11 +93,12 @@ def test_a_restart_in_another_way_keeps_the_entries(
 PAGE = "http://page.test"
 
 
-def changed(config: Path, **changes: Any) -> Path:
-    """A copy of the config file; ``replicas`` are its model's, all else are settings."""
+def changed(config: Path, options: dict[str, Any] | None = None, replicas: int = 1, **changes: Any) -> Path:
+    """A copy of the config file; ``replicas`` and ``options`` are its model's, all else are settings."""
     document = yaml.safe_load(config.read_text())
     args = document["applications"][0]["args"]
-    args["models"][0]["replicas"] = changes.pop("replicas", 1)
+    args["models"][0]["replicas"] = replicas
+    args["models"][0]["engine"].setdefault("options", {}).update(options or {})
     args.update(changes)
     path = config.with_name(f"{len(list(config.parent.iterdir()))}.yaml")
     path.write_text(yaml.safe_dump(document))
@@ -137,8 +138,13 @@ def test_a_running_application_is_changed_and_changed_back_by_the_command(
     assert refused.returncode == 1
     assert "replicas" in refused.stderr
 
-    asked = changed(server.config, gateway={"cors_origins": [PAGE]})
-    done = apply(str(asked))
+    asked = {"gateway": {"cors_origins": [PAGE]}}
+    wrong = apply(str(changed(server.config, {"no_such": 1}, **asked)))
+    assert wrong.returncode == 1
+    assert "engine.options.no_such = 1: vLLM has no such argument" in wrong.stdout + wrong.stderr
+    assert not allows_the_page(server), "nothing is replaced, the gateway neither"
+
+    done = apply(str(changed(server.config, **asked)))
     assert done.returncode == 0, done.stdout + done.stderr
     assert allows_the_page(server)
 
