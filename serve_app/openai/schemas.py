@@ -19,9 +19,10 @@ import msgspec
 
 from serve_app.errors import BadRequest
 from serve_app.openai.depth import is_deeper, too_deep
+from serve_app.openai.endless import endless_reference
 from serve_app.settings import LimitSettings
 
-COSTLY = (b'"pattern', b'"minProperties"', b'"maxProperties"')
+COSTLY = (b'"pattern', b'"minProperties"', b'"maxProperties"', b'"$ref"')
 """Only schemas with one of these words, and schemas large enough to be wide, are examined in full."""
 
 REGEXES = ("regex", "whitespace_pattern")
@@ -47,6 +48,8 @@ TOKEN = re.compile(
 )
 QUANTIFIERS = frozenset("*+?|^$")
 MANY = 10**9
+SHOWN = 100
+"""Characters of a reference that an error shows."""
 
 
 def refuse_large_schemas(fields: Mapping[str, Any], limits: LimitSettings) -> None:
@@ -112,6 +115,7 @@ def _refuse_schema(name: str, kind: str, value: Any, limits: LimitSettings) -> N
         encoded = msgspec.json.encode(value)  # a text may write a name with escapes
     if not _is_harmless(encoded, limits):
         _refuse_costly(name, value, limits)
+        _refuse_endless(name, {"schema": value} if kind == "json" else value)
 
 
 def _decoded(name: str, encoded: bytes, limits: LimitSettings) -> Any:
@@ -148,6 +152,16 @@ def _refuse_costly(name: str, schema: Any, limits: LimitSettings) -> None:
             f"`maxProperties`; at most {limits.max_counted_properties} (limits.max_counted_properties).",
             param=name,
             code="schema_too_costly",
+        )
+
+
+def _refuse_endless(name: str, constraint: Any) -> None:
+    if (reference := endless_reference(constraint)) is not None:
+        raise BadRequest(
+            f"`{name}` has a schema that no value matches: `$ref` to {reference[:SHOWN]!r} leads back to "
+            "itself, and nothing on the way may end or be left out.",
+            param=name,
+            code="schema_endless",
         )
 
 
