@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from ray.serve.llm.deployment import LLMServer
 from starlette.types import ASGIApp
 
 from deployments.engine.checks import check_devices, check_on_node
-from deployments.engine.cpu.threads import bind_threads, runs_in_one_process
+from deployments.engine.cpu.threads import runs_in_one_process
 from deployments.engine.parsers import model_parsers
 from deployments.engine.resume import ResumedChats
 from deployments.engine.sleep.announcements import announced
@@ -38,6 +39,7 @@ from deployments.engine.vllm.arguments import (
     engine_arguments,
     placement_group_config,
 )
+from deployments.engine.vllm.fork_server import ForkServer
 from deployments.platform.serve import node_address
 from deployments.wire.listener import PrivateListener, listening
 from serve_app.autoscaling import GatewayLoad, GatewayReports, ReplicaLoad
@@ -49,6 +51,8 @@ from serve_app.settings.engine.parsers import REASONING_OPTION
 from serve_app.settings.network import ANY_PORT
 from serve_app.settings.paths import GENERATE, offered
 
+USAGE_STATS = "RAY_USAGE_STATS_ENABLED"
+
 
 class Engine(LLMServer):
     """An ``LLMServer`` with its own listener. It is one class because Serve calls the hooks of one class.
@@ -58,13 +62,20 @@ class Engine(LLMServer):
     """
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
-        self, llm_config: LLMConfig | None = None, *, model: ModelSettings, ports: range = ANY_PORT
+        self,
+        llm_config: LLMConfig | None = None,
+        *,
+        model: ModelSettings,
+        ports: range = ANY_PORT,
+        fork_server: ForkServer | None = None,
     ) -> None:
-        """``llm_config``: of an engine whose deployment ``ray.serve.llm`` built; else it is made here."""
+        """``llm_config``: of an engine whose deployment ``ray.serve.llm`` built; else it is made here.
+        ``fork_server``: for vLLM's core."""
         self._start_up = EngineStart(model)
         self._model = model
         self._state = EngineState.WARMING
         self._gateways = GatewayReports()
+        self._fork_server = fork_server
         with self._start_up.loading():
             store = ModelStore(default_cache_dir())
             check_on_node(model, store)
@@ -76,7 +87,6 @@ class Engine(LLMServer):
             self._arguments = dict(llm_config.engine_kwargs)
             self._seldom = ExitStack()
             self._seldom.enter_context(seldom_said())
-            self._cpus = await asyncio.to_thread(bind_threads, model)
             await super().__init__(llm_config, **self._server_arguments())
             if self._arguments.get(WORKER_EXTENSION) == DEVICE_NUMBER:
                 check_devices(model, await vllm_bridge.device_numbers(self))
@@ -203,9 +213,18 @@ class Engine(LLMServer):
             wake=lambda: vllm_bridge.wake_up(self, level),
         )
 
+    async def _start_engine(self) -> None:
+        """Start vLLM. The base class also starts an actor that counts for Ray's usage statistics how
+        ``ray.serve.llm`` is used, and waits while that imports vLLM: not where they are off."""
+        if os.environ.get(USAGE_STATS) == "0":
+            assert self.engine is not None, "the base class has just made it"
+            await self.engine.start()  # type: ignore[no-untyped-call]
+        else:
+            await super()._start_engine()  # type: ignore[no-untyped-call]
+
     def _server_arguments(self) -> dict[str, Any]:
         """Further arguments of the base server's constructor, besides its configuration."""
-        return {"engine_cls": _engine_class(self._model)}
+        return {"engine_cls": _engine_class(self._model, self._fork_server)}
 
     async def _build_app(self) -> ASGIApp:
         """The ASGI app that the listener serves."""
@@ -231,14 +250,14 @@ class Engine(LLMServer):
         return await warm_up(address, self._model.id, shapes, budget_s=budget_s)
 
 
-def _engine_class(model: ModelSettings) -> Any:
+def _engine_class(model: ModelSettings, fork_server: ForkServer | None) -> Any:
     """The engine class for ``LLMServer``; ``None``: ``ray.serve.llm``'s default. Imports vLLM, in the
     replica."""
     if not runs_in_one_process(model):
         return None
     from deployments.engine.vllm.one_process import OneProcessEngine
 
-    return OneProcessEngine
+    return partial(OneProcessEngine, fork_server=fork_server)
 
 
 def configured(model: ModelSettings, store: ModelStore) -> LLMConfig:

@@ -2,7 +2,8 @@
 
 The engine behind it subclasses ``ray.serve.llm``'s server, whose import takes vLLM's with it: seconds of a
 start (docs/benchmarks.md). This class imports it in the replica only, so that the process which builds the
-graph does without. ``ray.serve.llm`` itself builds the deployments of data-parallel ranks and of prefill.
+graph does without; a fork server imports meanwhile what vLLM's core needs. ``ray.serve.llm`` itself builds
+the deployments of data-parallel ranks and of prefill.
 
 :func:`replica_options` gives what ``build_llm_deployment`` would, which a test compares; when Ray moves, look
 there, at ``LLMServer.get_deployment_options`` and at ``VLLMEngineConfig.placement_bundles``.
@@ -10,14 +11,19 @@ there, at ``LLMServer.get_deployment_options`` and at ``VLLMEngineConfig.placeme
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import os
 from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ray import serve
 
+from deployments.engine.cpu.openmp import import_environment
+from deployments.engine.cpu.threads import bind_threads, runs_in_one_process
 from deployments.engine.start.environment import engine_environment
+from deployments.engine.vllm.fork_server import ForkServer
 from deployments.platform.cluster import ENGINE
 from serve_app.autoscaling import GatewayLoad
 from serve_app.fleet import EngineReport
@@ -44,12 +50,16 @@ class EngineReplica:
     """Serve's hooks and the gateways' calls; each is the engine's own."""
 
     async def __init__(self, model: ModelSettings, ports: range = ANY_PORT) -> None:  # type: ignore[misc]
+        # It lives as long as the engine: the CPUs are leased.
+        self._cpus = await asyncio.to_thread(bind_threads, model)
+        variables = import_environment(os.environ) if runs_in_one_process(model) else None
+        fork_server = None if variables is None else ForkServer(variables)
         with _collected_once():
             from deployments.engine.deployment import Engine
 
         # Before its constructor: Serve's destructor ends an engine whose start fails half-way.
         self._engine: Engine = Engine.__new__(Engine)
-        await self._engine.__init__(model=model, ports=ports)  # type: ignore[misc]
+        await self._engine.__init__(model=model, ports=ports, fork_server=fork_server)  # type: ignore[misc]
 
     async def describe(self) -> EngineReport:
         return await self._engine.describe()

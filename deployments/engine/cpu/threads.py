@@ -54,7 +54,7 @@ def leased_cpus(model: ModelSettings, machine: int) -> int:
 
 
 def bind_threads(model: ModelSettings, folder: Path | None = None, wait_s: float = WAIT_S) -> CpuLease | None:
-    """Choose the CPUs for vLLM's threads. Call it in the engine's replica before vLLM starts its processes,
+    """Choose the CPUs for vLLM's threads. Call it in the engine's replica before vLLM's processes start,
     which inherit the environment. It may wait for CPUs of a replica that is ending. The returned lease must
     live as long as the engine. ``folder``: where leases are kept."""
     allowed = os.sched_getaffinity(0)

@@ -15,16 +15,25 @@ Checked against Ray 2.60 and vLLM 0.29. When either moves, look at:
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 from ray.llm._internal.serve.engines.vllm.vllm_engine import VLLMEngine
 from vllm.utils.ompmultiprocessing import OMPProcessManager
 
+if TYPE_CHECKING:
+    from deployments.engine.vllm.fork_server import ForkServer
+
 
 class OneProcessEngine(VLLMEngine):
-    """An engine that ``runs_in_one_process``."""
+    """An engine that ``runs_in_one_process``: one of the ``fork_server``, if it is given."""
+
+    def __init__(self, llm_config: Any, fork_server: ForkServer | None = None) -> None:
+        super().__init__(llm_config)
+        self._fork_server = fork_server
 
     def _start_async_llm_engine(self, engine_args: Any, config: Any, placement_group: Any) -> Any:
         config.parallel_config.distributed_executor_backend = "uni"
-        with OMPProcessManager(config).configure_omp_envs(rank=0, local_rank=0):
+        forking = nullcontext() if self._fork_server is None else self._fork_server.forking_cores()
+        with OMPProcessManager(config).configure_omp_envs(rank=0, local_rank=0), forking:
             return super()._start_async_llm_engine(engine_args, config, placement_group)

@@ -112,3 +112,24 @@ print(sorted({"vllm", "torch", "transformers", "ray.llm"} & set(sys.modules)))
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_an_engine_starts_no_actor_for_usage_statistics_that_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``ray.serve.llm`` would start one, and wait until it has imported vLLM."""
+    import asyncio
+
+    import ray
+
+    from deployments.engine.deployment import USAGE_STATS, Engine
+
+    class Started:
+        is_started = False
+
+        async def start(self) -> None:
+            self.is_started = True
+
+    monkeypatch.setenv(USAGE_STATS, "0")
+    engine: Any = SimpleNamespace(engine=Started())
+    asyncio.run(Engine._start_engine(engine))
+    assert engine.engine.is_started
+    assert not ray.is_initialized()

@@ -1,0 +1,94 @@
+"""Forks vLLM's core from a process that has imported vLLM, beside the replica's own imports.
+
+``ray.serve.llm`` starts the core by *spawn*: a new Python imports vLLM once more, after the replica has. A
+fork server imports it while the replica does (figures: docs/benchmarks.md). vLLM's own HTTP server knows the
+same (``VLLM_WORKER_MULTIPROC_METHOD=forkserver``), but in a Ray actor vLLM insists on *spawn*, because a
+child of the actor's process would inherit Ray's threads. A child of the fork server does not.
+
+Some variables are read when torch is imported (``READ_AT_IMPORT``): where the core needs others than those
+that the server imported with, it is spawned. All other variables reach the core when it is forked.
+
+Checked against vLLM 0.29. When it moves, look at ``vllm.v1.engine.utils.get_mp_context``, which
+``CoreEngineProcManager`` asks for the process of each core, and at ``vllm.logger``, which reads its
+configuration when it is imported.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext
+from typing import Any
+
+from deployments.engine.cpu.openmp import READ_AT_IMPORT
+
+IMPORTED = "deployments.engine.vllm.core_imports"
+
+logger = logging.getLogger("ray.serve")
+
+
+class ForkServer:
+    """The fork server of this process (Python has one), which imports the module ``imported`` from now on,
+    with ``variables`` beside this process's. The constructor returns at once."""
+
+    def __init__(self, variables: Mapping[str, str], imported: str = IMPORTED) -> None:
+        self._imports_with = {**os.environ, **variables}
+        multiprocessing.get_context("forkserver").set_forkserver_preload([imported])
+        own = dict(os.environ)
+        _become(self._imports_with)
+        try:
+            forkserver.ensure_running()
+        finally:
+            _become(own)
+
+    @contextmanager
+    def forking_cores(self) -> Iterator[None]:
+        """vLLM's cores that start in this context are forked, where this process's environment allows it."""
+        from vllm.v1.engine import utils
+
+        other = [name for name in READ_AT_IMPORT if os.environ.get(name) != self._imports_with.get(name)]
+        if other:
+            logger.info("vLLM's core is spawned, not forked: other values of %s", ", ".join(other))
+            yield
+            return
+        asked: Any = utils
+        before, asked.get_mp_context = asked.get_mp_context, _ForkingContext
+        try:
+            yield
+        finally:
+            asked.get_mp_context = before
+
+
+class _ForkingContext(ForkServerContext):
+    """A context whose processes begin with the environment that this process has when it starts them."""
+
+    def Process(  # type: ignore[override]  # it takes what vLLM gives
+        self, *, target: Callable[..., Any], name: str, kwargs: Mapping[str, Any]
+    ) -> Any:
+        return super().Process(target=_begin, name=name, args=(target, _Environment()), kwargs=dict(kwargs))
+
+
+class _Environment:
+    """This process's environment when it is sent, which is when a process starts."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(os.environ),)
+
+
+def _begin(target: Callable[..., Any], environment: Mapping[str, str], **kwargs: Any) -> None:
+    from vllm.logger import _configure_vllm_root_logger
+
+    _become(environment)
+    _configure_vllm_root_logger()
+    target(**kwargs)
+
+
+def _become(environment: Mapping[str, str]) -> None:
+    """Change what differs. The rest stays where it is in memory: there a process's title is written."""
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    os.environ.update({name: value for name, value in environment.items() if os.environ.get(name) != value})

@@ -1,0 +1,97 @@
+"""The fork server belongs to its process, so each test has a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[4]
+
+CHILD = """
+import json, logging, os, sys
+TOLD = os.environ.get("OMP_NUM_THREADS")
+
+def tell(*, answers):
+    from vllm.utils.system_utils import set_process_title
+    import torch
+    set_process_title("EngineCore")
+    answers.put({
+        "at import": TOLD,
+        "threads": torch.get_num_threads(),
+        "was imported": "vllm.logger" in sys.modules,
+        "new": os.environ.get("NEW"),
+        "gone": os.environ.get("GONE"),
+        "title": open("/proc/self/cmdline").read().split(chr(0))[0].split(" ")[0],
+        "parent": os.getppid(),
+        "level": logging.getLogger("vllm").level,
+    })
+
+import vllm.logger
+"""
+
+PARENT = """
+import json, os
+from deployments.engine.vllm.fork_server import ForkServer
+
+def main():
+    os.environ["GONE"] = "gone"
+    own = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    server = ForkServer(own, imported="child")
+    left = os.environ.get("OMP_NUM_THREADS")
+    del os.environ["GONE"]
+    os.environ["VLLM_LOGGING_LEVEL"] = "ERROR"
+    from vllm.v1.engine import utils
+    import child
+    own = utils.get_mp_context
+    with server.forking_cores():
+        spawning = utils.get_mp_context is own
+    os.environ["OMP_NUM_THREADS"] = "1"
+    with server.forking_cores():
+        context = utils.get_mp_context()
+        answers = context.Queue()
+        process = context.Process(target=child.tell, name="EngineCore", kwargs={"answers": answers})
+        os.environ["NEW"] = "set just before the start"
+        process.start()
+        told = answers.get(timeout=60)
+        process.join(60)
+    told |= {"ended": process.exitcode, "left": left, "restored": utils.get_mp_context is own}
+    told |= {"spawned where threads differ": spawning}
+    print(json.dumps(told | {"is own child": told["parent"] == os.getpid()}))
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def told(folder: Path) -> dict[str, Any]:
+    (folder / "child.py").write_text(CHILD)
+    (folder / "parent.py").write_text(PARENT)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+    done = subprocess.run(
+        [sys.executable, str(folder / "parent.py")],
+        env=environment | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_a_core_begins_with_the_imports_of_the_server_and_the_environment_of_the_replica(
+    tmp_path: Path,
+) -> None:
+    found = told(tmp_path)
+    assert (found["was imported"], found["is own child"], found["ended"]) == (True, False, 0)
+    assert (found["at import"], found["threads"], found["left"]) == ("1", 1, None)
+    assert (found["new"], found["gone"]) == ("set just before the start", None)
+    assert found["title"] == "VLLM::EngineCore"
+    assert found["level"] == 40, "vLLM's log is configured by the environment that the core is given"
+    assert found["restored"]
+    assert found["spawned where threads differ"]
