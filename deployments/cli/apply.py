@@ -30,7 +30,7 @@ from serve_app.errors import SettingsError
 from serve_app.model_store import default_cache_dir
 from serve_app.request.admin_token import write_secret
 from serve_app.settings import Settings, load_file, parse_args
-from serve_app.upgrades import Change, Effect, changes, rolling_problems, told_needs
+from serve_app.upgrades import Change, Effect, changes, engine_deployments, rolling_problems, told_needs
 
 TIMEOUT_S = 1800.0
 """A large model takes minutes to load, and an old engine minutes to drain."""
@@ -95,7 +95,7 @@ def _apply(options: argparse.Namespace, api: ServeApi) -> None:
         return
     wanted = {**document, **{key: running[key] for key in KEPT_KEYS if key in running}}
     if options.stop_first:
-        wanted = stopping_first(wanted, planned)
+        wanted = stopping_first(wanted, planned, new)
     has_run = all(each.status in HAS_RUN for each in parse_applications(details))
     began = time.monotonic()
     _put(api, wanted, running if has_run else None, back=options.back)
@@ -146,12 +146,12 @@ def _put(api: ServeApi, wanted: Mapping[str, Any], running: Mapping[str, Any] | 
             raise
 
 
-def stopping_first(document: Mapping[str, Any], planned: tuple[Change, ...]) -> dict[str, Any]:
+def stopping_first(document: Mapping[str, Any], planned: tuple[Change, ...], new: Settings) -> dict[str, Any]:
     """The config with Serve's own option that lets the rolled engines start no spare replica."""
     first, *others = document["applications"]
-    rolled = [f"Engine:{each.model}" for each in planned if each.model and each.effect is Effect.ROLLED]
+    rolled = {each.model for each in planned if each.effect is Effect.ROLLED}
     own = {each["name"]: each for each in first.get("deployments") or []}
-    for name in rolled:
+    for name in (name for model in new.models if model.id in rolled for name in engine_deployments(model)):
         own[name] = {**own.get(name, {"name": name}), "max_surge_percent": 0}
     return {**document, "applications": [{**first, "deployments": list(own.values())}, *others]}
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from ray import serve
 
 from deployments.engine.start.environment import engine_environment
-from deployments.platform.cluster import ENGINE
 from serve_app.autoscaling import GatewayLoad
 from serve_app.fleet import EngineReport
 from serve_app.settings import EngineSettings, ModelSettings
+from serve_app.settings.deployment_names import engine_deployment
 from serve_app.settings.network import ANY_PORT
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def replica_options(model: ModelSettings) -> dict[str, Any]:
     """Serve's options by the engine's settings."""
     engine = model.managed_engine
     return {
-        "name": ENGINE + model.id.replace("/", "--").replace(".", "_"),
+        "name": engine_deployment(model.id),
         "max_ongoing_requests": MAX_ONGOING,
         "health_check_period_s": HEALTH_CHECK_S,
         "health_check_timeout_s": HEALTH_CHECK_S,

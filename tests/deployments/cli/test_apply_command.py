@@ -20,9 +20,9 @@ TOKEN = "a-token"
 HTTP = {"host": "127.0.0.1", "port": 8000}
 
 
-def document(*, seqs: int = 8, replicas: int = 1, **args: Any) -> dict[str, Any]:
+def document(*, seqs: int = 8, replicas: int = 1, name: str = "chat", **args: Any) -> dict[str, Any]:
     engine = {"accelerator": "gpu", "max_num_seqs": seqs}
-    model = {"id": "chat", "source": "org/chat", "engine": engine, "replicas": replicas}
+    model = {"id": name, "source": "org/chat", "engine": engine, "replicas": replicas}
     application = {
         "name": "promptly",
         "route_prefix": "/",
@@ -167,6 +167,13 @@ def test_without_a_spare_gpu_a_roll_is_refused_unless_old_engines_stop_first(
     capsys.readouterr()
     assert main(["apply", config(tmp_path, seqs=9)]) == 0
     assert capsys.readouterr().out == "nothing changes\n"
+
+
+def test_engines_that_stop_first_are_named_as_serve_names_them(dashboard: Dashboard, tmp_path: Path) -> None:
+    dashboard.running = document(name="org/chat-0.5b")
+    assert main(["apply", config(tmp_path, name="org/chat-0.5b", seqs=9), "--stop-first"]) == 0
+    (application,) = dashboard.put[0]["applications"]
+    assert application["deployments"] == [{"name": "Engine:org--chat-0_5b", "max_surge_percent": 0}]
 
 
 def test_wrong_settings_are_refused_and_nothing_is_sent(
