@@ -22,9 +22,13 @@ class Effect(Enum):
     REMOVED = "removed: its running answers finish"
     ROLLED = "replaced one at a time: the new one starts first, running answers finish"
     RESTARTED = "restarted: it is away for seconds, and requests go on without it"
+    TAKEN_BACK = "back, where the config that never ran has replaced it already"
     SCALED = "another number of replicas, none is replaced"
     KEPT = "not before the next start"
 
+
+ENGINES_START = frozenset({Effect.ROLLED, Effect.TAKEN_BACK})
+"""With them a new engine starts beside an old one."""
 
 AWAY_FOR_SECONDS = frozenset({"SemanticCache", "Responses", "Accounts", "Feedback"})
 """They own a file, which two processes must not have open at once."""

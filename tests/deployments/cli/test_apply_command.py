@@ -41,6 +41,8 @@ class Dashboard(ThreadingHTTPServer):
         self.status = "RUNNING"
         self.refuses = False
         self.interrupts = False
+        self.has_file = True
+        self.others: dict[str, Any] = {}
         self.overtakes: dict[str, Any] | None = None
         self.gpus = gpus
         super().__init__(("127.0.0.1", 0), Handler)
@@ -55,7 +57,8 @@ class Dashboard(ThreadingHTTPServer):
             return {"data": {"result": {"result": nodes}}}
         (config,) = self.running["applications"]
         application = {"status": self.status, "message": "", "deployments": {}, "deployed_app_config": config}
-        return {"http_options": HTTP, "applications": {"promptly": application}}
+        files = {"promptly": application} if self.has_file else {}
+        return {"http_options": HTTP, "applications": files | self.others}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -252,6 +255,87 @@ def test_the_way_back_leads_past_configs_that_never_ran(
     assert dashboard.running["applications"] == first["applications"]
 
 
+def applied(dashboard: Dashboard) -> Any:
+    return dashboard.running["applications"]
+
+
+def test_after_an_apply_that_failed_back_leads_to_what_was_in_force_however_often(
+    dashboard: Dashboard, tmp_path: Path
+) -> None:
+    first = applied(dashboard)
+    assert main(["apply", config(tmp_path, seqs=9)]) == 0
+    assert main(["apply", config(tmp_path, seqs=10), "--timeout", "0"]) == 1
+    dashboard.status = "DEPLOY_FAILED"
+    for _ in range(2):  # the second time it is still on its way
+        assert main(["apply", "--back", "--timeout", "0"]) == 1
+        assert applied(dashboard) == document(seqs=9)["applications"]
+        dashboard.status = "DEPLOYING"
+    dashboard.status = "RUNNING"
+    assert main(["apply", "--back"]) == 0
+    assert applied(dashboard) == first
+    assert main(["apply", "--back"]) == 0
+    assert applied(dashboard) == document(seqs=9)["applications"]
+
+
+def test_the_file_of_the_config_in_force_is_applied_over_one_that_failed_and_costs_no_way_back(
+    dashboard: Dashboard, tmp_path: Path
+) -> None:
+    first = applied(dashboard)
+    assert main(["apply", config(tmp_path, seqs=9)]) == 0
+    assert main(["apply", config(tmp_path, seqs=10), "--timeout", "0"]) == 1
+    dashboard.status = "DEPLOY_FAILED"
+    assert main(["apply", config(tmp_path, seqs=9), "--timeout", "0"]) == 1
+    dashboard.status = "RUNNING"
+    assert main(["apply", "--back"]) == 0
+    assert applied(dashboard) == first
+
+
+def test_a_plan_compares_with_what_runs_and_not_with_what_failed(
+    dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["apply", config(tmp_path, seqs=9), "--timeout", "0"]) == 1
+    dashboard.status = "DEPLOY_FAILED"
+    capsys.readouterr()
+    assert main(["apply", config(tmp_path, limits={"max_body_bytes": 2_000}), "--dry-run"]) == 0
+    note, gateways, model, *_ = capsys.readouterr().out.splitlines()
+    assert "has not run (DEPLOY_FAILED); compared with the one that was in force before" in note
+    assert gateways.startswith("gateways: replaced")
+    assert gateways.endswith("(limits.max_body_bytes)")
+    assert model.startswith("model chat: back, where the config that never ran has replaced it already")
+
+
+def test_a_plan_says_that_it_compares_with_a_config_that_failed_where_no_other_is_known(
+    dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["apply", config(tmp_path, seqs=9)]) == 0
+    dashboard.running, dashboard.status = document(seqs=11), "DEPLOY_FAILED"  # applied elsewhere
+    capsys.readouterr()
+    assert main(["apply", config(tmp_path, seqs=9), "--dry-run"]) == 0
+    note, model, *_ = capsys.readouterr().out.splitlines()
+    assert note.endswith("has not run (DEPLOY_FAILED); compared with that one, as no other is known here:")
+    assert model.startswith("model chat: replaced one at a time")
+
+
+def test_an_engine_that_the_failed_config_may_have_replaced_stops_first_on_the_way_back(
+    dashboard: Dashboard, tmp_path: Path
+) -> None:
+    dashboard.gpus = 1.0
+    assert main(["apply", config(tmp_path, seqs=9), "--stop-first", "--timeout", "0"]) == 1
+    dashboard.status = "DEPLOY_FAILED"
+    assert main(["apply", "--back", "--timeout", "0"]) == 1
+    assert len(dashboard.put) == 1
+    assert main(["apply", "--back", "--stop-first", "--timeout", "0"]) == 1
+    (application,) = dashboard.put[1]["applications"]
+    assert application["deployments"] == [{"name": "Engine:chat", "max_surge_percent": 0}]
+
+
+def test_the_file_of_the_first_release_is_a_way_back(dashboard: Dashboard, tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "applied.json").write_text(json.dumps(document(seqs=12)))
+    assert main(["apply", "--back"]) == 0
+    assert applied(dashboard) == document(seqs=12)["applications"]
+
+
 @pytest.mark.parametrize("kept", ["[]", "3", "{}", '{"applications": 3}', '{"applications": [[]]}'])
 def test_a_file_that_is_no_config_is_no_way_back(
     dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str], kept: str
@@ -299,6 +383,36 @@ def test_there_is_no_way_back_before_the_first_apply(
     assert main(["apply", "--back"]) == 1
     assert "has no config to go back to" in capsys.readouterr().err
     assert dashboard.put == []
+
+
+FROM_PYTHON = {"status": "RUNNING", "message": "", "deployments": {}, "source": "imperative"}
+DELETED = {"status": "DELETING", "message": "", "deployments": {}, "source": "declarative"}
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ({"mine": FROM_PYTHON}, "'mine' runs there, and it was started from Python (`serve.run`)"),
+        ({"old": DELETED}, "'old' is DELETING"),
+        ({}, "no application runs there: start one with `promptly serve FILE`"),
+    ],
+)
+def test_without_an_application_of_a_file_it_is_said_which_one_runs(
+    dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str], others: Any, said: str
+) -> None:
+    dashboard.has_file, dashboard.others = False, others
+    assert main(["apply", config(tmp_path, seqs=9)]) == 1
+    assert said in capsys.readouterr().err
+    assert dashboard.put == []
+
+
+def test_an_application_of_a_file_is_changed_beside_one_that_was_started_from_python(
+    dashboard: Dashboard, tmp_path: Path
+) -> None:
+    """Serve leaves the other one as it is, also where it has failed."""
+    dashboard.others = {"mine": {**FROM_PYTHON, "status": "DEPLOY_FAILED"}}
+    assert main(["apply", config(tmp_path, seqs=9)]) == 0
+    assert applied(dashboard) == document(seqs=9)["applications"]
 
 
 def test_a_wrong_token_is_one_message(
