@@ -1,8 +1,8 @@
 """``promptly check FILE``: finds the errors that can be found before anything starts.
 
 It checks the settings and what they name on this machine: the keys file, the variables that hold keys, the
-proxy's certificate, and that no newer version has written what this one would open. It prints which parsers
-the engines get for tool calls and reasoning. ``make serve`` runs it before it starts Ray.
+proxy's certificate, and that what it would open are databases that no newer version has written. It prints
+which parsers the engines get for tool calls and reasoning. ``make serve`` runs it before it starts Ray.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from deployments.cli.kept import newer_files
+from deployments.cli.kept import unusable_files
 from deployments.engine.parsers import model_parsers
 from deployments.gateway.guardrails.judges import guard_headers
 from deployments.gateway.placement.external import external_upstreams
@@ -98,9 +98,9 @@ def _check_named(settings: Settings, environment: Mapping[str, str]) -> None:
     guard_headers(settings.guardrails, environment)
     _check_certificate(settings.proxy)
     _check_prompts(settings.prompts)
-    newer = "\n".join(newer_files(settings))
-    if newer:
-        raise SettingsError(newer)
+    unusable = "\n".join(unusable_files(settings))
+    if unusable:
+        raise SettingsError(unusable)
 
 
 def _check_prompts(settings: PromptSettings | None) -> None:
