@@ -24,6 +24,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from deployments.cli.raw_options import raw_option_notes
 from deployments.cli.serve_api import ApiError, ServeApi, dashboard_of
 from deployments.launcher.config import ConfigError, load_document
 from deployments.launcher.status import parse_applications
@@ -104,6 +105,8 @@ def _apply(options: argparse.Namespace, api: ServeApi) -> None:
     for line in (*_not_run(status, behind), *_told(planned, beside, running, document)):
         print(line)
     _check_room(new, planned, api.resources(), source, spare=not options.stop_first)
+    for note in _raw_notes(new, planned, source):
+        print(note)
     if options.dry_run or (has_run and not (planned or beside)):
         return
     wanted = {**document, **{key: running[key] for key in KEPT_KEYS if key in running}}
@@ -132,6 +135,15 @@ def _planned(
     planned = changes(_settings(behind, "the config in force"), new)
     more = _beside_settings(behind["applications"][0], document["applications"][0], source)
     return (*planned, *taken_back(asked, new, planned)), tuple(sorted({*beside, *more}))
+
+
+def _raw_notes(new: Settings, planned: tuple[Change, ...], source: str) -> tuple[str, ...]:
+    """Of the engines that start. Raises: SettingsError: vLLM does not know one of their raw options."""
+    starts = {change.model for change in planned if change.effect in {Effect.ADDED, *ENGINES_START}}
+    try:
+        return raw_option_notes(model for model in new.models if model.id in starts)
+    except SettingsError as error:
+        raise SettingsError("\n".join(f"{source}: {line}" for line in str(error).splitlines())) from None
 
 
 def _not_run(status: str, behind: Document | None) -> Iterator[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,11 +19,14 @@ import yaml
 from deployments.cli.main import main
 
 TOKEN = "a-token"
+ROOT = Path(__file__).parents[3]
 HTTP = {"host": "127.0.0.1", "port": 8000}
 
 
-def document(*, seqs: int = 8, replicas: int = 1, name: str = "chat", **args: Any) -> dict[str, Any]:
-    engine = {"accelerator": "gpu", "max_num_seqs": seqs}
+def document(
+    *, seqs: int = 8, replicas: int = 1, name: str = "chat", options: Any = None, **args: Any
+) -> dict[str, Any]:
+    engine = {"accelerator": "gpu", "max_num_seqs": seqs, **({"options": options} if options else {})}
     model = {"id": name, "source": "org/chat", "engine": engine, "replicas": replicas}
     application = {
         "name": "promptly",
@@ -193,6 +198,18 @@ def test_a_failed_deployment_names_the_way_back(
     dashboard.status = "DEPLOY_FAILED"
     assert main(["apply", config(tmp_path, seqs=9)]) == 1
     assert "back: promptly apply --back" in capsys.readouterr().err
+
+
+def test_a_raw_option_that_vllm_does_not_know_is_refused_and_nothing_is_sent(
+    dashboard: Dashboard, tmp_path: Path
+) -> None:
+    """In a process of its own: the command sets how much vLLM logs."""
+    file = config(tmp_path, options={"max_logprob": 3})
+    command = [sys.executable, "-m", "deployments.cli", "apply", file]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{file}: model 'chat': engine.options.max_logprob = 3: vLLM has no such")
+    assert dashboard.put == []
 
 
 def test_another_name_is_refused_since_the_application_that_runs_would_be_deleted(
