@@ -34,7 +34,7 @@ from deployments.gateway.deployment import Gateway
 from deployments.gateway.guardrails.judges import guard_headers
 from deployments.gateway.placement.external import external_upstreams
 from deployments.gateway.sign_in.sign_in import client_secret
-from deployments.platform.cluster import ENGINE, check_room, engines_run, is_one_node
+from deployments.platform.cluster import check_room, engines_run, is_one_node
 from deployments.platform.prompt_folder import located
 from deployments.platform.secret_environment import with_secrets
 from deployments.platform.serve import listening_host
@@ -48,6 +48,7 @@ from serve_app.request.admin_token import AdminToken, load_admin_token
 from serve_app.request.auth import KeySources, load_keys
 from serve_app.request.tenant_marks import new_secret
 from serve_app.settings import KeySettings, ModelSettings, Settings, check_exposure, parse_args
+from serve_app.settings.deployment_names import ENGINE, engine_deployment
 from serve_app.settings.doubts import doubts
 from serve_app.settings.network import ANY_PORT
 from serve_app.upgrades import part_versions
@@ -126,7 +127,7 @@ def build_graph(
         load_rule(auto.rule)  # a missing user function fails here, before any model loads
     versions = part_versions(settings)
     engines = {
-        model.id: versioned(engine(model), versions[f"Engine:{model.id}"])
+        model.id: versioned(engine(model), versions[engine_deployment(model.id)])
         for model in settings.engine_models
         if model.engine is not None
     }

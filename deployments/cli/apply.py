@@ -2,7 +2,7 @@
 
     promptly apply new.yaml --dry-run     what would change, and what it needs of the cluster
     promptly apply new.yaml               do it, and wait until it is done
-    promptly apply --back                 the config before the last `promptly apply`
+    promptly apply --back                 the config that was in force before; once more: forth again
 
 Only what the new file changes is replaced: engines when their own settings change, gateways at any change. A
 new replica starts before an old one stops, and the old one finishes its answers. Nothing is stopped where the
@@ -20,17 +20,32 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from deployments.cli.serve_api import ApiError, Refused, ServeApi, dashboard_of
+from deployments.cli.raw_options import raw_option_notes
+from deployments.cli.serve_api import ApiError, ServeApi, dashboard_of
 from deployments.launcher.config import ConfigError, load_document
 from deployments.launcher.status import parse_applications
 from serve_app.errors import SettingsError
 from serve_app.model_store import default_cache_dir
 from serve_app.request.admin_token import write_secret
 from serve_app.settings import Settings, load_file, parse_args
-from serve_app.upgrades import Change, Effect, changes, rolling_problems, told_needs
+from serve_app.upgrades import (
+    ENGINES_START,
+    Change,
+    Document,
+    Effect,
+    History,
+    changes,
+    differing_keys,
+    engine_deployments,
+    rolling_problems,
+    taken_back,
+    told_keys,
+    told_needs,
+)
 
 TIMEOUT_S = 1800.0
 """A large model takes minutes to load, and an old engine minutes to drain."""
@@ -42,11 +57,8 @@ INTERRUPTED = 130
 KEPT_KEYS = ("http_options", "grpc_options", "proxy_location", "controller_options")
 """What Serve reads only when it starts."""
 
-NOT_COMPARED = ("name", "args")
-"""Keys of an application: it keeps its name, and its settings are compared part by part."""
-
-DEFAULTS = {"name": "default", "route_prefix": "/"}
-"""Serve's, where an application does not say."""
+FROM_PYTHON = "imperative"
+"""Serve's word for an application that is not of a config file."""
 
 HAS_RUN = frozenset({"RUNNING", "UNHEALTHY"})
 """States of an application whose newest config was in force once."""
@@ -55,7 +67,7 @@ HAS_RUN = frozenset({"RUNNING", "UNHEALTHY"})
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``promptly apply``."""
     parser.add_argument("config", type=Path, nargs="?", help="the new Serve config file")
-    parser.add_argument("--back", action="store_true", help="to the config before the last `promptly apply`")
+    parser.add_argument("--back", action="store_true", help="to the config that was in force before")
     parser.add_argument("--dry-run", action="store_true", help="only say what would change")
     parser.add_argument(
         "--stop-first", action="store_true", help="stop each old engine before its replacement starts"
@@ -82,27 +94,64 @@ def _apply(options: argparse.Namespace, api: ServeApi) -> None:
     """Raises: SettingsError, ConfigError, ApiError: one message; nothing is stopped unless it says so."""
     details = api.details()
     running = deployed(details)
-    document = _before() if options.back else load_document(options.config)
+    status = _status(details)
+    has_run = status in HAS_RUN
+    history = _kept().seen(running, has_run=has_run)
+    document = _before(history, has_run=has_run) if options.back else load_document(options.config)
     source = "the config before" if options.back else str(options.config)
-    old = _settings(running, "the running config")
     new = _settings(document, source) if options.back else _only(load_file(options.config), source)
-    beside = _beside_settings(running["applications"][0], document["applications"][0], source)
-    planned = changes(old, new)
-    for line in _told(planned, beside, running, document):
+    behind = history.behind(running, has_run=has_run)
+    planned, beside = _planned(running, behind, document, new, source)
+    for line in (*_not_run(status, behind), *_told(planned, beside, running, document)):
         print(line)
     _check_room(new, planned, api.resources(), source, spare=not options.stop_first)
-    if options.dry_run or not (planned or beside):
+    for note in _raw_notes(new, planned, source):
+        print(note)
+    if options.dry_run or (has_run and not (planned or beside)):
         return
     wanted = {**document, **{key: running[key] for key in KEPT_KEYS if key in running}}
     if options.stop_first:
-        wanted = stopping_first(wanted, planned)
-    has_run = all(each.status in HAS_RUN for each in parse_applications(details))
+        wanted = stopping_first(wanted, planned, new)
     began = time.monotonic()
-    _put(api, wanted, running if has_run else None, back=options.back)
+    _keep(replace(history, asked=wanted))
+    api.put(wanted)
     _wait(api, options.timeout, began)
-    if not _is_in_force(api, wanted):
+    now = deployed(api.details())
+    if not _is_in_force(now, wanted):
         raise ApiError("another config was applied meanwhile: this one is not in force")
+    _keep(replace(history, asked=wanted).seen(now, has_run=True))
     print(f"done in {time.monotonic() - began:.1f} s; back: promptly apply --back")
+
+
+def _planned(
+    running: Document, behind: Document | None, document: Document, new: Settings, source: str
+) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+    """What changes in the parts, and the keys of the application that differ, against what really runs.
+    Raises: SettingsError: the new config is another application, or cannot be read."""
+    asked = _settings(running, "the running config")
+    beside = _beside_settings(running["applications"][0], document["applications"][0], source)
+    if behind is None:
+        return changes(asked, new), beside
+    planned = changes(_settings(behind, "the config in force"), new)
+    more = _beside_settings(behind["applications"][0], document["applications"][0], source)
+    return (*planned, *taken_back(asked, new, planned)), tuple(sorted({*beside, *more}))
+
+
+def _raw_notes(new: Settings, planned: tuple[Change, ...], source: str) -> tuple[str, ...]:
+    """Of the engines that start. Raises: SettingsError: vLLM does not know one of their raw options."""
+    starts = {change.model for change in planned if change.effect in {Effect.ADDED, *ENGINES_START}}
+    try:
+        return raw_option_notes(model for model in new.models if model.id in starts)
+    except SettingsError as error:
+        raise SettingsError("\n".join(f"{source}: {line}" for line in str(error).splitlines())) from None
+
+
+def _not_run(status: str, behind: Document | None) -> Iterator[str]:
+    """Says with what a plan compares while the config applied last has not run."""
+    if status in HAS_RUN:
+        return
+    other = "that one, as no other is known here" if behind is None else "the one that was in force before"
+    yield f"the config that was applied last has not run ({status}); compared with {other}:"
 
 
 def _check_room(
@@ -119,39 +168,45 @@ def _check_room(
 def deployed(details: Mapping[str, Any]) -> dict[str, Any]:
     """The config file that runs, as Serve knows it. Raises: ApiError: no application runs, or not one of a
     config file."""
-    found = details.get("applications") or {}
-    configs = [each.get("deployed_app_config") for each in found.values()]
-    if not configs or None in configs:
-        raise ApiError("no application of a config file runs there: start it with `promptly serve FILE`")
+    configs = [each["deployed_app_config"] for each in _of_files(details).values()]
+    if not configs:
+        raise ApiError(_no_file(details.get("applications") or {}))
     kept = {key: details[key] for key in KEPT_KEYS if details.get(key) is not None}
     return {**kept, "applications": configs}
 
 
-def _put(api: ServeApi, wanted: Mapping[str, Any], running: Mapping[str, Any] | None, *, back: bool) -> None:
-    """``running`` is kept as the way back, unless what is put is refused; ``None``: it has never run, and the
-    way back is the one of before. On the way back that is not lost before it is put. Raises: ApiError."""
-    if running is None:
-        api.put(wanted)
-    elif back:
-        api.put(wanted)
-        _keep(running)
-    else:
-        before = _kept()
-        _keep(running)
-        try:
-            api.put(wanted)
-        except Refused:
-            if before is not None:
-                _keep(before)
-            raise
+def _of_files(details: Mapping[str, Any]) -> dict[str, Any]:
+    """The applications of a config file. Serve leaves others beside them as they are."""
+    found = details.get("applications") or {}
+    return {name: each for name, each in found.items() if each.get("deployed_app_config") is not None}
 
 
-def stopping_first(document: Mapping[str, Any], planned: tuple[Change, ...]) -> dict[str, Any]:
+def _no_file(applications: Mapping[str, Any]) -> str:
+    """Why nothing can be changed in place."""
+    for name, each in applications.items():
+        if each.get("source") == FROM_PYTHON:
+            return (
+                f"application {name!r} runs there, and it was started from Python (`serve.run`), not from a "
+                "config file: it cannot be changed in place; call `serve.run` again, or stop it and start a "
+                "file with `promptly serve FILE`"
+            )
+    for name, each in applications.items():
+        return f"application {name!r} is {each.get('status')}, and Serve has no config file of it: try again"
+    return "no application runs there: start one with `promptly serve FILE`"
+
+
+def _status(details: Mapping[str, Any]) -> str:
+    """Of the application of the config file; of several, one that has not run."""
+    found = [each.status for each in parse_applications({"applications": _of_files(details)})]
+    return min(found, key=lambda status: status in HAS_RUN)
+
+
+def stopping_first(document: Mapping[str, Any], planned: tuple[Change, ...], new: Settings) -> dict[str, Any]:
     """The config with Serve's own option that lets the rolled engines start no spare replica."""
     first, *others = document["applications"]
-    rolled = [f"Engine:{each.model}" for each in planned if each.model and each.effect is Effect.ROLLED]
+    rolled = {each.model for each in planned if each.effect in ENGINES_START}
     own = {each["name"]: each for each in first.get("deployments") or []}
-    for name in rolled:
+    for name in (name for model in new.models if model.id in rolled for name in engine_deployments(model)):
         own[name] = {**own.get(name, {"name": name}), "max_surge_percent": 0}
     return {**document, "applications": [{**first, "deployments": list(own.values())}, *others]}
 
@@ -171,24 +226,13 @@ def _only(found: tuple[Settings, ...], source: str) -> Settings:
 def _beside_settings(running: Mapping[str, Any], asked: Mapping[str, Any], source: str) -> tuple[str, ...]:
     """The keys of the application that differ, beside its settings. Raises: SettingsError: it is another
     application, which would start when the running one is gone."""
-    now, new = _told_keys(running, "the running config"), _told_keys(asked, source)
+    now, new = told_keys(running, "the running config"), told_keys(asked, source)
     if now["name"] != new["name"]:
         raise SettingsError(
             f"{source}: applications[].name = {new['name']!r}: {now['name']!r} runs there, which "
             f"`promptly apply` changes in place; expected {now['name']!r}"
         )
-    return tuple(key for key in sorted({*now, *new} - {*NOT_COMPARED}) if now.get(key) != new.get(key))
-
-
-def _told_keys(application: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """As Serve takes an application, without what an earlier ``--stop-first`` has left in it. Raises:
-    SettingsError."""
-    found = {key: value for key, value in application.items() if value}
-    given = found.pop("deployments", [])
-    if not isinstance(given, list) or not all(isinstance(each, dict) and "name" in each for each in given):
-        raise SettingsError(f"{source}: applications[].deployments: expected a list of mappings with a name")
-    others = [each for each in given if each.keys() - {"name", "max_surge_percent"}]
-    return {**DEFAULTS, **found, **({"deployments": others} if others else {})}
+    return differing_keys(now, new)
 
 
 def _told(
@@ -213,36 +257,42 @@ def _file() -> Path:
     return default_cache_dir() / "applied.json"
 
 
-def _keep(running: Mapping[str, Any]) -> None:
+def _keep(history: History) -> None:
     """Raises: ApiError: there is nowhere to keep it, so there would be no way back."""
     try:
-        write_secret(_file(), json.dumps(running))
+        write_secret(_file(), json.dumps(asdict(history), default=str))
     except OSError as error:
         raise ApiError(f"the running config cannot be kept for --back: {error}") from error
 
 
-def _kept() -> dict[str, Any] | None:
-    """``None``: nothing was applied from this machine, or the file is not what was kept."""
+def _kept() -> History:
+    """An empty one: nothing was applied from this machine, or the file is not what was kept."""
     try:
         found = json.loads(_file().read_text(encoding="utf-8"))
-        (application,) = found["applications"]
-        return found if isinstance(application, dict) else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        if "applications" in found:  # as 0.1 wrote it: the config before the last one
+            found = {"in_force": [found]}
+        history = History(tuple(found["in_force"]), found.get("asked"))
+        for document in (*history.in_force, history.asked):
+            if document is not None:
+                (application,) = document["applications"]
+                told_keys(application, "a config that was kept")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SettingsError):
+        return History()
+    return history
 
 
-def _before() -> dict[str, Any]:
+def _before(history: History, *, has_run: bool) -> Document:
     """Raises: ConfigError: there is none."""
-    found = _kept()
+    found = history.back(has_run=has_run)
     if found is None:
         raise ConfigError(f"promptly apply --back: {_file()} has no config to go back to")
     return found
 
 
-def _is_in_force(api: ServeApi, wanted: Mapping[str, Any]) -> bool:
+def _is_in_force(now: Document, wanted: Document) -> bool:
     """Whether nobody else has applied another config since."""
     asked = json.loads(json.dumps(wanted["applications"][0].get("args"), default=str))
-    return bool(deployed(api.details())["applications"][0].get("args") == asked)
+    return bool(now["applications"][0].get("args") == asked)
 
 
 def _wait(api: ServeApi, timeout_s: float, began: float) -> None:
@@ -250,7 +300,7 @@ def _wait(api: ServeApi, timeout_s: float, began: float) -> None:
     said = ""
     while time.monotonic() - began < timeout_s:
         time.sleep(POLL_S)
-        applications = parse_applications(api.details())
+        applications = parse_applications({"applications": _of_files(api.details())})
         failed = [each.failure() for each in applications if each.has_failed]
         if failed:
             raise ApiError("\n".join([*failed, "old replicas go on; back: promptly apply --back"]))

@@ -1,8 +1,10 @@
 """``promptly check FILE``: finds the errors that can be found before anything starts.
 
 It checks the settings and what they name on this machine: the keys file, the variables that hold keys, the
-proxy's certificate, and that no newer version has written what this one would open. It prints which parsers
-the engines get for tool calls and reasoning. ``make serve`` runs it before it starts Ray.
+proxy's certificate, and that what it would open are databases that no newer version has written. It prints
+which parsers the engines get for tool calls and reasoning. Where a file has raw `engine.options` and vLLM is
+installed, it imports vLLM (15 s) and asks it for their names. ``make serve`` runs it before it starts Ray,
+without that: the application's builder or the engine asks there.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from deployments.cli.kept import newer_files
+from deployments.cli.kept import unusable_files
+from deployments.cli.raw_options import raw_option_notes
 from deployments.engine.parsers import model_parsers
 from deployments.gateway.guardrails.judges import guard_headers
 from deployments.gateway.placement.external import external_upstreams
@@ -37,12 +40,17 @@ FOLDER_STARTS = ("/", "./", "../", "~")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``promptly check``."""
     parser.add_argument("config", type=Path, help="Serve config file")
+    parser.add_argument(
+        "--without-vllm", action="store_true", help="do not import vLLM to check raw `engine.options`"
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     try:
         warnings = check(options.config, os.environ)
+        if not options.without_vllm:
+            warnings += _raw_option_notes(options.config)
     except SettingsError as error:
         print(error, file=sys.stderr)
         return 1
@@ -51,6 +59,14 @@ def run(options: argparse.Namespace) -> int:
     for line in chosen_parsers(options.config, ModelStore(default_cache_dir())):
         print(line)
     return 0
+
+
+def _raw_option_notes(config: Path) -> list[str]:
+    """Raises: SettingsError: vLLM does not know an option."""
+    try:
+        return [note for settings in load_file(config) for note in raw_option_notes(settings.models)]
+    except SettingsError as error:
+        raise SettingsError("\n".join(f"{config}: {line}" for line in str(error).splitlines())) from None
 
 
 def chosen_parsers(config: Path, store: ModelStore) -> Iterator[str]:
@@ -98,9 +114,9 @@ def _check_named(settings: Settings, environment: Mapping[str, str]) -> None:
     guard_headers(settings.guardrails, environment)
     _check_certificate(settings.proxy)
     _check_prompts(settings.prompts)
-    newer = "\n".join(newer_files(settings))
-    if newer:
-        raise SettingsError(newer)
+    unusable = "\n".join(unusable_files(settings))
+    if unusable:
+        raise SettingsError(unusable)
 
 
 def _check_prompts(settings: PromptSettings | None) -> None:

@@ -16,7 +16,7 @@ from deployments.cli import kept_cache
 from deployments.feedback.store import copies as feedback
 from deployments.feedback.store import registry as feedback_registry
 from deployments.feedback.store import schema as feedback_schema
-from deployments.platform.sqlite import version_in
+from deployments.platform.sqlite import is_other_file, version_in
 from deployments.platform.sqlite_copies import Rows
 from deployments.responses.store import copies as responses
 from deployments.responses.store import registry as responses_registry
@@ -76,10 +76,19 @@ def kept_by(config: Path | None) -> Kept:
     return _kept_of(settings)
 
 
-def newer_files(settings: Settings) -> Iterator[str]:
-    """A line for each file of an application that a newer version has written: no owner would open it."""
+def unusable_files(settings: Settings) -> Iterator[str]:
+    """A line for each file of an application that no owner would open: it is no database, or a newer version
+    has written it."""
     for part in _kept_of(settings).parts:
-        version = 0 if part.file is None else version_in(part.file)
+        if part.file is None:
+            continue
+        if is_other_file(part.file):
+            yield (
+                f"{part.file}: it is not an SQLite database, and {part.name} are kept in this file "
+                f"({part.name}.path = {str(part.file.parent)!r}). Nothing was changed: move it away, or name "
+                "another folder"
+            )
+        version = version_in(part.file)
         if version > SCHEMAS[part.name]:
             yield (
                 f"{part.file}: a newer version of Promptly wrote it (schema {version}; this is {VERSION}, "

@@ -24,10 +24,10 @@ from deployments.engine.cpu.openmp import import_environment
 from deployments.engine.cpu.threads import bind_threads, runs_in_one_process
 from deployments.engine.start.environment import engine_environment
 from deployments.engine.vllm.fork_server import ForkServer
-from deployments.platform.cluster import ENGINE
 from serve_app.autoscaling import GatewayLoad
 from serve_app.fleet import EngineReport
 from serve_app.settings import EngineSettings, ModelSettings
+from serve_app.settings.deployment_names import engine_deployment
 from serve_app.settings.network import ANY_PORT
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def replica_options(model: ModelSettings) -> dict[str, Any]:
     """Serve's options by the engine's settings."""
     engine = model.managed_engine
     return {
-        "name": ENGINE + model.id.replace("/", "--").replace(".", "_"),
+        "name": engine_deployment(model.id),
         "max_ongoing_requests": MAX_ONGOING,
         "health_check_period_s": HEALTH_CHECK_S,
         "health_check_timeout_s": HEALTH_CHECK_S,

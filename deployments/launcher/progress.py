@@ -7,6 +7,8 @@ import re
 from collections import deque
 from collections.abc import Mapping
 
+from serve_app.settings.deployment_names import ENGINE
+
 GB = 1e9
 RATE_OVER_S = 60.0
 """The rate is that of the last minute: a link's speed changes."""
@@ -76,7 +78,7 @@ def _blob(file: Mapping[str, object]) -> str:
 
 # ---- an engine's start -----------------------------------------------------------------------------------
 
-ENGINE = re.compile(r"^:actor_name:ServeReplica:[^:]*:(Engine:\S+)$")
+NAMED = re.compile(rf"^:actor_name:ServeReplica:[^:]*:({ENGINE}\S+)$")
 SIZE = re.compile(r"Checkpoint size: ([\d.]+) GiB")
 LEFT = r"(?: \[[\d:]+<([\d:]+),)?"
 SHARDS = re.compile(r"checkpoint shards:\s+(\d+)% Completed \| (\d+)/(\d+)" + LEFT)
@@ -120,7 +122,7 @@ class EngineStartLines:
         self._gib: float | None = None
 
     def read(self, line: str) -> None:
-        if named := ENGINE.match(line):
+        if named := NAMED.match(line):
             self.engine = named[1]
             self._now(IMPORTS)
         if sized := SIZE.search(line):

@@ -10,12 +10,10 @@ from deployments.platform.serve import is_connected
 from serve_app.engines.placement import check_placement
 from serve_app.errors import SettingsError
 from serve_app.settings import Settings
+from serve_app.settings.deployment_names import ENGINE
 
 FIXED = "PROMPTLY_FIXED_CLUSTER"
 """Set to 1 in the environment of Ray's nodes if no cluster autoscaler will add nodes."""
-
-ENGINE = "Engine:"
-"""What the names of the engines' deployments begin with."""
 
 logger = logging.getLogger("ray.serve")
 

@@ -108,13 +108,29 @@ class SqliteFile:
 def version_in(path: Path) -> int:
     """The owner's version (``PRAGMA user_version``) as the file's head has it; 0 where there is none. It is
     not opened as a database, which would put files beside it."""
+    head = _head(path)
+    return int.from_bytes(head[VERSION_AT : VERSION_AT + 4], "big") if _is_one(head) else 0
+
+
+def is_other_file(path: Path) -> bool:
+    """Whether something else is at ``path``: its head is no database's. An empty file becomes one; what
+    cannot be read is left to who opens it."""
+    if path.is_dir():
+        return True
+    head = _head(path)
+    return head != b"" and not _is_one(head)
+
+
+def _head(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            head = file.read(HEADER_BYTES)
+            return file.read(HEADER_BYTES)
     except OSError:
-        return 0
-    is_one = head.startswith(MAGIC) and len(head) == HEADER_BYTES
-    return int.from_bytes(head[VERSION_AT : VERSION_AT + 4], "big") if is_one else 0
+        return b""
+
+
+def _is_one(head: bytes) -> bool:
+    return head.startswith(MAGIC) and len(head) == HEADER_BYTES
 
 
 def bytes_at_end(path: Path) -> int:

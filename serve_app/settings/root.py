@@ -12,6 +12,7 @@ from serve_app.settings.alerts import AlertSettings
 from serve_app.settings.auto_model import AutoModelSettings, wrong_names
 from serve_app.settings.base import Frozen
 from serve_app.settings.cache import CacheRule, CacheSettings
+from serve_app.settings.deployment_names import shared_deployments
 from serve_app.settings.embedder import EmbedderSettings
 from serve_app.settings.engine import FORMER_ANSWERS, shared_side_channels
 from serve_app.settings.experiments import ExperimentSettings, wrong_experiments
@@ -75,6 +76,8 @@ class Settings(Frozen):
             raise ValueError("`models` is empty: give at least one model")
         embedder = None if self.embedder is None else self.embedder.id
         for problem in wrong_names(self.models, self.auto_models, embedder):
+            raise ValueError(problem)
+        for problem in shared_deployments(model.id for model in self.models if model.engine is not None):
             raise ValueError(problem)
         for problem in shared_side_channels(self._side_channel_ports):
             raise ValueError(problem)

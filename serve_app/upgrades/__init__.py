@@ -1,7 +1,22 @@
 """From one config to another while the application runs: what changes, and what that needs."""
 
-from serve_app.upgrades.changes import Change, Effect, changes
+from serve_app.upgrades.changes import ENGINES_START, Change, Effect, changes
+from serve_app.upgrades.history import Document, History, differing_keys, taken_back, told_keys
 from serve_app.upgrades.needs import rolling_problems, told_needs
-from serve_app.upgrades.versions import part_versions
+from serve_app.upgrades.versions import engine_deployments, part_versions
 
-__all__ = ["Change", "Effect", "changes", "part_versions", "rolling_problems", "told_needs"]
+__all__ = [
+    "ENGINES_START",
+    "Change",
+    "Document",
+    "Effect",
+    "History",
+    "changes",
+    "differing_keys",
+    "engine_deployments",
+    "part_versions",
+    "rolling_problems",
+    "taken_back",
+    "told_keys",
+    "told_needs",
+]

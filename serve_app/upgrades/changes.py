@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from serve_app.settings import ModelSettings, Settings
+from serve_app.settings.deployment_names import engine_deployment
 from serve_app.upgrades.versions import KEEPERS, engine_part, part_versions
 
 GATEWAYS = "gateways"
@@ -21,9 +22,13 @@ class Effect(Enum):
     REMOVED = "removed: its running answers finish"
     ROLLED = "replaced one at a time: the new one starts first, running answers finish"
     RESTARTED = "restarted: it is away for seconds, and requests go on without it"
+    TAKEN_BACK = "back, where the config that never ran has replaced it already"
     SCALED = "another number of replicas, none is replaced"
     KEPT = "not before the next start"
 
+
+ENGINES_START = frozenset({Effect.ROLLED, Effect.TAKEN_BACK})
+"""With them a new engine starts beside an old one."""
 
 AWAY_FOR_SECONDS = frozenset({"SemanticCache", "Responses", "Accounts", "Feedback"})
 """They own a file, which two processes must not have open at once."""
@@ -74,12 +79,12 @@ def _engines(old: Settings, new: Settings) -> Iterator[Change]:
     before, after = _by_id(old), _by_id(new)
     versions = part_versions(old), part_versions(new)
     for name in sorted({*before, *after}):
-        part = f"model {name}"
+        part, deployment = f"model {name}", engine_deployment(name)
         if name not in before:
             yield Change(part, Effect.ADDED, model=name)
         elif name not in after:
             yield Change(part, Effect.REMOVED, model=name)
-        elif versions[0][f"Engine:{name}"] != versions[1][f"Engine:{name}"]:
+        elif versions[0][deployment] != versions[1][deployment]:
             why = tuple(differing(engine_part(before[name]), engine_part(after[name])))
             yield Change(part, Effect.ROLLED, why[:SHOWN] or ("network",), name)
         elif before[name].replicas != after[name].replicas:

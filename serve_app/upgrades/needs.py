@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from serve_app.engines.placement import CPU, GPU, check_placement, needed, resources_of
 from serve_app.settings import Settings
-from serve_app.upgrades.changes import Change, Effect
+from serve_app.upgrades.changes import ENGINES_START, Change
 
 
 def rolling_problems(
@@ -48,7 +48,7 @@ def _rolled(new: Settings, planned: Sequence[Change]) -> Iterator[tuple[Change, 
     engines = {model.id: model.engine for model in new.models}
     for change in planned:
         engine = engines.get(change.model or "")
-        if change.effect is Effect.ROLLED and engine is not None:
+        if change.effect in ENGINES_START and engine is not None:
             yield change, resources_of(engine)
 
 

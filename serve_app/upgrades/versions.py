@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from serve_app.settings import ModelSettings, Settings
 from serve_app.settings.base import Frozen
+from serve_app.settings.deployment_names import ENGINE, PREFILL, engine_deployment
 from serve_app.version import VERSION
 
 NOT_READ_BY_ENGINES = frozenset(
@@ -38,7 +39,7 @@ KEEPERS: Mapping[str, str] = {
 
 
 def part_versions(settings: Settings) -> dict[str, str]:
-    """Versions by the name of the deployment (``Engine:`` with the model's id for an engine). Promptly's own
+    """Versions by the name of the deployment. Promptly's own
     version is in all of them: new code replaces everything."""
     ports = repr(settings.network.private_ports)
     found = {}
@@ -48,7 +49,7 @@ def part_versions(settings: Settings) -> dict[str, str]:
             found[name] = _digest(name, value.model_dump(mode="json"), ports)
     for model in settings.engine_models:
         if model.engine is not None:
-            found[f"Engine:{model.id}"] = _digest("Engine", engine_part(model), ports)
+            found[engine_deployment(model.id)] = _digest("Engine", engine_part(model), ports)
     return found
 
 
@@ -56,6 +57,14 @@ def engine_part(model: ModelSettings) -> dict[str, object]:
     """What an engine of this model reads."""
     part = model.model_dump(mode="json", exclude=set(NOT_READ_BY_ENGINES))
     return part | {"sleep_level": model.sleep_level}
+
+
+def engine_deployments(model: ModelSettings) -> tuple[str, ...]:
+    """The names of the deployments whose replicas are engines of this model."""
+    apart = model.engine is not None and model.engine.disaggregation is not None
+    return tuple(
+        engine_deployment(model.id, prefix) for prefix in ((ENGINE, PREFILL) if apart else (ENGINE,))
+    )
 
 
 def _digest(*values: object) -> str:

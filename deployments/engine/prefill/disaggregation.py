@@ -30,7 +30,6 @@ from starlette.types import ASGIApp
 
 from deployments.engine.deployment import Engine, llm_config
 from deployments.engine.prefill.middleware import RemotePrefill
-from deployments.platform.cluster import ENGINE
 from deployments.platform.serve import call_errors
 from serve_app.breaker import Breaker
 from serve_app.fleet import EngineReport, PrefillCounts
@@ -38,6 +37,7 @@ from serve_app.model_store import ModelStore
 from serve_app.openai.prefill import KV_TRANSFER_PARAMS
 from serve_app.openai.requests import Endpoint
 from serve_app.settings import DisaggregationSettings, ModelSettings
+from serve_app.settings.deployment_names import ENGINE, PREFILL
 from serve_app.settings.engine import SIDE_CHANNEL_STRIDE
 from serve_app.settings.network import ANY_PORT
 
@@ -163,7 +163,7 @@ def build_disaggregated(
     prefill = build_llm_deployment(
         _at_port(llm_config(prefills, store), port),
         deployment_cls=PrefillEngine,
-        name_prefix="Prefill:",
+        name_prefix=PREFILL,
         bind_kwargs={"model": prefills, "ports": ports},
         override_serve_options=prefill_options,
     )

@@ -166,6 +166,16 @@ def check_arguments(model: ModelSettings, store: ModelStore) -> None:
         raise SettingsError("\n".join(f"model {model.id!r}: engine.{problem}" for problem in problems))
 
 
+def option_problems(model: ModelSettings) -> Iterator[str]:
+    """What :func:`check_arguments` says of the raw options alone, which are the same on every node. Imports
+    vLLM."""
+    engine = model.managed_engine
+    given = dict(engine.options)
+    if engine.speculation is not None and engine.speculation.options:
+        given["speculative_config"] = engine.speculation.options
+    yield from (f"model {model.id!r}: engine.{problem}" for problem in _wrong_arguments(given))
+
+
 def check_config(model: ModelSettings, store: ModelStore) -> None:
     """Build vLLM's own engine configuration as the replica will. Skipped unless this node has the engine's
     kind of device and the weights in a folder: a head node without a GPU builds the graph of GPU engines,

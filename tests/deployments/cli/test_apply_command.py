@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,12 +19,15 @@ import yaml
 from deployments.cli.main import main
 
 TOKEN = "a-token"
+ROOT = Path(__file__).parents[3]
 HTTP = {"host": "127.0.0.1", "port": 8000}
 
 
-def document(*, seqs: int = 8, replicas: int = 1, **args: Any) -> dict[str, Any]:
-    engine = {"accelerator": "gpu", "max_num_seqs": seqs}
-    model = {"id": "chat", "source": "org/chat", "engine": engine, "replicas": replicas}
+def document(
+    *, seqs: int = 8, replicas: int = 1, name: str = "chat", options: Any = None, **args: Any
+) -> dict[str, Any]:
+    engine = {"accelerator": "gpu", "max_num_seqs": seqs, **({"options": options} if options else {})}
+    model = {"id": name, "source": "org/chat", "engine": engine, "replicas": replicas}
     application = {
         "name": "promptly",
         "route_prefix": "/",
@@ -41,6 +46,8 @@ class Dashboard(ThreadingHTTPServer):
         self.status = "RUNNING"
         self.refuses = False
         self.interrupts = False
+        self.has_file = True
+        self.others: dict[str, Any] = {}
         self.overtakes: dict[str, Any] | None = None
         self.gpus = gpus
         super().__init__(("127.0.0.1", 0), Handler)
@@ -55,7 +62,8 @@ class Dashboard(ThreadingHTTPServer):
             return {"data": {"result": {"result": nodes}}}
         (config,) = self.running["applications"]
         application = {"status": self.status, "message": "", "deployments": {}, "deployed_app_config": config}
-        return {"http_options": HTTP, "applications": {"promptly": application}}
+        files = {"promptly": application} if self.has_file else {}
+        return {"http_options": HTTP, "applications": files | self.others}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -169,6 +177,13 @@ def test_without_a_spare_gpu_a_roll_is_refused_unless_old_engines_stop_first(
     assert capsys.readouterr().out == "nothing changes\n"
 
 
+def test_engines_that_stop_first_are_named_as_serve_names_them(dashboard: Dashboard, tmp_path: Path) -> None:
+    dashboard.running = document(name="org/chat-0.5b")
+    assert main(["apply", config(tmp_path, name="org/chat-0.5b", seqs=9), "--stop-first"]) == 0
+    (application,) = dashboard.put[0]["applications"]
+    assert application["deployments"] == [{"name": "Engine:org--chat-0_5b", "max_surge_percent": 0}]
+
+
 def test_wrong_settings_are_refused_and_nothing_is_sent(
     dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,6 +198,18 @@ def test_a_failed_deployment_names_the_way_back(
     dashboard.status = "DEPLOY_FAILED"
     assert main(["apply", config(tmp_path, seqs=9)]) == 1
     assert "back: promptly apply --back" in capsys.readouterr().err
+
+
+def test_a_raw_option_that_vllm_does_not_know_is_refused_and_nothing_is_sent(
+    dashboard: Dashboard, tmp_path: Path
+) -> None:
+    """In a process of its own: the command sets how much vLLM logs."""
+    file = config(tmp_path, options={"max_logprob": 3})
+    command = [sys.executable, "-m", "deployments.cli", "apply", file]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{file}: model 'chat': engine.options.max_logprob = 3: vLLM has no such")
+    assert dashboard.put == []
 
 
 def test_another_name_is_refused_since_the_application_that_runs_would_be_deleted(
@@ -245,6 +272,87 @@ def test_the_way_back_leads_past_configs_that_never_ran(
     assert dashboard.running["applications"] == first["applications"]
 
 
+def applied(dashboard: Dashboard) -> Any:
+    return dashboard.running["applications"]
+
+
+def test_after_an_apply_that_failed_back_leads_to_what_was_in_force_however_often(
+    dashboard: Dashboard, tmp_path: Path
+) -> None:
+    first = applied(dashboard)
+    assert main(["apply", config(tmp_path, seqs=9)]) == 0
+    assert main(["apply", config(tmp_path, seqs=10), "--timeout", "0"]) == 1
+    dashboard.status = "DEPLOY_FAILED"
+    for _ in range(2):  # the second time it is still on its way
+        assert main(["apply", "--back", "--timeout", "0"]) == 1
+        assert applied(dashboard) == document(seqs=9)["applications"]
+        dashboard.status = "DEPLOYING"
+    dashboard.status = "RUNNING"
+    assert main(["apply", "--back"]) == 0
+    assert applied(dashboard) == first
+    assert main(["apply", "--back"]) == 0
+    assert applied(dashboard) == document(seqs=9)["applications"]
+
+
+def test_the_file_of_the_config_in_force_is_applied_over_one_that_failed_and_costs_no_way_back(
+    dashboard: Dashboard, tmp_path: Path
+) -> None:
+    first = applied(dashboard)
+    assert main(["apply", config(tmp_path, seqs=9)]) == 0
+    assert main(["apply", config(tmp_path, seqs=10), "--timeout", "0"]) == 1
+    dashboard.status = "DEPLOY_FAILED"
+    assert main(["apply", config(tmp_path, seqs=9), "--timeout", "0"]) == 1
+    dashboard.status = "RUNNING"
+    assert main(["apply", "--back"]) == 0
+    assert applied(dashboard) == first
+
+
+def test_a_plan_compares_with_what_runs_and_not_with_what_failed(
+    dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["apply", config(tmp_path, seqs=9), "--timeout", "0"]) == 1
+    dashboard.status = "DEPLOY_FAILED"
+    capsys.readouterr()
+    assert main(["apply", config(tmp_path, limits={"max_body_bytes": 2_000}), "--dry-run"]) == 0
+    note, gateways, model, *_ = capsys.readouterr().out.splitlines()
+    assert "has not run (DEPLOY_FAILED); compared with the one that was in force before" in note
+    assert gateways.startswith("gateways: replaced")
+    assert gateways.endswith("(limits.max_body_bytes)")
+    assert model.startswith("model chat: back, where the config that never ran has replaced it already")
+
+
+def test_a_plan_says_that_it_compares_with_a_config_that_failed_where_no_other_is_known(
+    dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["apply", config(tmp_path, seqs=9)]) == 0
+    dashboard.running, dashboard.status = document(seqs=11), "DEPLOY_FAILED"  # applied elsewhere
+    capsys.readouterr()
+    assert main(["apply", config(tmp_path, seqs=9), "--dry-run"]) == 0
+    note, model, *_ = capsys.readouterr().out.splitlines()
+    assert note.endswith("has not run (DEPLOY_FAILED); compared with that one, as no other is known here:")
+    assert model.startswith("model chat: replaced one at a time")
+
+
+def test_an_engine_that_the_failed_config_may_have_replaced_stops_first_on_the_way_back(
+    dashboard: Dashboard, tmp_path: Path
+) -> None:
+    dashboard.gpus = 1.0
+    assert main(["apply", config(tmp_path, seqs=9), "--stop-first", "--timeout", "0"]) == 1
+    dashboard.status = "DEPLOY_FAILED"
+    assert main(["apply", "--back", "--timeout", "0"]) == 1
+    assert len(dashboard.put) == 1
+    assert main(["apply", "--back", "--stop-first", "--timeout", "0"]) == 1
+    (application,) = dashboard.put[1]["applications"]
+    assert application["deployments"] == [{"name": "Engine:chat", "max_surge_percent": 0}]
+
+
+def test_the_file_of_the_first_release_is_a_way_back(dashboard: Dashboard, tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "applied.json").write_text(json.dumps(document(seqs=12)))
+    assert main(["apply", "--back"]) == 0
+    assert applied(dashboard) == document(seqs=12)["applications"]
+
+
 @pytest.mark.parametrize("kept", ["[]", "3", "{}", '{"applications": 3}', '{"applications": [[]]}'])
 def test_a_file_that_is_no_config_is_no_way_back(
     dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str], kept: str
@@ -292,6 +400,36 @@ def test_there_is_no_way_back_before_the_first_apply(
     assert main(["apply", "--back"]) == 1
     assert "has no config to go back to" in capsys.readouterr().err
     assert dashboard.put == []
+
+
+FROM_PYTHON = {"status": "RUNNING", "message": "", "deployments": {}, "source": "imperative"}
+DELETED = {"status": "DELETING", "message": "", "deployments": {}, "source": "declarative"}
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ({"mine": FROM_PYTHON}, "'mine' runs there, and it was started from Python (`serve.run`)"),
+        ({"old": DELETED}, "'old' is DELETING"),
+        ({}, "no application runs there: start one with `promptly serve FILE`"),
+    ],
+)
+def test_without_an_application_of_a_file_it_is_said_which_one_runs(
+    dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str], others: Any, said: str
+) -> None:
+    dashboard.has_file, dashboard.others = False, others
+    assert main(["apply", config(tmp_path, seqs=9)]) == 1
+    assert said in capsys.readouterr().err
+    assert dashboard.put == []
+
+
+def test_an_application_of_a_file_is_changed_beside_one_that_was_started_from_python(
+    dashboard: Dashboard, tmp_path: Path
+) -> None:
+    """Serve leaves the other one as it is, also where it has failed."""
+    dashboard.others = {"mine": {**FROM_PYTHON, "status": "DEPLOY_FAILED"}}
+    assert main(["apply", config(tmp_path, seqs=9)]) == 0
+    assert applied(dashboard) == document(seqs=9)["applications"]
 
 
 def test_a_wrong_token_is_one_message(

@@ -151,6 +151,32 @@ def test_a_models_folder_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
     assert line == f"models[1].source = {str(tmp_path / 'modle')!r}: no such folder on this machine"
 
 
+@pytest.mark.parametrize("section", ["accounts", "responses", "feedback"])
+@pytest.mark.parametrize("kind", ["text", "short", "folder"])
+def test_what_is_no_database_in_the_place_of_a_store_is_refused_and_left_alone(
+    tmp_path: Path, section: str, kind: str
+) -> None:
+    name, others = STORES[section]
+    file = tmp_path / section / name
+    file.parent.mkdir()
+    if kind == "folder":
+        file.mkdir()
+    else:
+        file.write_bytes(b"some notes\n" * 50 if kind == "text" else b"SQLite format 3\0")
+    own = {section: {"path": str(file.parent)}}
+    refused = said(config(tmp_path, **{"responses": {"enabled": False}, **others, **own}))
+    assert f"{file}: it is not an SQLite database" in refused
+    assert f"{section}.path = {str(file.parent)!r}" in refused
+    assert refused.count("\n") == 0
+    assert [path.name for path in file.parent.iterdir()] == [name]
+
+
+def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+    file = tmp_path / responses_schema.FILE
+    file.touch()
+    assert main(["check", str(config(tmp_path, responses={"path": str(tmp_path)}))]) == 0
+
+
 STORES = {
     "accounts": (accounts_schema.FILE, {"auth": {"accounts": True}}),
     "responses": (responses_schema.FILE, {}),
@@ -179,9 +205,3 @@ def test_a_file_that_a_newer_version_has_written_is_refused_and_left_alone(
         switched_off = {"enabled": False, "path": str(file.parent)}
         assert main(["check", str(config(tmp_path, responses=switched_off))]) == 0
         assert file.read_bytes() == before
-
-
-def test_a_file_that_is_no_database_is_left_to_its_owner(tmp_path: Path) -> None:
-    for content in (b"", b"SQLite format 3\0", b"x" * 200):
-        (tmp_path / responses_schema.FILE).write_bytes(content)
-        assert main(["check", str(config(tmp_path, responses={"path": str(tmp_path)}))]) == 0

@@ -13,9 +13,10 @@ import pytest
 from ray import serve
 
 from deployments.engine.replica import EngineReplica, engine_replica
-from deployments.graph import engine_options
+from deployments.graph import build_graph, engine_options
 from serve_app.model_store import ModelStore
-from serve_app.settings import EngineSettings, ModelSettings, load_file
+from serve_app.settings import EngineSettings, ModelSettings, load_file, parse_args
+from serve_app.upgrades import engine_deployments, part_versions
 
 ROOT = Path(__file__).parents[3]
 PORTS = range(20_000, 20_010)
@@ -76,6 +77,29 @@ def test_an_engine_is_placed_as_ray_serve_llm_would_place_it(
     )
 
     assert asked(engine_replica(model, PORTS, engine_options(model))) == asked(theirs)
+
+
+def test_the_graph_names_engines_as_a_new_config_names_them() -> None:
+    """`promptly apply` finds an engine's deployment and its version by the name."""
+    from ray.serve._private.build_app import build_app
+
+    engine = {"accelerator": "gpu"}
+    asked_for = [{"id": name, "source": "org/m", "engine": engine} for name in ("org/m-0.5b", "plain")]
+    settings = parse_args({"models": asked_for}, source="test")
+    graph = build_graph(
+        settings, {}, engine=lambda model: engine_replica(model, PORTS, engine_options(model))
+    )
+    built = {each.name: each for each in build_app(graph, name="app").deployments}
+
+    names = {name for model in settings.models for name in engine_deployments(model)}
+    assert names == {"Engine:org--m-0_5b", "Engine:plain"}
+    versions = part_versions(settings)
+    assert {name: built[name]._version for name in names} == {name: versions[name] for name in names}
+
+
+def test_a_model_with_prefill_replicas_has_two_deployments() -> None:
+    model = of(disaggregation={"prefill_replicas": 1})
+    assert engine_deployments(model) == ("Engine:some--model-1_5", "Prefill:some--model-1_5")
 
 
 def test_a_replica_has_every_call_of_its_engine() -> None:
