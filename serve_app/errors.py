@@ -47,6 +47,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -85,6 +86,14 @@ class ErrorDetails(msgspec.Struct, frozen=True):
     code: str | None = None
 
 
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def on_one_line(text: str) -> str:
+    """What clients sent (a name, a value) may stand in it: control characters are written as escapes."""
+    return text if text.isprintable() else CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
 class PromptlyError(Exception):
     """A request that ends with an error, written in the format of the client's API (``serve_app.dialects``).
 
@@ -99,7 +108,7 @@ class PromptlyError(Exception):
 
     def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = on_one_line(message)
         self.param = param
         self.code = code
 

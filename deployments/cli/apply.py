@@ -29,6 +29,7 @@ from deployments.cli.serve_api import ApiError, ServeApi, dashboard_of
 from deployments.launcher.config import ConfigError, load_document
 from deployments.launcher.status import parse_applications
 from serve_app.errors import SettingsError
+from serve_app.file_errors import said_of
 from serve_app.model_store import default_cache_dir
 from serve_app.request.admin_token import write_secret
 from serve_app.settings import Settings, load_file, parse_args
@@ -262,7 +263,7 @@ def _keep(history: History) -> None:
     try:
         write_secret(_file(), json.dumps(asdict(history), default=str))
     except OSError as error:
-        raise ApiError(f"the running config cannot be kept for --back: {error}") from error
+        raise ApiError(f"the running config cannot be kept for --back: {said_of(error)}") from error
 
 
 def _kept() -> History:

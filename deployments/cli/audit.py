@@ -24,6 +24,7 @@ import msgspec
 
 from serve_app.audit import AuditLine, Head, verify
 from serve_app.audit.chain import read_line
+from serve_app.file_errors import said_of
 from serve_app.model_store import default_cache_dir
 from serve_app.usage.shown import safe_cell
 
@@ -125,8 +126,12 @@ def _lines(files: Sequence[Path]) -> Iterator[bytes]:
 
 
 def _lines_of(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as opened:
-        yield from opened
+    """Raises: CannotRead."""
+    try:
+        with path.open("rb") as opened:
+            yield from opened
+    except OSError as error:
+        raise CannotRead(f"{path}: {said_of(error)}") from error
 
 
 def _head(given: str | None, last: Path) -> Head | None:

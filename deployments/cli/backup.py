@@ -29,6 +29,7 @@ from deployments.cli.kept_cache import PATH, save_cache
 from deployments.platform.archive import described, write_archive
 from serve_app.backup import Manifest
 from serve_app.errors import BackupError, SettingsError
+from serve_app.file_errors import said_of
 
 Saved = Iterator[tuple[str, Path, int]]
 
@@ -66,7 +67,7 @@ def backed_up(options: argparse.Namespace) -> Iterator[str]:
             raise BackupError(f"{target} is no file: it is not replaced")
         scratch = tempfile.TemporaryDirectory(dir=target.parent, prefix=".promptly-")
     except (OSError, RuntimeError) as error:
-        raise BackupError(f"{target}: {error}") from error
+        raise BackupError(f"{target}: {said_of(error)}") from error
     with scratch as folder:
         members, files = [], {}
         for name, path, rows in _saved(options, Path(folder)):

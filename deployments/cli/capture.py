@@ -25,6 +25,7 @@ from urllib.parse import urlencode
 
 from deployments.cli.endpoint import Administrator, CannotConnect, add_endpoint, shown
 from serve_app.feedback.spans import span_attributes, span_ids, span_name, span_times
+from serve_app.file_errors import said_of
 
 PATH = "/admin/captures"
 SUGGESTIONS = "/admin/suggestions"
@@ -97,7 +98,7 @@ def _to_file(path: Path, pages: Iterator[list[dict[str, Any]]]) -> int:
                 count += len(page)
         new.replace(path)
     except OSError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}: {said_of(error)}") from error
     return count
 
 

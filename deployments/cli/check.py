@@ -25,6 +25,7 @@ from deployments.gateway.sign_in.sign_in import client_secret
 from deployments.platform.prompt_folder import PromptFolder
 from deployments.platform.secret_environment import with_secrets
 from serve_app.errors import SettingsError
+from serve_app.file_errors import said_of
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.prompts.library import library_of
 from serve_app.request.auth import load_keys
@@ -126,7 +127,7 @@ def _check_prompts(settings: PromptSettings | None) -> None:
     try:
         problems = library_of(PromptFolder(settings).read()).problems
     except OSError as error:
-        raise SettingsError(f"prompts.folder = {settings.folder!r}: {error.strerror}") from None
+        raise SettingsError(f"prompts.folder = {settings.folder!r}: {said_of(error)}") from None
     if problems:
         raise SettingsError("\n".join(f"{settings.folder}/{problem}" for problem in problems))
 
@@ -140,10 +141,12 @@ def _check_certificate(proxy: ProxySettings) -> None:
     try:
         context.load_cert_chain(proxy.tls_certificate, proxy.tls_key)
     except OSError as error:  # ssl.SSLError is one
-        raise SettingsError(f"proxy.tls_certificate = {proxy.tls_certificate!r}{key}: {error}") from None
+        raise SettingsError(
+            f"proxy.tls_certificate = {proxy.tls_certificate!r}{key}: {said_of(error)}"
+        ) from None
     if proxy.tls_client_ca is None:
         return
     try:
         context.load_verify_locations(proxy.tls_client_ca)
     except OSError as error:
-        raise SettingsError(f"proxy.tls_client_ca = {proxy.tls_client_ca!r}: {error}") from None
+        raise SettingsError(f"proxy.tls_client_ca = {proxy.tls_client_ca!r}: {said_of(error)}") from None

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlencode, urlsplit
 
+from serve_app.file_errors import said_of
 from serve_app.request.admin_token import FILE_VARIABLE, TOKEN_VARIABLE
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -148,7 +149,7 @@ def key_in(path: str) -> str | None:
     try:
         return Path(path).expanduser().read_text(encoding="ascii").strip() or None
     except (OSError, UnicodeDecodeError) as error:
-        raise CannotConnect(f"The key cannot be read from {path!r}: {error}") from None
+        raise CannotConnect(f"The key cannot be read from {path!r}: {said_of(error)}") from None
 
 
 def base_url(url: str) -> str:

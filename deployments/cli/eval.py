@@ -40,6 +40,7 @@ from serve_app.evaluation.verdict import SCORE_MARGIN, TIME_MARGIN
 from serve_app.evaluation.writers.documents import FormerError, as_json, as_junit, former_times
 from serve_app.evaluation.writers.page import as_page
 from serve_app.evaluation.writers.tables import markdown, terminal
+from serve_app.file_errors import said_of
 from serve_app.suggestions.contract import Observed
 from serve_app.suggestions.registry import suggestions_of
 
@@ -204,7 +205,7 @@ def _asked_of(options: argparse.Namespace) -> tuple[Suite, Traffic | None]:
         with path.open(encoding="utf-8") as lines:
             traffic = traffic_in(lines, str(path), _assertions(options))
     except (OSError, UnicodeDecodeError) as error:
-        raise SuiteError(f"{path}: {error}") from None
+        raise SuiteError(f"{path}: {said_of(error)}") from None
     if traffic.left_out:
         print(f"{path}: {traffic.left_out} requests are no complete chats", file=sys.stderr)
     return Suite(path.stem, traffic.cases, source=str(path)), traffic
@@ -317,7 +318,7 @@ def _former(path: Path | None) -> Mapping[str, Mapping[str, float]] | None:
     try:
         return former_times(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise FormerError(f"--latency-baseline {path}: {error}") from None
+        raise FormerError(f"--latency-baseline {path}: {said_of(error)}") from None
     except FormerError as error:
         raise FormerError(f"--latency-baseline {path}: {error}") from None
 
@@ -337,7 +338,7 @@ def _write(report: Report, options: argparse.Namespace) -> int:
             if path is not None:
                 path.write_text(writer(report), encoding="utf-8")
         except OSError as error:
-            print(f"--{name} {path}: {error}", file=sys.stderr)
+            print(f"--{name} {path}: {said_of(error)}", file=sys.stderr)
             return BAD_INPUT
     return report.status
 

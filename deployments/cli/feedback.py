@@ -23,6 +23,7 @@ from urllib.parse import urlencode
 
 from deployments.cli.endpoint import Administrator, add_endpoint, shown
 from serve_app.feedback.golden import golden_suite
+from serve_app.file_errors import said_of
 
 PATH = "/admin/feedback"
 SHOWN_CHARS = 80
@@ -80,7 +81,7 @@ def _write(path: Path, suite: Mapping[str, Any]) -> None:
             json.dump(suite, file, ensure_ascii=False, indent=1)
         new.replace(path)
     except OSError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}: {said_of(error)}") from error
 
 
 def _lines(answer: Mapping[str, Any]) -> Iterator[str]:

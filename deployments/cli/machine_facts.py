@@ -15,6 +15,7 @@ from pathlib import Path
 
 from deployments.launcher.config import ServeConfig
 from deployments.launcher.downloads import hub_is_off, not_fetched
+from deployments.launcher.plan import absent_commands
 from deployments.launcher.ports import port_is_free
 from deployments.launcher.processes import listener_on
 from deployments.platform.gpus import FIRST_DEVICE, find_gpus
@@ -57,6 +58,7 @@ def read_facts(
         disk_free=shutil.disk_usage(existing(cache)).free,
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
         from_checkout=(CHECKOUT / "pyproject.toml").is_file(),
+        absent_commands=absent_commands(),
         broken=broken(packages.get("torch", ""), installed(COMPANIONS)),
         absent_models=() if config is None else tuple(not_fetched(config.remote_sources, environment)),
     )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
+import select
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from typing import TextIO
 
 from serve_app.version import VERSION
 
@@ -34,12 +38,43 @@ COMMANDS: Mapping[str, str] = {
 """Each subcommand is the module of its name in this folder; its docstring is the long description."""
 
 
+NO_READER = 128 + signal.SIGPIPE
+"""The exit status where nobody reads what is printed any more: as the shell has it of a program that the
+signal ends."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    options = build_parser(given[:1]).parse_args(given)
-    status: int = options.run(options)
-    return status
+    try:
+        return run(given)
+    except BrokenPipeError:
+        unread = [each for each in (sys.stdout, sys.stderr) if is_unread(each)]
+        if not unread:
+            raise  # another pipe, or a connection
+        for each in unread:  # or Python would write there once more as it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), each.fileno())
+        return NO_READER
+
+
+def run(given: Sequence[str]) -> int:
+    """Raises: BrokenPipeError: who read what is printed has gone (``promptly … | head -1``)."""
+    try:
+        options = build_parser(given[:1]).parse_args(given)
+        status: int = options.run(options)
+        return status
+    finally:
+        if sys.stdout is not None:  # it is where the shell has closed it (``>&-``)
+            sys.stdout.flush()  # here, not at the end of Python, which would only complain
+
+
+def is_unread(stream: TextIO | None) -> bool:
+    """Whether it is a pipe that nobody reads."""
+    if stream is None:
+        return False
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def build_parser(chosen: Sequence[str]) -> argparse.ArgumentParser:

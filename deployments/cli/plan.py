@@ -30,6 +30,7 @@ from deployments.engine.model_files import ModelLibrary
 from deployments.engine.parsers import model_parsers
 from deployments.engine.sizing import Hardware, managed_models, plan_applications
 from serve_app.errors import SettingsError
+from serve_app.file_errors import said_of
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.planning import (
     USUAL,
@@ -124,7 +125,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             options.rules.write_text(RULES_HEAD + yaml.safe_dump(recording_rules(plans), sort_keys=False))
         except OSError as error:
-            print(f"--rules {options.rules}: {error.strerror}", file=sys.stderr)
+            print(f"--rules {options.rules}: {said_of(error)}", file=sys.stderr)
             return 1
     if not plans and not problems:
         print("no model has managed replicas: there is nothing to plan")

@@ -57,18 +57,19 @@ def run(options: argparse.Namespace) -> int:
     try:
         folder = PromptFolder(_settings(options))
         if options.action in ("promote", "rollback"):
-            print(_relabelled(folder, options))
-            return 0
-        library = library_of(folder.read())
-        lines = _list(library, options) if options.action == "list" else _diff(library, options)
-        for line in lines:
-            print(line)
+            lines, problems = [_relabelled(folder, options)], []
+        else:
+            library = library_of(folder.read())
+            lines = list(_list(library, options) if options.action == "list" else _diff(library, options))
+            problems = list(library.problems)
     except (OSError, SettingsError) as error:
         print(error, file=sys.stderr)
         return 1
-    for problem in library.problems:
+    for line in lines:
+        print(line)
+    for problem in problems:
         print(problem, file=sys.stderr)
-    return 1 if library.problems else 0
+    return 1 if problems else 0
 
 
 def _settings(options: argparse.Namespace) -> PromptSettings:

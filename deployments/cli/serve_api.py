@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from serve_app.file_errors import said_of
+
 APPLICATIONS = "/api/serve/applications/"
 NODES = "/api/v0/nodes?detail=1&limit=10000"
 DEFAULT_DASHBOARD = "http://127.0.0.1:8265"
@@ -31,7 +33,7 @@ def dashboard_of(environment: Mapping[str, str]) -> tuple[str, str]:
         try:
             token = Path(file).read_text(encoding="utf-8").strip()
         except OSError as error:
-            raise ApiError(f"RAY_AUTH_TOKEN_PATH: {error}") from error
+            raise ApiError(f"RAY_AUTH_TOKEN_PATH = {file!r}: {said_of(error)}") from error
     return url, token
 
 

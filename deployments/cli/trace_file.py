@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+from serve_app.file_errors import said_of
 from serve_app.planning import Trace
 
 COLUMNS = ("t_s", "input_tokens", "output_tokens")
@@ -28,7 +29,7 @@ def read_trace(path: Path) -> Trace:
                 raise TraceError(f"{path}: no column {missing[0]!r}; expected {', '.join(COLUMNS)}")
             rows = sorted(_row(path, reader.line_num, row) for row in reader)
     except OSError as error:
-        raise TraceError(f"{path}: {error.strerror}") from error
+        raise TraceError(f"{path}: {said_of(error)}") from error
     except UnicodeDecodeError as error:
         raise TraceError(f"{path}: not a text file: {error}") from error
     if len(rows) < 2:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 from deployments.launcher import processes
@@ -14,8 +15,10 @@ from deployments.launcher.config import ConfigError, ServeConfig, read_config
 from deployments.launcher.downloads import HUB_NAME, hub_is_off, not_fetched
 from deployments.launcher.errors import StartError
 from deployments.launcher.options import Options
+from deployments.launcher.plan import absent_commands
 from deployments.launcher.ports import port_is_free
 from deployments.launcher.terminal import say, say_step
+from serve_app.machine.checks import commands_absent, reinstall_ray
 
 CHECK_TIMEOUT_S = 60.0
 
@@ -24,9 +27,10 @@ def read_checked_config(options: Options) -> ServeConfig:
     """The config, after every check that needs no running process.
 
     Raises:
-        StartError: the settings or the port cannot be used.
+        StartError: the settings or the port cannot be used, or Ray cannot be started.
     """
     started = time.monotonic()
+    check_commands(sys.executable)
     if options.check:
         check_settings(options.config)
         say_step("settings checked", started)
@@ -39,6 +43,13 @@ def read_checked_config(options: Options) -> ServeConfig:
     if not port_is_free(config.host, config.port):
         raise StartError(f"{port_taken(config)}: end that process, or choose another port with --port")
     return config
+
+
+def check_commands(python: str) -> None:
+    """Raises: StartError: a command by which Ray is started is not beside ``python``."""
+    absent = absent_commands(python)
+    if absent:
+        raise StartError(f"{commands_absent(absent)}: {reinstall_ray(python, version('ray'))}")
 
 
 def check_settings(config: Path) -> None:

@@ -11,6 +11,7 @@ import yaml
 
 from deployments.launcher.folder import StartFolder
 from deployments.launcher.ports import ANY_INTERFACE, LOOPBACK
+from serve_app.file_errors import said_of
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings.renamed import modern
 
@@ -93,7 +94,7 @@ def load_document(path: Path) -> dict[str, Any]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(f"{path}: {said_of(error)}") from error
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: expected a Serve config file (a mapping)")
     return document

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,9 @@ from deployments.platform.door_secret import DOOR_SECRET_FILE
 from deployments.platform.secret_environment import FILE as SECRETS_FILE
 from deployments.platform.secret_environment import with_secrets
 from serve_app.request.admin_token import FILE_VARIABLE, TOKEN_VARIABLE, write_secret
+
+COMMANDS = RAY, SERVE = ("ray", "serve")
+"""Programs of the package ray."""
 
 # Ray places replicas by *logical* CPUs: an engine takes one for its replica and one for each worker, besides
 # the gateways. Separate settings limit the real threads, so a small machine can offer more logical CPUs
@@ -36,7 +40,7 @@ MIN_DRAINING_S = 2
 def ray_command(ports: Ports, folder: StartFolder, cores: int) -> list[str]:
     """Starts a Ray head for this start only."""
     return [
-        venv_program("ray"),
+        venv_program(RAY),
         "start",
         "--head",
         "--block",
@@ -56,12 +60,17 @@ def ray_command(ports: Ports, folder: StartFolder, cores: int) -> list[str]:
 
 
 def serve_command(config: ServeConfig) -> list[str]:
-    return [venv_program("serve"), "run", str(config.path)]
+    return [venv_program(SERVE), "run", str(config.path)]
 
 
-def venv_program(name: str) -> str:
-    """A command of the virtual environment that this Python belongs to."""
-    return str(Path(sys.executable).parent / name)
+def venv_program(name: str, python: str = sys.executable) -> str:
+    """A command of the virtual environment that the Python belongs to."""
+    return str(Path(python).parent / name)
+
+
+def absent_commands(python: str = sys.executable) -> tuple[str, ...]:
+    """Paths of what a start runs, in the folder of ``python``, that are no programs there."""
+    return tuple(path for name in COMMANDS if shutil.which(path := venv_program(name, python)) is None)
 
 
 def ray_environment(base: Mapping[str, str], folder: StartFolder, config: ServeConfig) -> dict[str, str]:

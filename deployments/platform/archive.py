@@ -16,6 +16,7 @@ import msgspec
 
 from serve_app.backup import MANIFEST, Manifest, Member, read_manifest
 from serve_app.errors import BackupError
+from serve_app.file_errors import said_of
 
 MOST_MANIFEST_BYTES = 1 << 20
 CHUNK = 1 << 20
@@ -45,7 +46,7 @@ def write_archive(path: Path, manifest: Manifest, files: Mapping[str, Path]) -> 
         if new is not None:
             new.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise BackupError(f"{path}: {error}") from error
+            raise BackupError(f"{path}: {said_of(error)}") from error
         raise
 
 
@@ -63,7 +64,7 @@ def read_archive(path: Path, into: Path, known: Mapping[str, int]) -> Manifest:
     except BackupError as error:
         raise BackupError(f"{path}: {error}") from None
     except (OSError, EOFError, tarfile.TarError, zlib.error, KeyError) as error:
-        raise BackupError(f"{path}: it is no whole backup: {error}") from error
+        raise BackupError(f"{path}: it is no whole backup: {said_of(error)}") from error
     return manifest
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from serve_app.errors import SettingsError
+from serve_app.file_errors import said_of
 
 FILE = "PROMPTLY_SECRETS_FILE"
 OTHERS = 0o077
@@ -34,7 +35,7 @@ def _read(path: Path) -> dict[str, str]:
         mode = path.stat().st_mode & 0o777
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SettingsError(f"{FILE}: {error}") from None
+        raise SettingsError(f"{FILE} = {str(path)!r}: {said_of(error)}") from None
     except ValueError:
         raise SettingsError(f"{FILE}: {path}: expected a JSON object") from None
     if mode & OTHERS:

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 
 from serve_app.errors import AccountsUnavailable, BadRequest, Forbidden
+from serve_app.json_errors import in_json_words, no_json
 from serve_app.request.auth import TENANT_PATTERN, Identity
 
 MAX_NAME_CHARS = 256
@@ -88,7 +89,7 @@ def named_in(body: bytes) -> Named:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         found = re.search(r"\$\.(\w+)|field `(\w+)`", str(error))
         param = None if found is None else found[1] or found[2]
-        raise BadRequest(f"{error}.", param=param, code="invalid_value") from error
+        raise BadRequest(f"{no_json(error, body)}.", param=param, code="invalid_value") from error
     return _printable(named)
 
 
@@ -97,7 +98,7 @@ def named_by(query: Mapping[str, str]) -> Named:
     try:
         return _printable(msgspec.convert(dict(query), Named))
     except msgspec.ValidationError as error:
-        raise BadRequest(f"{error}.", code="invalid_value") from error
+        raise BadRequest(f"{in_json_words(str(error))}.", code="invalid_value") from error
 
 
 def _printable(named: Named) -> Named:

@@ -12,6 +12,7 @@ import msgspec
 from serve_app.accounts.keys import KeyQuery, ManagedKey, State
 from serve_app.api.roles import Role
 from serve_app.errors import BadRequest, Conflict, Forbidden
+from serve_app.json_errors import no_json
 from serve_app.request.auth import TENANT_PATTERN, Identity, KeyRecord
 from serve_app.request.priority import DEFAULT_PRIORITY, FIRST_PRIORITY, LAST_PRIORITY
 
@@ -224,7 +225,7 @@ def _decoded(body: bytes, kind: type[T]) -> T:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         found = re.search(r"\$\.(\w+)|field `(\w+)`", str(error))
         param = None if found is None else found[1] or found[2]
-        raise BadRequest(f"{error}.", param=param, code="invalid_value") from error
+        raise BadRequest(f"{no_json(error, body)}.", param=param, code="invalid_value") from error
 
 
 def _check_lists(given: dict[str, Any], models: Collection[str]) -> None:

@@ -32,6 +32,7 @@ def check_placement(settings: Settings, resources: Mapping[str, float]) -> Itera
         left[name] = left.get(name, 0.0) - amount
         if left[name] < -TOLERANCE:
             yield _too_much_around(settings, name, amount, resources)
+            left[name] = resources.get(name, 0.0)  # engines are named only if they would not fit either
     for wanted in _wanted(settings):
         room = _room(wanted.each, left)
         if wanted.replicas > room:
@@ -117,9 +118,11 @@ def _too_much_around(settings: Settings, name: str, amount: float, resources: Ma
     if name == GPU and settings.embedder is not None:
         setting, value = "embedder.replicas", settings.embedder.replicas
     has = resources.get(name, 0.0)
+    lacking = needed(settings)[name] - has
+    all_of_it = ", engines included" if lacking > amount - has + TOLERANCE else ""
     reason = f"gateways, embedders and owners of files take {amount:g} {name}, and the cluster has {has:g}"
     return Problem(
-        setting, value, reason, f"use fewer or smaller ones, or add nodes with {amount - has:g} {name}"
+        setting, value, reason, f"use fewer or smaller ones, or add nodes with {lacking:g} {name}{all_of_it}"
     )
 
 

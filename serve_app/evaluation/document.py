@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from serve_app.errors import SuiteError
+from serve_app.file_errors import said_of
 
 MOST_BYTES = 64 << 20
 MOST_VALUES = 100_000
@@ -68,11 +69,7 @@ def read_text(path: Path) -> str:
     except (OSError, ValueError) as error:  # a path with a null byte is a ValueError
         if isinstance(error, SuiteError):
             raise
-        raise SuiteError(f"{path}: {_said(error)}") from None
-
-
-def _said(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or str(error)).splitlines()[0]
+        raise SuiteError(f"{path}: {said_of(error).splitlines()[0]}") from None
 
 
 def parse_json(text: str, source: str) -> Document:

@@ -10,6 +10,7 @@ import msgspec
 from serve_app.errors import BadRequest, NotFound
 from serve_app.feedback.captured import CaptureQuery
 from serve_app.feedback.values import FeedbackQuery, Said
+from serve_app.json_errors import no_json
 from serve_app.settings.feedback import FeedbackSettings
 
 MAX_ID_CHARS = 200
@@ -42,7 +43,7 @@ def given_in(body: bytes, settings: FeedbackSettings) -> tuple[str, Said]:
     try:
         given = msgspec.json.decode(body, type=Given)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"Expected {SHAPE}: {error}.", code="invalid_value") from error
+        raise BadRequest(f"Expected {SHAPE}: {no_json(error, body)}.", code="invalid_value") from error
     for field, most in (
         ("text", settings.max_text_chars),
         ("correction", settings.max_correction_chars),

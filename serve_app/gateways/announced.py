@@ -60,9 +60,7 @@ class AnnouncedRequests:
 
     def meet(self, announced: Announced, now: float) -> str | None:
         """The other gateway that is answering an identical request. ``None``: there is none, and from now on
-        it is this one."""
-        for ended in announced.ended:
-            self.end(ended)
+        it is this one. What ``announced`` says has ended is told with ``end`` before."""
         known = self._announced.pop(announced.key, None)
         if known is not None and known[0] != announced.gateway and now < known[1]:
             self._announced[announced.key] = known

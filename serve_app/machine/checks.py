@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from serve_app.machine.facts import Facts, Kind, Wants
 from serve_app.machine.finding import Finding, missing, ok, warning
@@ -57,6 +57,19 @@ def check_packages(facts: Facts, wants: Wants) -> Finding:
         found = f"vLLM is its CPU build, and engines run on GPUs ({shown})"
         return missing(name, found, install(facts, kind))
     return ok(name, shown)
+
+
+def check_commands(facts: Facts, wants: Wants) -> Finding:
+    """A start runs Ray by them; they are lost where a folder of packages is copied alone."""
+    if "ray" not in facts.packages:
+        return ok("commands", "Ray's own come with its package")
+    if not facts.absent_commands:
+        return ok("commands", "Ray's own are there")
+    return missing(
+        "commands",
+        commands_absent(facts.absent_commands),
+        reinstall_ray(facts.python_path, facts.packages["ray"]),
+    )
 
 
 def check_companions(facts: Facts, wants: Wants) -> Finding:
@@ -191,6 +204,7 @@ def check_open_files(facts: Facts, wants: Wants) -> Finding:
 CHECKS: tuple[Callable[[Facts, Wants], Finding], ...] = (
     check_python,
     check_packages,
+    check_commands,
     check_companions,
     check_driver,
     check_compiler,
@@ -218,6 +232,15 @@ def install(facts: Facts, kind: Kind) -> str:
     if facts.from_checkout:
         return f"PROMPTLY_HARDWARE={kind} make setup"
     return f"{facts.python_path} -m {pip_install(kind)}"
+
+
+def commands_absent(paths: Sequence[str]) -> str:
+    return f"{' and '.join(paths)}: not there, or no program; a start runs Ray by it"
+
+
+def reinstall_ray(python: str, version: str) -> str:
+    """pip leaves a package of the right version as it is unless it is told not to."""
+    return f"{python} -m pip install --force-reinstall --no-deps ray=={version}"
 
 
 def pip_install(kind: Kind) -> str:

@@ -29,7 +29,8 @@ class Facts:
     ``packages``: installed versions by name, of those that a check asks for. ``has_gpu_device``: the kernel
     shows an NVIDIA GPU. ``shared_free``: ``None`` without ``/dev/shm``. ``port_holder``: who listens on the
     wanted port, ``None`` if it is free. ``absent_models``: those of the config that are no folder here.
-    ``broken``: packages beside torch that do not import.
+    ``broken``: packages beside torch that do not import. ``absent_commands``: paths of Ray's own commands,
+    which a start runs.
     ``open_files``: the hard limit of a process. ``from_checkout``: the modules come from a checkout.
     """
 
@@ -52,6 +53,7 @@ class Facts:
     from_checkout: bool
     absent_models: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
+    absent_commands: tuple[str, ...] = ()
 
     @property
     def kind(self) -> Kind:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from serve_app.errors import BadRequest
+from serve_app.json_errors import in_json_words, no_json
 from serve_app.openai.leniency import plainly
 
 T = TypeVar("T")
@@ -124,7 +125,8 @@ def parse_json(body: bytes) -> dict[str, Any]:
     try:
         fields = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRequest(f"The request body is not valid JSON: {error}.", code="invalid_json") from error
+        why = no_json(error, body)
+        raise BadRequest(f"The request body is not valid JSON: {why}.", code="invalid_json") from error
     except RecursionError as error:
         raise BadRequest("The request body is nested too deeply.", code="nested_too_deeply") from error
     if not isinstance(fields, dict):
@@ -268,4 +270,6 @@ def _bad_field(message: str) -> BadRequest:
         missing = what.split("`")[1]
         param = f"{param}.{missing}" if param else missing
         return BadRequest(f"Missing required field `{param}`.", param=param, code="missing_field")
-    return BadRequest(f"Invalid value for `{param}`: {what}.", param=param, code="invalid_value")
+    return BadRequest(
+        f"Invalid value for `{param}`: {in_json_words(what)}.", param=param, code="invalid_value"
+    )

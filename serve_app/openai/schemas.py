@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from serve_app.errors import BadRequest
+from serve_app.json_errors import no_json
 from serve_app.openai.depth import is_deeper, too_deep
 from serve_app.openai.endless import endless_reference
 from serve_app.settings import LimitSettings
@@ -127,7 +128,9 @@ def _decoded(name: str, encoded: bytes, limits: LimitSettings) -> Any:
     try:
         value = msgspec.json.decode(encoded)
     except msgspec.DecodeError as error:
-        raise BadRequest(f"`{name}` is not valid JSON: {error}.", param=name, code="invalid_json") from error
+        raise BadRequest(
+            f"`{name}` is not valid JSON: {no_json(error, encoded)}.", param=name, code="invalid_json"
+        ) from error
     except RecursionError:
         raise too_deep(name, limits.max_json_depth) from None
     if isinstance(value, dict | list) and is_deeper(value, limits.max_json_depth):

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from serve_app.errors import ErrorDetails
+from serve_app.openai.field_errors import plainly_told
 from serve_app.openai.sse import iter_data
 from serve_app.redaction import Redactor
 
@@ -32,7 +33,7 @@ def normalise_error(status: int, body: bytes, redactor: Redactor = NOTHING_SECRE
     """
     error = _error_object(body)
     param, code = error.get("param"), error.get("code")
-    message = redactor.text(str(error.get("message") or f"The engine answered {status}."))
+    message = redactor.text(plainly_told(str(error.get("message") or f"The engine answered {status}.")))
     if status == 404 and message == NO_PATH:
         message = "The server of this model does not have this path: it may be one of another kind of model."
     return ErrorDetails(

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from serve_app.errors import BadRequest, EngineError, ErrorDetails, PromptlyError, UpstreamFailed
+from serve_app.json_errors import in_json_words, no_json
 
 NewId = Callable[[str], str]
 """A new id that begins with the given letters."""
@@ -90,9 +91,9 @@ def read_event(message: str | bytes) -> ClientEvent:
     try:
         return _CLIENT.decode(message)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"The event is wrong: {error}.", code="invalid_event") from None
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        raise BadRequest("The event is not JSON.", code="invalid_json") from None
+        raise BadRequest(f"The event is wrong: {in_json_words(str(error))}.", code="invalid_event") from None
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise BadRequest(f"The event is not JSON: {no_json(error, message)}.", code="invalid_json") from None
 
 
 def read_engine_event(message: str | bytes) -> EngineEvent:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serve_app.errors import SettingsError, Unauthorized
+from serve_app.file_errors import said_of
 
 TOKEN_VARIABLE = "PROMPTLY_ADMIN_TOKEN"
 FILE_VARIABLE = "PROMPTLY_ADMIN_TOKEN_FILE"
@@ -75,7 +76,7 @@ def load_admin_token(environment: Mapping[str, str], folder: Path) -> AdminToken
             write_secret(path, make_token())
         token = path.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{FILE_VARIABLE} = {str(path)!r}: {error}") from None
+        raise SettingsError(f"{FILE_VARIABLE} = {str(path)!r}: {said_of(error)}") from None
     logger.info("the admin token is in %s", path)
     return AdminToken.of(checked_token(token, str(path)))
 

@@ -19,6 +19,7 @@ import msgspec
 
 from serve_app.api.roles import Role
 from serve_app.errors import AccountsUnavailable, Forbidden, SettingsError, Unauthorized
+from serve_app.file_errors import said_of
 from serve_app.request.priority import DEFAULT_PRIORITY, FIRST_PRIORITY, LAST_PRIORITY
 from serve_app.settings import KeySettings
 
@@ -383,7 +384,7 @@ def _records_in_file(path: Path) -> tuple[KeyRecord, ...]:
     try:
         return decode_records(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise SettingsError(f"auth.keys_file = {str(path)!r}: {error}; {MAKE_ONE}") from None
+        raise SettingsError(f"auth.keys_file = {str(path)!r}: {said_of(error)}; {MAKE_ONE}") from None
 
 
 def _records_in_environment(variable: str, environment: Mapping[str, str]) -> tuple[KeyRecord, ...]:

@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from serve_app.errors import SettingsError
+from serve_app.file_errors import said_of
 from serve_app.settings.proxy import ProxySettings
 from serve_app.settings.renamed import RENAMED, Renamed, modern
 from serve_app.settings.root import Settings
@@ -197,7 +198,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), _EachKeyOnce)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SettingsError(f"{path}: {error}") from error
+        raise SettingsError(f"{path}: {said_of(error)}") from error
     if not isinstance(document, dict):
         raise SettingsError(f"{path}: expected a Serve config (a mapping), got {type(document).__name__}")
     return document

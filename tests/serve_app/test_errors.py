@@ -122,9 +122,17 @@ def test_an_engines_failure_is_one_of_the_upstreams() -> None:
     assert errors.EngineError(ENGINES_OWN).status == 502
 
 
-@pytest.mark.parametrize("message", ['say "hi"', "back\\slash", "two\nlines", "Größe 東京 👍", "\x00"])
+@pytest.mark.parametrize("message", ['say "hi"', "back\\slash", "Größe 東京\u3000👍"])
 def test_any_message_survives_the_body(message: str) -> None:
     assert json.loads(errors.BadRequest(message).body())["error"]["message"] == message
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [("get\nweather", "get\\nweather"), ("a\x00b", "a\\x00b"), ("a\u2028b", "a\\u2028b")]
+)
+def test_a_message_that_names_what_a_client_sent_stays_on_one_line(name: str, shown: str) -> None:
+    error = errors.BadRequest(f"`{name}` is no tool.")
+    assert json.loads(error.body())["error"]["message"] == f"`{shown}` is no tool."
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from serve_app.cache.shards import ALONE, Place
 from serve_app.model_store import default_cache_dir
 from serve_app.settings import CacheSettings
 
+FOLDER = "semantic-cache"
 SHARD = "shard-"
 """The prefix of the folders of an embedded store's shards after the first. They are in the first one's
 folder: ``shard-2``…"""
@@ -43,10 +44,15 @@ async def open_store(
     return SealedStore(await opener(settings, dimension, f"{embedder}:sealed", place), sealer)
 
 
+def folder_of(settings: CacheSettings) -> Path:
+    """Of an embedded store."""
+    return Path(settings.path).expanduser() if settings.path else default_cache_dir() / FOLDER
+
+
 async def _open_edge(settings: CacheSettings, dimension: int, embedder: str, place: Place) -> CacheStore:
     from deployments.cache.store.edge import EdgeStore
 
-    folder = Path(settings.path or default_cache_dir() / "semantic-cache")
+    folder = folder_of(settings)
     path = folder if place.is_first else folder / f"{SHARD}{place.shard + 1}"
     floor = settings.min_free_disk_bytes
     store = await EdgeStore.open(str(path), dimension, embedder, min_free_bytes=floor)

@@ -18,6 +18,7 @@ from deployments.gateway.request.exchange import Exchange, Handler
 from deployments.platform.serve import call_errors
 from serve_app.cache.entry import CacheEntry, Selection
 from serve_app.errors import BadRequest, CacheUnavailable, NotFound
+from serve_app.json_errors import no_json
 
 SELECTORS = ("id", "tag", "model", "tenant")
 LISTED_ENTRIES = 100
@@ -90,7 +91,7 @@ def _report(body: bytes) -> _Report:
         return msgspec.json.decode(body, type=_Report)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         expected = '{"entry": "<x-cache-entry>", "right": true|false}, and "text" if only that is meant'
-        raise BadRequest(f"Expected {expected}: {error}.") from error
+        raise BadRequest(f"Expected {expected}: {no_json(error, body)}.") from error
 
 
 async def _administer(cache: CacheClient, method: str, selection: Selection | None) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from deployments.gateway.request.exchange import Exchange
 from serve_app.cache.entry import CacheEntry
 from serve_app.cache.keys import cache_key
 from serve_app.errors import BadRequest, PromptlyError
+from serve_app.json_errors import no_json
 from serve_app.model_choice.names import ModelNames
 from serve_app.model_choice.offers import Offers
 from serve_app.openai.answers import Answer, Usage
@@ -127,7 +128,7 @@ class AdminEntries:
         try:
             found = LINE.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BadRequest(f"No entry: {error}.") from error
+            raise BadRequest(f"No entry: {no_json(error, line)}.") from error
         except RecursionError as error:
             raise BadRequest("It is nested too deeply.", code="nested_too_deeply") from error
         if isinstance(found, Given):

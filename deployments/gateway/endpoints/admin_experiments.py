@@ -11,6 +11,7 @@ from deployments.gateway.experiments.trials import Trials
 from deployments.gateway.request.bodies import ADMINISTRATORS, Bodies
 from deployments.gateway.request.exchange import Exchange, Handler
 from serve_app.errors import BadRequest, NotFound
+from serve_app.json_errors import no_json
 
 
 class _Verdict(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,4 +51,4 @@ def _verdict(body: bytes) -> _Verdict:
         return msgspec.json.decode(body, type=_Verdict)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         expected = '{"experiment": "…", "arm": "…", "verdict": "worse" | "not worse" | "undecided"}'
-        raise BadRequest(f"Expected {expected}: {error}.") from error
+        raise BadRequest(f"Expected {expected}: {no_json(error, body)}.") from error

@@ -11,6 +11,7 @@ from deployments.gateway.accounts.accounts import GatewayAccounts
 from deployments.gateway.request.bodies import ADMINISTRATORS, Bodies
 from deployments.gateway.request.exchange import Exchange
 from serve_app.errors import BadRequest, NotFound
+from serve_app.json_errors import no_json
 from serve_app.model_choice.names import ModelNames
 from serve_app.quotas.limits import MONEY, NANO, Bound, Limit, model_in, problem_of
 from serve_app.quotas.messages import LimitPage, ShownLimit
@@ -99,7 +100,7 @@ def limit_of(body: bytes) -> Limit:
     try:
         limit = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRequest(f"The limits are wrong: {error}.", code="invalid_value") from error
+        raise BadRequest(f"The limits are wrong: {no_json(error, body)}.", code="invalid_value") from error
     problem = problem_of(limit)
     if problem is not None:
         field, why = problem

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 import yaml
 
-from deployments.launcher.checks import check_models
+from deployments.launcher.checks import check_commands, check_models
 from deployments.launcher.config import ServeConfig, read_config
 from deployments.launcher.errors import StartError
 from deployments.launcher.ports import free_port
@@ -55,6 +56,20 @@ def test_without_weights_and_without_a_hub_a_start_names_the_model_and_ends(
     (line,) = done.stderr.strip().splitlines()
     assert f"{config.path}: {ABSENT}: not on this machine, and HF_HUB_OFFLINE" in line
     assert "Ray started" not in done.stdout
+
+
+def test_without_rays_commands_a_start_says_what_brings_them(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    serve = tmp_path / "serve"
+    serve.write_text("#!/bin/sh\n")
+    serve.chmod(0o700)
+    with pytest.raises(StartError) as said:
+        check_commands(str(python))
+    assert str(said.value) == (
+        f"{tmp_path / 'ray'}: not there, or no program; a start runs Ray by it: "
+        f"{python} -m pip install --force-reinstall --no-deps ray=={version('ray')}"
+    )
+    check_commands(sys.executable)
 
 
 def test_a_model_in_the_hub_clients_cache_is_there(config: ServeConfig, tmp_path: Path) -> None:

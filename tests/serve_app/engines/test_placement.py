@@ -82,6 +82,20 @@ def test_other_owners_of_files_take_theirs(owner: str) -> None:
     assert str(problem).endswith("add nodes with 1 CPU")
 
 
+def test_engines_are_not_blamed_for_the_room_that_gateways_take() -> None:
+    many = parse_args(
+        {"models": [CPU_MODEL], **GATEWAY, "gateway": {"num_cpus": 0.1, "replicas": 500}}, source="test"
+    )
+    (problem,) = check_placement(many, {"CPU": 16.0})
+    assert str(problem) == (
+        "gateway.replicas = 500: gateways, embedders and owners of files take 50 CPU, and the cluster has "
+        "16; use fewer or smaller ones, or add nodes with 36 CPU, engines included"
+    )
+    around, engine = check_placement(many, {"CPU": 1.0})
+    assert str(around).startswith("gateway.replicas = 500: ")
+    assert "of the cluster's 1 CPU 1 are left for them" in str(engine)
+
+
 def test_gateways_that_do_not_fit_are_a_problem_without_any_engine() -> None:
     upstream = {"name": "u", "url": "http://127.0.0.1:1/v1"}
     args = {"models": [{"id": "x", "upstreams": [upstream]}], **GATEWAY}

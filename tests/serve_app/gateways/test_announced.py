@@ -16,7 +16,7 @@ def test_the_first_gateway_answers_and_all_others_are_told_so() -> None:
 def test_what_has_ended_is_joined_no_more() -> None:
     announced = AnnouncedRequests()
     announced.meet(Announced(b"k", "a"), 0.0)
-    assert announced.meet(Announced(b"x", "a", (Ended(b"k", "a"),)), 1.0) is None
+    announced.end(Ended(b"k", "a"))
     assert announced.meet(Announced(b"k", "b"), 1.0) is None
     assert announced.meet(Announced(b"k", "a"), 1.0) == "b"
 
@@ -24,8 +24,8 @@ def test_what_has_ended_is_joined_no_more() -> None:
 def test_who_took_a_lost_request_over_is_joined_from_then_on() -> None:
     announced = AnnouncedRequests()
     announced.meet(Announced(b"k", "lost"), 0.0)
-    announced.meet(Announced(b"x", "a", (Ended(b"k", "lost", by="a"),)), 1.0)
-    announced.meet(Announced(b"x", "b", (Ended(b"k", "lost", by="b"),)), 1.0)
+    announced.end(Ended(b"k", "lost", by="a"))
+    announced.end(Ended(b"k", "lost", by="b"))
     assert announced.meet(Announced(b"k", "c"), 2.0) == "a"
     announced.end(Ended(b"k", "a"))
     assert announced.meet(Announced(b"k", "c"), 2.0) is None

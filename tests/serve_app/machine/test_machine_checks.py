@@ -57,6 +57,12 @@ def test_a_machine_that_has_all_lacks_nothing(facts: Facts, wants: Wants) -> Non
         ("packages", {"packages": LAPTOP.packages}, "CPU build", "promptly-serve[gpu]"),
         ("packages", {"packages": {}, "from_checkout": True}, "Ray", "PROMPTLY_HARDWARE=gpu make setup"),
         (
+            "commands",
+            {"absent_commands": ("/v/bin/ray",)},
+            "/v/bin/ray: not there",
+            "/v/bin/python -m pip install --force-reinstall --no-deps ray==2.60.0",
+        ),
+        (
             "companions",
             {"broken": ("torchvision",)},
             "torchvision",
@@ -108,6 +114,11 @@ def test_what_only_gpus_need_is_not_missed_on_cpus() -> None:
 
 def test_a_config_without_engines_needs_no_vllm() -> None:
     assert found("packages", replace(LAPTOP, packages={"ray": "2.60.0"}), Wants()).verdict is Verdict.OK
+
+
+def test_where_ray_is_not_installed_its_commands_are_not_missed_beside_it() -> None:
+    facts = replace(LAPTOP, packages={}, absent_commands=("/v/bin/ray",))
+    assert found("commands", facts, CPU).verdict is Verdict.OK
 
 
 def test_a_container_s_usual_shared_memory_is_too_little() -> None:
