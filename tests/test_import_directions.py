@@ -51,7 +51,7 @@ ENGINE = (
 
 SERVE_APP = (
     {"errors", "smoothing", "buckets", "embedding", "redaction", "model_store", "console", "clients"}
-    | {"breaker", "quarantine", "traffic", "app", "version"},
+    | {"breaker", "quarantine", "traffic", "app", "version", "file_errors", "json_errors"},
     {"settings", "quotas", "gateways", "realtime", "stored_responses", "autoscaling", "speculation"},
     {"openai", "media", "planning", "front_door", "usage", "audit"},
     {"cache", "dialects", "engines", "items", "guardrails", "machine"},
@@ -97,13 +97,14 @@ LOADED_BY_NAME: Mapping[str, str] = {
     "serve_app.app": "config files: `import_path: serve_app.app:build`",
     "deployments.cli.__main__": "`python -m deployments.cli`",
     "deployments.engine.start.local_model": "Ray's `callback_config` (engine/deployment.py)",
+    "deployments.engine.vllm.core_imports": "the fork server's `imported` (engine/vllm/fork_server.py)",
     "deployments.engine.vllm.guarded_scheduler": "vLLM's `scheduler_cls` (engine/vllm/arguments.py)",
     "deployments.platform.front_door": "Serve's controller callback (deployments/launcher/plan.py)",
     "deployments.platform.ingress_middleware": "Serve's proxy callback (deployments/launcher/plan.py)",
 }
 """Modules that no other module imports, with what loads them."""
 
-SETTINGS_STAND_ON = {"errors", "settings"}
+SETTINGS_STAND_ON = {"errors", "file_errors", "settings"}
 """All of ``serve_app`` may read settings, so settings may read next to nothing of it."""
 
 
