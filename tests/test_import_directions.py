@@ -51,7 +51,7 @@ ENGINE = (
 
 SERVE_APP = (
     {"errors", "smoothing", "buckets", "embedding", "redaction", "model_store", "console", "clients"}
-    | {"breaker", "quarantine", "traffic", "app", "version"},
+    | {"breaker", "quarantine", "traffic", "app", "version", "file_errors", "json_errors"},
     {"settings", "quotas", "gateways", "realtime", "stored_responses", "autoscaling", "speculation"},
     {"openai", "media", "planning", "front_door", "usage", "audit"},
     {"cache", "dialects", "engines", "items", "guardrails", "machine"},
@@ -103,7 +103,7 @@ LOADED_BY_NAME: Mapping[str, str] = {
 }
 """Modules that no other module imports, with what loads them."""
 
-SETTINGS_STAND_ON = {"errors", "settings"}
+SETTINGS_STAND_ON = {"errors", "file_errors", "settings"}
 """All of ``serve_app`` may read settings, so settings may read next to nothing of it."""
 
 
