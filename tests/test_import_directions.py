@@ -52,9 +52,9 @@ ENGINE = (
 SERVE_APP = (
     {"errors", "smoothing", "buckets", "embedding", "redaction", "model_store", "console", "clients"}
     | {"breaker", "quarantine", "traffic", "app", "version", "file_errors", "json_errors"},
-    {"settings", "quotas", "realtime", "stored_responses", "autoscaling", "speculation"},
+    {"settings", "quotas", "gateways", "realtime", "stored_responses", "autoscaling", "speculation"},
     {"openai", "media", "planning", "front_door", "usage", "audit"},
-    {"cache", "dialects", "engines", "gateways", "items", "guardrails", "machine"},
+    {"cache", "dialects", "engines", "items", "guardrails", "machine"},
     {"api", "wire", "manifests", "upgrades"},
     {"fleet"},
     {"request", "routing"},

@@ -44,15 +44,10 @@ async def open_store(
     return SealedStore(await opener(settings, dimension, f"{embedder}:sealed", place), sealer)
 
 
-def folder_of(settings: CacheSettings) -> Path:
-    """Of an embedded store."""
-    return Path(settings.path).expanduser() if settings.path else default_cache_dir() / FOLDER
-
-
 async def _open_edge(settings: CacheSettings, dimension: int, embedder: str, place: Place) -> CacheStore:
     from deployments.cache.store.edge import EdgeStore
 
-    folder = folder_of(settings)
+    folder = Path(settings.path or default_cache_dir() / FOLDER)
     path = folder if place.is_first else folder / f"{SHARD}{place.shard + 1}"
     floor = settings.min_free_disk_bytes
     store = await EdgeStore.open(str(path), dimension, embedder, min_free_bytes=floor)

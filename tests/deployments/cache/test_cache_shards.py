@@ -11,7 +11,6 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import pytest
 from support.qdrant_rest import on_a_server
 from support.semantic_cache import EmbedderHandle, open_semantic_cache
 
@@ -74,17 +73,6 @@ async def test_what_was_purged_while_there_were_fewer_shards_does_not_come_back(
         assert folders(tmp_path) == ["shard-2"]
     async with shards(tmp_path, 3) as caches:
         assert isinstance(await caches[2].look_up(query(stored)), Miss)
-
-
-async def test_the_same_holds_for_a_folder_below_the_home_of_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    home = Path("~/entries")
-    async with shards(home, 2):
-        assert folders(tmp_path / "entries") == ["shard-2"]
-    async with shards(home, 1):
-        assert folders(tmp_path / "entries") == []
 
 
 async def test_bounds_are_divided_among_folders(tmp_path: Path) -> None:
