@@ -13,6 +13,9 @@ from typing import Any
 ROOTS = ("schema", "parameters", "input_schema")
 """The keys under which requests hold a schema, of an answer or of a tool's arguments."""
 
+EXAMPLES = "input_examples"
+"""Of a tool's arguments: any keys may stand there."""
+
 
 def endless_reference(constraint: Any) -> str | None:
     """The first ``$ref`` from which every path of a schema in ``constraint`` leads on without end; ``None``:
@@ -32,7 +35,7 @@ def _schemas(value: Any) -> Iterator[Any]:
             named = key == "json_schema" and isinstance(inner, dict) and "schema" not in inner
             if named or key in ROOTS:
                 yield inner
-            else:
+            elif key != EXAMPLES:
                 left.append(inner)
 
 
@@ -77,8 +80,8 @@ def _needs(schema: Any, root: Any) -> tuple[int, list[Any]]:
     for keyword in ("anyOf", "oneOf"):
         if isinstance(choices := schema.get(keyword), list) and choices:
             return 1, choices
-    if isinstance(every := schema.get("allOf"), list):
-        return len(every), every
+    if isinstance(every := schema.get("allOf"), list) and len(every) == 1:  # of several they make any value
+        return 1, every
     needed = [*_required(schema), *_least_items(schema)]
     return len(needed), needed
 

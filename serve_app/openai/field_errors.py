@@ -22,18 +22,24 @@ FORMS = (
     ("list", "array"),
 )
 MOST_FIELDS = 8
+MOST_CHARACTERS = 1 << 16
+"""What is read of a message: vLLM writes a line, with all that was sent, for each wrong item of a list."""
 
 
 def plainly_told(message: str) -> str:
     """vLLM's message about wrong fields as sentences; other messages as they are."""
     if "validation error" not in message[:40]:
         return message
-    told = dict.fromkeys(map(_sentence, FIELD.finditer(message)))
-    return " ".join(list(told)[:MOST_FIELDS]) or message
+    told: dict[str, None] = {}
+    for found in FIELD.finditer(message[:MOST_CHARACTERS]):
+        told[_sentence(found)] = None
+        if len(told) == MOST_FIELDS:
+            break
+    return " ".join(told) or message
 
 
 def _sentence(found: re.Match[str]) -> str:
-    name, what = _field(found["place"]), ast.literal_eval(found["what"])
+    name, what = _field(found["place"]), _text(found["what"])
     if found["kind"] == "missing":
         return f"Missing required field `{name}`."
     if what.startswith("Input should be"):
@@ -41,6 +47,14 @@ def _sentence(found: re.Match[str]) -> str:
         for theirs, ours in FORMS:
             what = re.sub(rf"\b{theirs}\b", ours, what)
     return f"Invalid value for `{name}`: {what.removeprefix('Value error, ').rstrip('.')}."
+
+
+def _text(written: str) -> str:
+    """Of a text as Python writes it; a server that is not vLLM may write another kind of escapes."""
+    try:
+        return str(ast.literal_eval(written))
+    except (SyntaxError, ValueError):
+        return written[1:-1]
 
 
 def _field(place: str) -> str:

@@ -49,6 +49,7 @@ TOKEN = re.compile(
 )
 QUANTIFIERS = frozenset("*+?|^$")
 MANY = 10**9
+STRICT = b'"strict":true'
 SHOWN = 100
 """Characters of a reference that an error shows."""
 
@@ -67,6 +68,12 @@ def refuse_large_schemas(fields: Mapping[str, Any], limits: LimitSettings) -> No
             _refuse_patterns(name, [value] if isinstance(value, str) else [], limits)
         else:
             _refuse_schema(name, kind, value, limits)
+
+
+def _is_offered(name: str) -> bool:
+    """Whether it is a tool that the model may leave alone: vLLM builds no grammar for it, unless it is
+    strict."""
+    return name.startswith("tools[")
 
 
 def _constraints(fields: Mapping[str, Any], limits: LimitSettings) -> Iterator[tuple[str, Any]]:
@@ -116,7 +123,8 @@ def _refuse_schema(name: str, kind: str, value: Any, limits: LimitSettings) -> N
         encoded = msgspec.json.encode(value)  # a text may write a name with escapes
     if not _is_harmless(encoded, limits):
         _refuse_costly(name, value, limits)
-        _refuse_endless(name, {"schema": value} if kind == "json" else value)
+        if not _is_offered(name) or STRICT in encoded:
+            _refuse_endless(name, {"schema": value} if kind == "json" else value)
 
 
 def _decoded(name: str, encoded: bytes, limits: LimitSettings) -> Any:

@@ -21,7 +21,7 @@ def found(schema: object) -> str | None:
         ({"$ref": "#"}, "#"),
         ({"$ref": "#/"}, "#/"),
         ({**LOOP, "$ref": "#/$defs/a"}, "#/$defs/a"),
-        ({"allOf": [STRING, {"$ref": "#"}]}, "#"),
+        ({"allOf": [{"$ref": "#"}]}, "#"),
         ({"anyOf": [{"$ref": "#"}, {"$ref": "#/anyOf/0"}]}, "#/anyOf/0"),
         ({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}, "#"),
         ({"type": "array", "items": {"$ref": "#"}, "minItems": 1}, "#"),
@@ -75,13 +75,37 @@ ENDLESS = {"$ref": "#"}
          "structured_outputs.structural_tag"),
         ({"tools": [{"type": "function", "function": {"name": "a", "parameters": ENDLESS}}],
           "tool_choice": "required"}, "tools"),
-        ({"tools": [{"name": "a", "input_schema": ENDLESS}]}, "tools[0]"),
+        ({"tools": [{"name": "a", "input_schema": ENDLESS, "strict": True}]}, "tools[0]"),
     ],
 )  # fmt: skip
 def test_every_api_refuses_it_by_the_name_of_its_field(fields: dict[str, object], param: str) -> None:
     with pytest.raises(BadRequest, match="no value matches: `\\$ref` to '#'") as refused:
         refuse_large(fields, LimitSettings())
     assert (refused.value.param, refused.value.code) == (param, "schema_endless")
+
+
+EXAMPLES = [{"schema": ENDLESS}]
+OPENAPI = {
+    "$defs": {
+        "Pet": {"oneOf": [{"$ref": "#/$defs/Cat"}]},
+        "Cat": {"allOf": [{"$ref": "#/$defs/Pet"}, {"type": "object", "properties": {"age": STRING}}]},
+    },
+    "$ref": "#/$defs/Pet",
+}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [{"type": "function", "function": {"name": "a", "parameters": ENDLESS}}]},
+        {"tools": [{"name": "a", "input_schema": ENDLESS}], "tool_choice": {"type": "auto"}},
+        {"tools": [{"name": "a", "strict": True, "input_schema": STRING, "input_examples": EXAMPLES}]},
+        {"guided_json": OPENAPI},
+    ],
+    ids=["offered", "offered, Messages", "an example", "inheritance as OpenAPI writes it"],
+)  # fmt: skip
+def test_what_no_engine_makes_a_dead_end_of_passes(fields: dict[str, object]) -> None:
+    refuse_large(fields, LimitSettings())
 
 
 def test_a_property_named_schema_is_not_the_root_of_its_references() -> None:

@@ -73,3 +73,17 @@ def test_a_client_gets_the_sentence() -> None:
     error = normalise_error(400, body)
     assert error.message == plainly_told(NO_PROMPT)
     assert error.param == "prompt"
+
+
+def test_only_the_beginning_of_an_endless_message_is_read() -> None:
+    """vLLM tells each wrong item of a list; a client may send very many."""
+    line = "\n  {'type': 'int_type', 'loc': ('body', 'stop_token_ids', %d), 'msg': 'No integer', 'input': ''}"
+    told = plainly_told("2 validation errors:" + "".join(line % number for number in range(200_000)))
+    assert told.count("Invalid value for") == MOST_FIELDS
+    same = "2 validation errors:" + line % 0 * 200_000
+    assert plainly_told(same) == "Invalid value for `stop_token_ids[0]`: No integer."
+
+
+def test_escapes_that_python_does_not_know_stay_as_they_are() -> None:
+    message = r"1 validation error:\n  {'type': 'x', 'loc': ('body', 'a'), 'msg': '\x', 'input': 1}"
+    assert plainly_told(message.replace(r"\n", "\n")) == r"Invalid value for `a`: \x."
