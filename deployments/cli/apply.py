@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from deployments.cli.raw_options import raw_option_notes
-from deployments.cli.serve_api import ApiError, ServeApi, dashboard_of
+from deployments.cli.serve_api import ApiError, Refused, ServeApi, dashboard_of
 from deployments.launcher.config import ConfigError, load_document
 from deployments.launcher.status import parse_applications
 from serve_app.errors import SettingsError
@@ -35,6 +35,7 @@ from serve_app.request.admin_token import write_secret
 from serve_app.settings import Settings, load_file, parse_args
 from serve_app.upgrades import (
     ENGINES_START,
+    HAS_RUN,
     Change,
     Document,
     Effect,
@@ -60,9 +61,6 @@ KEPT_KEYS = ("http_options", "grpc_options", "proxy_location", "controller_optio
 
 FROM_PYTHON = "imperative"
 """Serve's word for an application that is not of a config file."""
-
-HAS_RUN = frozenset({"RUNNING", "UNHEALTHY"})
-"""States of an application whose newest config was in force once."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,14 +94,16 @@ def _apply(options: argparse.Namespace, api: ServeApi) -> None:
     details = api.details()
     running = deployed(details)
     status = _status(details)
-    has_run = status in HAS_RUN
-    history = _kept().seen(running, has_run=has_run)
+    kept = _kept()
+    has_run = kept.has_run(running, status)
+    history = kept.seen(running, has_run=has_run)
     document = _before(history, has_run=has_run) if options.back else load_document(options.config)
     source = "the config before" if options.back else str(options.config)
     new = _settings(document, source) if options.back else _only(load_file(options.config), source)
     behind = history.behind(running, has_run=has_run)
     planned, beside = _planned(running, behind, document, new, source)
-    for line in (*_not_run(status, behind), *_told(planned, beside, running, document)):
+    untried = () if has_run else (_not_run(status, behind),)
+    for line in (*untried, *_told(planned, beside, running, document)):
         print(line)
     _check_room(new, planned, api.resources(), source, spare=not options.stop_first)
     for note in _raw_notes(new, planned, source):
@@ -115,7 +115,11 @@ def _apply(options: argparse.Namespace, api: ServeApi) -> None:
         wanted = stopping_first(wanted, planned, new)
     began = time.monotonic()
     _keep(replace(history, asked=wanted))
-    api.put(wanted)
+    try:
+        api.put(wanted)
+    except Refused:
+        _keep(history)
+        raise
     _wait(api, options.timeout, began)
     now = deployed(api.details())
     if not _is_in_force(now, wanted):
@@ -147,12 +151,10 @@ def _raw_notes(new: Settings, planned: tuple[Change, ...], source: str) -> tuple
         raise SettingsError("\n".join(f"{source}: {line}" for line in str(error).splitlines())) from None
 
 
-def _not_run(status: str, behind: Document | None) -> Iterator[str]:
-    """Says with what a plan compares while the config applied last has not run."""
-    if status in HAS_RUN:
-        return
+def _not_run(status: str, behind: Document | None) -> str:
+    """With what a plan compares while the config applied last has not run."""
     other = "that one, as no other is known here" if behind is None else "the one that was in force before"
-    yield f"the config that was applied last has not run ({status}); compared with {other}:"
+    return f"the config that was applied last has not run ({status}); compared with {other}:"
 
 
 def _check_room(

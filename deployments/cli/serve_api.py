@@ -37,6 +37,10 @@ def dashboard_of(environment: Mapping[str, str]) -> tuple[str, str]:
     return url, token
 
 
+class Refused(ApiError):
+    """It has answered, and did not do what it was asked for."""
+
+
 class ServeApi:
     """Calls of one dashboard. All methods raise: ApiError."""
 
@@ -96,5 +100,5 @@ class ServeApi:
             connection.close()
         if response.status != http.client.OK:
             said = answer.decode(errors="replace").strip()
-            raise ApiError(f"{self._url}: status {response.status}: {said[-2000:]}")
+            raise Refused(f"{self._url}: status {response.status}: {said[-2000:]}")
         return answer

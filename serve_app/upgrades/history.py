@@ -17,6 +17,10 @@ Document = Mapping[str, Any]
 DEFAULTS = {"name": "default", "route_prefix": "/"}
 """Serve's, where an application does not say."""
 
+RUNNING, UNHEALTHY = "RUNNING", "UNHEALTHY"
+HAS_RUN = frozenset({RUNNING, UNHEALTHY})
+"""States of an application whose newest config was in force once, as far as Serve can tell."""
+
 NOT_COMPARED = ("name", "args")
 """Keys of an application: it keeps its name, and its settings are compared part by part."""
 
@@ -28,6 +32,14 @@ class History:
 
     in_force: tuple[Document, ...] = ()
     asked: Document | None = None
+
+    def has_run(self, running: Document, status: str) -> bool:
+        """Whether ``running`` was in force once, by Serve's ``status`` of it. Serve says ``UNHEALTHY`` as
+        soon as one part is, also of a config whose other parts have not come yet: one that was applied from
+        here has run only if it was seen to."""
+        if status != UNHEALTHY or self.asked is None or not is_same(self.asked, running):
+            return status in HAS_RUN
+        return bool(self.in_force) and is_same(self.in_force[0], running)
 
     def seen(self, running: Document, *, has_run: bool) -> History:
         """``running``: the config that Serve has. One that never ran is not a way back."""

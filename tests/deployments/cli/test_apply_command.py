@@ -260,7 +260,7 @@ def test_a_refused_config_costs_no_way_back(
     assert dashboard.running["applications"] == first["applications"]
 
 
-@pytest.mark.parametrize("status", ["DEPLOY_FAILED", "DEPLOYING"])
+@pytest.mark.parametrize("status", ["DEPLOY_FAILED", "DEPLOYING", "UNHEALTHY"])
 def test_the_way_back_leads_past_configs_that_never_ran(
     dashboard: Dashboard, tmp_path: Path, status: str
 ) -> None:
@@ -270,6 +270,17 @@ def test_the_way_back_leads_past_configs_that_never_ran(
         dashboard.status = status
     assert main(["apply", "--back", "--timeout", "0"]) == 1
     assert dashboard.running["applications"] == first["applications"]
+
+
+def test_a_refused_config_does_not_change_what_a_plan_compares_with(
+    dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["apply", config(tmp_path, seqs=9), "--timeout", "0"]) == 1
+    dashboard.status, dashboard.refuses = "DEPLOY_FAILED", True
+    assert main(["apply", config(tmp_path, seqs=10)]) == 1
+    capsys.readouterr()
+    assert main(["apply", config(tmp_path, seqs=10), "--dry-run"]) == 0
+    assert "compared with the one that was in force before" in capsys.readouterr().out
 
 
 def applied(dashboard: Dashboard) -> Any:

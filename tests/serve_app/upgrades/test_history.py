@@ -48,6 +48,16 @@ def test_what_runs_behind_a_config_that_never_ran_is_known_where_it_was_applied_
     assert History(asked=B).behind(B, has_run=False) is None
 
 
+def test_an_unhealthy_config_that_was_applied_here_has_run_only_if_it_was_seen_to() -> None:
+    """Serve says so of a new config at once where a part that it leaves alone is unhealthy."""
+    history = History(in_force=(A,), asked=B)
+    assert history.has_run(B, "RUNNING")
+    assert not history.has_run(B, "UNHEALTHY")
+    assert history.seen(B, has_run=True).has_run(B, "UNHEALTHY")
+    assert history.has_run(C, "UNHEALTHY"), "applied elsewhere: nothing else is known of it"
+    assert not history.has_run(C, "DEPLOYING")
+
+
 def test_an_engine_that_is_scaled_may_be_one_that_a_failed_config_replaced() -> None:
     """Then its replacement needs a place of its own as well."""
     models = ({**CHAT, "replicas": 2}, CHAT, {**CHAT, "engine": {"accelerator": "gpu", "max_num_seqs": 7}})
