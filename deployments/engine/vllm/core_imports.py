@@ -4,10 +4,10 @@ import gc
 
 # What is imported lives as long as the processes that share it: to collect would copy its memory.
 gc.disable()
-
-import vllm.v1.engine.core  # noqa: E402
-import vllm.v1.executor.uniproc_executor  # noqa: E402
-import vllm.v1.worker.cpu_worker  # noqa: E402, F401
-
-gc.freeze()
-gc.enable()
+try:
+    import vllm.v1.engine.core
+    import vllm.v1.executor.uniproc_executor
+    import vllm.v1.worker.cpu_worker  # noqa: F401
+finally:
+    gc.freeze()
+    gc.enable()

@@ -6,7 +6,8 @@ same (``VLLM_WORKER_MULTIPROC_METHOD=forkserver``), but in a Ray actor vLLM insi
 child of the actor's process would inherit Ray's threads. A child of the fork server does not.
 
 Some variables are read when torch is imported (``READ_AT_IMPORT``): where the core needs others than those
-that the server imported with, it is spawned. All other variables reach the core when it is forked.
+that the server imported with, it is spawned. All other variables reach the core when it is forked, before its
+first own line; only what pickle imports for its arguments sees the server's.
 
 Checked against vLLM 0.29. When it moves, look at ``vllm.v1.engine.utils.get_mp_context``, which
 ``CoreEngineProcManager`` asks for the process of each core, and at ``vllm.logger``, which reads its
@@ -18,15 +19,20 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing import forkserver
+from multiprocessing import connection, forkserver
 from multiprocessing.context import ForkServerContext
 from typing import Any
 
 from deployments.engine.cpu.openmp import READ_AT_IMPORT
 
 IMPORTED = "deployments.engine.vllm.core_imports"
+
+LOGGING = ("VLLM_CONFIGURE_LOGGING", "VLLM_LOGGING_CONFIG_PATH", "VLLM_LOGGING_LEVEL")
+"""What vLLM's log is configured by. To configure it again may silence the loggers that are there by then."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -82,9 +88,20 @@ class _Environment:
 def _begin(target: Callable[..., Any], environment: Mapping[str, str], **kwargs: Any) -> None:
     from vllm.logger import _configure_vllm_root_logger
 
+    logs_elsewhere = any(os.environ.get(name) != environment.get(name) for name in LOGGING)
     _become(environment)
-    _configure_vllm_root_logger()
+    if logs_elsewhere:
+        _configure_vllm_root_logger()
+    threading.Thread(target=_end_with_replica, daemon=True).start()
     target(**kwargs)
+
+
+def _end_with_replica() -> None:
+    """Ray ends the children of a replica that is killed, and the core is the child of one of them."""
+    replica = multiprocessing.parent_process()
+    assert replica is not None, "this process was forked for one"
+    connection.wait([replica.sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _become(environment: Mapping[str, str]) -> None:

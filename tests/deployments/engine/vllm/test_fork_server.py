@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -67,11 +68,9 @@ if __name__ == "__main__":
 """
 
 
-def told(folder: Path) -> dict[str, Any]:
-    (folder / "child.py").write_text(CHILD)
-    (folder / "parent.py").write_text(PARENT)
+def run_parent(folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, str(folder / "parent.py")],
         env=environment | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"},
         capture_output=True,
@@ -79,9 +78,52 @@ def told(folder: Path) -> dict[str, Any]:
         timeout=180,
         check=False,
     )
+
+
+def told(folder: Path) -> dict[str, Any]:
+    (folder / "child.py").write_text(CHILD)
+    (folder / "parent.py").write_text(PARENT)
+    done = run_parent(folder)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+KILLED = """
+import os, signal, sys
+from deployments.engine.vllm.fork_server import ForkServer
+
+def main():
+    server = ForkServer({"TORCHINDUCTOR_COMPILE_THREADS": "1"}, imported="child")
+    from vllm.v1.engine import utils
+    import child
+    with server.forking_cores():
+        context = utils.get_mp_context()
+        started = context.Queue()
+        context.Process(target=child.stay, name="EngineCore", kwargs={"started": started}).start()
+        print(started.get(timeout=60), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    main()
+"""
+
+STAYS = """
+import os, signal
+import vllm.logger
+
+def stay(*, started):
+    started.put(os.getpid())
+    signal.pause()
+"""
+
+
+def test_a_core_ends_with_a_replica_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "child.py").write_text(STAYS)
+    (tmp_path / "parent.py").write_text(KILLED)
+    done = run_parent(tmp_path)  # returns when no process has the output open: neither replica nor core
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert done.stdout.splitlines()[-1].isdecimal(), "the core had begun"
 
 
 def test_a_core_begins_with_the_imports_of_the_server_and_the_environment_of_the_replica(
