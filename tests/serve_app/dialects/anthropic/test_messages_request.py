@@ -442,7 +442,7 @@ def test_a_search_of_the_web_beside_other_tools_is_not_shown_to_the_model() -> N
 @pytest.mark.parametrize(
     ("given", "param", "said"),
     [
-        ({"max_tokens": None}, "max_tokens", "Expected `int`"),
+        ({"max_tokens": None}, "max_tokens", "Expected `integer`"),
         ({"max_tokens": 0}, "max_tokens", ">= 1"),
         ({"messages": []}, "messages", "length >= 1"),
         ({"messages": [user()]}, "messages", "all are empty"),
@@ -497,7 +497,7 @@ def test_a_search_of_the_web_beside_other_tools_is_not_shown_to_the_model() -> N
         ({"thread": {"type": "create"}}, "thread", "without `thread`"),
         ({"thread": {"type": "continue", "previous_message_id": "msg_1"}}, "thread", "without `thread`"),
         ({"compaction": {"type": "summarize"}}, "compaction", "compacted"),
-        ({"temperature": "hot"}, "temperature", "Expected `float"),
+        ({"temperature": "hot"}, "temperature", "Expected `number"),
         ({"system": [{"type": "image", "source": PIXEL}]}, "system[0].type", "'image'"),
     ],
 )
