@@ -35,7 +35,7 @@ class OneProcessEngine(VLLMEngine):
     def _start_async_llm_engine(self, engine_args: Any, config: Any, placement_group: Any) -> Any:
         config.parallel_config.distributed_executor_backend = "uni"
         # A NUMA binding exchanges the program that is spawned.
-        forks = self._fork_server is not None and not config.parallel_config.numa_bind
-        forking = self._fork_server.forking_cores() if self._fork_server and forks else nullcontext()
+        fork_server = None if config.parallel_config.numa_bind else self._fork_server
+        forking = nullcontext() if fork_server is None else fork_server.forking_cores()
         with OMPProcessManager(config).configure_omp_envs(rank=0, local_rank=0), forking:
             return super()._start_async_llm_engine(engine_args, config, placement_group)

@@ -287,13 +287,18 @@ def applied(dashboard: Dashboard) -> Any:
     return dashboard.running["applications"]
 
 
+def apply_one_that_fails_after_one_that_runs(dashboard: Dashboard, tmp_path: Path) -> None:
+    """With 10 and 9 sequences."""
+    assert main(["apply", config(tmp_path, seqs=9)]) == 0
+    assert main(["apply", config(tmp_path, seqs=10), "--timeout", "0"]) == 1
+    dashboard.status = "DEPLOY_FAILED"
+
+
 def test_after_an_apply_that_failed_back_leads_to_what_was_in_force_however_often(
     dashboard: Dashboard, tmp_path: Path
 ) -> None:
     first = applied(dashboard)
-    assert main(["apply", config(tmp_path, seqs=9)]) == 0
-    assert main(["apply", config(tmp_path, seqs=10), "--timeout", "0"]) == 1
-    dashboard.status = "DEPLOY_FAILED"
+    apply_one_that_fails_after_one_that_runs(dashboard, tmp_path)
     for _ in range(2):  # the second time it is still on its way
         assert main(["apply", "--back", "--timeout", "0"]) == 1
         assert applied(dashboard) == document(seqs=9)["applications"]
@@ -309,9 +314,7 @@ def test_the_file_of_the_config_in_force_is_applied_over_one_that_failed_and_cos
     dashboard: Dashboard, tmp_path: Path
 ) -> None:
     first = applied(dashboard)
-    assert main(["apply", config(tmp_path, seqs=9)]) == 0
-    assert main(["apply", config(tmp_path, seqs=10), "--timeout", "0"]) == 1
-    dashboard.status = "DEPLOY_FAILED"
+    apply_one_that_fails_after_one_that_runs(dashboard, tmp_path)
     assert main(["apply", config(tmp_path, seqs=9), "--timeout", "0"]) == 1
     dashboard.status = "RUNNING"
     assert main(["apply", "--back"]) == 0
