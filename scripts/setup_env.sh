@@ -183,6 +183,8 @@ main() {
         step "building what suffix speculation needs" install_suffix
         echo "$wanted" >"$STAMP"
     fi
+    # Where Python may write no bytecode, every process of a start would compile these.
+    "$VENV/bin/python" -m compileall -q serve_app deployments
     TQDM_DISABLE=1 "$VENV/bin/python" scripts/prepare_models.py
     echo "environment is ready ($extra, $(seconds_since "$started") s)"
 }

@@ -245,6 +245,7 @@ class Engine(LLMServer):
             speculates=engine.speculation is not None,
             structured=engine.structured_outputs_backend is not None,
             tasks=self._tasks,
+            differs_by_size=engine.accelerator != "cpu" or not engine.enforce_eager,
         )
         address, budget_s = self._listener.address, engine.warm_up_budget_s
         return await warm_up(address, self._model.id, shapes, budget_s=budget_s)

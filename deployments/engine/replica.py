@@ -22,10 +22,11 @@ from ray import serve
 
 from deployments.engine.cpu.openmp import import_environment
 from deployments.engine.cpu.threads import bind_threads, runs_in_one_process
-from deployments.engine.start.environment import engine_environment
+from deployments.engine.start.environment import engine_environment, node_environment
 from deployments.engine.vllm.fork_server import ForkServer
 from serve_app.autoscaling import GatewayLoad
 from serve_app.fleet import EngineReport
+from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import EngineSettings, ModelSettings
 from serve_app.settings.deployment_names import engine_deployment
 from serve_app.settings.network import ANY_PORT
@@ -52,6 +53,7 @@ class EngineReplica:
     async def __init__(self, model: ModelSettings, ports: range = ANY_PORT) -> None:  # type: ignore[misc]
         # It lives as long as the engine: the CPUs are leased.
         self._cpus = await asyncio.to_thread(bind_threads, model)
+        os.environ.update(node_environment(model, ModelStore(default_cache_dir()), os.environ))
         variables = import_environment(os.environ) if runs_in_one_process(model) else None
         fork_server = None if variables is None else ForkServer(variables)
         with _collected_once():

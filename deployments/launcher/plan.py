@@ -18,7 +18,8 @@ from deployments.platform.secret_environment import FILE as SECRETS_FILE
 from deployments.platform.secret_environment import with_secrets
 from serve_app.request.admin_token import FILE_VARIABLE, TOKEN_VARIABLE, write_secret
 
-COMMANDS = RAY, SERVE = ("ray", "serve")
+RAY = "ray"
+COMMANDS = (RAY,)
 """Programs of the package ray."""
 
 # Ray places replicas by *logical* CPUs: an engine takes one for its replica and one for each worker, besides
@@ -60,7 +61,8 @@ def ray_command(ports: Ports, folder: StartFolder, cores: int) -> list[str]:
 
 
 def serve_command(config: ServeConfig) -> list[str]:
-    return [venv_program(SERVE), "run", str(config.path)]
+    """It waits for a line: see the module."""
+    return [sys.executable, "-m", "deployments.launcher.serve_run", str(config.path)]
 
 
 def venv_program(name: str, python: str = sys.executable) -> str:

@@ -48,6 +48,12 @@ class Child:
     process: subprocess.Popen[bytes]
     log: Path
 
+    def go_on(self) -> None:
+        """Write the line that a child waits for. One that has ended is found by its exit code."""
+        assert self.process.stdin is not None, "it was spawned to wait"
+        with contextlib.suppress(BrokenPipeError), self.process.stdin as line:
+            line.write(b"\n")
+
     def log_tail(self, lines: int = 20) -> str:
         text = self.log.read_text(encoding="utf-8", errors="replace")
         return "\n".join(text.splitlines()[-lines:])
@@ -63,8 +69,11 @@ def become_subreaper() -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def spawn(name: str, command: Sequence[str], env: Mapping[str, str], log: Path) -> Child:
-    """Start a child in its own session, which the terminal's Ctrl-C does not reach."""
+def spawn(
+    name: str, command: Sequence[str], env: Mapping[str, str], log: Path, *, waits: bool = False
+) -> Child:
+    """Start a child in its own session, which the terminal's Ctrl-C does not reach. ``waits``: for
+    ``Child.go_on``."""
     supervisor = os.getpid()
 
     def follow_the_supervisor() -> None:
@@ -77,7 +86,7 @@ def spawn(name: str, command: Sequence[str], env: Mapping[str, str], log: Path) 
         process = subprocess.Popen(
             command,
             env=dict(env),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if waits else subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -38,8 +38,9 @@ class Start:
             raise StartError(str(error)) from error
         env = plan.ray_environment(os.environ, self.run.folder, self.run.config)
         env |= haproxy.environment(self.run.ports, self.run.folder, config)
+        serve = self.prepare_serve(config, env | plan.client_settings(self.run.ports, self.run.folder))
         self.start_ray(env)
-        self.deploy(config, env | plan.client_settings(self.run.ports, self.run.folder))
+        serve.go_on()
         self.wait_until_ready()
         announce(self.run)
 
@@ -50,9 +51,11 @@ class Start:
         self.run.wait_for(self.run.dashboard.is_up, RAY_START_TIMEOUT_S, "Ray")
         say_step("Ray started", started)
 
-    def deploy(self, config: ServeConfig, env: dict[str, str]) -> None:
+    def prepare_serve(self, config: ServeConfig, env: dict[str, str]) -> processes.Child:
+        """Start the process that deploys the application, which waits until Ray is there."""
         log = self.run.folder.logs / "serve.log"
-        self.run.serve = processes.spawn("serve run", plan.serve_command(config), env, log)
+        self.run.serve = processes.spawn("serve run", plan.serve_command(config), env, log, waits=True)
+        return self.run.serve
 
     def wait_until_ready(self) -> None:
         watch = DeploymentWatch(self.run.dashboard)

@@ -1,7 +1,8 @@
 """Helpers on non-public names of Ray Serve. Checked against Ray 2.60; watch them when Ray moves.
 
 - ``ray.serve.context._get_global_client``: the running Serve instance; its HTTP options say which
-  address the proxy listens on, which an application's builder does not get.
+  address the proxy listens on, which an application's builder does not get. It also lists the statuses alone:
+  ``serve.status`` asks for all details, and takes tens of milliseconds to read them.
 - ``DeploymentBroadcastResponse._fetch_replica_results_async``: ``broadcast`` gives all answers or none; one
   replica that hangs must not hide the others.
 
@@ -18,8 +19,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ray.serve._private.common import DeploymentStatusInfo
     from ray.serve.handle import DeploymentHandle
-    from ray.serve.schema import ApplicationStatusOverview
 
 
 def call_errors() -> tuple[type[Exception], ...]:
@@ -48,14 +49,16 @@ def is_connected() -> bool:
     return ray is not None and bool(ray.is_initialized())
 
 
-def applications() -> Mapping[str, ApplicationStatusOverview]:
-    """What Serve's controller says of each application, by name; empty without a connection to Ray, because
-    the question would start a Ray of its own."""
+def deployment_statuses() -> Mapping[tuple[str, str], DeploymentStatusInfo]:
+    """What Serve's controller says of each deployment, by application and name; empty without a connection
+    to Ray, because the question would start a Ray of its own."""
     if not is_connected():
         return {}
-    from ray import serve
+    from ray.serve.context import _get_global_client
 
-    return serve.status().applications
+    client = _get_global_client(raise_if_no_controller_running=False)
+    applications = [] if client is None else client.list_serve_statuses()
+    return {(each.name, one.name): one for each in applications for one in each.deployment_statuses}
 
 
 def cause_of(error: BaseException) -> BaseException:

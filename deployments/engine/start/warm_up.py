@@ -65,7 +65,8 @@ class WarmUpError(RuntimeError):
 @dataclass(frozen=True, slots=True)
 class Shapes:
     """The engine's limits that shape the warm-up: tokens of its context, tokens per step, concurrent
-    sequences; whether it speculates, and whether it has structured outputs; the tasks of its model."""
+    sequences; whether it speculates, and whether it has structured outputs; the tasks of its model; whether
+    it has code of its own for some sizes, or compiles it, as all but eager engines on CPUs do."""
 
     context: int
     batched_tokens: int
@@ -73,6 +74,7 @@ class Shapes:
     speculates: bool = False
     structured: bool = False
     tasks: tuple[str, ...] = (GENERATE,)
+    differs_by_size: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,8 @@ async def warm_up(
             return run.took
         for kind, body in _always(model, shapes):
             await run.send(kind, CHAT, [body])
+        if not shapes.differs_by_size:
+            return run.took
         tokens = await run.tokens(model, REPEATED * REPEATS)
         await run.climb([_prompt(model, tokens, length) for length in prompt_lengths(shapes)])
         await run.climb([_batch(model, size) for size in batch_sizes(shapes)])
@@ -154,7 +158,9 @@ def batch_sizes(shapes: Shapes) -> list[int]:
 
 def pooled_sizes(shapes: Shapes) -> list[int]:
     """Texts of each request to a model that gives vectors or classes, ascending; empty for any other."""
-    return [1, *batch_sizes(shapes)] if POOLED.intersection(shapes.tasks) else []
+    if not POOLED.intersection(shapes.tasks):
+        return []
+    return [1, *batch_sizes(shapes)] if shapes.differs_by_size else [1]
 
 
 class _Run:

@@ -2,12 +2,16 @@
 
 import gc
 
+from deployments.engine.vllm.ngram import keep_compiled
+
 # What is imported lives as long as the processes that share it: to collect would copy its memory.
 gc.disable()
 try:
     import vllm.v1.engine.core
     import vllm.v1.executor.uniproc_executor
     import vllm.v1.worker.cpu_worker  # noqa: F401
+
+    keep_compiled()
 finally:
     gc.freeze()
     gc.enable()

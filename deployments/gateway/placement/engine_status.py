@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deployments.platform.cluster import room_problems
 from deployments.platform.scaling_record import recorded_changes
-from deployments.platform.serve import applications, call_errors
+from deployments.platform.serve import call_errors, deployment_statuses
 from serve_app.autoscaling.changes import ScalingChange
 from serve_app.engines.start_failure import gist
 from serve_app.settings import Settings
@@ -59,13 +59,12 @@ class EngineStatuses:
         return self._read
 
     def _ask(self) -> dict[str, EngineStatus]:
-        known = applications()
+        known = deployment_statuses()
         if not known:
             return {}
         found: dict[str, EngineStatus] = {}
         for model, handle in self._engines.items():
-            application = known.get(handle.app_name)
-            deployment = application and application.deployments.get(handle.deployment_name)
+            deployment = known.get((handle.app_name, handle.deployment_name))
             if deployment:
                 found[model] = EngineStatus(
                     deployment.status.value.lower(),

@@ -11,7 +11,7 @@ from deployments.engine.start.environment import COPIED, engine_environment, nod
 from serve_app.model_store import ModelStore
 from serve_app.settings import EngineSettings, ModelSettings
 
-CACHES = ("VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+CACHES = ("VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "NUMBA_CACHE_DIR")
 
 
 def model(**engine: Any) -> ModelSettings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from deployments.engine.start.warm_up import (
     WarmUpError,
     batch_sizes,
     need_audio_packages,
+    pooled_sizes,
     prompt_lengths,
     warm_up,
 )
@@ -106,6 +108,14 @@ async def test_every_shape_is_sent_and_timed(listener: PrivateListener, engine: 
     ]
     assert [len(prompt) for prompt in engine.prompts] == [256, 1024, 2560]
     assert all(body["model"] == "m" for _, body in engine.seen)
+
+
+async def test_an_engine_without_code_for_a_size_gets_no_larger_requests(
+    listener: PrivateListener, engine: Engine
+) -> None:
+    took = await run(listener, engine, replace(SMALL, differs_by_size=False))
+    assert list(took) == ["first request", "sampling", "whole answer"]
+    assert pooled_sizes(replace(SMALL, tasks=("embed",), differs_by_size=False)) == [1]
 
 
 async def test_no_prompt_is_the_beginning_of_another(listener: PrivateListener, engine: Engine) -> None:
