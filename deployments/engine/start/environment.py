@@ -17,8 +17,8 @@ CACHES = {
     "TRITON_CACHE_DIR": "triton",
     "NUMBA_CACHE_DIR": "numba",
 }
-"""Folders of compiled code, under Promptly's cache folder: vLLM's own, then those of torch.compile, Triton and
-numba."""
+"""Folders of compiled code, under Promptly's cache folder: vLLM's own, then those of torch.compile, Triton
+and numba."""
 
 COPIED = "VLLM_RAY_EXTRA_ENV_VARS_TO_COPY"
 """Names that vLLM copies to the workers that Ray starts for it, beside its own (``vllm/ray/ray_env.py``)."""

@@ -56,7 +56,8 @@ class EngineSettings(
     warm_up_budget_s: float = Field(
         default=10.0,
         ge=0,
-        description="Larger prompts and batches are warmed up only as far as this time allows.",
+        description="Larger prompts and batches are warmed up only as far as this time allows; on CPUs with "
+        "`enforce_eager` none are.",
     )
 
     @field_validator("allowed_media_domains")
