@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from dataclasses import replace
 from typing import Any, Protocol
 
 from sim_engine.metrics import Counters, Stats
@@ -49,6 +50,10 @@ class Scheduler:
     def itl_s(self) -> float:
         share = max(0, self._taken - 1) / self._settings.slots
         return self._settings.itl_ms / 1000 * (1 + self._settings.itl_growth * share)
+
+    def set_pace(self, itl_ms: float) -> None:
+        """From each answer's next token on."""
+        self._settings = replace(self._settings, itl_ms=itl_ms)
 
     def enqueue(self, answer: Scheduled) -> None:
         self._waiting.append(answer)

@@ -59,6 +59,9 @@ class SimReplica:
         """The newest requests, as many as ``keep_bodies`` says."""
         return list(self._sim.stats().seen)
 
+    async def set_pace(self, itl_ms: float) -> None:
+        self._sim.scheduler.set_pace(itl_ms)
+
     async def __del__(self) -> None:
         await self._listener.stop(self._model.drain_timeout_s)
 

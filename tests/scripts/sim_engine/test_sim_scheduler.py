@@ -89,6 +89,15 @@ async def test_tokens_take_longer_the_more_slots_are_in_use() -> None:
             assert sim.engine.scheduler.itl_s() == pytest.approx(0.002)
 
 
+async def test_an_answer_that_takes_minutes_ends_when_the_engine_is_told_to_hurry() -> None:
+    async with running(replace(FAST, itl_ms=200.0, tokens=1000)) as sim, asyncio.timeout(30):
+        task = asyncio.create_task(sim.chat("Hello", stream=True))
+        await sim.until(lambda stats: stats.running == 1)
+        sim.engine.scheduler.set_pace(0.1)
+        assert (await task).ok
+        assert sim.engine.stats().generated_tokens > 200
+
+
 async def test_a_client_that_leaves_mid_answer_frees_its_slot_at_once() -> None:
     async with running(replace(FAST, tokens=100_000, max_model_len=200_000)) as sim:
         task = asyncio.create_task(sim.chat("Hello", stream=True))
