@@ -4,7 +4,7 @@ WORKERS ?= 0
 PYTHON_BIN := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test bench check-gpu lint check package docs clean
+.PHONY: help setup serve test bench check-gpu lint check package images docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ docs: setup ## the documents as a site with search (build/site/); ARGS="--serve"
 
 package: setup ## a wheel and a source archive (dist/)
 	@$(PYTHON_BIN) scripts/package.py $(ARGS)
+
+images: setup ## the gateways' image, built and looked into, twelve minutes, as root; ARGS="--output FILE" keeps it
+	@$(PYTHON_BIN) scripts/build_image.py $(ARGS)
 
 clean: ## the virtual environment and everything built (prepared models stay)
 	rm -rf .venv .docs-venv build dist .mypy_cache .ruff_cache .pytest_cache *.egg-info

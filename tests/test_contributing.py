@@ -117,6 +117,13 @@ def test_make_serve_is_promptly_serve_after_the_set_up() -> None:
     assert (options_given.config, options_given.port) == (Path("mine.yaml"), 9000)
 
 
+def test_make_images_builds_the_image_that_can_be_kept() -> None:
+    assert commands_of("images", "ARGS=--output image.tar") == [
+        "scripts/setup_env.sh",
+        ".venv/bin/python scripts/build_image.py --output image.tar",
+    ]
+
+
 def test_make_check_is_lint_and_every_test() -> None:
     (needs,) = re.findall(r"^check: ([a-z ]+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert needs.split() == ["lint", "test"]

@@ -58,13 +58,14 @@ ELSEWHERE: Mapping[str, str] = {
     r"(pip install ('promptly_serve-|openai)|make package)": "tests/test_package.py",
     r"promptly apply ": "tests/deployments/cli/test_apply_command.py",
     r"python examples/embedding_service\.py": "tests/deployments/gateway/test_examples.py",
+    r"(make images|buildah build .*/gateway\.Containerfile )": "tests/scripts/test_build_image.py",
     r"make check-gpu": "tests/scripts/gpu_check/test_check_gpu_runner.py",
     r"(\.venv/bin/)?python scripts/quantize\.py H": "tests/scripts/quantization/test_quantize_verdict.py",
 }
 """The test that runs it, or what it starts."""
 
 CANNOT: Mapping[str, str] = {
-    r"([A-Z]+=\S+ )*(kubectl|helm|podman|docker|buildah) ": "it needs a cluster or a container engine",
+    r"([A-Z]+=\S+ )*(kubectl|helm|docker|buildah .*/engine)\b": "it needs a cluster or a container engine",
     r"(\.venv/bin/)?python scripts/quantize\.py --install": "it fetches an environment of 2 GB",
     r"make check$": "it runs every test, and so these",
     r"ray start \.\.\.": "it is shortened: the arguments are those of one's own nodes",

@@ -1,0 +1,135 @@
+"""The gateways' image: how it is built and judged, and, where one asks for it, the build itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import build_image
+import pytest
+from build_image import COMMANDS, MOST_BYTES, NAME, build_arguments, faults, pip_settings, run_arguments
+
+ROOT = Path(__file__).parents[2]
+GOOD: dict[str, Any] = {
+    "User": "1000",
+    "Healthcheck": {"Test": ["CMD", "wget", "http://127.0.0.1:8000/health"]},
+    "Env": ["HOME=/home/promptly"],
+    "Entrypoint": ["tini", "--"],
+    "Volumes": {"/tmp": {}, "/home/promptly": {}},
+}
+BUILD_TIMEOUT_S = 2400.0
+MISSING = [program for program in ("buildah", "debootstrap") if shutil.which(program) is None]
+
+
+def test_the_build_is_the_documented_command_with_what_this_machine_needs() -> None:
+    page = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^\$ buildah (build .*gateway\.Containerfile.*)$", page, re.MULTILINE)
+    documented = line.split()
+    built = build_arguments("debian:x", "https://index.example", {"/etc/pip.conf": "/scratch/pip.conf"})
+    assert built[: len(documented) - 1] == documented[:-1]
+    assert built[-1] == documented[-1]
+    assert {"--build-arg=BASE=debian:x", "--build-arg=TORCH_INDEX=https://index.example"} < set(built)
+    assert "--volume=/scratch/pip.conf:/etc/pip.conf:ro" in built
+
+
+def test_an_index_of_pytorch_that_is_reached_is_not_replaced() -> None:
+    assert not any("TORCH_INDEX" in word for word in build_arguments("debian:x", None, {}))
+
+
+def test_the_build_takes_packages_from_where_pip_takes_them_here() -> None:
+    known = {
+        "UV_DEFAULT_INDEX": "https://index.example/simple",
+        "UV_INDEX": "https://index.example/simple file:///srv/pypi/simple",
+        "UV_FIND_LINKS": "/srv/wheels https://wheels.example",
+        "SSL_CERT_FILE": "/etc/ssl/own.crt",
+    }
+    text, mounts = pip_settings(known)
+    assert "index-url = https://index.example/simple\n" in text
+    assert "find-links = /srv/wheels https://wheels.example\n" in text
+    assert "cert = /etc/pip-certificates.crt\n" in text
+    assert mounts == {
+        "/srv/pypi": "/srv/pypi",
+        "/srv/wheels": "/srv/wheels",
+        "/etc/pip-certificates.crt": "/etc/ssl/own.crt",
+    }
+
+
+def test_a_machine_that_set_nothing_gives_the_build_its_index_alone() -> None:
+    text, mounts = pip_settings({"UV_DEFAULT_INDEX": "https://a.example", "UV_INDEX": "https://a.example"})
+    assert mounts == {}
+    assert "find-links" not in text
+    assert "cert" not in text
+
+
+def test_an_image_as_it_should_be_has_no_fault() -> None:
+    assert list(faults(GOOD, ["torch", "numpy"], MOST_BYTES)) == []
+
+
+@pytest.mark.parametrize("user", ["", "0", "root"])
+def test_an_image_of_root_is_refused(user: str) -> None:
+    (fault,) = faults({**GOOD, "User": user}, [], 1)
+    assert f"it runs as {user or 'root'}, not as user 1000" in fault
+
+
+def test_an_image_without_a_health_check_is_refused() -> None:
+    """As buildah makes it in the other format."""
+    (fault,) = faults({**GOOD, "Healthcheck": None}, [], 1)
+    assert "no health check" in fault
+
+
+def test_an_image_with_cuda_names_the_packages() -> None:
+    (fault,) = faults(GOOD, ["nvidia_cublas-13.0.dist-info", "torch", "triton", "vllm"], 1)
+    assert "nvidia_cublas-13.0.dist-info, triton, vllm" in fault
+
+
+def test_an_image_that_is_too_large_is_refused_with_both_sizes() -> None:
+    (fault,) = faults(GOOD, [], 1_590_000_000)
+    assert fault == "it has 1.590 GB, and may have 1.500 GB"
+
+
+def test_bytes_are_those_of_the_files(tmp_path: Path) -> None:
+    empty = build_image.bytes_below(tmp_path)
+    (tmp_path / "file").write_bytes(b"x" * 12345)
+    assert build_image.bytes_below(tmp_path) - empty == 12345
+
+
+def test_a_program_runs_as_the_images_user_without_rights() -> None:
+    words = run_arguments(Path("/root-of-it"), GOOD, ["promptly", "--version"])
+    assert {"--reuid=1000", "--regid=1000", "--no-new-privs", "--bounding-set=-all"} < set(words)
+    assert "/tmp /home/promptly" in words, "volumes in memory"
+    assert words[-4:] == ["tini", "--", "promptly", "--version"]
+    assert words[words.index("-i") + 1] == "HOME=/home/promptly"
+
+
+def test_a_command_that_fails_is_named_with_the_end_of_what_it_wrote() -> None:
+    with pytest.raises(build_image.ImageError, match=r"(?s)sh.*status 3.*no room"):
+        build_image.checked(["sh", "-c", "echo no room >&2; exit 3"])
+    with pytest.raises(build_image.ImageError, match="timed out"):
+        build_image.checked(["sleep", "60"], timeout_s=0.01)
+
+
+@pytest.mark.skipif(
+    "PROMPTLY_TEST_IMAGES" not in os.environ,
+    reason="takes twelve minutes and 10 GB of disk: set PROMPTLY_TEST_IMAGES=1, as root",
+)
+@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (Debian: apt-get install)")
+def test_the_image_is_built_and_runs_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "build_image.py")],
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=BUILD_TIMEOUT_S,
+        check=False,
+    )
+    print(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert f"{NAME}: 1." in done.stdout
+    assert done.stdout.count("\n$ ") == len(COMMANDS)
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text(encoding="utf-8")
+    assert list(tmp_path.iterdir()) == []
