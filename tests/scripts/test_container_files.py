@@ -54,6 +54,13 @@ def test_an_image_is_built_in_the_format_that_has_a_health_check(image: str) -> 
         assert all(each.startswith("buildah build --format docker ") for each in mine), file.name
 
 
+def test_the_gateways_bytecode_is_kept_on_a_volume() -> None:
+    """The image has none, and its packages are where nothing can be written."""
+    variables = dict(pair.split("=", 1) for pair in dict(instructions("gateway"))["ENV"].split())
+    assert variables["PYTHONPYCACHEPREFIX"].startswith(f"{HOME}/")
+    assert "PYTHONDONTWRITEBYTECODE" not in variables
+
+
 @pytest.mark.parametrize("image", IMAGES)
 def test_what_an_image_writes_lies_on_volumes(image: str) -> None:
     volumes = yaml.safe_load(dict(instructions(image))["VOLUME"])
