@@ -184,7 +184,7 @@ main() {
         echo "$wanted" >"$STAMP"
     fi
     # Where Python may write no bytecode, every process of a start would compile these.
-    "$VENV/bin/python" -m compileall -q serve_app deployments
+    "$VENV/bin/python" -m compileall -qq serve_app deployments || true
     TQDM_DISABLE=1 "$VENV/bin/python" scripts/prepare_models.py
     echo "environment is ready ($extra, $(seconds_since "$started") s)"
 }

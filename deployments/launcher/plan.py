@@ -61,8 +61,9 @@ def ray_command(ports: Ports, folder: StartFolder, cores: int) -> list[str]:
 
 
 def serve_command(config: ServeConfig) -> list[str]:
-    """It waits for a line: see the module."""
-    return [sys.executable, "-m", "deployments.launcher.serve_run", str(config.path)]
+    """It waits for a line: see the module. As for a script, Python's own modules come before those of the
+    folder in which the start was asked for (``-P``)."""
+    return [sys.executable, "-P", "-m", "deployments.launcher.serve_run", str(config.path)]
 
 
 def venv_program(name: str, python: str = sys.executable) -> str:

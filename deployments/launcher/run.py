@@ -35,6 +35,8 @@ class Run:
     began: float
     ray: Child | None = None
     serve: Child | None = None
+    deploys: bool = False
+    """Whether ``serve`` has been told that Ray is there: before, Serve is not running."""
 
     @classmethod
     def prepare(cls, options: Options, signals: StopSignals) -> Run:

@@ -40,6 +40,7 @@ class Start:
         env |= haproxy.environment(self.run.ports, self.run.folder, config)
         serve = self.prepare_serve(config, env | plan.client_settings(self.run.ports, self.run.folder))
         self.start_ray(env)
+        self.run.deploys = True
         serve.go_on()
         self.wait_until_ready()
         announce(self.run)

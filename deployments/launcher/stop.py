@@ -62,7 +62,7 @@ class Stop:
             say_step(f"cut short: requests still in flight: {proxy.requests_in_flight()}", started)
 
     def shut_serve_down(self) -> None:
-        if self.run.serve is None or not self.ray_is_up() or self.run.signals.hurried:
+        if not self.run.deploys or not self.ray_is_up() or self.run.signals.hurried:
             return
         started = time.monotonic()
         if self.run.dashboard.shut_serve_down(SERVE_SHUTDOWN_S, lambda: self.run.signals.hurried):

@@ -32,7 +32,7 @@ BEGUN_TOKENS = 8
 
 BEGIN_WITHIN_S = 60.0
 TRIES = 5
-"""For the first seconds after a start HAProxy knows one gateway only."""
+"""In the first seconds after a start the proxy may know one gateway only."""
 
 END_WITHIN = aiohttp.ClientTimeout(total=150)
 DONE = b"data: [DONE]\n\n"
@@ -86,10 +86,12 @@ async def test_a_gateway_of_two_is_killed_under_streams(
     args = {"embedder": EMBEDDER, "cache": cache, "gateway": {"replicas": 2}}
     graph: Graph = await asyncio.to_thread(deploy, "two-gateways", args, (), engine)
 
-    async def streamed(number: int, bodies: dict[int, bytes]) -> None:
+    async def streamed(attempt: int, number: int, bodies: dict[int, bytes]) -> None:
         """All that comes, whole or not."""
         bodies[number] = b""
-        said = chat(f"Question {number}.", stream=True, stream_options={"include_usage": True})
+        said = chat(
+            f"Attempt {attempt}, question {number}.", stream=True, stream_options={"include_usage": True}
+        )
         with contextlib.suppress(aiohttp.ClientError):
             async with http.post(graph.url + CHAT, json=said, timeout=END_WITHIN) as response:
                 async for part in response.content.iter_any():
@@ -109,9 +111,9 @@ async def test_a_gateway_of_two_is_killed_under_streams(
         begun = [number for number, body in bodies.items() if len(pieces_of(body)) >= BEGUN_TOKENS]
         return len(begun) == STREAMS
 
-    for _ in range(TRIES):
+    for attempt in range(TRIES):
         bodies.clear()
-        streams = [asyncio.create_task(streamed(number, bodies)) for number in range(STREAMS)]
+        streams = [asyncio.create_task(streamed(attempt, number, bodies)) for number in range(STREAMS)]
         assert await eventually(all_have_begun, within_s=BEGIN_WITHIN_S), bodies
         held = streams_at(victim, port)
         if 0 < held < STREAMS:
@@ -127,7 +129,7 @@ async def test_a_gateway_of_two_is_killed_under_streams(
     assert len(cut) == held, "the other gateway's clients notice nothing"
 
     again: dict[int, bytes] = {}
-    await asyncio.gather(*(streamed(number, again) for number in cut))
+    await asyncio.gather(*(streamed(attempt, number, again) for number in cut))
     for number in cut:
         assert again[number].endswith(DONE)
         assert text_of(bodies[number])

@@ -14,8 +14,8 @@ WORK_S = 0.05
 
 
 async def busy(check: Check) -> Replace:
-    """Works in the event loop, as no guard may. It counts CPU time: on a slow machine it works longer, and
-    uses the same share of its core."""
+    """Works in the event loop, as no guard may. It counts CPU time: on a slow machine the loop is later, and
+    the work no shorter."""
     until = time.thread_time() + WORK_S
     while time.thread_time() < until:
         pass

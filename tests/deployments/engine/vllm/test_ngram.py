@@ -1,13 +1,20 @@
-"""vLLM's n-gram proposer, compiled by numba in a process of its own, as numba reads its folder only once."""
+"""Machine code that numba keeps from one start to the next."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
+from numba import njit
+from numba.core import config
+
+from deployments.engine.vllm.ngram import keep
 
 ROOT = Path(__file__).parents[4]
 
@@ -31,6 +38,7 @@ print(json.dumps({"drafts": drafts, "read": sum(stats.cache_hits.values())}))
 
 
 def propose(folder: Path) -> dict[str, Any]:
+    """In a process of its own, as a start is."""
     done = subprocess.run(
         [sys.executable, "-c", PROPOSE],
         env=dict(os.environ) | {"PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(folder)},
@@ -49,7 +57,50 @@ def test_the_proposer_is_compiled_once_and_read_from_then_on(tmp_path: Path) -> 
     assert propose(tmp_path) == {"drafts": [[7, 8]], "read": 1}
 
 
-def test_a_folder_that_cannot_be_written_costs_the_time_only(tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    assert propose(blocked / "folder")["drafts"] == [[7, 8]]
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "doubling.py"
+    path.write_text("def double(number):\n    return 2 * number\n")
+    return path
+
+
+def doubled_as_in_a_new_start(source: Path) -> Any:
+    """numba's statistics, after a call."""
+    spec = importlib.util.spec_from_file_location("doubling", source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    double = njit(module.double)
+    keep(double)
+    assert double(21) == 42
+    return double.stats
+
+
+@pytest.mark.parametrize("cut", ["*.nbi", "*.nbc"])
+def test_a_damaged_file_is_compiled_anew(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch, cut: str
+) -> None:
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "kept"))
+    assert not doubled_as_in_a_new_start(source).cache_hits
+    assert doubled_as_in_a_new_start(source).cache_hits, "it is read where nothing is damaged"
+    (damaged,) = (tmp_path / "kept").rglob(cut)
+    damaged.write_bytes(damaged.read_bytes()[:10])
+    assert not doubled_as_in_a_new_start(source).cache_hits
+
+
+def test_code_that_cannot_be_written_is_used_all_the_same(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "kept"))
+    folder = Path(doubled_as_in_a_new_start(source).cache_path)
+    for each in folder.iterdir():
+        each.unlink()
+        each.mkdir()  # no file can take its place
+    assert not doubled_as_in_a_new_start(source).cache_hits
+
+
+def test_code_is_kept_nowhere_else(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "CACHE_DIR", str(source / "no-folder"))
+    assert doubled_as_in_a_new_start(source).cache_path is None
+    assert [each.name for each in tmp_path.rglob("*.nb[ic]")] == []
