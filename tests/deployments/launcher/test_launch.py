@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 
 from deployments.launcher.announcement import write_atomically
 from deployments.launcher.options import DRAIN_S, READY_TIMEOUT_S, parse_options
+from deployments.launcher.processes import wait_until
 from deployments.launcher.signals import StopSignals
 
 ROOT = Path(__file__).parents[3]
@@ -78,6 +80,26 @@ def test_a_taken_port_is_refused_with_who_has_it(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
     assert f"port {port} is taken by" in done.stderr
     assert f"(process {os.getpid()})" in done.stderr
+
+
+def test_a_start_that_is_stopped_while_ray_starts_says_nothing_of_serve(tmp_path: Path) -> None:
+    """Serve's process is there by then, and waits."""
+    config = tmp_path / "app.yaml"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    config.write_text(CONFIG.format(port=port, more=""), encoding="utf-8")
+    command = [sys.executable, "-m", "deployments.cli", "serve", str(config), "--no-check"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as launch:
+        assert launch.stdout is not None
+        (logs,) = re.findall(r"\(logs: (.+)\)", launch.stdout.readline())
+        assert wait_until((Path(logs) / "ray.log").exists, 30.0)
+        launch.send_signal(signal.SIGINT)
+        said = launch.stdout.read()
+    assert "Stopped in" in said
+    assert "serve run ended" in said
+    assert "Serve shut down" not in said
+    assert "Serve had not" not in said
+    assert not Path(logs).exists(), "a start that was asked to stop leaves nothing"
 
 
 def test_the_first_signal_asks_to_stop_and_the_second_to_hurry(signal_handlers: None) -> None:
