@@ -101,6 +101,7 @@ LOADED_BY_NAME: Mapping[str, str] = {
     "deployments.engine.vllm.guarded_scheduler": "vLLM's `scheduler_cls` (engine/vllm/arguments.py)",
     "deployments.platform.front_door": "Serve's controller callback (deployments/launcher/plan.py)",
     "deployments.platform.ingress_middleware": "Serve's proxy callback (deployments/launcher/plan.py)",
+    "deployments.launcher.serve_run": "`serve_command`, a process of its own (launcher/plan.py)",
 }
 """Modules that no other module imports, with what loads them."""
 
