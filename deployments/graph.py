@@ -40,7 +40,7 @@ from deployments.platform.secret_environment import with_secrets
 from deployments.platform.serve import listening_host
 from deployments.platform.versions import keep_versions, versioned
 from deployments.responses.deployment import Responses
-from serve_app.engines.placement import gateway_bounds
+from serve_app.engines.placement import gateway_bounds, only_on
 from serve_app.errors import SettingsError
 from serve_app.model_choice.registry import load_rule
 from serve_app.model_store import ModelStore, default_cache_dir
@@ -144,7 +144,11 @@ def build_graph(
         # As long as the slowest engine's drain: a replaced gateway lets its streams finish.
         graceful_shutdown_timeout_s=max(model.drain_timeout_s for model in settings.models) + DRAIN_MARGIN_S,
         max_surge_percent=ONE_SPARE,
-        ray_actor_options={"num_cpus": settings.gateway.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
+        ray_actor_options={
+            "num_cpus": settings.gateway.num_cpus,
+            "runtime_env": {"env_vars": ONE_LOOP},
+            **only_on(settings.nodes.front),
+        },
     ).bind(
         located(settings),
         key_sources(settings, environment),
@@ -269,6 +273,7 @@ def _embedder(settings: Settings, versions: Mapping[str, str]) -> serve.Applicat
     options: dict[str, Any] = {
         "num_cpus": settings.embedder.num_cpus,
         "runtime_env": {"env_vars": ONE_LOOP},
+        **only_on(settings.nodes.front),
     }
     if settings.embedder.device == "cuda":
         options["num_gpus"] = 1
@@ -290,7 +295,7 @@ def _semantic_cache(
     purges are its own."""
     if settings.cache is None:
         return []
-    options = _owner_options(settings.cache.num_cpus)
+    options = _owner_options(settings.cache.num_cpus, settings)
     return [
         versioned(
             _deployment(
@@ -310,18 +315,22 @@ def _owner(
     name = cls.__name__
     if name not in versions:
         return None
-    application = _deployment(cls, name=name, **_owner_options(rules.num_cpus)).bind(
+    application = _deployment(cls, name=name, **_owner_options(rules.num_cpus, settings)).bind(
         rules, ports=settings.network.private_ports
     )
     return versioned(application, versions[name])
 
 
-def _owner_options(num_cpus: float) -> dict[str, Any]:
+def _owner_options(num_cpus: float, settings: Settings) -> dict[str, Any]:
     """One process owns a file, or the epochs and purges of a shard."""
     return {
         "num_replicas": 1,
         "max_ongoing_requests": CONTROL_MAX_ONGOING,
-        "ray_actor_options": {"num_cpus": num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
+        "ray_actor_options": {
+            "num_cpus": num_cpus,
+            "runtime_env": {"env_vars": ONE_LOOP},
+            **only_on(settings.nodes.files),
+        },
     }
 
 

@@ -1,5 +1,5 @@
 """Print what Kubernetes needs to run a config file: a RayService of KubeRay, volume claims, network policies,
-a PodMonitor. It reads the file and the models' shapes; it starts and changes nothing.
+disruption budgets, a PodMonitor. It reads the file and the models' shapes; it starts and changes nothing.
 
     promptly manifest config.yaml --name chat | kubectl apply -f -
     promptly manifest config.yaml --name chat --device H100 --storage-class fast --namespace llm
@@ -60,6 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="one more pod for each model, so that its engines roll without a gap",
     )
+    parser.add_argument(
+        "--no-pod-monitor",
+        action="store_false",
+        dest="pod_monitor",
+        help="leave out the PodMonitor, which a cluster without Prometheus' operator refuses",
+    )
     parser.add_argument("--offline", action="store_true", help="never ask the hub for a model's shape")
     parser.set_defaults(run=run)
 
@@ -74,6 +80,7 @@ def run(options: argparse.Namespace) -> int:
         gpus_per_node=options.gpus_per_node,
         storage_class=options.storage_class,
         spare=options.spare,
+        pod_monitor=options.pod_monitor,
     )
     try:
         text = manifest_text(options.config, choices, offline=options.offline)
@@ -128,3 +135,5 @@ def _head(config: Path, choices: Choices, settings: Settings, secrets: frozenset
     files = " ".join(f"--from-file={name}.pem={file}" for name, file in named.items() if file is not None)
     if files:
         yield f"{make}-tls {files}"
+    yield "Where wanted, variables of every pod (a hub's token for gated models, a token for /admin):"
+    yield f"{make}-env --from-literal=HF_TOKEN=… --from-literal=PROMPTLY_ADMIN_TOKEN=…"

@@ -11,6 +11,9 @@ from serve_app.settings import AutoscalingSettings, EngineSettings, ModelSetting
 
 CPU, GPU = "CPU", "GPU"
 TOLERANCE = 1e-6
+SHARE = 0.001
+"""Of a resource that only says where a part may run: a node with one of it has room for a thousand parts."""
+
 PLENTY = 1 << 20
 """Stands for any number: replicas that take no resources always fit."""
 
@@ -56,6 +59,11 @@ def resources_of(engine: EngineSettings) -> dict[str, float]:
     if engine.accelerator == "cpu":
         return {CPU: ranks * (engine.num_cpus + devices)}
     return {GPU: float(ranks * devices), CPU: ranks * engine.num_cpus}
+
+
+def only_on(resource: str | None) -> dict[str, dict[str, float]]:
+    """Ray's options of an actor that runs only on nodes with ``resource``; without one, on any."""
+    return {} if resource is None else {"resources": {resource: SHARE}}
 
 
 def gateway_bounds(settings: Settings) -> tuple[int, int]:
@@ -109,11 +117,17 @@ def _around_engines(settings: Settings) -> dict[str, float]:
     if settings.responses.enabled:
         taken[CPU] += settings.responses.num_cpus
     taken[CPU] += sum(each.num_cpus for each in (settings.accounts, settings.feedback) if each is not None)
+    for name in filter(None, (settings.nodes.front, settings.nodes.files)):
+        taken[name] = SHARE
     return taken
 
 
 def _too_much_around(settings: Settings, name: str, amount: float, resources: Mapping[str, float]) -> Problem:
     """Without room for these no request is answered, whatever the engines have."""
+    for part in ("front", "files"):
+        if name == getattr(settings.nodes, part):
+            needs = f"no node of the cluster has the resource {name!r}"
+            return Problem(f"nodes.{part}", name, needs, "start one with it (`ray start --resources`)")
     setting, value = "gateway.replicas", gateway_bounds(settings)[0]
     if name == GPU and settings.embedder is not None:
         setting, value = "embedder.replicas", settings.embedder.replicas

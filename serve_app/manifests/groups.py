@@ -29,6 +29,11 @@ GATEWAY_GIB, EMBEDDER_GIB, KEEPER_GIB = 1.0, 2.0, 1.0
 KEEPER_CPUS = 0.5
 """Each of cache, responses, accounts and feedback."""
 
+KEEPER_DRAIN_S = 15.0
+FRONT, FILES = "front", "files"
+NODES = {FRONT: "promptly_front", FILES: "promptly_files"}
+"""Ray's resources of the pods that are not for engines, where the config names none (``nodes``)."""
+
 OTHER_CPUS, OTHER_GIB = 1.5, 2.0
 """Ray and HAProxy of one pod."""
 
@@ -37,7 +42,7 @@ OTHER_CPUS, OTHER_GIB = 1.5, 2.0
 class Group:
     """Equal pods. ``logical_cpus``: what Ray may hand out of it. ``hosts``: pods that one engine spans.
     ``products``: labels of the nodes' GPUs; none: no GPU. ``drain_s``: what its slowest replica needs to
-    stop."""
+    stop. ``only``: Ray's resource of parts that run in no other pods."""
 
     name: str
     least: int
@@ -51,18 +56,33 @@ class Group:
     hosts: int = 1
     products: tuple[str, ...] = ()
     runs_engine: bool = True
+    only: str | None = None
+
+    @property
+    def keeps_files(self) -> bool:
+        return self.name == FILES
+
+
+def node_names(settings: Settings) -> dict[str, str]:
+    """The resource of each kind of pod, as the config names it or as the manifest does. Owners of files have
+    one where there are any."""
+    chosen = {FRONT: settings.nodes.front, FILES: settings.nodes.files}
+    kinds = [FRONT, *([FILES] if any(True for _ in _keepers(settings)) else [])]
+    return {kind: chosen[kind] or NODES[kind] for kind in kinds}
 
 
 def groups(settings: Settings, plans: Sequence[ModelPlan], choices: Choices) -> tuple[Group, ...]:
-    """The front, and one group for each model with engines. Raises: SettingsError: an accelerator is unknown,
-    or an engine does not divide into nodes."""
+    """The front, the owners of files, and one group for each model with engines. Raises: SettingsError: an
+    accelerator is unknown, or an engine does not divide into nodes."""
     by_place = {plan.where: plan for plan in plans}
     engines = [
         _engines(f"models[{index}]", model, by_place.get(f"models[{index}]"), choices)
         for index, model in enumerate(settings.models)
         if model.engine is not None
     ]
-    return (_front(settings), *_apart(engines))
+    names = node_names(settings)
+    files = [_files(settings, names[FILES])] if FILES in names else []
+    return (_front(settings, names[FRONT]), *files, *_apart(engines))
 
 
 def drain_s(model: ModelSettings) -> float:
@@ -104,18 +124,17 @@ def _engines(where: str, model: ModelSettings, plan: ModelPlan | None, choices: 
     )
 
 
-def _front(settings: Settings) -> Group:
-    """Gateways, embedder, cache and the other owners of files. Two pods where there are two gateways."""
+def _front(settings: Settings, only: str) -> Group:
+    """Gateways and embedder. Two pods where there are two gateways."""
     _, most = gateway_bounds(settings)
     pods = min(2, most)
     embedders = 0 if settings.embedder is None else settings.embedder.replicas
     threads = 0 if settings.embedder is None else settings.embedder.threads
-    keepers = sum(1 for _ in _keepers(settings))
-    cpus = most + embedders * threads + keepers * KEEPER_CPUS
-    memory = most * GATEWAY_GIB + embedders * EMBEDDER_GIB + keepers * KEEPER_GIB
-    logical = most * settings.gateway.num_cpus + sum(_keepers(settings)) + embedders
+    cpus = most + embedders * threads
+    memory = most * GATEWAY_GIB + embedders * EMBEDDER_GIB
+    logical = most * settings.gateway.num_cpus + embedders
     return Group(
-        "front",
+        FRONT,
         pods,
         pods,
         math.ceil(cpus / pods + OTHER_CPUS),
@@ -125,6 +144,24 @@ def _front(settings: Settings) -> Group:
         math.ceil(2 * logical) + 1,
         max(map(drain_s, settings.models)),
         runs_engine=False,
+        only=only,
+    )
+
+
+def _files(settings: Settings, only: str) -> Group:
+    """The owners of files: one pod, as one process writes a file and its volume has one node."""
+    keepers = sum(1 for _ in _keepers(settings))
+    return Group(
+        FILES,
+        1,
+        1,
+        math.ceil(keepers * KEEPER_CPUS + OTHER_CPUS),
+        math.ceil(keepers * KEEPER_GIB + OTHER_GIB + FRONT_SHARED_GIB),
+        FRONT_SHARED_GIB,
+        math.ceil(sum(_keepers(settings))) + 1,
+        KEEPER_DRAIN_S,
+        runs_engine=False,
+        only=only,
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from serve_app.manifests.groups import GIB, Group, groups
+from serve_app.manifests.groups import GIB, Group, groups, node_names
 from serve_app.manifests.options import Choices
 from serve_app.manifests.pods import (
     DASHBOARD_PORT,
@@ -56,7 +57,8 @@ def manifest(
         *_claims(choices, pods, plans),
         *_policies(choices, wants),
         _ray_service(pods, Setup(choices, wants, environment), text, ray_version),
-        _pod_monitor(choices),
+        *(_budget(choices, group) for group in pods if group.least > 1),
+        *([_pod_monitor(choices)] if choices.pod_monitor else []),
     ]
 
 
@@ -68,9 +70,11 @@ def _yaml_text(document: Json) -> str:
 
 
 def _in_pods(document: Mapping[str, Any], settings: Settings, secrets: bool) -> tuple[Json, Wants]:
-    """The config as pods read it, with the folders where they have its keys and certificates."""
+    """The config as pods read it: with the folders of its keys and certificates, and the names of the pods
+    for its parts."""
     served: Json = copy.deepcopy(dict(document))
     args = served["applications"][0]["args"]
+    args["nodes"] = node_names(settings)
     keys_file = isinstance(settings.auth, KeySettings) and settings.auth.keys_file is not None
     if keys_file:
         args["auth"] = {**args["auth"], "keys_file": KEYS}
@@ -104,13 +108,13 @@ def _config_map(choices: Choices, text: str) -> Json:
 def _claims(choices: Choices, pods: Sequence[Group], plans: Sequence[ModelPlan]) -> list[Json]:
     """Weights and compiled code are read by every engine, so a second pod neither downloads nor compiles."""
     weights = SMALL_WEIGHTS_GIB + math.ceil(1.2 * sum(plan.groups.total for plan in plans) / GIB)
-    front = pods[0]
-    one = "ReadWriteOnce" if front.most == 1 else "ReadWriteMany"
-    return [
+    claims = [
         _claim(choices, "weights", weights, "ReadWriteMany"),
         _claim(choices, "compiled", COMPILED_GIB, "ReadWriteMany"),
-        _claim(choices, "state", STATE_GIB, one),
     ]
+    # A disk of one node: databases in files do not belong on a network's file system.
+    state = [_claim(choices, "state", STATE_GIB, "ReadWriteOnce") for group in pods if group.keeps_files]
+    return [*claims, *state]
 
 
 def _claim(choices: Choices, part: str, gib: int, mode: str) -> Json:
@@ -127,6 +131,7 @@ def _claim(choices: Choices, part: str, gib: int, mode: str) -> Json:
 
 def _ray_service(pods: Sequence[Group], setup: Setup, text: str, ray_version: str) -> Json:
     choices = setup.choices
+    grows = any(group.most > group.least for group in pods)
     storage: Json = {"size": GCS_STORAGE}
     if choices.storage_class is not None:
         storage["storageClassName"] = choices.storage_class
@@ -138,13 +143,17 @@ def _ray_service(pods: Sequence[Group], setup: Setup, text: str, ray_version: st
         "gcsFaultToleranceOptions": {"backend": "rocksdb", "storage": storage},
         "headGroupSpec": {
             "rayStartParams": {"num-cpus": "0", "dashboard-host": "0.0.0.0"},
-            "template": head_template(setup),
+            "template": head_template(setup, scales=grows),
         },
         "workerGroupSpecs": [_worker_group(group, setup) for group in pods],
     }
-    if any(group.most > group.least for group in pods):
+    if grows:
         cluster["enableInTreeAutoscaling"] = True
-        cluster["autoscalerOptions"] = {"version": "v2", "idleTimeoutSeconds": IDLE_S}
+        cluster["autoscalerOptions"] = {
+            "version": "v2",
+            "idleTimeoutSeconds": IDLE_S,
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        }
     return {
         "apiVersion": "ray.io/v1",
         "kind": "RayService",
@@ -166,8 +175,26 @@ def _worker_group(group: Group, setup: Setup) -> Json:
         "minReplicas": group.least,
         "maxReplicas": group.most,
         "numOfHosts": group.hosts,
-        "rayStartParams": {"num-cpus": str(group.logical_cpus)},
+        "rayStartParams": {"num-cpus": str(group.logical_cpus), **_only(group)},
         "template": worker_template(group, setup),
+    }
+
+
+def _only(group: Group) -> Json:
+    """KubeRay hands the value to a shell, so the quotes of its JSON are quoted."""
+    return {} if group.only is None else {"resources": f"'{json.dumps({group.only: 1})}'"}
+
+
+def _budget(choices: Choices, group: Group) -> Json:
+    """Whoever drains nodes takes one replica of a group at a time."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": _named(choices, f"{choices.name}-{group.name}"),
+        "spec": {
+            "maxUnavailable": group.hosts,
+            "selector": {"matchLabels": {PART_OF: choices.name, "promptly/group": group.name}},
+        },
     }
 
 

@@ -40,7 +40,7 @@ class Choices:
     """``device``: of the plan's table, where engines do not name their ``accelerator_type``.
     ``storage_class``: of all volume claims (``None``: the cluster's default). ``spare``: one more pod for
     each engine group, so that an upgrade starts a replica before it stops one. ``replacement_s``: how long a
-    replacement's start may take when a node drains."""
+    replacement's start may take when a node drains. ``pod_monitor``: for Prometheus' operator."""
 
     name: str
     namespace: str = "default"
@@ -51,6 +51,7 @@ class Choices:
     storage_class: str | None = None
     spare: bool = False
     replacement_s: int = 265
+    pod_monitor: bool = True
 
     def check(self) -> None:
         """Raises: SettingsError: Kubernetes would refuse the name, or a number makes no sense."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from serve_app.manifests.groups import Group
+from serve_app.manifests.groups import FRONT, Group
 from serve_app.manifests.options import Choices
 from serve_app.settings import Settings
 
@@ -61,18 +61,23 @@ def folders_without_volume(settings: Settings) -> Iterator[str]:
         "accounts.path": settings.accounts and settings.accounts.path,
         "feedback.path": settings.feedback and settings.feedback.path,
         "media.upload_folder": settings.media.upload_folder,
-        "prompts.folder": settings.prompts and settings.prompts.folder,
     }
+    if settings.prompts is not None:
+        prompts = settings.prompts.folder
+        yield f"prompts.folder = {prompts!r}: no volume of the pods holds it: add one to those of `{FRONT}`"
     for setting, folder in named.items():
         if folder and not any(f"{folder}/".replace("~", HOME, 1).startswith(f"{each}/") for each in WRITTEN):
             yield f"{setting} = {folder!r}: no volume of the pods is there: add one, or use {CACHE}"
 
 
-def head_template(setup: Setup) -> Json:
+def head_template(setup: Setup, *, scales: bool) -> Json:
     """Ray's head: the control store, Serve's controller, the builder of the graph. No replica runs on it. It
-    has the engines' image because the builder checks their arguments with vLLM's own parser."""
+    has the engines' image because the builder checks their arguments with vLLM's own parser. ``scales``:
+    Ray's autoscaler runs beside it, which asks Kubernetes for pods."""
     group = Group("head", 1, 1, 2, 8, 2, 0, 0.0)
-    return _template("head", group, setup, {GCS_PORT: "gcs", DASHBOARD_PORT: "dashboard"})
+    template = _template("head", group, setup, {GCS_PORT: "gcs", DASHBOARD_PORT: "dashboard"})
+    template["spec"]["automountServiceAccountToken"] = scales
+    return template
 
 
 def worker_template(group: Group, setup: Setup) -> Json:
@@ -133,6 +138,7 @@ def _container(role: str, group: Group, setup: Setup, ports: Mapping[int, str]) 
         "name": f"ray-{role}",
         "image": choices.engine_image if group.runs_engine else choices.gateway_image,
         "env": [{"name": name, "value": value} for name, value in environment.items()],
+        "envFrom": [{"secretRef": {"name": f"{choices.name}-env", "optional": True}}],
         "ports": [{"containerPort": port, "name": name} for port, name in all_ports.items()],
         # No limit of CPUs: throttled for a tenth of a second, a gateway holds up every stream.
         "resources": {"requests": resources, "limits": limits},
@@ -167,6 +173,7 @@ def _environment(group: Group, wants: Wants, environment: Mapping[str, str]) -> 
         "VLLM_CACHE_ROOT": f"{COMPILED}/vllm",
         "TORCHINDUCTOR_CACHE_DIR": f"{COMPILED}/torchinductor",
         "TRITON_CACHE_DIR": f"{COMPILED}/triton",
+        "NUMBA_CACHE_DIR": f"{COMPILED}/numba",
     }
     secret = {"PROMPTLY_SECRETS_FILE": SECRETS} if wants.secrets else {}
     return {**environment, **own, **(compiled if _compiles(group) else {}), **secret}
@@ -215,8 +222,8 @@ def _mounts(group: Group, wants: Wants) -> list[Json]:
 
 def _volumes(group: Group, choices: Choices, wants: Wants) -> list[Json]:
     name = choices.name
-    # Engines and the head keep nothing; the front has stored answers, accounts, responses and feedback.
-    state: Json = {"emptyDir": {}} if group.runs_engine else _claim(f"{name}-state")
+    # The others keep nothing: stored answers, accounts, responses and feedback belong to one pod.
+    state: Json = _claim(f"{name}-state") if group.keeps_files else {"emptyDir": {}}
     volumes: list[Json] = [
         {"name": "config", "configMap": {"name": f"{name}-config"}},
         {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},

@@ -25,6 +25,7 @@ from serve_app.settings.logs import LogSettings
 from serve_app.settings.media import MediaSettings
 from serve_app.settings.model import ModelSettings
 from serve_app.settings.network import NetworkSettings
+from serve_app.settings.nodes import NodeSettings
 from serve_app.settings.prompts import PromptSettings
 from serve_app.settings.proxy import ProxySettings
 from serve_app.settings.realtime import RealtimeSettings
@@ -46,6 +47,7 @@ class Settings(Frozen):
     prompts: PromptSettings | None = None
     gateway: GatewaySettings = GatewaySettings()
     network: NetworkSettings = NetworkSettings()
+    nodes: NodeSettings = NodeSettings()
     proxy: ProxySettings = ProxySettings()
     limits: LimitSettings = LimitSettings()
     media: MediaSettings = MediaSettings()

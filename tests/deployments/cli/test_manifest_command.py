@@ -163,7 +163,8 @@ def test_serve_and_promptly_read_the_config_within(capsys: pytest.CaptureFixture
     given = yaml.safe_load(config.read_text())["applications"][0]["args"]
     args = served["applications"][0]["args"]
     parse_args(args, source="manifest")
-    assert args | {"auth": None} == given | {"auth": None}
+    assert args | {"auth": None, "nodes": None} == given | {"auth": None, "nodes": None}
+    assert args["nodes"] == {"front": "promptly_front", "files": "promptly_files"}
     assert args["auth"]["keys_file"] == "/etc/promptly/keys/keys.json"
 
 
@@ -173,11 +174,8 @@ def test_an_engine_gets_its_gpus_on_nodes_that_have_them(
     engine = {"tensor_parallel_size": 2, "kv_offload": {"size_gib": 10}}
     config = small_config(tmp_path, engine=engine, model={"replicas": {"min": 1, "max": 3}})
     objects = printed(capsys, config)
-    (service,) = of_kind(objects, "RayService")
-    cluster = service["spec"]["rayClusterConfig"]
-    _, group = cluster["workerGroupSpecs"]
-    assert (group["groupName"], group["minReplicas"], group["maxReplicas"]) == ("engine-chat", 1, 3)
-    assert cluster["enableInTreeAutoscaling"] is True
+    group = group_of(objects, "engine-chat")
+    assert (group["minReplicas"], group["maxReplicas"]) == (1, 3)
     spec = group["template"]["spec"]
     (container,) = spec["containers"]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
@@ -192,8 +190,7 @@ def test_an_engine_over_two_nodes_is_a_group_of_two_hosts(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     config = small_config(tmp_path, engine={"tensor_parallel_size": 4, "pipeline_parallel_size": 2})
-    (service,) = of_kind(printed(capsys, config, "--gpus-per-node", "4"), "RayService")
-    _, group = service["spec"]["rayClusterConfig"]["workerGroupSpecs"]
+    group = group_of(printed(capsys, config, "--gpus-per-node", "4"), "engine-chat")
     assert group["numOfHosts"] == 2
     assert group["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "4"
 
@@ -278,7 +275,71 @@ def test_every_claim_is_used_and_every_used_one_is_made(
     shared = {name for name, by in used.items() if len(by) > 1}
     assert all(made[name]["accessModes"] == ["ReadWriteMany"] for name in shared)
     assert all(group.startswith("engine") for group in used["promptly-compiled"])
-    assert "head" not in used["promptly-state"], "what is kept is the front's"
+    assert used["promptly-state"] == {"files"}
+    assert made["promptly-state"]["accessModes"] == ["ReadWriteOnce"], (
+        "databases are on a disk, not a network"
+    )
+
+
+def test_parts_run_in_the_pods_that_are_made_for_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """An engine's pod has a CPU to spare, and an owner of files that ran there would lose them with it."""
+    cluster = cluster_of(printed(capsys, small_config(tmp_path, nodes={"front": "own_name"})))
+    given = {
+        each["groupName"]: each["rayStartParams"].get("resources") for each in cluster["workerGroupSpecs"]
+    }
+    assert given == {
+        "front": """'{"own_name": 1}'""",
+        "files": """'{"promptly_files": 1}'""",
+        "engine-chat": None,
+    }
+
+
+def test_without_owners_of_files_there_is_no_pod_and_no_claim_for_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    objects = printed(capsys, small_config(tmp_path, responses={"enabled": False}))
+    assert [name for name, _ in pods(objects)] == ["head", "front", "engine-chat"]
+    claims = {each["metadata"]["name"] for each in of_kind(objects, "PersistentVolumeClaim")}
+    assert claims == {"promptly-weights", "promptly-compiled"}
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_rays_autoscaler_may_ask_for_pods_and_nothing_else_talks_to_kubernetes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, most: int
+) -> None:
+    objects = printed(capsys, small_config(tmp_path, model={"replicas": {"min": 1, "max": most}}))
+    cluster, scales = cluster_of(objects), most > 1
+    tokens = {name: each["spec"]["automountServiceAccountToken"] for name, each in pods(objects)}
+    assert tokens == {"head": scales, "front": False, "files": False, "engine-chat": False}
+    assert cluster.get("enableInTreeAutoscaling", False) is scales
+    if scales:
+        rights = cluster["autoscalerOptions"]["securityContext"]
+        assert rights == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def test_a_drain_of_nodes_takes_one_replica_of_a_group_at_a_time(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    engine = {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}
+    config = small_config(tmp_path, engine=engine, model={"replicas": 2})
+    budgets = of_kind(printed(capsys, config, "--gpus-per-node", "4"), "PodDisruptionBudget")
+    found = {each["metadata"]["name"]: each["spec"]["maxUnavailable"] for each in budgets}
+    assert found == {"promptly-front": 1, "promptly-engine-chat": 2}, "an engine of two hosts is one replica"
+
+
+def test_variables_of_a_secret_reach_every_pod_where_there_is_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for _, template in pods(printed(capsys, small_config(tmp_path))):
+        secret = {"secretRef": {"name": "promptly-env", "optional": True}}
+        assert container_of(template)["envFrom"] == [secret]
+
+
+def test_the_pod_monitor_can_be_left_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert of_kind(printed(capsys, small_config(tmp_path)), "PodMonitor")
+    assert not of_kind(printed(capsys, small_config(tmp_path), "--no-pod-monitor"), "PodMonitor")
 
 
 def test_clients_reach_one_port_and_the_operators_only_theirs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -388,7 +449,7 @@ def test_only_engines_with_gpus_may_stand_on_nodes_that_are_kept_for_them(
         for name, template in pods(printed(capsys, small_config(tmp_path)))
     }
     gpu = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
-    assert found == {"head": None, "front": None, "engine-chat": gpu}
+    assert found == {"head": None, "front": None, "files": None, "engine-chat": gpu}
 
 
 def test_a_spare_is_one_more_pod_for_each_rank(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -413,7 +474,7 @@ def test_the_front_has_the_gateways_image_and_all_else_the_engines(
     for name, template in pods(printed(capsys, config, *options)):
         spec = template["spec"]
         images = {each["image"] for each in (*spec["containers"], *spec["initContainers"])}
-        wanted = "registry.example/gateway:1" if name == "front" else "registry.example/engine:2"
+        wanted = "registry.example/gateway:1" if name in ("front", "files") else "registry.example/engine:2"
         assert images == {wanted}, name
 
 
@@ -533,7 +594,7 @@ def test_folders_that_are_in_no_volume_are_named_at_the_top(
     }
     assert main(["manifest", str(small_config(tmp_path, **folders)), "--offline"]) == 0
     head = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# ") and " = " in line]
-    assert [line.split(" = ")[0] for line in head] == ["# responses.path", "# prompts.folder"]
+    assert {line.split(" = ")[0] for line in head} == {"# responses.path", "# prompts.folder"}
 
 
 def test_an_unknown_accelerator_is_one_message(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -601,5 +662,5 @@ def test_models_whose_ids_are_alike_have_pods_of_their_own(
     ]
     models = [{"id": name, "source": "Qwen/Qwen3-8B", "engine": engine} for name in ids]
     groups = [name for name, _ in pods(printed(capsys, small_config(tmp_path, models=models)))]
-    assert len(set(groups)) == len(groups) == 2 + len(ids)
-    assert groups[2:5] == ["engine-a-b", "engine-a-b-3", "engine-a-b-2"]
+    assert len(set(groups)) == len(groups) == 3 + len(ids)
+    assert groups[3:6] == ["engine-a-b", "engine-a-b-3", "engine-a-b-2"]
