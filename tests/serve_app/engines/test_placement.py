@@ -82,6 +82,17 @@ def test_other_owners_of_files_take_theirs(owner: str) -> None:
     assert str(problem).endswith("add nodes with 1 CPU")
 
 
+@pytest.mark.parametrize("part", ["front", "files"])
+def test_a_resource_that_no_node_has_is_named_by_its_setting(part: str) -> None:
+    named = parse_args({"models": [CPU_MODEL], **GATEWAY, "nodes": {part: "mine"}}, source="test")
+    assert list(check_placement(named, {"CPU": 16.0, "mine": 1.0})) == []
+    (problem,) = check_placement(named, {"CPU": 16.0})
+    assert str(problem) == (
+        f"nodes.{part} = 'mine': no node of the cluster has the resource 'mine'; "
+        "start one with it (`ray start --resources`)"
+    )
+
+
 def test_engines_are_not_blamed_for_the_room_that_gateways_take() -> None:
     many = parse_args(
         {"models": [CPU_MODEL], **GATEWAY, "gateway": {"num_cpus": 0.1, "replicas": 500}}, source="test"
