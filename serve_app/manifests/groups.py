@@ -67,7 +67,7 @@ def node_names(settings: Settings) -> dict[str, str]:
     """The resource of each kind of pod, as the config names it or as the manifest does. Owners of files have
     one where there are any."""
     chosen = {FRONT: settings.nodes.front, FILES: settings.nodes.files}
-    kinds = [FRONT, *([FILES] if any(True for _ in _keepers(settings)) else [])]
+    kinds = [FRONT, *([FILES] if list(_keepers(settings)) else [])]
     return {kind: chosen[kind] or NODES[kind] for kind in kinds}
 
 

@@ -20,6 +20,8 @@ from serve_app.manifests.pods import (
     Setup,
     Wants,
     head_template,
+    labels_of,
+    no_rights,
     worker_template,
 )
 from serve_app.planning import ModelPlan
@@ -152,7 +154,7 @@ def _ray_service(pods: Sequence[Group], setup: Setup, text: str, ray_version: st
         cluster["autoscalerOptions"] = {
             "version": "v2",
             "idleTimeoutSeconds": IDLE_S,
-            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+            "securityContext": no_rights(),
         }
     return {
         "apiVersion": "ray.io/v1",
@@ -193,7 +195,7 @@ def _budget(choices: Choices, group: Group) -> Json:
         "metadata": _named(choices, f"{choices.name}-{group.name}"),
         "spec": {
             "maxUnavailable": group.hosts,
-            "selector": {"matchLabels": {PART_OF: choices.name, "promptly/group": group.name}},
+            "selector": {"matchLabels": labels_of(group, choices)},
         },
     }
 

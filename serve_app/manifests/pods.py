@@ -70,6 +70,15 @@ def folders_without_volume(settings: Settings) -> Iterator[str]:
             yield f"{setting} = {folder!r}: no volume of the pods is there: add one, or use {CACHE}"
 
 
+def labels_of(group: Group, choices: Choices) -> Json:
+    """By which the pods of a group are found."""
+    return {PART_OF: choices.name, "promptly/group": group.name}
+
+
+def no_rights() -> Json:
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
 def head_template(setup: Setup, *, scales: bool) -> Json:
     """Ray's head: the control store, Serve's controller, the builder of the graph. No replica runs on it. It
     has the engines' image because the builder checks their arguments with vLLM's own parser. ``scales``:
@@ -122,7 +131,7 @@ def _template(role: str, group: Group, setup: Setup, ports: Mapping[int, str]) -
         spec["affinity"] = affinity
     if group.gpus:
         spec["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
-    labels = {PART_OF: choices.name, "promptly/group": group.name}
+    labels = labels_of(group, choices)
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
@@ -180,11 +189,7 @@ def _environment(group: Group, wants: Wants, environment: Mapping[str, str]) -> 
 
 
 def _rights() -> Json:
-    return {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
+    return {**no_rights(), "readOnlyRootFilesystem": True}
 
 
 def _copy_secrets(image: str) -> Json:
@@ -271,7 +276,7 @@ def _affinity(group: Group, choices: Choices) -> Json:
     if group.most > 1:
         apart = {
             "topologyKey": "kubernetes.io/hostname",
-            "labelSelector": {"matchLabels": {PART_OF: choices.name, "promptly/group": group.name}},
+            "labelSelector": {"matchLabels": labels_of(group, choices)},
         }
         found["podAntiAffinity"] = {
             "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": apart}]
