@@ -34,6 +34,7 @@ from ray.serve._private import controller, haproxy
 from ray.serve._private.haproxy import HAProxyApi, HAProxyManager
 
 from deployments.platform.door_secret import load_door_secret
+from deployments.platform.door_socket import doors
 from serve_app.front_door import ProxyFiles, error_pages, harden, http_text, with_json_errors
 from serve_app.settings.load import proxy_settings
 from serve_app.settings.proxy import ProxySettings
@@ -69,17 +70,19 @@ def install() -> None:
 
 class FrontDoor(HAProxyApi):
     """One node's HAProxy: Serve's config with this project's changes. ``runs``: whether a program starts
-    where it lies."""
+    where it lies; ``gateways``: the sockets of this node's gateways, by the id of their replica."""
 
     def __init__(
         self,
         *args: Any,
         settings: ProxySettings | None = None,
         runs: Callable[[Path], bool] = runs,
+        gateways: Callable[[], Mapping[str, Path]] = doors,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._runs = runs
+        self._gateways = gateways
         self._settings = proxy_settings(os.environ.get(CONFIG_FILE)) if settings is None else settings
         self._folder = Path(self.config_file_path).parent
         self._folder.chmod(0o700)  # Serve's socket for metrics, in it, is open to all
@@ -107,7 +110,8 @@ class FrontDoor(HAProxyApi):
     def _generate_config_file_internal(self) -> None:
         super()._generate_config_file_internal()
         path = Path(self.config_file_path)
-        text = harden(path.read_text(encoding="utf-8"), self._settings, self._files())
+        cpus = len(os.sched_getaffinity(0))
+        text = harden(path.read_text(encoding="utf-8"), self._settings, self._files(), cpus)
         _write_private(path, text.encode())
 
     def _files(self) -> ProxyFiles:
@@ -120,9 +124,14 @@ class FrontDoor(HAProxyApi):
         }
         not_found = error_pages(self._settings)[404].body()
         pages[404] = _write_private(self._folder / "error-404.json", not_found)
-        door = self._folder / "o.sock"
-        secret = load_door_secret(os.environ)
-        return ProxyFiles(pages, door, self._certificate(), _path(self._settings.tls_client_ca), secret)
+        return ProxyFiles(
+            pages,
+            owners_door=self._folder / "o.sock",
+            certificate=self._certificate(),
+            client_ca=_path(self._settings.tls_client_ca),
+            secret=load_door_secret(os.environ),
+            gateways=self._gateways(),
+        )
 
     def _certificate(self) -> Path | None:
         """Write certificate and key into one file, as HAProxy expects."""

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from deployments.platform.direct_ingress import DirectIngress, direct_ingress
+from deployments.platform.door_socket import open_doors
 from deployments.platform.http_protocol import mend_http
 from deployments.platform.websocket_protocol import bound_websockets
 from serve_app.dialects import dialect_of
@@ -77,4 +78,5 @@ def middlewares() -> list[Middleware]:
     """Serve's callback, in every process that speaks HTTP to clients: the middlewares to install."""
     mend_http()
     bound_websockets()
+    open_doors()
     return [Middleware(IngressMiddleware)]

@@ -117,7 +117,9 @@ class Body:
         self._waiter: asyncio.Future[None] | None = None
         self._listener: Callable[[], None] | None = None
         self._parts: list[bytes] = []
-        self._size = 0
+        self.on_body = self._parts.append
+        """httptools' callback for every token, which a method of this class would make slower."""
+        self._size = 0  # of what was received since the last read, with HTTP's own bytes
         self._is_paused = False
         self._is_complete = False
         self._error: BrokenConnection | None = None
@@ -325,6 +327,7 @@ class Connection(Body, asyncio.Protocol):
             self._head_size += len(data)
             if self._head_size > MAX_HEAD_BYTES:
                 self._break("headers without an end")
+        self._size += len(data)
         if self._size > 2 * self._read_ahead and not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()
@@ -358,10 +361,6 @@ class Connection(Body, asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
-
-    def on_body(self, part: bytes) -> None:
-        self._parts.append(part)
-        self._size += len(part)
 
     def on_message_complete(self) -> None:
         if self.status < 200:  # an interim response: the final one follows

@@ -30,7 +30,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from serve_app.errors import Forbidden, SettingsError
 from serve_app.settings.network import ANY_PORT
 from serve_app.wire.handshake import GREETING, HELLO_BYTES, PROOF_BYTES, Handshake, NotProven
-from serve_app.wire.private_address import PrivateAddress
+from serve_app.wire.private_address import MAX_SOCKET_PATH, PrivateAddress
 
 KEEP_ALIVE_S = 3600
 """Longer than any gateway keeps an idle connection, so that the gateway always closes first (if the server
@@ -41,9 +41,6 @@ STOP_GRACE_S = 1.0
 
 HANDSHAKE_TIMEOUT_S = 5.0
 """Our own callers need a millisecond; other connections are closed after this time."""
-
-MAX_SOCKET_PATH = 107
-"""Bytes of a unix socket's path (``sun_path`` holds 108, the last is 0)."""
 
 logger = logging.getLogger("ray.serve")
 

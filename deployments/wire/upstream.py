@@ -19,7 +19,7 @@ from deployments.wire.http1 import (
 from deployments.wire.pool import ConnectionPool, ConnectTimeout
 from serve_app.errors import UpstreamFailed
 from serve_app.fleet import EngineReport, Member, Probe
-from serve_app.openai.sse import EventMeter
+from serve_app.openai import sse
 from serve_app.openai.usage import AnswerEnd
 from serve_app.redaction import Redactor, StreamRedactor
 from serve_app.wire.private_address import PrivateAddress
@@ -76,7 +76,7 @@ class UpstreamResponse:
         self._connection = connection
         self._give_back = give_back
         self._bounds = bounds
-        self._events = EventMeter()
+        self._events = sse.EventMeter()
         self._size = 0
         self._is_open = True
         self._first: bytes | None = first
@@ -136,10 +136,11 @@ class UpstreamResponse:
         data = None if self._first is not None else self._connection.read_now()
         if not data:
             return data
-        excess = self._excess(data)
-        if excess is not None:
-            self.abort(excess)  # `read_some` raises it
-            return None
+        if self._events.size or not self.is_stream or not data.endswith(sse.END):  # else: whole events
+            excess = self._excess(data)
+            if excess is not None:
+                self.abort(excess)  # `read_some` raises it
+                return None
         now = time.monotonic()
         if self.waiting_since is not None:
             self.waiting_since = now

@@ -14,19 +14,22 @@ names the line that it replaces, and a missing line is an error, so that no prot
 - HAProxy's own errors are JSON in OpenAI's format, each with its own status.
 - TLS for clients, if there is a certificate.
 - Gateways are told the client's address.
+- A gateway of the same node is reached through its Unix socket, where it has one.
+- There are no more threads than CPUs (Serve starts four): more wake each other without doing more.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from serve_app.settings.proxy import ProxySettings
 
 LOOPBACK = "127.0.0.1"
 TLS_OPTIONS = "ssl-min-ver TLSv1.2 no-tls-tickets"
+LOCAL_SERVER = r"^(?P<server> *server \S*?(?P<id>[^\s-]+)) (?:127\.0\.0\.1|\[?::1\]?|localhost):\d+ "
 SOURCE_TABLE = "type ipv6 size 100k expire 60s store conn_cur"
 """The table also holds IPv4 addresses. 100,000 addresses take about 10 MB; memory is used as they arrive."""
 
@@ -57,10 +60,12 @@ class ProxyFiles:
     client_ca: Path | None = None
     secret: str | None = None
     """The secret that makes gateways believe what HAProxy says of a client's address."""
+    gateways: Mapping[str, Path] = field(default_factory=dict)
+    """The Unix sockets of gateways on this node, by the id of their Serve replica."""
 
 
-def harden(text: str, settings: ProxySettings, files: ProxyFiles) -> str:
-    """The config that HAProxy runs with, made from the one that Serve has rendered.
+def harden(text: str, settings: ProxySettings, files: ProxyFiles, cpus: int) -> str:
+    """The config that HAProxy runs with on ``cpus`` CPUs, made from the one that Serve has rendered.
 
     Raises:
         TemplateChangedError: a line that must change is missing.
@@ -78,6 +83,8 @@ def harden(text: str, settings: ProxySettings, files: ProxyFiles) -> str:
         r"^(frontend http_frontend\n *bind \S+)$",
         rf"\1{_tls(files)}{_per_source(settings)}{NO_CHUNKED_UPGRADE}{_client(files)}",
     )
+    text = _replace(text, r"^( *nbthread) (\d+)$", lambda found: f"{found[1]} {min(int(found[2]), cpus)}")
+    text = _by_socket(text, files.gateways)
     return _replace(
         text,
         r"^(backend default_backend\n).*\n",
@@ -85,7 +92,7 @@ def harden(text: str, settings: ProxySettings, files: ProxyFiles) -> str:
     )
 
 
-def _replace(text: str, pattern: str, new: str) -> str:
+def _replace(text: str, pattern: str, new: str | Callable[[re.Match[str]], str]) -> str:
     changed, count = re.subn(pattern, new, text, flags=re.MULTILINE)
     if count != 1:
         raise TemplateChangedError(f"Serve's HAProxy config matches {pattern!r} {count} times, expected once")
@@ -94,6 +101,17 @@ def _replace(text: str, pattern: str, new: str) -> str:
 
 def _on_loopback(text: str, section: str) -> str:
     return _replace(text, rf"^({section}\n *bind )\*?:(\d+)$", rf"\g<1>{LOOPBACK}:\2")
+
+
+def _by_socket(text: str, gateways: Mapping[str, Path]) -> str:
+    """Serve gives the loopback address to replicas of HAProxy's own node alone, and ends a server's name with
+    the replica's id."""
+
+    def line(found: re.Match[str]) -> str:
+        path = gateways.get(found["id"])
+        return found[0] if path is None else f"{found['server']} unix@{path} "
+
+    return re.sub(LOCAL_SERVER, line, text, flags=re.MULTILINE)
 
 
 def _error_lines(files: ProxyFiles) -> str:

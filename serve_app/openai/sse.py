@@ -36,17 +36,18 @@ class EventMeter:
     stream."""
 
     def __init__(self) -> None:
-        self._size = 0
+        self.size = 0
+        """Of the event that has begun; 0: none has."""
         self._tail = b""
 
     def feed(self, piece: bytes) -> int:
         if piece.endswith(ENDS):
-            self._size, self._tail = 0, b""
+            self.size, self._tail = 0, b""
             return 0
         joint = self._tail + piece[:3]  # an event's end may be split anywhere
         end = max(piece.rfind(END), piece.rfind(ENDS[1]))
         if end >= 0 or END in joint or ENDS[1] in joint:
-            self._size = 0
-        self._size += len(piece) - max(end, 0)
+            self.size = 0
+        self.size += len(piece) - max(end, 0)
         self._tail = (self._tail + piece)[-3:]
-        return self._size
+        return self.size

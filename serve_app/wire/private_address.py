@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+MAX_SOCKET_PATH = 107
+"""Bytes of a Unix socket's path (``sun_path`` holds 108, the last is 0)."""
+
 
 @dataclass(frozen=True, slots=True)
 class PrivateAddress:

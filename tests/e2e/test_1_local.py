@@ -26,6 +26,8 @@ from deployments.launcher.processes import descendants, describe
 
 CHAT = "/v1/chat/completions"
 FRANCE = "What is the capital of France?"
+CONNECTED = "03"
+"""The state of a socket in ``/proc/net/unix``."""
 
 
 def messages(text: str, system: str | None = None) -> list[Any]:
@@ -69,6 +71,13 @@ def wait_stored(server: Server, at_least: int) -> None:
     while get_json(f"{server.url}/admin/cache")["entries"] < at_least:
         assert time.monotonic() < deadline, "the answer was not stored"
         time.sleep(0.05)
+
+
+def test_haproxy_reaches_the_gateway_by_a_unix_socket(served: Server) -> None:
+    get_json(f"{served.url}/v1/models")
+    sockets = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    doors = [each for each in sockets if f"/promptly-door-{os.geteuid()}/" in each[-1]]
+    assert CONNECTED in {each[5] for each in doors}
 
 
 def test_the_capital_of_france_is_paris_and_then_comes_from_the_cache(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,9 @@ from ray.serve.config import HTTPOptions
 from deployments.launcher.ports import free_port
 from deployments.platform.front_door import FrontDoor, keep_running, runs
 from serve_app.settings.proxy import ProxySettings
+
+REPLICA = "k3jq0z1x"
+"""The id of the replica behind the door; the name that Serve gives a server of HAProxy ends with it."""
 
 
 def listens_on_loopback_alone(port: int) -> bool:
@@ -60,10 +63,12 @@ async def door(
     settings: ProxySettings | None = None,
     *,
     runs: Callable[[Path], bool] = runs,
+    gateways: Mapping[str, Path] | None = None,
     **changes: Any,
 ) -> AsyncIterator[Door]:
     """In front of ``url``, or of no gateway at all; watched, as in Serve's actor. ``runs``: whether a program
-    that the front door writes starts."""
+    that the front door writes starts; ``gateways``: sockets by the id of a replica, of which the one at
+    ``url`` is :data:`REPLICA`."""
     with tempfile.TemporaryDirectory(prefix="door-", dir="/tmp") as name:
         folder = Path(name)
         ports: list[int] = []
@@ -82,7 +87,14 @@ async def door(
             **changes,
         )
         path = str(folder / "haproxy.cfg")
-        front_door = FrontDoor(config, _backends(url), path, settings=settings or ProxySettings(), runs=runs)
+        front_door = FrontDoor(
+            config,
+            _backends(url),
+            path,
+            settings=settings or ProxySettings(),
+            runs=runs,
+            gateways=lambda: gateways or {},
+        )
         started = asyncio.ensure_future(front_door.start())
         reloading = asyncio.Lock()
         watching = asyncio.ensure_future(keep_running(front_door, started, reloading))
@@ -101,7 +113,7 @@ def _backends(url: str | None) -> dict[str, BackendConfig]:
     address = urlsplit(url)
     assert address.hostname is not None
     assert address.port is not None
-    server = ServerConfig("gateway", address.hostname, address.port)
+    server = ServerConfig(f"SERVE_REPLICA_app-Gateway-{REPLICA}", address.hostname, address.port)
     backend = BackendConfig(
         "http-app", "/", http_health_check_path="/health", servers=[server], app_name="app"
     )

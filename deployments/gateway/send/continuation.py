@@ -79,7 +79,9 @@ class ContinuedAnswer(Live, Continuable):
                     early = UpstreamFailed("The engine's stream ended too early.", code="upstream_failed")
                     self._ended(attempt, early, is_break=True)
                     continue
-                passed = self._passed(attempt, chunk)
+                passed = self._stream.feed(chunk)
+                if self._stream.failure is not None:
+                    self._failed(attempt)
             if passed:
                 return passed
         return b""
@@ -91,7 +93,9 @@ class ContinuedAnswer(Live, Continuable):
         chunk = attempt.response.read_now()
         if not chunk:
             return chunk
-        passed = self._passed(attempt, chunk)
+        passed = self._stream.feed(chunk)
+        if self._stream.failure is not None:
+            self._failed(attempt)
         return passed if passed or self._attempt is not None else None
 
     def listen(self, arrived: Callable[[], None]) -> bool:
@@ -109,13 +113,11 @@ class ContinuedAnswer(Live, Continuable):
         if self._attempt is not None:
             self._attempt.close()
 
-    def _passed(self, attempt: Attempt, chunk: bytes) -> bytes:
-        passed = self._stream.feed(chunk)
-        if self._stream.failure is not None:
-            self.unlisten()
-            failed = UpstreamFailed("The engine failed.", code="upstream_failed")
-            self._lose(attempt, failed, is_break=True)
-        return passed
+    def _failed(self, attempt: Attempt) -> None:
+        """The engine said so in its stream."""
+        self.unlisten()
+        failed = UpstreamFailed("The engine failed.", code="upstream_failed")
+        self._lose(attempt, failed, is_break=True)
 
     def _ended(self, attempt: Attempt, error: UpstreamFailed, *, is_break: bool) -> None:
         """The member sends no more: the stream is complete, or this attempt is lost."""

@@ -13,7 +13,7 @@ from serve_app.openai.continuation import layout
 from serve_app.openai.continuation.events import EventStream
 from serve_app.openai.continuation.plan import Ending, SameChat, TokenLimits
 from serve_app.openai.continuation.tokens import MOST_TOKENS, decode_ids
-from serve_app.openai.requests import ParsedRequest
+from serve_app.openai.requests import Endpoint, ParsedRequest
 
 
 class ResumableChat(EventStream):
@@ -24,7 +24,7 @@ class ResumableChat(EventStream):
         """``request`` has no ``chat_obstacle``; ``include_usage`` asks for usage even if the client did
         not."""
         wants_usage = include_usage or request.generation.wants_usage
-        super().__init__(layout.CHOICE.match, wants_usage=wants_usage)
+        super().__init__(layout.CHOICE.match, layout.PLAIN[Endpoint.CHAT].match, wants_usage=wants_usage)
         self._told: list[bytes] = []  # ids as in JSON, without the brackets
         self._count = 0
         self._repeated = 0  # tokens whose events the next engine will repeat
@@ -48,6 +48,14 @@ class ResumableChat(EventStream):
         self._continuing = bool(self._head)
         self._repeated = self._count
         return SameChat([decode_ids(piece) for piece in self._told])
+
+    def _took(self, ids: bytes) -> bool:
+        new = ids.count(b",") + 1
+        if self._continuing or self._count + new > MOST_TOKENS:
+            return False
+        self._told.append(ids)
+        self._count += new
+        return True
 
     def _pass_tokens(self, match: re.Match[bytes]) -> bytes:
         head, choice, reason, finish, ids, tail = match.group(

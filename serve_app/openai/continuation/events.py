@@ -16,12 +16,14 @@ class EventStream(ABC):
     """Passes the events of one answer on. Subclasses say what becomes of those with tokens, and of those that
     a continuation repeats. It has this many methods because the events of one answer share one state."""
 
-    def __init__(self, match: Match, *, wants_usage: bool) -> None:
+    def __init__(self, match: Match, plain: Match, *, wants_usage: bool) -> None:
+        """``match`` finds an event with tokens; ``plain``, of :data:`layout.PLAIN`, what follows its head."""
         self.done = False
         """``[DONE]`` was passed on: the stream is complete."""
         self.failure: bytes | None = None
         """The engine's own error event (JSON). Neither it nor anything after it is passed on."""
         self._match = match
+        self._plain = plain
         self._partial = b""
         self._wants_usage = wants_usage
         self._head = b""  # the beginning of every event; empty until one was passed on
@@ -37,6 +39,10 @@ class EventStream(ABC):
         if self._partial and b"\n" not in chunk:  # do not search a long event again for every piece
             self._partial += chunk
             return b""
+        if self._head and not self._partial and self.failure is None and chunk.startswith(self._head):
+            plain = self._plain(chunk, len(self._head))
+            if plain is not None and self._took(plain[1]):
+                return layout.without_ids(chunk, plain)
         data = self._partial + chunk if self._partial else chunk
         passed: list[bytes] = []
         position = 0
@@ -53,6 +59,11 @@ class EventStream(ABC):
             position = end + len(sse.END)
         self._partial = data[position:]
         return b"".join(passed)
+
+    @abstractmethod
+    def _took(self, ids: bytes) -> bool:
+        """Nearly every token comes here: its event has some text and ends nothing. False, and nothing has
+        changed: it is to go the long way."""
 
     def forget_the_rest(self) -> None:
         """What the lost engine left must not mix with the next engine's bytes."""

@@ -51,6 +51,21 @@ TOKENS = {
 """A chunk of one plain answer. ``text`` is missing if a parser of the engine held it back, ``finish``
 before the end; ``tail`` is what follows the choice."""
 
+_SOME_TEXT = rf'(?!""){_STRING}'
+
+PLAIN = {
+    Endpoint.CHAT: _compiled(
+        rf'\{{"index":0,"delta":\{{"content":{_SOME_TEXT}\}},"logprobs":null,'
+        rf'"finish_reason":null,"token_ids":\[(?P<ids>[\d,]++)\]\}}\]{_FINGERPRINT}\}}\n\n\Z'
+    ),
+    Endpoint.COMPLETIONS: _compiled(
+        rf'\{{"index":0,"text":{_SOME_TEXT},"logprobs":null,"finish_reason":null,"stop_reason":null,'
+        rf'"prompt_token_ids":null,"token_ids":\[(?P<ids>[\d,]++)\]\}}\]{_FINGERPRINT}\}}\n\n\Z'
+    ),
+}
+"""What follows the head in nearly every chunk: some text, and neither an end nor anything else. It is matched
+apart because the head, which is the same in all of them, is half of what there is to match."""
+
 CHOICE = _compiled(
     rf'{_HEAD}(?P<choice>\{{"index":0,"delta":[^\n]*"logprobs":null,"finish_reason":)'
     rf"(?P<reason>null|{_FINISH},{_STOP}),{_TOKEN_IDS}\}}\]{_FINGERPRINT}\}}\n\n"
@@ -103,6 +118,13 @@ def text_event(head: bytes, chunk: Chunk) -> bytes:
 
 
 TOKEN_EVENT = {Endpoint.CHAT: chat_event, Endpoint.COMPLETIONS: text_event}
+
+
+def without_ids(event: bytes, plain: re.Match[bytes]) -> bytes:
+    """The event, of which ``plain`` matched what follows the head, as vLLM writes it when token ids were not
+    requested."""
+    first, last = plain.span(1)
+    return b"%bnull%b" % (event[: first - 1], event[last + 1 :])
 
 
 def choice_event(head: bytes, choice: bytes, reason: bytes, tail: bytes) -> bytes:

@@ -26,7 +26,8 @@ class ResumableStream(EventStream):
     def __init__(self, request: ParsedRequest, *, include_usage: bool = False) -> None:
         """``request`` has no ``obstacle``; ``include_usage`` asks for usage even if the client did not."""
         wants_usage = include_usage or request.generation.wants_usage
-        super().__init__(layout.TOKENS[request.endpoint].match, wants_usage=wants_usage)
+        of_tokens, plain = layout.TOKENS[request.endpoint], layout.PLAIN[request.endpoint]
+        super().__init__(of_tokens.match, plain.match, wants_usage=wants_usage)
         self._request = request
         self._write = layout.TOKEN_EVENT[request.endpoint]
         self._tokens = AnswerTokens()
@@ -91,8 +92,14 @@ class ResumableStream(EventStream):
             fields["stream_options"] = {"include_usage": True}
         return EngineRequest(Endpoint.COMPLETIONS, fields)
 
+    def _took(self, ids: bytes) -> bool:
+        if self._continuing or self._tokens.count >= MOST_TOKENS:
+            return False
+        self._tokens.add(ids, True)
+        return True
+
     def _pass_tokens(self, match: re.Match[bytes]) -> bytes:
-        """An event with text: every token passes through here."""
+        """An event with tokens, text or not."""
         text, finish, stop, tail, ids = match.group("text", "finish", "stop", "tail", "ids")
         if finish in layout.BROKEN_OFF:
             return self._fail(match.group())

@@ -11,7 +11,7 @@ import ssl
 import stat
 import subprocess
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -392,7 +392,56 @@ def test_a_program_without_the_known_texts_is_left_as_it_is() -> None:
 
 def test_a_template_that_has_changed_is_an_error_and_no_hole() -> None:
     with pytest.raises(TemplateChangedError, match="splice-request"):
-        harden("global\ndefaults\n", ProxySettings(), ProxyFiles({}, Path("o.sock")))
+        harden("global\ndefaults\n", ProxySettings(), ProxyFiles({}, Path("o.sock")), 2)
+
+
+def rendered(*servers: str, threads: int = 4) -> str:
+    """What the changes look for in Serve's config."""
+    lines = [
+        "global",
+        f"    nbthread {threads}",
+        "    stats socket /a mode 666 level admin",
+        "defaults",
+        "    option splice-request",
+        "    option httplog",
+        "    errorfile 502 /e",
+        "frontend prometheus",
+        "    bind :1",
+        "frontend http_frontend",
+        "    bind 0.0.0.0:8000",
+        "listen stats",
+        "  bind *:2",
+        "backend default_backend",
+        "    http-request return",
+        "backend app",
+        *[f"    server {server} check observe layer4" for server in servers],
+    ]
+    return "\n".join([*lines, ""])
+
+
+def hardened(text: str, gateways: Mapping[str, Path], cpus: int = 2) -> list[str]:
+    files = ProxyFiles({404: Path("/404")}, Path("o.sock"), gateways=gateways)
+    return [line.strip() for line in harden(text, ProxySettings(), files, cpus).splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("server", "becomes"),
+    [
+        ("R_app-Gateway-abc 127.0.0.1:30001", "R_app-Gateway-abc unix@/d/abc.sock"),
+        ("R_app-Gateway-abc [::1]:30001", "R_app-Gateway-abc unix@/d/abc.sock"),
+        ("R_app-Gateway-abc 10.0.0.7:30001", "R_app-Gateway-abc 10.0.0.7:30001"),  # of another node
+        ("R_app-Gateway-other 127.0.0.1:30001", "R_app-Gateway-other 127.0.0.1:30001"),
+        ("SERVE_PROXY_ACTOR-fallback-abcd 127.0.0.1:2", "SERVE_PROXY_ACTOR-fallback-abcd 127.0.0.1:2"),
+    ],
+)
+def test_a_gateway_of_the_same_node_is_reached_by_its_socket(server: str, becomes: str) -> None:
+    lines = hardened(rendered(server), {"abc": Path("/d/abc.sock")})
+    assert f"server {becomes} check observe layer4" in lines
+
+
+@pytest.mark.parametrize(("threads", "cpus", "kept"), [(4, 2, 2), (4, 16, 4), (1, 2, 1)])
+def test_haproxy_has_no_more_threads_than_cpus(threads: int, cpus: int, kept: int) -> None:
+    assert f"nbthread {kept}" in hardened(rendered(threads=threads), {}, cpus)
 
 
 # ---- TLS ----

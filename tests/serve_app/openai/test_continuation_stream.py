@@ -11,7 +11,7 @@ import pytest
 from samples import CHAT, COMPLETIONS, chat_request, completion_request
 from scripted_vllm import CONTEXT, END_OF_TEXT, ByteTokenizer, ScriptedEngine, delivered, settle, undisturbed
 
-from serve_app.openai.continuation import Ending, EngineRequest, ResumableStream, TokenLimits
+from serve_app.openai.continuation import Ending, EngineRequest, ResumableChat, ResumableStream, TokenLimits
 from serve_app.openai.requests import Endpoint, ParsedRequest
 from serve_app.openai.usage import UsageFilter
 
@@ -70,6 +70,26 @@ def test_a_whole_stream_passes_as_if_no_tokens_had_been_asked_for(
     for piece in (1, 7, 100, 1 << 20):
         assert same_but_for_ids(delivered(request, engine, piece=piece)) == expected
     assert text_of(expected) == text
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+@pytest.mark.parametrize(
+    ("kind", "endpoint"), [(ResumableStream, CHAT), (ResumableStream, COMPLETIONS), (ResumableChat, CHAT)]
+)
+def test_however_its_bytes_arrive_a_stream_passes_the_same_and_knows_its_tokens(
+    kind: type[ResumableStream | ResumableChat], endpoint: Endpoint, text: str
+) -> None:
+    """A whole event with a token goes a short way, which parts of one and several together do not."""
+    request, engine = make_request(endpoint, **USAGE), make_engine(text)
+    events = engine.events(ResumableStream(request).opening)
+    halves = [half for event in events for half in (event[:40], event[40:])]
+    seen = []
+    for pieces in (events, halves, [b"".join(events)]):
+        stream = kind(request)
+        passed = b"".join(map(stream.feed, pieces))
+        seen.append((passed, stream.done, stream._pieces, stream._answer_tokens))
+    assert seen[0] == seen[1] == seen[2]
+    assert seen[0][3] >= len(engine.answer) - 1, "the last one may end the answer"
 
 
 @pytest.mark.parametrize("endpoint", Endpoint)
