@@ -20,14 +20,13 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-import pickle
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from multiprocessing import connection, forkserver
+from multiprocessing import connection, forkserver, reduction
 from multiprocessing.context import ForkServerContext
 from typing import Any
 
@@ -123,8 +122,8 @@ def _fork_one() -> int:
     or ends with the server. A whole ``Process`` would import this process's main module, which is Ray's."""
     first, tell = forkserver.connect_to_new_process([])
     with os.fdopen(tell, "wb") as file:
-        pickle.dump({"sys_path": sys.path}, file)
-        pickle.dump(_Nothing(), file)
+        reduction.dump({"sys_path": sys.path}, file)
+        reduction.dump(_Nothing(), file)
     return first
 
 
