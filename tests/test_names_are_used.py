@@ -24,6 +24,7 @@ USED_ELSEWHERE: Mapping[str, str] = {
     "RealtimeConnection.is_closed": "the scripted engine is the tests' engine; they ask what it saw",
     "Finding.tells": "the stopwatch of `make bench` prints findings; its test judges them",
     "LoadProbe.log_engine_initialized": "vLLM calls it",
+    "_Nothing._bootstrap": "Python calls it in a process that the fork server has forked",
     "on_files": "MkDocs calls it (scripts/docs_site.py)",
     "on_page_markdown": "MkDocs calls it (scripts/docs_site.py)",
     "LoadProbe.record_sleep_state": "vLLM calls it",

@@ -20,7 +20,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -108,23 +108,23 @@ def _apply(options: argparse.Namespace, api: ServeApi) -> None:
     _check_room(new, planned, api.resources(), source, spare=not options.stop_first)
     for note in _raw_notes(new, planned, source):
         print(note)
-    if options.dry_run or (has_run and not (planned or beside)):
+    if options.dry_run or (has_run and status in HAS_RUN and not (planned or beside)):
         return
-    wanted = {**document, **{key: running[key] for key in KEPT_KEYS if key in running}}
-    if options.stop_first:
-        wanted = stopping_first(wanted, planned, new)
+    # As Serve gives it back: YAML knows dates.
+    wanted = json.loads(json.dumps({**document, **_kept_keys(running)}, default=str))
+    asking = history.asking(wanted, running, has_run=has_run)
     began = time.monotonic()
-    _keep(replace(history, asked=wanted))
+    _keep(asking)
     try:
-        api.put(wanted)
+        api.put(stopping_first(wanted, planned, new) if options.stop_first else wanted)
     except Refused:
         _keep(history)
         raise
     _wait(api, options.timeout, began)
     now = deployed(api.details())
-    if not _is_in_force(now, wanted):
+    if now["applications"][0].get("args") != wanted["applications"][0].get("args"):
         raise ApiError("another config was applied meanwhile: this one is not in force")
-    _keep(replace(history, asked=wanted).seen(now, has_run=True))
+    _keep(asking.seen(now, has_run=True))
     print(f"done in {time.monotonic() - began:.1f} s; back: promptly apply --back")
 
 
@@ -174,8 +174,11 @@ def deployed(details: Mapping[str, Any]) -> dict[str, Any]:
     configs = [each["deployed_app_config"] for each in _of_files(details).values()]
     if not configs:
         raise ApiError(_no_file(details.get("applications") or {}))
-    kept = {key: details[key] for key in KEPT_KEYS if details.get(key) is not None}
-    return {**kept, "applications": configs}
+    return {**_kept_keys(details), "applications": configs}
+
+
+def _kept_keys(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: document[key] for key in KEPT_KEYS if document.get(key) is not None}
 
 
 def _of_files(details: Mapping[str, Any]) -> dict[str, Any]:
@@ -290,12 +293,6 @@ def _before(history: History, *, has_run: bool) -> Document:
     if found is None:
         raise ConfigError(f"promptly apply --back: {_file()} has no config to go back to")
     return found
-
-
-def _is_in_force(now: Document, wanted: Document) -> bool:
-    """Whether nobody else has applied another config since."""
-    asked = json.loads(json.dumps(wanted["applications"][0].get("args"), default=str))
-    return bool(now["applications"][0].get("args") == asked)
 
 
 def _wait(api: ServeApi, timeout_s: float, began: float) -> None:

@@ -31,7 +31,7 @@ from serve_app.prompts.library import library_of
 from serve_app.request.auth import load_keys
 from serve_app.settings import KeySettings, Settings
 from serve_app.settings.doubts import doubts
-from serve_app.settings.load import load_file, old_names
+from serve_app.settings.load import ConfigFile, read_config
 from serve_app.settings.prompts import PromptSettings
 from serve_app.settings.proxy import ProxySettings
 
@@ -49,51 +49,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     try:
-        warnings = check(options.config, os.environ)
+        file = read_config(options.config)
+        warnings = check(options.config, file, os.environ)
         if not options.without_vllm:
-            warnings += _raw_option_notes(options.config)
+            warnings += _raw_option_notes(options.config, file)
     except SettingsError as error:
         print(error, file=sys.stderr)
         return 1
     for warning in warnings:
         print(f"{options.config}: warning: {warning}", file=sys.stderr)
-    for line in chosen_parsers(options.config, ModelStore(default_cache_dir())):
+    for line in chosen_parsers(file, ModelStore(default_cache_dir())):
         print(line)
     return 0
 
 
-def _raw_option_notes(config: Path) -> list[str]:
+def _raw_option_notes(config: Path, file: ConfigFile) -> list[str]:
     """Raises: SettingsError: vLLM does not know an option."""
     try:
-        return [note for settings in load_file(config) for note in raw_option_notes(settings.models)]
+        return [note for settings in file.applications for note in raw_option_notes(settings.models)]
     except SettingsError as error:
         raise SettingsError("\n".join(f"{config}: {line}" for line in str(error).splitlines())) from None
 
 
-def chosen_parsers(config: Path, store: ModelStore) -> Iterator[str]:
+def chosen_parsers(file: ConfigFile, store: ModelStore) -> Iterator[str]:
     """Which parsers each engine would get for tool calls and reasoning, by what is on this machine, and
     why."""
-    for settings in load_file(config):
+    for settings in file.applications:
         for number, model in enumerate(settings.models):
             if model.engine is not None:
                 where = f"models[{number}] {model.id}"
                 yield from (f"{where}: {line}" for line in model_parsers(model, store).lines())
 
 
-def check(config: Path, environment: Mapping[str, str]) -> list[str]:
+def check(config: Path, file: ConfigFile, environment: Mapping[str, str]) -> list[str]:
     """The warnings, one line each: an old name of a setting, an unknown path in `paths`, or a model's folder
-    that does not exist.
+    that does not exist. ``file``: what was read from ``config``.
 
     Raises: SettingsError: one message that names the file, the setting and what was expected.
     """
-    applications = load_file(config)
-    for settings in applications:
+    for settings in file.applications:
         try:
             _check_named(settings, with_secrets(environment))
         except SettingsError as error:
             raise SettingsError(f"{config}: {error}") from None
-    lines = [line for settings in applications for line in (*doubts(settings), *_missing_folders(settings))]
-    return [*old_names(config), *lines]
+    lines = [
+        line for settings in file.applications for line in (*doubts(settings), *_missing_folders(settings))
+    ]
+    return [*file.old_names, *lines]
 
 
 def _missing_folders(settings: Settings) -> Iterator[str]:

@@ -13,6 +13,7 @@ from serve_app.errors import SettingsError
 from serve_app.manifests.options import Choices
 from serve_app.planning import ModelPlan
 from serve_app.settings import ModelSettings, Settings
+from serve_app.settings.nodes import shared_name
 
 GIB = 1 << 30
 BESIDE_GPUS = 4
@@ -65,10 +66,14 @@ class Group:
 
 def node_names(settings: Settings) -> dict[str, str]:
     """The resource of each kind of pod, as the config names it or as the manifest does. Owners of files have
-    one where there are any."""
+    one where there are any. Raises: SettingsError: the manifest's name for one is the config's for the
+    other."""
     chosen = {FRONT: settings.nodes.front, FILES: settings.nodes.files}
     kinds = [FRONT, *([FILES] if list(_keepers(settings)) else [])]
-    return {kind: chosen[kind] or NODES[kind] for kind in kinds}
+    names = {kind: chosen[kind] or NODES[kind] for kind in kinds}
+    if names[FRONT] == names.get(FILES):
+        raise SettingsError(f"nodes: {shared_name(names[FILES])}")
+    return names
 
 
 def groups(settings: Settings, plans: Sequence[ModelPlan], choices: Choices) -> tuple[Group, ...]:

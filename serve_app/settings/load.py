@@ -6,6 +6,7 @@ import difflib
 import re
 import typing
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,15 +72,25 @@ def parse_args(args: Mapping[str, Any], *, source: str, renamed: Mapping[str, Re
         SettingsError: one message with every wrong key: file, key, value, expectation.
     """
     current, _ = modern(args, source=source, table=renamed)
-    try:
-        return Settings.model_validate(current)
-    except ValidationError as error:
-        raise SettingsError("\n".join(_describe(error, source))) from None
+    return _validated(current, source)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """The settings of every Promptly application in a Serve config file, and a warning for each setting in
+    it that has another name now."""
+
+    applications: tuple[Settings, ...]
+    old_names: tuple[str, ...]
 
 
 def load_file(path: Path) -> tuple[Settings, ...]:
-    """The settings of every Promptly application in a Serve config file; :func:`check_exposure` is
-    included.
+    """The settings that :func:`read_config` gives, which tells what is refused."""
+    return read_config(path).applications
+
+
+def read_config(path: Path, renamed: Mapping[str, Renamed] = RENAMED) -> ConfigFile:
+    """Reads the file once, so that it may be a pipe; :func:`check_exposure` is included.
 
     Raises:
         SettingsError: the file cannot be read, is not YAML, or holds wrong settings.
@@ -90,18 +101,9 @@ def load_file(path: Path) -> tuple[Settings, ...]:
     if not isinstance(applications, list) or not applications:
         raise SettingsError(f"{path}: applications = {applications!r}: expected a list of applications")
     host = _http_host(document.get("http_options"), path)
-    return tuple(_application(entry, path, host) for entry in applications)
-
-
-def old_names(path: Path, renamed: Mapping[str, Renamed] = RENAMED) -> list[str]:
-    """A warning for each setting of a Serve config file that has another name now.
-
-    Raises:
-        SettingsError: the file cannot be read, or a setting is given by both names.
-    """
-    entries = _read_yaml(path).get("applications") or []
-    args = [entry.get("args") or {} for entry in entries if isinstance(entry, dict)]
-    return [line for each in args for line in modern(each, source=str(path), table=renamed)[1]]
+    found = [_application(entry, path, host, renamed) for entry in applications]
+    names = [line for _, lines in found for line in lines]
+    return ConfigFile(tuple(settings for settings, _ in found), tuple(names))
 
 
 def proxy_settings(file: str | None) -> ProxySettings:
@@ -166,15 +168,26 @@ def _http_host(given: Any, path: Path) -> str:
     return host or DEFAULT_HTTP_HOST
 
 
-def _application(entry: Any, path: Path, host: str) -> Settings:
+def _application(
+    entry: Any, path: Path, host: str, renamed: Mapping[str, Renamed]
+) -> tuple[Settings, list[str]]:
+    """Its settings, and the warnings of old names."""
     args = entry.get("args") if isinstance(entry, dict) else None
     if isinstance(entry, dict):
         _refuse_misplaced(entry, APPLICATION_KEYS, path, "applications[]")
     if not isinstance(args, dict):
         raise SettingsError(f"{path}: applications[].args = {args!r}: expected Promptly's settings")
-    settings = parse_args(args, source=str(path))
+    current, old_names = modern(args, source=str(path), table=renamed)
+    settings = _validated(current, str(path))
     check_exposure(settings, host, source=str(path))
-    return settings
+    return settings, old_names
+
+
+def _validated(args: Mapping[str, Any], source: str) -> Settings:
+    try:
+        return Settings.model_validate(args)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_describe(error, source))) from None
 
 
 class _EachKeyOnce(yaml.SafeLoader):

@@ -27,25 +27,37 @@ NOT_COMPARED = ("name", "args")
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """``in_force``: at most two, the newest first. ``asked``: what was applied last, whether it ran or
-    not."""
+    """``in_force``: at most two, the newest first. ``asked``: what was applied last, until it is seen to run.
+    Both are as their files have them where they were applied from here."""
 
     in_force: tuple[Document, ...] = ()
     asked: Document | None = None
 
     def has_run(self, running: Document, status: str) -> bool:
-        """Whether ``running`` was in force once, by Serve's ``status`` of it. Serve says ``UNHEALTHY`` as
-        soon as one part is, also of a config whose other parts have not come yet: one that was applied from
-        here has run only if it was seen to."""
-        if status != UNHEALTHY or self.asked is None or not is_same(self.asked, running):
+        """Whether ``running`` was in force once, by Serve's ``status`` of it. One that was seen to run may
+        be starting anew. Serve says ``UNHEALTHY`` as soon as one part is, also of a config whose other parts
+        have not come yet: one that was applied from here has run only if it was seen to."""
+        was_in_force = bool(self.in_force) and is_same(self.in_force[0], running)
+        if self.asked is None:
+            return was_in_force or status in HAS_RUN
+        if status != UNHEALTHY or not is_same(self.asked, running):
             return status in HAS_RUN
-        return bool(self.in_force) and is_same(self.in_force[0], running)
+        return was_in_force
 
     def seen(self, running: Document, *, has_run: bool) -> History:
-        """``running``: the config that Serve has. One that never ran is not a way back."""
-        if not has_run or (self.in_force and is_same(self.in_force[0], running)):
+        """``running``: the config that Serve has. One that never ran is not a way back. What an earlier
+        ``--stop-first`` has left in it is not kept."""
+        if not has_run:
             return self
-        return replace(self, in_force=(running, *self.in_force[:1]))
+        if self.in_force and is_same(self.in_force[0], running):
+            return replace(self, asked=None)
+        asked = self.asked
+        newest = running if asked is None or not is_same(asked, running) else asked
+        return History((newest, *self.in_force[:1]))
+
+    def asking(self, wanted: Document, running: Document, *, has_run: bool) -> History:
+        """``wanted`` is applied. The config in force stays so where it is applied once more."""
+        return self if has_run and is_same(wanted, running) else replace(self, asked=wanted)
 
     def back(self, *, has_run: bool) -> Document | None:
         """The way back from the config that was seen last; from one that never ran, to the one before it."""

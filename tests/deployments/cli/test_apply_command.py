@@ -321,6 +321,30 @@ def test_the_file_of_the_config_in_force_is_applied_over_one_that_failed_and_cos
     assert applied(dashboard) == first
 
 
+def test_back_leads_past_the_config_in_force_while_that_one_starts_anew(
+    dashboard: Dashboard, tmp_path: Path
+) -> None:
+    """As after the death of Ray's head; its file may be applied once more meanwhile."""
+    first = applied(dashboard)
+    assert main(["apply", config(tmp_path, seqs=9)]) == 0
+    dashboard.status = "DEPLOYING"
+    assert main(["apply", config(tmp_path, seqs=9), "--timeout", "0"]) == 1
+    assert len(dashboard.put) == 2
+    assert main(["apply", "--back", "--timeout", "0"]) == 1
+    assert applied(dashboard) == first
+
+
+@pytest.mark.parametrize("timeout", ["0", "60"])
+def test_the_way_back_does_not_stop_engines_first_because_the_way_there_did(
+    dashboard: Dashboard, tmp_path: Path, timeout: str
+) -> None:
+    main(["apply", config(tmp_path, seqs=9), "--stop-first", "--timeout", timeout])
+    assert applied(dashboard)[0]["deployments"] == [{"name": "Engine:chat", "max_surge_percent": 0}]
+    assert main(["apply", config(tmp_path, seqs=10)]) == 0
+    assert main(["apply", "--back"]) == 0
+    assert applied(dashboard) == document(seqs=9)["applications"]
+
+
 def test_a_plan_compares_with_what_runs_and_not_with_what_failed(
     dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

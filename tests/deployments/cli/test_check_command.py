@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from deployments.cli.main import main
 from deployments.feedback.store import schema as feedback_schema
 from deployments.responses.store import schema as responses_schema
 from serve_app.errors import SettingsError
+from serve_app.settings.load import read_config
 from serve_app.version import VERSION
 
 UPSTREAM = {"name": "vendor", "url": "http://127.0.0.1:1/v1"}
@@ -43,15 +45,36 @@ def certificate(folder: Path, name: str) -> dict[str, str]:
     return paths
 
 
+def warnings(file: Path, **environment: str) -> list[str]:
+    return check(file, read_config(file), environment)
+
+
 def said(file: Path) -> str:
     with pytest.raises(SettingsError) as caught:
-        check(file, {})
+        warnings(file)
     return str(caught.value)
 
 
 def test_what_would_start_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(config(tmp_path, proxy=certificate(tmp_path, "own")))]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_file_is_read_once_so_that_it_may_be_a_pipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of ``promptly check <(sed … config.yaml)``."""
+    models = [{"id": "m", "source": "./nowhere", "engine": {"options": {"max_logprobs": 3}}}]
+    reader, writer = os.pipe()
+    os.write(writer, config(tmp_path, models=models).read_bytes())
+    os.close(writer)
+    try:
+        assert main(["check", "--without-vllm", f"/dev/fd/{reader}"]) == 0
+    finally:
+        os.close(reader)
+    told = capsys.readouterr()
+    assert told.err.count("no such folder on this machine") == 1
+    assert told.out.startswith("models[0] m: tool calls: ")
 
 
 def test_it_says_which_parsers_an_engine_gets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +116,7 @@ def test_a_keys_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_an_upstreams_key_that_is_not_set_is_named(tmp_path: Path) -> None:
     file = config(tmp_path, UPSTREAM | {"key_env": "VENDOR_KEY"})
     assert "VENDOR_KEY" in said(file)
-    check(file, {"VENDOR_KEY": "sk-0123456789"})
+    assert warnings(file, VENDOR_KEY="sk-0123456789") == []
 
 
 def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -134,9 +157,8 @@ def test_a_path_that_nobody_is_known_to_have_is_a_warning(
 
 
 def test_paths_that_are_known_and_not_offered_by_default_are_no_warning(tmp_path: Path) -> None:
-    assert (
-        check(config(tmp_path, UPSTREAM | {"paths": ["/v1/responses", "/v1/images/generations"]}), {}) == []
-    )
+    paths = ["/v1/responses", "/v1/images/generations"]
+    assert warnings(config(tmp_path, UPSTREAM | {"paths": paths})) == []
 
 
 def test_a_models_folder_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
@@ -147,7 +169,7 @@ def test_a_models_folder_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
         {"id": "b", "source": str(tmp_path / "modle"), "engine": {}},
         {"id": "c", "source": "org/model", "engine": {}},
     ]
-    (line,) = check(config(tmp_path, models=models), {})
+    (line,) = warnings(config(tmp_path, models=models))
     assert line == f"models[1].source = {str(tmp_path / 'modle')!r}: no such folder on this machine"
 
 

@@ -296,6 +296,16 @@ def test_parts_run_in_the_pods_that_are_made_for_them(
     }
 
 
+@pytest.mark.parametrize("nodes", [{"front": "promptly_files"}, {"files": "promptly_front"}])
+def test_a_name_that_the_manifest_gives_to_the_other_pods_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, nodes: dict[str, str]
+) -> None:
+    """Owners of files could run in the pods for gateways, whose folders are lost with them."""
+    assert main(["manifest", str(small_config(tmp_path, nodes=nodes))]) == 1
+    (name,) = nodes.values()
+    assert f"nodes: `front` and `files` are both {name!r}" in capsys.readouterr().err
+
+
 def test_without_owners_of_files_there_is_no_pod_and_no_claim_for_them(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from serve_app.errors import SettingsError
-from serve_app.settings.load import old_names, parse_args
+from serve_app.settings.load import parse_args, read_config
 from serve_app.settings.renamed import EACH, RENAMED, Renamed, modern
 from serve_app.version import VERSION
 
@@ -68,9 +68,12 @@ def test_values_of_a_wrong_type_are_left_to_the_settings(wrong: dict[str, Any]) 
 
 def test_a_file_s_old_names_are_listed(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
-    file.write_text("applications: [{args: {gateway: {show_console: true}}}]", encoding="utf-8")
-    assert len(old_names(file, TABLE)) == 1
-    assert old_names(file) == []
+    args = "{gateway: {show_console: false}, models: [{id: a, source: b, engine: {}}]}"
+    file.write_text(f"http_options: {{host: 127.0.0.1}}\napplications: [{{args: {args}}}]", encoding="utf-8")
+    found = read_config(file, TABLE)
+    assert found.applications[0].gateway.console is False
+    (line,) = found.old_names
+    assert line.startswith("gateway.show_console is now gateway.console")
 
 
 def test_the_shipped_table_keeps_its_own_rules() -> None:

@@ -58,6 +58,22 @@ def test_an_unhealthy_config_that_was_applied_here_has_run_only_if_it_was_seen_t
     assert not history.has_run(C, "DEPLOYING")
 
 
+def test_a_config_that_was_in_force_and_starts_anew_is_not_its_own_way_back() -> None:
+    history = History(in_force=(A,), asked=B).seen(B, has_run=True)
+    for status in ("DEPLOYING", "DEPLOY_FAILED"):
+        assert history.has_run(B, status)
+    assert not history.has_run(C, "DEPLOYING"), "applied elsewhere"
+    assert history.asking(B, B, has_run=True).has_run(B, "DEPLOYING"), "applied once more"
+    assert not history.asking(A, B, has_run=True).has_run(A, "DEPLOYING")
+
+
+def test_a_config_is_kept_as_its_file_has_it() -> None:
+    left = config("B", deployments=[{"name": "Engine:m", "max_surge_percent": 0}])
+    assert History(in_force=(A,), asked=B).seen(left, has_run=True).in_force == (B, A)
+    assert History(in_force=(A,), asked=left).seen(B, has_run=True).in_force == (left, A), "its own option"
+    assert History(in_force=(A,), asked=C).seen(left, has_run=True).in_force == (left, A)
+
+
 def test_an_engine_that_is_scaled_may_be_one_that_a_failed_config_replaced() -> None:
     """Then its replacement needs a place of its own as well."""
     models = ({**CHAT, "replicas": 2}, CHAT, {**CHAT, "engine": {"accelerator": "gpu", "max_num_seqs": 7}})

@@ -48,8 +48,6 @@ def main():
     from vllm.v1.engine import utils
     import child
     own = utils.get_mp_context
-    with server.forking_cores():
-        spawning = utils.get_mp_context is own
     os.environ["OMP_NUM_THREADS"] = "1"
     with server.forking_cores():
         context = utils.get_mp_context()
@@ -60,7 +58,6 @@ def main():
         told = answers.get(timeout=60)
         process.join(60)
     told |= {"ended": process.exitcode, "left": left, "restored": utils.get_mp_context is own}
-    told |= {"spawned where threads differ": spawning}
     print(json.dumps(told | {"is own child": told["parent"] == os.getpid()}))
 
 if __name__ == "__main__":
@@ -68,11 +65,11 @@ if __name__ == "__main__":
 """
 
 
-def run_parent(folder: Path) -> subprocess.CompletedProcess[str]:
+def run_parent(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
     return subprocess.run(
-        [sys.executable, str(folder / "parent.py")],
-        env=environment | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"},
+        [sys.executable, str(folder / "parent.py"), *arguments],
+        env=environment | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"} | variables,
         capture_output=True,
         text=True,
         timeout=180,
@@ -136,4 +133,79 @@ def test_a_core_begins_with_the_imports_of_the_server_and_the_environment_of_the
     assert found["title"] == "VLLM::EngineCore"
     assert found["level"] == 40, "vLLM's log is configured by the environment that the core is given"
     assert found["restored"]
-    assert found["spawned where threads differ"]
+
+
+SPAWNS = """
+import logging, sys
+from deployments.engine.vllm.fork_server import ForkServer
+from vllm.v1.engine import utils
+
+def main():
+    logging.basicConfig(format="%(message)s", level=logging.INFO)
+    own = utils.get_mp_context
+    limit, *variables = sys.argv[1:]
+    server = ForkServer(dict(each.split("=") for each in variables), imported="child", limit_s=float(limit))
+    with server.forking_cores():
+        methods = [utils.get_mp_context().get_start_method() for _ in range(2)]
+    print(*methods, utils.get_mp_context is own)
+
+if __name__ == "__main__":
+    main()
+"""
+
+UTILS = """
+import multiprocessing
+
+def get_mp_context():
+    return multiprocessing.get_context("spawn")
+"""
+
+HANGS = """
+import signal
+signal.pause()
+"""
+
+ENDS = """
+import os
+os._exit(3)
+"""
+
+
+def said_as_it_spawns(folder: Path, child: str, *arguments: str, **variables: str) -> str:
+    """The line of its log. It returns when no process has the output open: not the fork server either.
+    Nothing of vLLM is needed."""
+    package = folder / "vllm" / "v1" / "engine"
+    package.mkdir(parents=True)
+    for part in (package, *package.parents[:2]):
+        (part / "__init__.py").touch()
+    (package / "utils.py").write_text(UTILS)
+    (folder / "child.py").write_text(child)
+    (folder / "parent.py").write_text(SPAWNS)
+    done = run_parent(folder, *arguments, **variables)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "spawn spawn True\n"
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_a_core_is_spawned_where_the_import_hangs(tmp_path: Path) -> None:
+    assert said_as_it_spawns(tmp_path, HANGS, "0.1") == (
+        "vLLM's core is spawned, not forked: the fork server has not imported vLLM after 0 s"
+    )
+
+
+def test_a_core_is_spawned_where_the_server_has_ended(tmp_path: Path) -> None:
+    assert said_as_it_spawns(tmp_path, ENDS, "60").endswith("not forked: the fork server has ended")
+
+
+def test_a_core_is_spawned_where_no_server_can_start(tmp_path: Path) -> None:
+    """Its socket has a path of at most 107 bytes."""
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    said = said_as_it_spawns(tmp_path, HANGS, "60", TMPDIR=str(folder))
+    assert said.endswith("not forked: no fork server: AF_UNIX path too long")
+
+
+def test_a_core_is_spawned_where_its_threads_differ_from_those_of_the_server(tmp_path: Path) -> None:
+    said = said_as_it_spawns(tmp_path, HANGS, "60", "OMP_NUM_THREADS=1")
+    assert said.endswith("not forked: other values of OMP_NUM_THREADS")
