@@ -84,7 +84,9 @@ def head_template(setup: Setup, *, scales: bool) -> Json:
     has the engines' image because the builder checks their arguments with vLLM's own parser. ``scales``:
     Ray's autoscaler runs beside it, which asks Kubernetes for pods."""
     group = Group("head", 1, 1, 2, 8, 2, 0, 0.0)
-    template = _template("head", group, setup, {GCS_PORT: "gcs", DASHBOARD_PORT: "dashboard"})
+    # Nothing answers clients here, but KubeRay makes the clients' service of the head's port of this name.
+    ports = {GCS_PORT: "gcs", DASHBOARD_PORT: "dashboard", setup.wants.serve_port: "serve"}
+    template = _template("head", group, setup, ports)
     template["spec"]["automountServiceAccountToken"] = scales
     return template
 

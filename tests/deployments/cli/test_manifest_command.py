@@ -535,10 +535,9 @@ def test_another_port_is_the_one_that_is_open_asked_and_served(
     for name, template in pods(objects):
         container = container_of(template)
         ports = {each["name"]: each["containerPort"] for each in container["ports"]}
-        if name == "head":
-            assert "serve" not in ports
-        else:
-            assert ports["serve"] == container["readinessProbe"]["httpGet"]["port"] == 9443
+        assert ports["serve"] == 9443, "KubeRay makes the clients' service of the head's port of this name"
+        if name != "head":
+            assert container["readinessProbe"]["httpGet"]["port"] == 9443
 
 
 def test_an_engine_on_cpus_asks_for_no_gpu_and_for_no_node_that_has_one(
