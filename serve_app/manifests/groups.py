@@ -42,7 +42,8 @@ OTHER_CPUS, OTHER_GIB = 1.5, 2.0
 class Group:
     """Equal pods. ``logical_cpus``: what Ray may hand out of it. ``hosts``: pods that one engine spans.
     ``products``: labels of the nodes' GPUs; none: no GPU. ``drain_s``: what its slowest replica needs to
-    stop. ``only``: Ray's resource of parts that run in no other pods."""
+    stop. ``only``: Ray's resource of parts that run in no other pods. ``spare``: how many of the least have
+    no replica."""
 
     name: str
     least: int
@@ -57,6 +58,12 @@ class Group:
     products: tuple[str, ...] = ()
     runs_engine: bool = True
     only: str | None = None
+    spare: int = 0
+
+    @property
+    def serving(self) -> int:
+        """The fewest pods whose proxy answers. Of an engine's hosts it is the one with Serve's replica."""
+        return self.least - self.spare
 
     @property
     def keeps_files(self) -> bool:
@@ -101,7 +108,8 @@ def _engines(where: str, model: ModelSettings, plan: ModelPlan | None, choices: 
     if engine.accelerator == "cpu":
         weights = 0.0 if plan is None else plan.memory.weights / GIB
         memory = math.ceil(weights + (engine.cpu_kv_cache_gib or 4) + OTHER_GIB + 2)
-        return Group(_name(model.id), *pods, max(4, engine.num_devices), memory, 2, logical, drain_s(model))
+        cpus = max(4, engine.num_devices)
+        return Group(_name(model.id), *pods, cpus, memory, 2, logical, drain_s(model), spare=spare)
     hosts = math.ceil(engine.num_devices / choices.gpus_per_node)
     if engine.num_devices % hosts:
         raise SettingsError(
@@ -121,6 +129,7 @@ def _engines(where: str, model: ModelSettings, plan: ModelPlan | None, choices: 
         gpus=gpus,
         hosts=hosts,
         products=choices.products(where, model),
+        spare=spare,
     )
 
 

@@ -59,7 +59,7 @@ def manifest(
         *_claims(choices, pods, plans),
         *_policies(choices, wants),
         _ray_service(pods, Setup(choices, wants, environment), text, ray_version),
-        *(_budget(choices, group) for group in pods if group.least > 1),
+        *(_budget(choices, group) for group in pods if group.serving > 1),
         *([_pod_monitor(choices)] if choices.pod_monitor else []),
     ]
 
@@ -188,15 +188,22 @@ def _only(group: Group) -> Json:
 
 
 def _budget(choices: Choices, group: Group) -> Json:
-    """Whoever drains nodes takes one replica of a group at a time."""
+    """Whoever drains nodes takes one replica of a group at a time. As a number of pods that stay: Kubernetes
+    counts down from a size only where the pods' owner tells it (the scale subresource), which a RayCluster
+    does not; it would then let no pod go."""
+    spec: Json = {
+        "minAvailable": group.serving - 1,
+        "selector": {"matchLabels": labels_of(group, choices)},
+    }
+    if group.hosts == 1:
+        # A pod that is not ready serves nobody, and a spare one never is: it holds up no drain. Of several
+        # hosts only one is ever ready, and the engine needs them all.
+        spec["unhealthyPodEvictionPolicy"] = "AlwaysAllow"
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": _named(choices, f"{choices.name}-{group.name}"),
-        "spec": {
-            "maxUnavailable": group.hosts,
-            "selector": {"matchLabels": labels_of(group, choices)},
-        },
+        "spec": spec,
     }
 
 

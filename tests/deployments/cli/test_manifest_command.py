@@ -322,11 +322,33 @@ def test_rays_autoscaler_may_ask_for_pods_and_nothing_else_talks_to_kubernetes(
 def test_a_drain_of_nodes_takes_one_replica_of_a_group_at_a_time(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    budgets = of_kind(printed(capsys, small_config(tmp_path, model={"replicas": 3})), "PodDisruptionBudget")
+    found = {each["metadata"]["name"]: each["spec"]["minAvailable"] for each in budgets}
+    assert found == {"promptly-front": 1, "promptly-engine-chat": 2}
+    for each in budgets:
+        assert "maxUnavailable" not in each["spec"], "it needs a scale subresource, which RayCluster lacks"
+        assert each["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+def test_a_budget_counts_the_pods_that_are_ever_ready(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """One of an engine's hosts has a proxy, and a spare pod has none until a replica moves there."""
+
+    def budget(config: Path, *options: str) -> Json | None:
+        budgets = of_kind(printed(capsys, config, *options), "PodDisruptionBudget")
+        found = {each["metadata"]["name"]: each["spec"] for each in budgets}
+        return found.get("promptly-engine-chat")
+
     engine = {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}
-    config = small_config(tmp_path, engine=engine, model={"replicas": 2})
-    budgets = of_kind(printed(capsys, config, "--gpus-per-node", "4"), "PodDisruptionBudget")
-    found = {each["metadata"]["name"]: each["spec"]["maxUnavailable"] for each in budgets}
-    assert found == {"promptly-front": 1, "promptly-engine-chat": 2}, "an engine of two hosts is one replica"
+    two_hosts = budget(small_config(tmp_path, engine=engine, model={"replicas": 2}), "--gpus-per-node", "4")
+    assert two_hosts is not None
+    assert two_hosts["minAvailable"] == 1
+    assert "unhealthyPodEvictionPolicy" not in two_hosts, "an engine needs its hosts that are never ready"
+    spare = budget(small_config(tmp_path, model={"replicas": 2}), "--spare")
+    assert spare is not None
+    assert spare["minAvailable"] == 1
+    assert budget(small_config(tmp_path), "--spare") is None, "the only replica may be moved"
 
 
 def test_variables_of_a_secret_reach_every_pod_where_there_is_one(
