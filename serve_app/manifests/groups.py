@@ -12,7 +12,7 @@ from serve_app.engines.placement import CPU, gateway_bounds, resources_of
 from serve_app.errors import SettingsError
 from serve_app.manifests.options import Choices
 from serve_app.planning import ModelPlan
-from serve_app.settings import ModelSettings, Settings
+from serve_app.settings import EngineSettings, ModelSettings, Settings
 
 GIB = 1 << 30
 BESIDE_GPUS = 4
@@ -42,8 +42,8 @@ OTHER_CPUS, OTHER_GIB = 1.5, 2.0
 class Group:
     """Equal pods. ``logical_cpus``: what Ray may hand out of it. ``hosts``: pods that one engine spans.
     ``products``: labels of the nodes' GPUs; none: no GPU. ``drain_s``: what its slowest replica needs to
-    stop. ``only``: Ray's resource of parts that run in no other pods. ``spare``: how many of the least have
-    no replica."""
+    stop. ``offers``: Ray's resources, besides CPUs and GPUs, by which parts find these pods. ``spare``: how
+    many of the least have no replica."""
 
     name: str
     least: int
@@ -57,7 +57,7 @@ class Group:
     hosts: int = 1
     products: tuple[str, ...] = ()
     runs_engine: bool = True
-    only: str | None = None
+    offers: tuple[str, ...] = ()
     spare: int = 0
 
     @property
@@ -129,8 +129,15 @@ def _engines(where: str, model: ModelSettings, plan: ModelPlan | None, choices: 
         gpus=gpus,
         hosts=hosts,
         products=choices.products(where, model),
+        offers=_type_of(engine),
         spare=spare,
     )
+
+
+def _type_of(engine: EngineSettings) -> tuple[str, ...]:
+    """Ray finds the GPUs of a node that runs. Its autoscaler asks for no pod whose group does not say that it
+    has them."""
+    return () if engine.accelerator_type is None else (f"accelerator_type:{engine.accelerator_type}",)
 
 
 def _front(settings: Settings, only: str) -> Group:
@@ -153,7 +160,7 @@ def _front(settings: Settings, only: str) -> Group:
         math.ceil(2 * logical) + 1,
         max(map(drain_s, settings.models)),
         runs_engine=False,
-        only=only,
+        offers=(only,),
     )
 
 
@@ -170,7 +177,7 @@ def _files(settings: Settings, only: str) -> Group:
         math.ceil(sum(_keepers(settings))) + 1,
         KEEPER_DRAIN_S,
         runs_engine=False,
-        only=only,
+        offers=(only,),
     )
 
 

@@ -177,14 +177,14 @@ def _worker_group(group: Group, setup: Setup) -> Json:
         "minReplicas": group.least,
         "maxReplicas": group.most,
         "numOfHosts": group.hosts,
-        "rayStartParams": {"num-cpus": str(group.logical_cpus), **_only(group)},
+        "rayStartParams": {"num-cpus": str(group.logical_cpus), **_resources(group)},
         "template": worker_template(group, setup),
     }
 
 
-def _only(group: Group) -> Json:
+def _resources(group: Group) -> Json:
     """KubeRay hands the value to a shell, so the quotes of its JSON are quoted."""
-    return {} if group.only is None else {"resources": f"'{json.dumps({group.only: 1})}'"}
+    return {} if not group.offers else {"resources": f"'{json.dumps(dict.fromkeys(group.offers, 1))}'"}
 
 
 def _budget(choices: Choices, group: Group) -> Json:
@@ -213,7 +213,8 @@ def _policies(choices: Choices, wants: Wants) -> list[Json]:
     own = {"podSelector": {"matchLabels": {PART_OF: choices.name}}}
     operator = {
         "namespaceSelector": {},
-        "podSelector": {"matchLabels": {"app.kubernetes.io/name": "kuberay-operator"}},
+        # Helm's chart of the operator and its own kustomization both set this one; their names differ.
+        "podSelector": {"matchLabels": {"app.kubernetes.io/component": "kuberay-operator"}},
     }
     prometheus = {
         "namespaceSelector": {},

@@ -12,9 +12,11 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from ray.autoscaler._private.kuberay.autoscaling_config import _get_ray_resources_from_group_spec
 from ray.serve.schema import ServeDeploySchema
 
 from deployments.cli.main import main
+from deployments.engine.replica import bundles
 from serve_app.engines.placement import check_placement
 from serve_app.manifests.options import PRODUCTS
 from serve_app.planning.hardware import DEVICES
@@ -292,8 +294,20 @@ def test_parts_run_in_the_pods_that_are_made_for_them(
     assert given == {
         "front": """'{"own_name": 1}'""",
         "files": """'{"promptly_files": 1}'""",
-        "engine-chat": None,
+        "engine-chat": """'{"accelerator_type:H100": 1}'""",
     }
+
+
+def test_rays_autoscaler_knows_which_pods_have_the_gpus_that_engines_ask_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It reads the groups as Ray's own code does: a replica's bundle has to fit one of them."""
+    config = small_config(tmp_path, model={"replicas": {"min": 0, "max": 2}})
+    group = group_of(printed(capsys, config), "engine-chat")
+    offered = _get_ray_resources_from_group_spec(group, is_head=False)
+    (settings,) = load_file(config)
+    for bundle in bundles(settings.models[0].managed_engine):
+        assert bundle.keys() <= offered.keys()
 
 
 def test_without_owners_of_files_there_is_no_pod_and_no_claim_for_them(
@@ -379,8 +393,11 @@ def test_clients_reach_one_port_and_the_operators_only_theirs(capsys: pytest.Cap
     found = {}
     for rule in others:
         ((source,), (port,)) = rule["from"], rule["ports"]
-        found[source["podSelector"]["matchLabels"]["app.kubernetes.io/name"]] = port["port"]
-    assert found == {"kuberay-operator": 8265, "prometheus": 8080}
+        (label,) = source["podSelector"]["matchLabels"].items()
+        found[label] = port["port"]
+    # The operator's name is `kuberay-operator` by Helm and `kuberay` by kustomize; its component is the same.
+    operator = ("app.kubernetes.io/component", "kuberay-operator")
+    assert found == {operator: 8265, ("app.kubernetes.io/name", "prometheus"): 8080}
     for _, template in pods(objects):
         assert template["metadata"]["labels"].items() >= app.items(), "no pod is outside the policies"
 
@@ -460,7 +477,7 @@ def test_a_pod_of_an_engine_has_a_cpu_more_than_its_replica_takes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     group = group_of(printed(capsys, small_config(tmp_path, engine={"num_cpus": 5})), "engine-chat")
-    assert group["rayStartParams"] == {"num-cpus": "6"}
+    assert group["rayStartParams"]["num-cpus"] == "6"
 
 
 def test_only_engines_with_gpus_may_stand_on_nodes_that_are_kept_for_them(
