@@ -134,15 +134,11 @@ def _claim(choices: Choices, part: str, gib: int, mode: str) -> Json:
 def _ray_service(pods: Sequence[Group], setup: Setup, text: str, ray_version: str) -> Json:
     choices = setup.choices
     grows = any(group.most > group.least for group in pods)
-    storage: Json = {"size": GCS_STORAGE}
-    if choices.storage_class is not None:
-        storage["storageClassName"] = choices.storage_class
     cluster: Json = {
         "rayVersion": ray_version,
         # A client of Ray's ports can run code: every call carries a token, which the operator makes.
         "authOptions": {"mode": "token"},
-        # The head's control store outlives its pod, and with it the application.
-        "gcsFaultToleranceOptions": {"backend": "rocksdb", "storage": storage},
+        **_head_storage(choices),
         "headGroupSpec": {
             "rayStartParams": {"num-cpus": "0", "dashboard-host": "0.0.0.0"},
             "template": head_template(setup, scales=grows),
@@ -168,6 +164,16 @@ def _ray_service(pods: Sequence[Group], setup: Setup, text: str, ray_version: st
             "rayClusterConfig": cluster,
         },
     }
+
+
+def _head_storage(choices: Choices) -> Json:
+    """The head's control store outlives its pod, and with it the application."""
+    if not choices.head_storage:
+        return {}
+    storage: Json = {"size": GCS_STORAGE}
+    if choices.storage_class is not None:
+        storage["storageClassName"] = choices.storage_class
+    return {"gcsFaultToleranceOptions": {"backend": "rocksdb", "storage": storage}}
 
 
 def _worker_group(group: Group, setup: Setup) -> Json:

@@ -450,6 +450,21 @@ def test_the_head_runs_no_replica_serves_no_client_and_comes_back_with_what_it_k
     assert plain["gcsFaultToleranceOptions"]["storage"] == {"size": "1Gi"}, "the cluster's default"
 
 
+def test_the_heads_volume_names_its_feature_gate_and_can_be_left_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """KubeRay refuses the whole RayService where its operator runs without the gate, which is the default."""
+
+    def text(*options: str) -> str:
+        assert main(["manifest", str(small_config(tmp_path)), "--offline", *options]) == 0
+        return capsys.readouterr().out
+
+    assert "# KubeRay's operator needs its feature gate GCSFaultToleranceEmbeddedStorage" in text()
+    without = text("--no-head-storage")
+    assert "GCSFaultToleranceEmbeddedStorage" not in without
+    assert "gcsFaultToleranceOptions" not in cluster_of(list(yaml.safe_load_all(without)))
+
+
 def test_who_calls_ray_needs_the_operators_token(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert cluster_of(printed(capsys, small_config(tmp_path)))["authOptions"] == {"mode": "token"}
 
