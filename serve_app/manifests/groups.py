@@ -42,8 +42,9 @@ OTHER_CPUS, OTHER_GIB = 1.5, 2.0
 class Group:
     """Equal pods. ``logical_cpus``: what Ray may hand out of it. ``hosts``: pods that one engine spans.
     ``products``: labels of the nodes' GPUs; none: no GPU. ``drain_s``: what its slowest replica needs to
-    stop. ``offers``: Ray's resources, besides CPUs and GPUs, by which parts find these pods. ``spare``: how
-    many of the least have no replica."""
+    stop. ``only``: Ray's resource of parts that run in no other pods. ``accelerator``: Ray's resource of a
+    kind of GPU. ``spare``: how many of the least have no replica. ``model``: whose engine, by its place in
+    the config."""
 
     name: str
     least: int
@@ -57,7 +58,9 @@ class Group:
     hosts: int = 1
     products: tuple[str, ...] = ()
     runs_engine: bool = True
-    offers: tuple[str, ...] = ()
+    only: str | None = None
+    accelerator: str | None = None
+    model: int | None = None
     spare: int = 0
 
     @property
@@ -83,13 +86,30 @@ def groups(settings: Settings, plans: Sequence[ModelPlan], choices: Choices) -> 
     accelerator is unknown, or an engine does not divide into nodes."""
     by_place = {plan.where: plan for plan in plans}
     engines = [
-        _engines(f"models[{index}]", model, by_place.get(f"models[{index}]"), choices)
+        replace(_engines(f"models[{index}]", model, by_place.get(f"models[{index}]"), choices), model=index)
         for index, model in enumerate(settings.models)
         if model.engine is not None
     ]
     names = node_names(settings)
     files = [_files(settings, names[FILES])] if FILES in names else []
-    return (_front(settings, names[FRONT]), *files, *_apart(engines))
+    alone = len(engines) == 1
+    return (
+        _front(settings, names[FRONT]),
+        *files,
+        *(replace(group, only=_engine_nodes(settings, group, alone)) for group in _apart(engines)),
+    )
+
+
+def _engine_nodes(settings: Settings, group: Group, alone: bool) -> str | None:
+    """The resource of this engine's pods, as the config names it or as the manifest does. Ray places a
+    replica wherever its GPUs are free, by preference where more stay free: a small engine would take a part
+    of a large one's pod, which then starts nowhere. One without GPUs would start beside the gateways, in an
+    image without vLLM."""
+    assert group.model is not None
+    chosen = settings.models[group.model].managed_engine.nodes
+    if chosen is not None or (alone and group.gpus):
+        return chosen
+    return f"promptly_{group.name}".replace("-", "_")
 
 
 def drain_s(model: ModelSettings) -> float:
@@ -129,15 +149,15 @@ def _engines(where: str, model: ModelSettings, plan: ModelPlan | None, choices: 
         gpus=gpus,
         hosts=hosts,
         products=choices.products(where, model),
-        offers=_type_of(engine),
+        accelerator=_type_of(engine),
         spare=spare,
     )
 
 
-def _type_of(engine: EngineSettings) -> tuple[str, ...]:
+def _type_of(engine: EngineSettings) -> str | None:
     """Ray finds the GPUs of a node that runs. Its autoscaler asks for no pod whose group does not say that it
     has them."""
-    return () if engine.accelerator_type is None else (f"accelerator_type:{engine.accelerator_type}",)
+    return None if engine.accelerator_type is None else f"accelerator_type:{engine.accelerator_type}"
 
 
 def _front(settings: Settings, only: str) -> Group:
@@ -160,7 +180,7 @@ def _front(settings: Settings, only: str) -> Group:
         math.ceil(2 * logical) + 1,
         max(map(drain_s, settings.models)),
         runs_engine=False,
-        offers=(only,),
+        only=only,
     )
 
 
@@ -177,7 +197,7 @@ def _files(settings: Settings, only: str) -> Group:
         math.ceil(sum(_keepers(settings))) + 1,
         KEEPER_DRAIN_S,
         runs_engine=False,
-        offers=(only,),
+        only=only,
     )
 
 

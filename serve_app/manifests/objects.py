@@ -52,7 +52,7 @@ def manifest(
     """
     choices.check()
     pods = groups(settings, plans, choices)
-    served, wants = _in_pods(document, settings, bool(secret_variables))
+    served, wants = _in_pods(document, settings, pods, bool(secret_variables))
     text = _yaml_text(served)
     return [
         _config_map(choices, text),
@@ -71,12 +71,18 @@ def _yaml_text(document: Json) -> str:
     return text
 
 
-def _in_pods(document: Mapping[str, Any], settings: Settings, secrets: bool) -> tuple[Json, Wants]:
+def _in_pods(
+    document: Mapping[str, Any], settings: Settings, pods: Sequence[Group], secrets: bool
+) -> tuple[Json, Wants]:
     """The config as pods read it: with the folders of its keys and certificates, and the names of the pods
     for its parts."""
     served: Json = copy.deepcopy(dict(document))
     args = served["applications"][0]["args"]
     args["nodes"] = node_names(settings)
+    for group in pods:
+        if group.model is not None and group.only is not None:
+            model = args["models"][group.model]
+            model["engine"] = {**(model.get("engine") or {}), "nodes": group.only}
     keys_file = isinstance(settings.auth, KeySettings) and settings.auth.keys_file is not None
     if keys_file:
         args["auth"] = {**args["auth"], "keys_file": KEYS}
@@ -190,7 +196,8 @@ def _worker_group(group: Group, setup: Setup) -> Json:
 
 def _resources(group: Group) -> Json:
     """KubeRay hands the value to a shell, so the quotes of its JSON are quoted."""
-    return {} if not group.offers else {"resources": f"'{json.dumps(dict.fromkeys(group.offers, 1))}'"}
+    named = dict.fromkeys(filter(None, (group.accelerator, group.only)), 1)
+    return {"resources": f"'{json.dumps(named)}'"} if named else {}
 
 
 def _budget(choices: Choices, group: Group) -> Json:

@@ -310,6 +310,33 @@ def test_rays_autoscaler_knows_which_pods_have_the_gpus_that_engines_ask_for(
         assert bundle.keys() <= offered.keys()
 
 
+def test_an_engine_that_fits_pods_of_another_part_has_a_resource_of_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Ray prefers the pod with the most GPUs left: the small engine would take one of the large one's."""
+    gpu = {"accelerator": "gpu", "accelerator_type": "H100"}
+    small, large = {**gpu, "nodes": "own_name"}, {**gpu, "tensor_parallel_size": 4}
+    ids = {"small": small, "large": large}
+    models = [{"id": name, "source": "Qwen/Qwen3-8B", "engine": engine} for name, engine in ids.items()]
+    on_cpus = {"accelerator": "cpu", "max_model_len": 2048, "cpu_kv_cache_gib": 4}
+    alone = {"source": "HuggingFaceTB/SmolLM2-135M-Instruct", "engine": on_cpus}
+    for args, wanted in (
+        ({"models": models}, {"small": "own_name", "large": "promptly_engine_large"}),
+        ({"model": alone}, {"chat": "promptly_engine_chat"}),  # else it would fit beside the gateways
+        ({}, {"chat": None}),
+    ):
+        objects = printed(capsys, small_config(tmp_path, **args))
+        (service,) = of_kind(objects, "RayService")
+        served = yaml.safe_load(service["spec"]["serveConfigV2"])["applications"][0]["args"]
+        settings = parse_args(served, source="manifest")
+        assert {model.id: model.managed_engine.nodes for model in settings.models} == wanted
+        for model in settings.models:
+            group = group_of(objects, f"engine-{model.id}")
+            offered = _get_ray_resources_from_group_spec(group, is_head=False)
+            for bundle in bundles(model.managed_engine):
+                assert bundle.keys() <= offered.keys()
+
+
 def test_without_owners_of_files_there_is_no_pod_and_no_claim_for_them(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -602,7 +629,7 @@ def test_an_engine_on_cpus_asks_for_no_gpu_and_for_no_node_that_has_one(
     objects = printed(capsys, small_config(tmp_path, model=model))
     group = group_of(objects, "engine-chat")
     assert (group["replicas"], group["numOfHosts"]) == (2, 1)
-    assert group["rayStartParams"] == {"num-cpus": "5"}, "the replica's, its worker's, and one beside"
+    assert group["rayStartParams"]["num-cpus"] == "5", "the replica's, its worker's, and one beside"
     spec = group["template"]["spec"]
     resources = container_of(group["template"])["resources"]
     assert resources["requests"].keys() == {"cpu", "memory"}
