@@ -161,7 +161,12 @@ def _type_of(engine: EngineSettings) -> str | None:
 
 
 def _front(settings: Settings, only: str) -> Group:
-    """Gateways and embedder. Two pods where there are two gateways."""
+    """Gateways and embedder. Two pods where there are two gateways. Raises: SettingsError: the embedder needs
+    a GPU."""
+    if settings.embedder is not None and settings.embedder.device == "cuda":
+        raise SettingsError(
+            "embedder.device = 'cuda': the pods of `front` have no GPU, their image no CUDA; expected 'cpu'"
+        )
     _, most = gateway_bounds(settings)
     pods = min(2, most)
     embedders = 0 if settings.embedder is None else settings.embedder.replicas

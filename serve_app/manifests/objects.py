@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from serve_app.errors import SettingsError
 from serve_app.manifests.groups import GIB, Group, groups, node_names
 from serve_app.manifests.options import Choices
 from serve_app.manifests.pods import (
@@ -15,6 +16,7 @@ from serve_app.manifests.pods import (
     KEYS,
     METRICS_PORT,
     PART_OF,
+    RAY_PORTS,
     SERVE_PORT,
     Json,
     Setup,
@@ -96,6 +98,10 @@ def _in_pods(
     if tls:
         args["proxy"] = {**args["proxy"], **tls}
     port = (served.get("http_options") or {}).get("port", SERVE_PORT)
+    if port in RAY_PORTS:
+        raise SettingsError(
+            f"http_options.port = {port}: Ray listens there in every pod; expected another, as {SERVE_PORT}"
+        )
     return served, Wants(secrets, keys_file, tuple(tls.values()), port)
 
 

@@ -702,6 +702,17 @@ def test_an_address_that_no_pod_reaches_is_refused(
     assert "http_options.host = '127.0.0.1'" in refused(capsys, small_config(tmp_path, host="127.0.0.1"))
 
 
+def test_a_port_that_ray_listens_on_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "http_options.port = 8080" in refused(capsys, small_config(tmp_path, port=8080))
+
+
+def test_an_embedder_that_needs_a_gpu_is_refused_because_its_pods_have_none(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    embedder = {"id": "e", "source": "owner/e", "device": "cuda"}
+    assert "embedder.device = 'cuda'" in refused(capsys, small_config(tmp_path, embedder=embedder))
+
+
 @pytest.mark.parametrize("name", ["Chat", "9", "a_b", "a" * 41])
 def test_a_name_that_kubernetes_refuses_is_refused_here(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
