@@ -23,7 +23,7 @@ from deployments.engine.sizing import Hardware, plan_applications
 from deployments.launcher.config import ConfigError, load_document, secret_variables
 from deployments.platform.shipped import shipped_folder
 from serve_app.errors import SettingsError
-from serve_app.manifests import Choices, check_reachable, environment_of, manifest
+from serve_app.manifests import HEAD_STORAGE_GATE, Choices, check_reachable, environment_of, manifest
 from serve_app.manifests.pods import PROXY_FOLDER, folders_without_volume
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import KeySettings, Settings, load_file
@@ -66,6 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="pod_monitor",
         help="leave out the PodMonitor, which a cluster without Prometheus' operator refuses",
     )
+    parser.add_argument(
+        "--no-head-storage",
+        action="store_false",
+        dest="head_storage",
+        help=f"leave out the volume of Ray's head, which KubeRay refuses without its feature gate "
+        f"{HEAD_STORAGE_GATE}: the application starts anew when the head's pod is replaced",
+    )
     parser.add_argument("--offline", action="store_true", help="never ask the hub for a model's shape")
     parser.set_defaults(run=run)
 
@@ -81,6 +88,7 @@ def run(options: argparse.Namespace) -> int:
         storage_class=options.storage_class,
         spare=options.spare,
         pod_monitor=options.pod_monitor,
+        head_storage=options.head_storage,
     )
     try:
         text = manifest_text(options.config, choices, offline=options.offline)
@@ -119,6 +127,8 @@ def manifest_text(config: Path, choices: Choices, *, offline: bool) -> str:
 
 def _head(config: Path, choices: Choices, settings: Settings, secrets: frozenset[str]) -> Iterator[str]:
     yield f"`promptly manifest {config}` of Promptly {VERSION}. Change the config, and make it again."
+    if choices.head_storage:
+        yield f"KubeRay's operator needs its feature gate {HEAD_STORAGE_GATE}; without: --no-head-storage."
     yield from folders_without_volume(settings)
     make = f"kubectl -n {choices.namespace} create secret generic {choices.name}"
     if isinstance(settings.auth, KeySettings) and settings.auth.keys_file is not None:

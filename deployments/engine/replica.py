@@ -25,6 +25,7 @@ from deployments.engine.cpu.threads import bind_threads, runs_in_one_process
 from deployments.engine.start.environment import engine_environment, node_environment
 from deployments.engine.vllm.fork_server import ForkServer
 from serve_app.autoscaling import GatewayLoad
+from serve_app.engines.placement import SHARE
 from serve_app.fleet import EngineReport
 from serve_app.model_store import ModelStore, default_cache_dir
 from serve_app.settings import EngineSettings, ModelSettings
@@ -124,6 +125,8 @@ def bundles(engine: EngineSettings) -> list[dict[str, float]]:
     device = {"CPU": 1.0} if engine.accelerator == "cpu" else {"GPU": 1.0}
     if engine.accelerator_type is not None:
         device[f"accelerator_type:{engine.accelerator_type}"] = TYPE_SHARE
+    if engine.nodes is not None:
+        device[engine.nodes] = SHARE
     found = [dict(device) for _ in range(engine.num_devices)]
     found[0]["CPU"] = found[0].get("CPU", 0.0) + engine.num_cpus
     return found

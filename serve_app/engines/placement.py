@@ -56,9 +56,10 @@ def needed(settings: Settings) -> dict[str, float]:
 def resources_of(engine: EngineSettings) -> dict[str, float]:
     """What one replica takes: its devices, and CPUs for each data-parallel rank itself."""
     ranks, devices = engine.data_parallel_size, engine.num_devices
+    where = {} if engine.nodes is None else {engine.nodes: ranks * devices * SHARE}
     if engine.accelerator == "cpu":
-        return {CPU: ranks * (engine.num_cpus + devices)}
-    return {GPU: float(ranks * devices), CPU: ranks * engine.num_cpus}
+        return {CPU: ranks * (engine.num_cpus + devices), **where}
+    return {GPU: float(ranks * devices), CPU: ranks * engine.num_cpus, **where}
 
 
 def only_on(resource: str | None) -> dict[str, dict[str, float]]:

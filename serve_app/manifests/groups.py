@@ -12,7 +12,7 @@ from serve_app.engines.placement import CPU, gateway_bounds, resources_of
 from serve_app.errors import SettingsError
 from serve_app.manifests.options import Choices
 from serve_app.planning import ModelPlan
-from serve_app.settings import ModelSettings, Settings
+from serve_app.settings import EngineSettings, ModelSettings, Settings
 from serve_app.settings.nodes import shared_name
 
 GIB = 1 << 30
@@ -43,7 +43,9 @@ OTHER_CPUS, OTHER_GIB = 1.5, 2.0
 class Group:
     """Equal pods. ``logical_cpus``: what Ray may hand out of it. ``hosts``: pods that one engine spans.
     ``products``: labels of the nodes' GPUs; none: no GPU. ``drain_s``: what its slowest replica needs to
-    stop. ``only``: Ray's resource of parts that run in no other pods."""
+    stop. ``only``: Ray's resource of parts that run in no other pods. ``accelerator``: Ray's resource of a
+    kind of GPU. ``spare``: how many of the least have no replica. ``model``: whose engine, by its place in
+    the config."""
 
     name: str
     least: int
@@ -58,6 +60,14 @@ class Group:
     products: tuple[str, ...] = ()
     runs_engine: bool = True
     only: str | None = None
+    accelerator: str | None = None
+    model: int | None = None
+    spare: int = 0
+
+    @property
+    def serving(self) -> int:
+        """The fewest pods whose proxy answers. Of an engine's hosts it is the one with Serve's replica."""
+        return self.least - self.spare
 
     @property
     def keeps_files(self) -> bool:
@@ -81,13 +91,30 @@ def groups(settings: Settings, plans: Sequence[ModelPlan], choices: Choices) -> 
     accelerator is unknown, or an engine does not divide into nodes."""
     by_place = {plan.where: plan for plan in plans}
     engines = [
-        _engines(f"models[{index}]", model, by_place.get(f"models[{index}]"), choices)
+        replace(_engines(f"models[{index}]", model, by_place.get(f"models[{index}]"), choices), model=index)
         for index, model in enumerate(settings.models)
         if model.engine is not None
     ]
     names = node_names(settings)
     files = [_files(settings, names[FILES])] if FILES in names else []
-    return (_front(settings, names[FRONT]), *files, *_apart(engines))
+    alone = len(engines) == 1
+    return (
+        _front(settings, names[FRONT]),
+        *files,
+        *(replace(group, only=_engine_nodes(settings, group, alone)) for group in _apart(engines)),
+    )
+
+
+def _engine_nodes(settings: Settings, group: Group, alone: bool) -> str | None:
+    """The resource of this engine's pods, as the config names it or as the manifest does. Ray places a
+    replica wherever its GPUs are free, by preference where more stay free: a small engine would take a part
+    of a large one's pod, which then starts nowhere. One without GPUs would start beside the gateways, in an
+    image without vLLM."""
+    assert group.model is not None
+    chosen = settings.models[group.model].managed_engine.nodes
+    if chosen is not None or (alone and group.gpus):
+        return chosen
+    return f"promptly_{group.name}".replace("-", "_")
 
 
 def drain_s(model: ModelSettings) -> float:
@@ -106,7 +133,8 @@ def _engines(where: str, model: ModelSettings, plan: ModelPlan | None, choices: 
     if engine.accelerator == "cpu":
         weights = 0.0 if plan is None else plan.memory.weights / GIB
         memory = math.ceil(weights + (engine.cpu_kv_cache_gib or 4) + OTHER_GIB + 2)
-        return Group(_name(model.id), *pods, max(4, engine.num_devices), memory, 2, logical, drain_s(model))
+        cpus = max(4, engine.num_devices)
+        return Group(_name(model.id), *pods, cpus, memory, 2, logical, drain_s(model), spare=spare)
     hosts = math.ceil(engine.num_devices / choices.gpus_per_node)
     if engine.num_devices % hosts:
         raise SettingsError(
@@ -126,11 +154,24 @@ def _engines(where: str, model: ModelSettings, plan: ModelPlan | None, choices: 
         gpus=gpus,
         hosts=hosts,
         products=choices.products(where, model),
+        accelerator=_type_of(engine),
+        spare=spare,
     )
 
 
+def _type_of(engine: EngineSettings) -> str | None:
+    """Ray finds the GPUs of a node that runs. Its autoscaler asks for no pod whose group does not say that it
+    has them."""
+    return None if engine.accelerator_type is None else f"accelerator_type:{engine.accelerator_type}"
+
+
 def _front(settings: Settings, only: str) -> Group:
-    """Gateways and embedder. Two pods where there are two gateways."""
+    """Gateways and embedder. Two pods where there are two gateways. Raises: SettingsError: the embedder needs
+    a GPU."""
+    if settings.embedder is not None and settings.embedder.device == "cuda":
+        raise SettingsError(
+            "embedder.device = 'cuda': the pods of `front` have no GPU, their image no CUDA; expected 'cpu'"
+        )
     _, most = gateway_bounds(settings)
     pods = min(2, most)
     embedders = 0 if settings.embedder is None else settings.embedder.replicas

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from serve_app.errors import SettingsError
 from serve_app.manifests.groups import GIB, Group, groups, node_names
 from serve_app.manifests.options import Choices
 from serve_app.manifests.pods import (
@@ -15,6 +16,7 @@ from serve_app.manifests.pods import (
     KEYS,
     METRICS_PORT,
     PART_OF,
+    RAY_PORTS,
     SERVE_PORT,
     Json,
     Setup,
@@ -52,14 +54,14 @@ def manifest(
     """
     choices.check()
     pods = groups(settings, plans, choices)
-    served, wants = _in_pods(document, settings, bool(secret_variables))
+    served, wants = _in_pods(document, settings, pods, bool(secret_variables))
     text = _yaml_text(served)
     return [
         _config_map(choices, text),
         *_claims(choices, pods, plans),
         *_policies(choices, wants),
         _ray_service(pods, Setup(choices, wants, environment), text, ray_version),
-        *(_budget(choices, group) for group in pods if group.least > 1),
+        *(_budget(choices, group) for group in pods if group.serving > 1),
         *([_pod_monitor(choices)] if choices.pod_monitor else []),
     ]
 
@@ -71,12 +73,18 @@ def _yaml_text(document: Json) -> str:
     return text
 
 
-def _in_pods(document: Mapping[str, Any], settings: Settings, secrets: bool) -> tuple[Json, Wants]:
+def _in_pods(
+    document: Mapping[str, Any], settings: Settings, pods: Sequence[Group], secrets: bool
+) -> tuple[Json, Wants]:
     """The config as pods read it: with the folders of its keys and certificates, and the names of the pods
     for its parts."""
     served: Json = copy.deepcopy(dict(document))
     args = served["applications"][0]["args"]
     args["nodes"] = node_names(settings)
+    for group in pods:
+        if group.model is not None and group.only is not None:
+            model = args["models"][group.model]
+            model["engine"] = {**(model.get("engine") or {}), "nodes": group.only}
     keys_file = isinstance(settings.auth, KeySettings) and settings.auth.keys_file is not None
     if keys_file:
         args["auth"] = {**args["auth"], "keys_file": KEYS}
@@ -90,6 +98,10 @@ def _in_pods(document: Mapping[str, Any], settings: Settings, secrets: bool) -> 
     if tls:
         args["proxy"] = {**args["proxy"], **tls}
     port = (served.get("http_options") or {}).get("port", SERVE_PORT)
+    if port in RAY_PORTS:
+        raise SettingsError(
+            f"http_options.port = {port}: Ray listens there in every pod; expected another, as {SERVE_PORT}"
+        )
     return served, Wants(secrets, keys_file, tuple(tls.values()), port)
 
 
@@ -134,15 +146,11 @@ def _claim(choices: Choices, part: str, gib: int, mode: str) -> Json:
 def _ray_service(pods: Sequence[Group], setup: Setup, text: str, ray_version: str) -> Json:
     choices = setup.choices
     grows = any(group.most > group.least for group in pods)
-    storage: Json = {"size": GCS_STORAGE}
-    if choices.storage_class is not None:
-        storage["storageClassName"] = choices.storage_class
     cluster: Json = {
         "rayVersion": ray_version,
         # A client of Ray's ports can run code: every call carries a token, which the operator makes.
         "authOptions": {"mode": "token"},
-        # The head's control store outlives its pod, and with it the application.
-        "gcsFaultToleranceOptions": {"backend": "rocksdb", "storage": storage},
+        **_head_storage(choices),
         "headGroupSpec": {
             "rayStartParams": {"num-cpus": "0", "dashboard-host": "0.0.0.0"},
             "template": head_template(setup, scales=grows),
@@ -170,6 +178,16 @@ def _ray_service(pods: Sequence[Group], setup: Setup, text: str, ray_version: st
     }
 
 
+def _head_storage(choices: Choices) -> Json:
+    """The head's control store outlives its pod, and with it the application."""
+    if not choices.head_storage:
+        return {}
+    storage: Json = {"size": GCS_STORAGE}
+    if choices.storage_class is not None:
+        storage["storageClassName"] = choices.storage_class
+    return {"gcsFaultToleranceOptions": {"backend": "rocksdb", "storage": storage}}
+
+
 def _worker_group(group: Group, setup: Setup) -> Json:
     return {
         "groupName": group.name,
@@ -177,26 +195,34 @@ def _worker_group(group: Group, setup: Setup) -> Json:
         "minReplicas": group.least,
         "maxReplicas": group.most,
         "numOfHosts": group.hosts,
-        "rayStartParams": {"num-cpus": str(group.logical_cpus), **_only(group)},
+        "rayStartParams": {"num-cpus": str(group.logical_cpus), **_resources(group)},
         "template": worker_template(group, setup),
     }
 
 
-def _only(group: Group) -> Json:
+def _resources(group: Group) -> Json:
     """KubeRay hands the value to a shell, so the quotes of its JSON are quoted."""
-    return {} if group.only is None else {"resources": f"'{json.dumps({group.only: 1})}'"}
+    named = dict.fromkeys(filter(None, (group.accelerator, group.only)), 1)
+    return {"resources": f"'{json.dumps(named)}'"} if named else {}
 
 
 def _budget(choices: Choices, group: Group) -> Json:
-    """Whoever drains nodes takes one replica of a group at a time."""
+    """Whoever drains nodes takes one replica of a group at a time. As a number of pods that stay: Kubernetes
+    counts down from a size only where the pods' owner tells it (the scale subresource), which a RayCluster
+    does not; it would then let no pod go."""
+    spec: Json = {
+        "minAvailable": group.serving - 1,
+        "selector": {"matchLabels": labels_of(group, choices)},
+    }
+    if group.hosts == 1:
+        # A pod that is not ready serves nobody, and a spare one never is: it holds up no drain. Of several
+        # hosts only one is ever ready, and the engine needs them all.
+        spec["unhealthyPodEvictionPolicy"] = "AlwaysAllow"
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": _named(choices, f"{choices.name}-{group.name}"),
-        "spec": {
-            "maxUnavailable": group.hosts,
-            "selector": {"matchLabels": labels_of(group, choices)},
-        },
+        "spec": spec,
     }
 
 
@@ -206,7 +232,8 @@ def _policies(choices: Choices, wants: Wants) -> list[Json]:
     own = {"podSelector": {"matchLabels": {PART_OF: choices.name}}}
     operator = {
         "namespaceSelector": {},
-        "podSelector": {"matchLabels": {"app.kubernetes.io/name": "kuberay-operator"}},
+        # Helm's chart of the operator and its own kustomization both set this one; their names differ.
+        "podSelector": {"matchLabels": {"app.kubernetes.io/component": "kuberay-operator"}},
     }
     prometheus = {
         "namespaceSelector": {},

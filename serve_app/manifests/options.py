@@ -27,6 +27,9 @@ PRODUCTS: Mapping[str, tuple[str, ...]] = {
 """Values of the node label ``nvidia.com/gpu.product``, which NVIDIA's feature discovery derives from the
 driver's name of a GPU, by the plan's name of the device."""
 
+HEAD_STORAGE_GATE = "GCSFaultToleranceEmbeddedStorage"
+"""KubeRay's operator refuses the head's volume without it; off by default in 1.7."""
+
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 """KubeRay derives names of pods and services from it, which hold 63 characters."""
 
@@ -40,7 +43,8 @@ class Choices:
     """``device``: of the plan's table, where engines do not name their ``accelerator_type``.
     ``storage_class``: of all volume claims (``None``: the cluster's default). ``spare``: one more pod for
     each engine group, so that an upgrade starts a replica before it stops one. ``replacement_s``: how long a
-    replacement's start may take when a node drains. ``pod_monitor``: for Prometheus' operator."""
+    replacement's start may take when a node drains. ``pod_monitor``: for Prometheus' operator.
+    ``head_storage``: a volume for the control store of Ray's head, which is a feature gate of KubeRay's."""
 
     name: str
     namespace: str = "default"
@@ -52,6 +56,7 @@ class Choices:
     spare: bool = False
     replacement_s: int = 265
     pod_monitor: bool = True
+    head_storage: bool = True
 
     def check(self) -> None:
         """Raises: SettingsError: Kubernetes would refuse the name, or a number makes no sense."""

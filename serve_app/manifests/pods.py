@@ -29,6 +29,8 @@ WRITTEN = (RUN, HOME, "/tmp", COMPILED, WEIGHTS, CACHE)
 
 METRICS_PORT, SERVE_PORT, AGENT_PORT, DASHBOARD_PORT, GCS_PORT = 8080, 8000, 52365, 8265, 6379
 
+RAY_PORTS = frozenset({METRICS_PORT, AGENT_PORT, DASHBOARD_PORT, GCS_PORT})
+
 COPY_SECRETS = f"umask 077; cp /secrets/secrets.json {SECRETS}"
 """Kubernetes lets the pod's group read a secret's files, and Promptly refuses one that others may read."""
 
@@ -84,7 +86,9 @@ def head_template(setup: Setup, *, scales: bool) -> Json:
     has the engines' image because the builder checks their arguments with vLLM's own parser. ``scales``:
     Ray's autoscaler runs beside it, which asks Kubernetes for pods."""
     group = Group("head", 1, 1, 2, 8, 2, 0, 0.0)
-    template = _template("head", group, setup, {GCS_PORT: "gcs", DASHBOARD_PORT: "dashboard"})
+    # Nothing answers clients here, but KubeRay makes the clients' service of the head's port of this name.
+    ports = {GCS_PORT: "gcs", DASHBOARD_PORT: "dashboard", setup.wants.serve_port: "serve"}
+    template = _template("head", group, setup, ports)
     template["spec"]["automountServiceAccountToken"] = scales
     return template
 

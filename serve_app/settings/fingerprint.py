@@ -22,6 +22,7 @@ WITHOUT_INFLUENCE = frozenset(
         "warm_up_budget_s",
         "env",
         "placement",
+        "nodes",
         "scheduling_policy",
         "kv_offload",
         "disaggregation",

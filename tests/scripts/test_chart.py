@@ -71,3 +71,21 @@ def test_values_that_commands_set_are_values() -> None:
     keys = re.findall(r"--set ([\w.]+)=", PAGE)
     assert keys
     assert {tuple(each.split(".")) for each in keys} <= paths("$values")
+
+
+def of_kind(kind: str) -> str:
+    """What the template does with the objects of a kind."""
+    start = TEMPLATE.index(f'eq $object.kind "{kind}"')
+    following = TEMPLATE.find("eq $object.kind", start + 1)
+    return TEMPLATE[start : following if following > 0 else None]
+
+
+def test_an_uninstalled_release_leaves_its_claims() -> None:
+    """Stored answers, accounts and a day's download of weights: Helm deletes what does not say `keep`."""
+    assert '"helm.sh/resource-policy" "keep"' in of_kind("PersistentVolumeClaim")
+
+
+def test_a_budget_follows_the_replicas_of_its_group() -> None:
+    """One pod with a budget of one could never be moved."""
+    assert "set $added" in of_kind("RayService")
+    assert re.search(r'set \$object\.spec "minAvailable" .*\$more', of_kind("PodDisruptionBudget"))

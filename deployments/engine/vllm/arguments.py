@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
 
 from deployments.engine.parsers import model_parsers
+from serve_app.engines.placement import SHARE
 from serve_app.errors import SettingsError
 from serve_app.model_store import ModelStore
 from serve_app.planning.execution import schedules_depths, sends_depths
@@ -148,9 +149,11 @@ def depth_schedule(steps: Sequence[DepthStep]) -> list[list[int]]:
 def placement_group_config(engine: EngineSettings) -> dict[str, Any] | None:
     """``LLMConfig.placement_group_config``; ``None`` for Ray's own default (pack). Ray adds the accelerator
     type to each bundle."""
-    if engine.placement == "pack":
+    if engine.placement == "pack" and engine.nodes is None:
         return None
     bundle = {"CPU": 1.0} if engine.accelerator == "cpu" else {"GPU": 1.0}
+    if engine.nodes is not None:
+        bundle[engine.nodes] = SHARE
     return {"bundle_per_worker": bundle, "strategy": engine.placement.upper()}
 
 

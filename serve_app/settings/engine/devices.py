@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from serve_app.settings.base import Frozen
+from serve_app.settings.nodes import Resource
 
 
 class DeviceSettings(Frozen):
@@ -29,6 +30,12 @@ class DeviceSettings(Frozen):
         default="pack",
         description="An engine's devices: `pack` on few nodes, `strict_pack` on one, `spread` over many, "
         "`strict_spread` one on each.",
+    )
+
+    nodes: Resource | None = Field(
+        default=None,
+        description="One of Ray's own resources, as in `nodes`: the engine runs only on nodes that have it. "
+        "For clusters where it would also fit nodes that are for another one; `promptly manifest` sets it.",
     )
 
     @model_validator(mode="after")

@@ -12,9 +12,11 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from ray.autoscaler._private.kuberay.autoscaling_config import _get_ray_resources_from_group_spec
 from ray.serve.schema import ServeDeploySchema
 
 from deployments.cli.main import main
+from deployments.engine.replica import bundles
 from serve_app.engines.placement import check_placement
 from serve_app.manifests.options import PRODUCTS
 from serve_app.planning.hardware import DEVICES
@@ -292,7 +294,7 @@ def test_parts_run_in_the_pods_that_are_made_for_them(
     assert given == {
         "front": """'{"own_name": 1}'""",
         "files": """'{"promptly_files": 1}'""",
-        "engine-chat": None,
+        "engine-chat": """'{"accelerator_type:H100": 1}'""",
     }
 
 
@@ -304,6 +306,45 @@ def test_a_name_that_the_manifest_gives_to_the_other_pods_is_refused(
     assert main(["manifest", str(small_config(tmp_path, nodes=nodes))]) == 1
     (name,) = nodes.values()
     assert f"nodes: `front` and `files` are both {name!r}" in capsys.readouterr().err
+
+
+def test_rays_autoscaler_knows_which_pods_have_the_gpus_that_engines_ask_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It reads the groups as Ray's own code does: a replica's bundle has to fit one of them."""
+    config = small_config(tmp_path, model={"replicas": {"min": 0, "max": 2}})
+    group = group_of(printed(capsys, config), "engine-chat")
+    offered = _get_ray_resources_from_group_spec(group, is_head=False)
+    (settings,) = load_file(config)
+    for bundle in bundles(settings.models[0].managed_engine):
+        assert bundle.keys() <= offered.keys()
+
+
+def test_an_engine_that_fits_pods_of_another_part_has_a_resource_of_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Ray prefers the pod with the most GPUs left: the small engine would take one of the large one's."""
+    gpu = {"accelerator": "gpu", "accelerator_type": "H100"}
+    small, large = {**gpu, "nodes": "own_name"}, {**gpu, "tensor_parallel_size": 4}
+    ids = {"small": small, "large": large}
+    models = [{"id": name, "source": "Qwen/Qwen3-8B", "engine": engine} for name, engine in ids.items()]
+    on_cpus = {"accelerator": "cpu", "max_model_len": 2048, "cpu_kv_cache_gib": 4}
+    alone = {"source": "HuggingFaceTB/SmolLM2-135M-Instruct", "engine": on_cpus}
+    for args, wanted in (
+        ({"models": models}, {"small": "own_name", "large": "promptly_engine_large"}),
+        ({"model": alone}, {"chat": "promptly_engine_chat"}),  # else it would fit beside the gateways
+        ({}, {"chat": None}),
+    ):
+        objects = printed(capsys, small_config(tmp_path, **args))
+        (service,) = of_kind(objects, "RayService")
+        served = yaml.safe_load(service["spec"]["serveConfigV2"])["applications"][0]["args"]
+        settings = parse_args(served, source="manifest")
+        assert {model.id: model.managed_engine.nodes for model in settings.models} == wanted
+        for model in settings.models:
+            group = group_of(objects, f"engine-{model.id}")
+            offered = _get_ray_resources_from_group_spec(group, is_head=False)
+            for bundle in bundles(model.managed_engine):
+                assert bundle.keys() <= offered.keys()
 
 
 def test_without_owners_of_files_there_is_no_pod_and_no_claim_for_them(
@@ -332,11 +373,33 @@ def test_rays_autoscaler_may_ask_for_pods_and_nothing_else_talks_to_kubernetes(
 def test_a_drain_of_nodes_takes_one_replica_of_a_group_at_a_time(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    budgets = of_kind(printed(capsys, small_config(tmp_path, model={"replicas": 3})), "PodDisruptionBudget")
+    found = {each["metadata"]["name"]: each["spec"]["minAvailable"] for each in budgets}
+    assert found == {"promptly-front": 1, "promptly-engine-chat": 2}
+    for each in budgets:
+        assert "maxUnavailable" not in each["spec"], "it needs a scale subresource, which RayCluster lacks"
+        assert each["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+def test_a_budget_counts_the_pods_that_are_ever_ready(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """One of an engine's hosts has a proxy, and a spare pod has none until a replica moves there."""
+
+    def budget(config: Path, *options: str) -> Json | None:
+        budgets = of_kind(printed(capsys, config, *options), "PodDisruptionBudget")
+        found = {each["metadata"]["name"]: each["spec"] for each in budgets}
+        return found.get("promptly-engine-chat")
+
     engine = {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}
-    config = small_config(tmp_path, engine=engine, model={"replicas": 2})
-    budgets = of_kind(printed(capsys, config, "--gpus-per-node", "4"), "PodDisruptionBudget")
-    found = {each["metadata"]["name"]: each["spec"]["maxUnavailable"] for each in budgets}
-    assert found == {"promptly-front": 1, "promptly-engine-chat": 2}, "an engine of two hosts is one replica"
+    two_hosts = budget(small_config(tmp_path, engine=engine, model={"replicas": 2}), "--gpus-per-node", "4")
+    assert two_hosts is not None
+    assert two_hosts["minAvailable"] == 1
+    assert "unhealthyPodEvictionPolicy" not in two_hosts, "an engine needs its hosts that are never ready"
+    spare = budget(small_config(tmp_path, model={"replicas": 2}), "--spare")
+    assert spare is not None
+    assert spare["minAvailable"] == 1
+    assert budget(small_config(tmp_path), "--spare") is None, "the only replica may be moved"
 
 
 def test_variables_of_a_secret_reach_every_pod_where_there_is_one(
@@ -367,8 +430,11 @@ def test_clients_reach_one_port_and_the_operators_only_theirs(capsys: pytest.Cap
     found = {}
     for rule in others:
         ((source,), (port,)) = rule["from"], rule["ports"]
-        found[source["podSelector"]["matchLabels"]["app.kubernetes.io/name"]] = port["port"]
-    assert found == {"kuberay-operator": 8265, "prometheus": 8080}
+        (label,) = source["podSelector"]["matchLabels"].items()
+        found[label] = port["port"]
+    # The operator's name is `kuberay-operator` by Helm and `kuberay` by kustomize; its component is the same.
+    operator = ("app.kubernetes.io/component", "kuberay-operator")
+    assert found == {operator: 8265, ("app.kubernetes.io/name", "prometheus"): 8080}
     for _, template in pods(objects):
         assert template["metadata"]["labels"].items() >= app.items(), "no pod is outside the policies"
 
@@ -421,6 +487,21 @@ def test_the_head_runs_no_replica_serves_no_client_and_comes_back_with_what_it_k
     assert plain["gcsFaultToleranceOptions"]["storage"] == {"size": "1Gi"}, "the cluster's default"
 
 
+def test_the_heads_volume_names_its_feature_gate_and_can_be_left_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """KubeRay refuses the whole RayService where its operator runs without the gate, which is the default."""
+
+    def text(*options: str) -> str:
+        assert main(["manifest", str(small_config(tmp_path)), "--offline", *options]) == 0
+        return capsys.readouterr().out
+
+    assert "# KubeRay's operator needs its feature gate GCSFaultToleranceEmbeddedStorage" in text()
+    without = text("--no-head-storage")
+    assert "GCSFaultToleranceEmbeddedStorage" not in without
+    assert "gcsFaultToleranceOptions" not in cluster_of(list(yaml.safe_load_all(without)))
+
+
 def test_who_calls_ray_needs_the_operators_token(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert cluster_of(printed(capsys, small_config(tmp_path)))["authOptions"] == {"mode": "token"}
 
@@ -448,7 +529,7 @@ def test_a_pod_of_an_engine_has_a_cpu_more_than_its_replica_takes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     group = group_of(printed(capsys, small_config(tmp_path, engine={"num_cpus": 5})), "engine-chat")
-    assert group["rayStartParams"] == {"num-cpus": "6"}
+    assert group["rayStartParams"]["num-cpus"] == "6"
 
 
 def test_only_engines_with_gpus_may_stand_on_nodes_that_are_kept_for_them(
@@ -545,10 +626,9 @@ def test_another_port_is_the_one_that_is_open_asked_and_served(
     for name, template in pods(objects):
         container = container_of(template)
         ports = {each["name"]: each["containerPort"] for each in container["ports"]}
-        if name == "head":
-            assert "serve" not in ports
-        else:
-            assert ports["serve"] == container["readinessProbe"]["httpGet"]["port"] == 9443
+        assert ports["serve"] == 9443, "KubeRay makes the clients' service of the head's port of this name"
+        if name != "head":
+            assert container["readinessProbe"]["httpGet"]["port"] == 9443
 
 
 def test_an_engine_on_cpus_asks_for_no_gpu_and_for_no_node_that_has_one(
@@ -559,7 +639,7 @@ def test_an_engine_on_cpus_asks_for_no_gpu_and_for_no_node_that_has_one(
     objects = printed(capsys, small_config(tmp_path, model=model))
     group = group_of(objects, "engine-chat")
     assert (group["replicas"], group["numOfHosts"]) == (2, 1)
-    assert group["rayStartParams"] == {"num-cpus": "5"}, "the replica's, its worker's, and one beside"
+    assert group["rayStartParams"]["num-cpus"] == "5", "the replica's, its worker's, and one beside"
     spec = group["template"]["spec"]
     resources = container_of(group["template"])["resources"]
     assert resources["requests"].keys() == {"cpu", "memory"}
@@ -630,6 +710,17 @@ def test_an_address_that_no_pod_reaches_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert "http_options.host = '127.0.0.1'" in refused(capsys, small_config(tmp_path, host="127.0.0.1"))
+
+
+def test_a_port_that_ray_listens_on_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "http_options.port = 8080" in refused(capsys, small_config(tmp_path, port=8080))
+
+
+def test_an_embedder_that_needs_a_gpu_is_refused_because_its_pods_have_none(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    embedder = {"id": "e", "source": "owner/e", "device": "cuda"}
+    assert "embedder.device = 'cuda'" in refused(capsys, small_config(tmp_path, embedder=embedder))
 
 
 @pytest.mark.parametrize("name", ["Chat", "9", "a_b", "a" * 41])

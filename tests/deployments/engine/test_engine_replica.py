@@ -36,6 +36,8 @@ def of(**engine: Any) -> ModelSettings:
 CASES = shipped() | {
     "packed": of(**GATHERED),
     "spread": of(placement="spread", **GATHERED),
+    "on nodes of its own": of(nodes="promptly_engine_a", **GATHERED),
+    "on nodes of its own, on CPUs": of(accelerator="cpu", nodes="promptly_engine_a"),
     "two ranks on CPUs": of(accelerator="cpu", tensor_parallel_size=2),
     "autoscaled": of().model_copy(update={"replicas": shipped()["gpu-70b-tp4.yaml"].replicas}),
 }

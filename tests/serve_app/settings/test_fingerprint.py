@@ -43,6 +43,7 @@ SPEED: dict[str, Any] = {
     "warm_up_budget_s": 5.0,
     "env": {"OMP_NUM_THREADS": "2"},
     "placement": "spread",
+    "nodes": "own_nodes",
     "scheduling_policy": "priority",
     "kv_offload": {"size_gib": 4.0},
     "disaggregation": {"prefill_replicas": 1},
