@@ -1,6 +1,7 @@
 """The secret by which gateways know that HAProxy wrote a header (`x-promptly-client`).
 
-`make serve` writes it for each start. Without it, gateways take the address of their peer for the client's.
+`make serve` writes it for each start. Without it, gateways take the address of their peer for the client's,
+and know none of what comes through the Unix socket of HAProxy on their node.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ def load_door_secret(environment: Mapping[str, str]) -> str | None:
     try:
         secret = Path(named).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        logger.warning(
-            "%s = %r: %s: clients' addresses are those of the proxy", DOOR_SECRET_FILE, named, error
-        )
+        logger.warning("%s = %r: %s: clients' addresses are not known", DOOR_SECRET_FILE, named, error)
         return None
     return secret if secret.isalnum() else None

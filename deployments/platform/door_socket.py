@@ -15,6 +15,7 @@ import contextlib
 import functools
 import logging
 import os
+import re
 import socket
 import stat
 import tempfile
@@ -31,20 +32,30 @@ from serve_app.wire.private_address import MAX_SOCKET_PATH
 MARK: Final = "_promptly_opens_doors"
 SUFFIX: Final = ".sock"
 BACKLOG: Final = 4096
-"""Connections that wait to be accepted. Where the queue is full, a connection to a Unix socket fails at once
-and HAProxy tries again a second later; Linux bounds the queue to this number unless told otherwise."""
+"""Connections that wait to be accepted. Where the queue is full, a connection to a Unix socket fails at once,
+while TCP tries again. So where Linux bounds it to less, there is no socket."""
+
+LIMIT_OF_BACKLOG: Final = Path("/proc/sys/net/core/somaxconn")
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+PLAIN_PATH: Final = re.compile(r"[\w./-]+", re.ASCII)
+"""HAProxy's config needs no quotes around it."""
 
 logger = logging.getLogger("ray.serve")
 
 
 def door_folder() -> Path | None:
-    """The folder of this node's sockets; ``None`` where it is not ours alone, or cannot be made."""
-    folder = Path(tempfile.gettempdir()) / f"promptly-door-{os.geteuid()}"
+    """The folder of this node's sockets; ``None`` where it is not ours alone, cannot be made or named.
+    Machines that share the folder for temporary files have one each: a socket of another one looks dead."""
     try:
+        boot = BOOT_ID.read_text(encoding="ascii")[:8]
+        folder = Path(tempfile.gettempdir()) / f"promptly-door-{os.geteuid()}-{boot}"
         folder.mkdir(mode=0o700, exist_ok=True)
         facts = folder.lstat()
     except OSError as error:
         logger.info("no sockets between HAProxy and gateways: %s", error)
+        return None
+    if not PLAIN_PATH.fullmatch(str(folder)):
+        logger.info("no sockets between HAProxy and gateways: the name %s would need quotes", folder)
         return None
     is_ours = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o077
     if not is_ours:
@@ -100,6 +111,8 @@ async def _open(server: Any, path: Path) -> None:
     if server.config.is_ssl:
         return  # the config that Serve writes for HAProxy speaks TLS to it then
     try:
+        if int(LIMIT_OF_BACKLOG.read_text(encoding="ascii")) < BACKLOG:
+            raise OSError(f"{LIMIT_OF_BACKLOG} is less than {BACKLOG}")
         listening = _listening(path)
     except OSError as error:
         logger.info("HAProxy reaches this gateway by TCP: %s: %s", path, error)

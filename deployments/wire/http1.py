@@ -270,7 +270,7 @@ class Connection(Body, asyncio.Protocol):
 
     def send(self, request: bytes) -> None:
         """Send a request. Bytes that the socket does not accept at once are buffered."""
-        self.status, self._head_size = 0, 0
+        self.status, self._head_size, self._size = 0, 0, 0
         self._is_complete = self._is_kept = self._is_cut = False
         self._is_silent, self._sent_at = True, self._loop.time()
         self.headers = {}
@@ -328,10 +328,14 @@ class Connection(Body, asyncio.Protocol):
             if self._head_size > MAX_HEAD_BYTES:
                 self._break("headers without an end")
         self._size += len(data)
-        if self._size > 2 * self._read_ahead and not self._is_paused and self._transport is not None:
+        if self._size > 2 * self._read_ahead and self._parts:  # without any, no read would resume it
+            self._pause()
+        self._wake()
+
+    def _pause(self) -> None:
+        if not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()
-        self._wake()
 
     def pause_writing(self) -> None:
         self._is_full = True

@@ -29,7 +29,9 @@ from serve_app.settings.proxy import ProxySettings
 
 LOOPBACK = "127.0.0.1"
 TLS_OPTIONS = "ssl-min-ver TLSv1.2 no-tls-tickets"
-LOCAL_SERVER = r"^(?P<server> *server \S*?(?P<id>[^\s-]+)) (?:127\.0\.0\.1|\[?::1\]?|localhost):\d+ "
+LOCAL_SERVER = (
+    r"^(?P<server> *server \S*?(?P<id>[^\s-]+)) (?:127\.0\.0\.1|\[?::1\]?|localhost):\d+ check\b(?P<rest>.*)$"
+)
 SOURCE_TABLE = "type ipv6 size 100k expire 60s store conn_cur"
 """The table also holds IPv4 addresses. 100,000 addresses take about 10 MB; memory is used as they arrive."""
 
@@ -105,11 +107,14 @@ def _on_loopback(text: str, section: str) -> str:
 
 def _by_socket(text: str, gateways: Mapping[str, Path]) -> str:
     """Serve gives the loopback address to replicas of HAProxy's own node alone, and ends a server's name with
-    the replica's id."""
+    the replica's id. Three connections that fail take no server out (``observe``): a queue that is full fails
+    at once, where TCP would wait. The checks do, and a request that fails goes to another server."""
 
     def line(found: re.Match[str]) -> str:
         path = gateways.get(found["id"])
-        return found[0] if path is None else f"{found['server']} unix@{path} "
+        if path is None or "proto h2" in found["rest"]:  # the socket speaks HTTP/1
+            return found[0]
+        return f"{found['server']} unix@{path} check"
 
     return re.sub(LOCAL_SERVER, line, text, flags=re.MULTILINE)
 

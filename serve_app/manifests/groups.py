@@ -88,7 +88,7 @@ def node_names(settings: Settings) -> dict[str, str]:
 
 def groups(settings: Settings, plans: Sequence[ModelPlan], choices: Choices) -> tuple[Group, ...]:
     """The front, the owners of files, and one group for each model with engines. Raises: SettingsError: an
-    accelerator is unknown, or an engine does not divide into nodes."""
+    accelerator is unknown, an engine does not divide into nodes, or two groups have one name."""
     by_place = {plan.where: plan for plan in plans}
     engines = [
         replace(_engines(f"models[{index}]", model, by_place.get(f"models[{index}]"), choices), model=index)
@@ -98,11 +98,22 @@ def groups(settings: Settings, plans: Sequence[ModelPlan], choices: Choices) -> 
     names = node_names(settings)
     files = [_files(settings, names[FILES])] if FILES in names else []
     alone = len(engines) == 1
-    return (
-        _front(settings, names[FRONT]),
-        *files,
-        *(replace(group, only=_engine_nodes(settings, group, alone)) for group in _apart(engines)),
-    )
+    apart = [replace(group, only=_engine_nodes(settings, group, alone)) for group in _apart(engines)]
+    made = (_front(settings, names[FRONT]), *files, *apart)
+    _require_own_names(made)
+    return made
+
+
+def _require_own_names(made: Sequence[Group]) -> None:
+    """Raises: SettingsError: Ray could place one group's parts in another's pods: owners of files where
+    folders are lost, engines in an image without vLLM or on a larger engine's GPUs."""
+    by_name: dict[str, str] = {}
+    for group in made:
+        if group.only is not None and (other := by_name.setdefault(group.only, group.name)) != group.name:
+            raise SettingsError(
+                f"nodes: the pods of {other!r} and {group.name!r} would both be {group.only!r}; give each a "
+                "name of its own (`nodes.front`, `nodes.files`, `engine.nodes`), or none"
+            )
 
 
 def _engine_nodes(settings: Settings, group: Group, alone: bool) -> str | None:

@@ -29,7 +29,8 @@ WRITTEN = (RUN, HOME, "/tmp", COMPILED, WEIGHTS, CACHE)
 
 METRICS_PORT, SERVE_PORT, AGENT_PORT, DASHBOARD_PORT, GCS_PORT = 8080, 8000, 52365, 8265, 6379
 
-RAY_PORTS = frozenset({METRICS_PORT, AGENT_PORT, DASHBOARD_PORT, GCS_PORT})
+RAY_PORTS = frozenset({METRICS_PORT, AGENT_PORT, DASHBOARD_PORT, GCS_PORT, 8404, 8500, 9101, 10001})
+"""With HAProxy's statistics, Serve's fallback proxy, HAProxy's metrics and Ray's client server."""
 
 COPY_SECRETS = f"umask 077; cp /secrets/secrets.json {SECRETS}"
 """Kubernetes lets the pod's group read a secret's files, and Promptly refuses one that others may read."""

@@ -75,8 +75,11 @@ def wait_stored(server: Server, at_least: int) -> None:
 
 def test_haproxy_reaches_the_gateway_by_a_unix_socket(served: Server) -> None:
     get_json(f"{served.url}/v1/models")
+    (proxy, *_) = [pid for pid in descendants(served.process.pid) if "/haproxy " in f"{describe(pid)} "]
+    environment = Path(f"/proc/{proxy}/environ").read_text().split("\0")
+    (folder,) = [each.removeprefix("TMPDIR=") for each in environment if each.startswith("TMPDIR=")]
     sockets = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
-    doors = [each for each in sockets if f"/promptly-door-{os.geteuid()}/" in each[-1]]
+    doors = [each for each in sockets if each[-1].startswith(f"{folder}/promptly-door-")]
     assert CONNECTED in {each[5] for each in doors}
 
 

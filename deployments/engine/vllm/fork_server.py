@@ -60,7 +60,7 @@ class ForkServer:
             self._start()
             self._first = _fork_one()
         except OSError as error:
-            self._give_up(f"no fork server: {error}")
+            self.give_up(f"no fork server: {error}")
 
     def _start(self) -> None:
         own = dict(os.environ)
@@ -77,7 +77,7 @@ class ForkServer:
 
         other = [name for name in READ_AT_IMPORT if os.environ.get(name) != self._imports_with.get(name)]
         if other and self._is_usable:
-            self._give_up(f"other values of {', '.join(other)}")
+            self.give_up(f"other values of {', '.join(other)}")
         if not self._is_usable:
             yield
             return
@@ -95,14 +95,14 @@ class ForkServer:
             return self._has_forked
         left = max(self._began + self._limit_s - time.monotonic(), 0.0)
         if not connection.wait([self._first], left):
-            self._give_up(f"the fork server has not imported vLLM after {self._limit_s:.0f} s")
+            self.give_up(f"the fork server has not imported vLLM after {self._limit_s:.0f} s")
         elif not os.read(self._first, 1):
-            self._give_up("the fork server has ended")
+            self.give_up("the fork server has ended")
         else:
             self._has_forked = True
         return self._has_forked
 
-    def _give_up(self, why: str) -> None:
+    def give_up(self, why: str) -> None:
         """End the server as well: it keeps vLLM in memory, and while it imports, it would not see that this
         process has ended."""
         logger.info("vLLM's core is spawned, not forked: %s", why)

@@ -34,8 +34,9 @@ class OneProcessEngine(VLLMEngine):
 
     def _start_async_llm_engine(self, engine_args: Any, config: Any, placement_group: Any) -> Any:
         config.parallel_config.distributed_executor_backend = "uni"
-        # A NUMA binding exchanges the program that is spawned.
-        fork_server = None if config.parallel_config.numa_bind else self._fork_server
+        fork_server = self._fork_server
+        if fork_server is not None and config.parallel_config.numa_bind:
+            fork_server.give_up("a NUMA binding exchanges the program that is spawned")
         forking = nullcontext() if fork_server is None else fork_server.forking_cores()
         with OMPProcessManager(config).configure_omp_envs(rank=0, local_rank=0), forking:
             return super()._start_async_llm_engine(engine_args, config, placement_group)

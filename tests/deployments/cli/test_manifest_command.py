@@ -308,6 +308,23 @@ def test_a_name_that_the_manifest_gives_to_the_other_pods_is_refused(
     assert f"nodes: `front` and `files` are both {name!r}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("taken", ["front", "files", "other"])
+def test_an_engine_with_the_name_of_other_pods_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, taken: str
+) -> None:
+    """It could start in an image without vLLM, files where folders are lost, and small engines on GPUs of
+    large ones."""
+    engine = {"accelerator": "gpu", "accelerator_type": "H100", "nodes": "own_name"}
+    other = {**engine, "nodes": "own_name" if taken == "other" else None}
+    ids = {"small": engine, "large": other}
+    models = [{"id": name, "source": "Qwen/Qwen3-8B", "engine": each} for name, each in ids.items()]
+    nodes = {} if taken == "other" else {"nodes": {taken: "own_name"}}
+    assert main(["manifest", str(small_config(tmp_path, models=models, **nodes))]) == 1
+    said = capsys.readouterr().err
+    assert "would both be 'own_name'" in said
+    assert "engine-small" in said
+
+
 def test_rays_autoscaler_knows_which_pods_have_the_gpus_that_engines_ask_for(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

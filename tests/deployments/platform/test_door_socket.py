@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
@@ -121,4 +120,13 @@ def test_a_folder_that_others_may_enter_is_not_used(monkeypatch: pytest.MonkeyPa
     ours.unlink()
     ours.write_bytes(b"")
     assert door_folder() is None
-    assert ours.name.endswith(str(os.geteuid()))
+
+
+@pytest.mark.parametrize("name", ["a b", "ö", 'a"b'])
+def test_a_path_that_needs_quotes_in_haproxys_config_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    assert door_folder() is None

@@ -395,6 +395,9 @@ def test_a_template_that_has_changed_is_an_error_and_no_hole() -> None:
         harden("global\ndefaults\n", ProxySettings(), ProxyFiles({}, Path("o.sock")), 2)
 
 
+WATCHED = "check observe layer4 error-limit 3 on-error mark-down"
+
+
 def rendered(*servers: str, threads: int = 4) -> str:
     """What the changes look for in Serve's config."""
     lines = [
@@ -414,7 +417,7 @@ def rendered(*servers: str, threads: int = 4) -> str:
         "backend default_backend",
         "    http-request return",
         "backend app",
-        *[f"    server {server} check observe layer4" for server in servers],
+        *[f"    server {server}" for server in servers],
     ]
     return "\n".join([*lines, ""])
 
@@ -427,16 +430,22 @@ def hardened(text: str, gateways: Mapping[str, Path], cpus: int = 2) -> list[str
 @pytest.mark.parametrize(
     ("server", "becomes"),
     [
-        ("R_app-Gateway-abc 127.0.0.1:30001", "R_app-Gateway-abc unix@/d/abc.sock"),
-        ("R_app-Gateway-abc [::1]:30001", "R_app-Gateway-abc unix@/d/abc.sock"),
-        ("R_app-Gateway-abc 10.0.0.7:30001", "R_app-Gateway-abc 10.0.0.7:30001"),  # of another node
-        ("R_app-Gateway-other 127.0.0.1:30001", "R_app-Gateway-other 127.0.0.1:30001"),
-        ("SERVE_PROXY_ACTOR-fallback-abcd 127.0.0.1:2", "SERVE_PROXY_ACTOR-fallback-abcd 127.0.0.1:2"),
+        (f"R_app-Gateway-abc 127.0.0.1:30001 {WATCHED}", "R_app-Gateway-abc unix@/d/abc.sock check"),
+        (f"R_app-Gateway-abc [::1]:30001 {WATCHED}", "R_app-Gateway-abc unix@/d/abc.sock check"),
+        *[
+            (server, server)
+            for server in (
+                f"R_app-Gateway-abc 10.0.0.7:30001 {WATCHED}",  # of another node
+                f"R_app-Gateway-other 127.0.0.1:30001 {WATCHED}",
+                "R_app-Gateway-abc 127.0.0.1:30001 check proto h2",  # gRPC
+                "SERVE_PROXY_ACTOR-fallback-abcd 127.0.0.1:2 check backup",
+            )
+        ],
     ],
 )
 def test_a_gateway_of_the_same_node_is_reached_by_its_socket(server: str, becomes: str) -> None:
     lines = hardened(rendered(server), {"abc": Path("/d/abc.sock")})
-    assert f"server {becomes} check observe layer4" in lines
+    assert f"server {becomes}" in lines
 
 
 @pytest.mark.parametrize(("threads", "cpus", "kept"), [(4, 2, 2), (4, 16, 4), (1, 2, 1)])

@@ -114,6 +114,16 @@ async def test_a_connection_is_kept_for_the_next_request() -> None:
         assert server.connections == 1
 
 
+async def test_a_connection_is_kept_through_many_answers_without_a_body() -> None:
+    """As vLLM answers a health check: their heads are read, too, and must not count as unread bytes."""
+    empty = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx-long: %b\r\n\r\n" % (b"x" * 1000)
+    number = 2 * READ_AHEAD // len(empty) + 2
+    async with serving(*[empty] * number, OK) as (server, client):
+        assert {await client.ask() for _ in range(number)} == {(200, b"")}
+        assert await client.ask() == (200, b"ok")
+        assert server.connections == 1
+
+
 @pytest.mark.parametrize(
     "answer",
     [

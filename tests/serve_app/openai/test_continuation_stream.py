@@ -72,6 +72,22 @@ def test_a_whole_stream_passes_as_if_no_tokens_had_been_asked_for(
     assert text_of(expected) == text
 
 
+def watching(kind: type[Any]) -> Any:
+    """The same with what went the short way."""
+
+    class Watched(kind):
+        def __init__(self, request: ParsedRequest) -> None:
+            super().__init__(request)
+            self.taken: list[bytes] = []
+
+        def _took(self, ids: bytes) -> bool:
+            took: bool = super()._took(ids)
+            self.taken += [ids] if took else []
+            return took
+
+    return Watched
+
+
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 @pytest.mark.parametrize(
     ("kind", "endpoint"), [(ResumableStream, CHAT), (ResumableStream, COMPLETIONS), (ResumableChat, CHAT)]
@@ -89,6 +105,10 @@ def test_however_its_bytes_arrive_a_stream_passes_the_same_and_knows_its_tokens(
         passed = b"".join(map(stream.feed, pieces))
         seen.append((passed, stream.done, stream._pieces, stream._answer_tokens))
     assert seen[0] == seen[1] == seen[2]
+    watched = watching(kind)(request)
+    for event in events:
+        watched.feed(event)
+    assert len(watched.taken) >= len(text) - 1, "every character goes the short way, but the last one"
     assert seen[0][3] >= len(engine.answer) - 1, "the last one may end the answer"
 
 
