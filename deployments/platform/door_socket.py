@@ -85,7 +85,7 @@ def open_doors(
 ) -> None:
     """Every server that this process starts from now on, and that is none of its subclasses, listens on a
     Unix socket too. A second call does no harm."""
-    if getattr(server, MARK, False):
+    if MARK in vars(server):  # not in a class that it was made from
         return
     started = server.startup
 
