@@ -27,6 +27,7 @@ import uvicorn
 from ray import serve
 from ray.serve.exceptions import RayServeException
 
+from deployments.platform.http_protocol import connection_of
 from serve_app.wire.private_address import MAX_SOCKET_PATH
 
 MARK: Final = "_promptly_opens_doors"
@@ -92,8 +93,9 @@ def open_doors(
     @functools.wraps(started)
     async def startup(self: Any, sockets: list[socket.socket] | None = None) -> None:
         await started(self, sockets)
-        name, at = named(), folder()
-        if type(self) is server and name is not None and at is not None:
+        name = named() if type(self) is server else None
+        at = None if name is None else folder()
+        if at is not None:
             await _open(self, at / f"{name}{SUFFIX}")
 
     server.startup = startup
@@ -101,13 +103,6 @@ def open_doors(
 
 
 async def _open(server: Any, path: Path) -> None:
-    def connection() -> asyncio.Protocol:
-        """As uvicorn makes one for its own sockets."""
-        made: asyncio.Protocol = server.config.http_protocol_class(
-            config=server.config, server_state=server.server_state, app_state=server.lifespan.state
-        )
-        return made
-
     if server.config.is_ssl:
         return  # the config that Serve writes for HAProxy speaks TLS to it then
     try:
@@ -118,7 +113,7 @@ async def _open(server: Any, path: Path) -> None:
         logger.info("HAProxy reaches this gateway by TCP: %s: %s", path, error)
         return
     loop = asyncio.get_running_loop()
-    made = await loop.create_unix_server(connection, sock=listening, backlog=BACKLOG)
+    made = await loop.create_unix_server(lambda: connection_of(server), sock=listening, backlog=BACKLOG)
     server.servers.append(_Door(made, path))
 
 

@@ -19,6 +19,7 @@ callbacks; the test in ``tests/deployments/platform/test_http_protocol.py`` says
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable
 from typing import Any, Final
@@ -96,6 +97,14 @@ def _is_answering(protocol: Any) -> bool:
     """Whether an answer has begun and not ended: bytes written now would be read as a part of it."""
     cycle = protocol.cycle
     return cycle is not None and cycle.response_started and not cycle.response_complete
+
+
+def connection_of(server: Any) -> asyncio.Protocol:
+    """A new connection of a ``uvicorn.Server``, as it makes one for its own sockets."""
+    made: asyncio.Protocol = server.config.http_protocol_class(
+        config=server.config, server_state=server.server_state, app_state=server.lifespan.state
+    )
+    return made
 
 
 def chunk_writer(send: Any) -> Callable[[bytes], bool] | None:

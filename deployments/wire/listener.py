@@ -27,6 +27,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from deployments.platform.http_protocol import connection_of
 from serve_app.errors import Forbidden, SettingsError
 from serve_app.settings.network import ANY_PORT
 from serve_app.wire.handshake import GREETING, HELLO_BYTES, PROOF_BYTES, Handshake, NotProven
@@ -223,15 +224,7 @@ class _EmbeddedServer(uvicorn.Server):
         await super().startup(sockets)
         if self._unix is not None:
             loop = asyncio.get_running_loop()
-            self.servers.append(await loop.create_unix_server(self._connection, sock=self._unix))
-
-    def _connection(self) -> asyncio.Protocol:
-        """Make a protocol as uvicorn does for its own sockets."""
-        make = cast("Any", self.config.http_protocol_class)
-        made: asyncio.Protocol = make(
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
-        return made
+            self.servers.append(await loop.create_unix_server(lambda: connection_of(self), sock=self._unix))
 
 
 class _UnixSocket:

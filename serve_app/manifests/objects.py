@@ -208,9 +208,8 @@ def _resources(group: Group) -> Json:
 
 def _budget(choices: Choices, group: Group) -> Json:
     """Whoever drains nodes leaves all but one of the fewest replicas that a group has; what it was scaled to
-    above them is not held. As a number of pods that stay: Kubernetes
-    counts down from a size only where the pods' owner tells it (the scale subresource), which a RayCluster
-    does not; it would then let no pod go."""
+    above them is not held. As a number of pods that stay: Kubernetes counts down from a size only where the
+    pods' owner tells it (the scale subresource), which a RayCluster does not; it would then let no pod go."""
     spec: Json = {
         "minAvailable": group.serving - 1,
         "selector": {"matchLabels": labels_of(group, choices)},
