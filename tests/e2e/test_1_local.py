@@ -75,7 +75,7 @@ def wait_stored(server: Server, at_least: int) -> None:
 
 def test_haproxy_reaches_the_gateway_by_a_unix_socket(served: Server) -> None:
     get_json(f"{served.url}/v1/models")
-    (proxy, *_) = [pid for pid in descendants(served.process.pid) if "/haproxy " in f"{describe(pid)} "]
+    (proxy, *_) = [pid for pid in descendants(served.process.pid) if describe(pid).startswith("haproxy ")]
     environment = Path(f"/proc/{proxy}/environ").read_text().split("\0")
     (folder,) = [each.removeprefix("TMPDIR=") for each in environment if each.startswith("TMPDIR=")]
     sockets = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
