@@ -1,6 +1,6 @@
 """An agent with two tools, a calculator and the files of a folder, that calls them until it can answer.
 
-    python examples/agent.py "How many lines does README.md have, times two?"
+    python examples/agent.py "Which Python does pyproject.toml ask for, and what is 17 * 23?"
 
 It needs a model that calls tools (config/local.yaml's small one shows the protocol, no more) and `pip install
 openai`. The endpoint is PROMPTLY_URL (default: http://127.0.0.1:8000), the key PROMPTLY_API_KEY. All turns of
@@ -23,6 +23,12 @@ from typing import Any
 from openai import OpenAI
 
 TURNS = 8
+LONGEST = 4000
+"""Characters of a file."""
+
+MOST_TOKENS = 1024
+"""Of one answer: a small model may not find its end."""
+
 OPERATORS: Mapping[type, Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -78,7 +84,11 @@ def main() -> int:
     messages: list[Any] = [{"role": "user", "content": options.task}]
     for _ in range(TURNS):
         message = (
-            client.chat.completions.create(model=model, messages=messages, tools=TOOLS).choices[0].message
+            client.chat.completions.create(
+                model=model, messages=messages, tools=TOOLS, max_completion_tokens=MOST_TOKENS
+            )
+            .choices[0]
+            .message
         )
         messages.append(message.model_dump(exclude_none=True))
         if not message.tool_calls:
@@ -99,10 +109,15 @@ def called(folder: Path, name: str, arguments: str) -> str:
         if name == "calculate":
             return str(value(ast.parse(given["expression"], mode="eval").body))
         if name == "read_file":
-            return inside(folder, given["name"]).read_text(encoding="utf-8")[:4000]
+            return shortened(inside(folder, given["name"]).read_text(encoding="utf-8"))
     except (ArithmeticError, KeyError, OSError, SyntaxError, TypeError, ValueError) as error:
         return f"error: {error}"
     return f"error: there is no tool {name!r}"
+
+
+def shortened(text: str) -> str:
+    """A model that is not told takes the beginning for the whole."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}\n[{len(text) - LONGEST} more characters]"
 
 
 def inside(folder: Path, name: str) -> Path:

@@ -1,6 +1,6 @@
 """A small search service: it keeps texts with their vectors, and finds the nearest ones.
 
-    python examples/embedding_service.py --port 8800 &
+    python examples/embedding_service.py --port 8800 &      # wait until it says where it listens
     curl http://127.0.0.1:8800/texts -d '{"texts": ["Paris is in France.", "Cats purr."]}'
     curl 'http://127.0.0.1:8800/search?q=a+city+in+Europe'
 

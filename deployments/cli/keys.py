@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -32,6 +33,8 @@ REFUSED = ("tenant", "user", "at", "by")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 SHORT = ("id", "tenant", "user", "role", "label", "expires_at", "revoked_at")
 """What a line of the list shows."""
+
+TIMES = {"at", "changed_at", "created_at", "expires_at", "revoked_at"}
 
 ANY = "any"
 """What a list of models, endpoints or networks is set to, to have no such list any more."""
@@ -153,16 +156,22 @@ def _seconds(text: str | None) -> float | None:
 def _lines(answer: Mapping[str, Any]) -> Iterable[str]:
     if "keys" in answer:
         for key in answer["keys"]:
-            yield "  ".join(
-                f"{name}={key[name]}" for name in SHORT if key[name] is not None and key[name] != ""
-            )
+            said = [name for name in SHORT if key[name] not in (None, "")]
+            yield "  ".join(f"{name}={_text(name, key[name])}" for name in said)
         return
     if "users" in answer:
         for user in answer["users"]:
-            yield "  ".join(f"{name}={user[name]}" for name in REFUSED if user[name] != "")
+            yield "  ".join(f"{name}={_text(name, user[name])}" for name in REFUSED if user[name] != "")
         return
     for name, value in answer.items():
         if name not in ("object", "key") and value not in (None, ""):
-            yield f"{name}: {', '.join(value) if isinstance(value, list) else value}"
+            yield f"{name}: {_text(name, value)}"
     if "key" in answer:
         yield f"\nThe key, which is shown only now:\n{answer['key']}"
+
+
+def _text(name: str, value: Any) -> str:
+    """Times as people read them; `--json` has them as the endpoint says them, in seconds since 1970."""
+    if name in TIMES and isinstance(value, int | float):
+        return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return ", ".join(value) if isinstance(value, list) else str(value)

@@ -91,6 +91,7 @@ class Engine(LLMServer):
             if self._arguments.get(WORKER_EXTENSION) == DEVICE_NUMBER:
                 check_devices(model, await vllm_bridge.device_numbers(self))
             self._held_spans = held_spans()
+        vllm_bridge.tell_refusals(self)
         self._probe = vllm_bridge.load_probe(self)
         self._capacity = vllm_bridge.max_num_seqs(self)
         self._kv_cache_tokens = vllm_bridge.kv_cache_tokens(self)

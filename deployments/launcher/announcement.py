@@ -25,7 +25,8 @@ def announce(run: Run) -> None:
     if run.config.has_console:
         say(f"Console: {run.config.url} in a browser")
     say(f"Dashboard: {plan.dashboard_url(run.ports)} (asks for the token in {run.folder.token})")
-    say(f"Metrics for Prometheus: {plan.metrics_url(run.ports)}")
+    ours, proxys = plan.metrics_url(run.ports), plan.proxy_metrics_url(run.ports)
+    say(f"Metrics for Prometheus: {ours}, HAProxy's: {proxys}")
     if run.config.needs_admin_token:
         token = run.folder.admin_token
         say(f"Admin token for /admin: {token.read_text(encoding='utf-8')} (in {token})")
@@ -48,6 +49,7 @@ def description(run: Run) -> dict[str, object]:
         "folder": str(run.folder.root),
         "admin_token_file": str(run.folder.admin_token),
         "metrics_url": plan.metrics_url(run.ports),
+        "haproxy_metrics_url": plan.proxy_metrics_url(run.ports),
         "pids": {"supervisor": os.getpid()} | {child.name: child.process.pid for child in run.children},
     }
 

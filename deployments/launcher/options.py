@@ -21,6 +21,7 @@ class Options:
     drain_s: float
     ready_file: Path | None
     check: bool
+    keep_logs: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ready-file", type=Path, help="JSON file that is written when ready and removed at the stop"
     )
+    parser.add_argument(
+        "--keep-logs", action="store_true", help="leave the logs of all processes at the stop"
+    )
     parser.add_argument("--no-check", action="store_true", help="skip Promptly's check of the settings")
 
 
@@ -46,6 +50,7 @@ def options_of(given: argparse.Namespace) -> Options:
         drain_s=given.drain,
         ready_file=given.ready_file,
         check=not given.no_check,
+        keep_logs=given.keep_logs,
     )
 
 

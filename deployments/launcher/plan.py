@@ -168,5 +168,9 @@ def metrics_url(ports: Ports) -> str:
     return f"http://{LOOPBACK}:{ports.ray_metrics}/metrics"
 
 
+def proxy_metrics_url(ports: Ports) -> str:
+    return f"http://{LOOPBACK}:{ports.haproxy_metrics}/metrics"
+
+
 def logical_cores() -> int:
     return len(os.sched_getaffinity(0))

@@ -46,7 +46,7 @@ class Stop:
             self.end_leftovers()
             self.release_memory(segments)
         self.check_port()
-        self.clear_folder(keep=failed)
+        self.clear_folder(keep=failed or self.run.options.keep_logs)
         say(f"Stopped in {time.monotonic() - began:.1f} s.")
 
     def finish_requests(self) -> None:
@@ -114,7 +114,7 @@ class Stop:
 
     def clear_folder(self, keep: bool) -> None:
         if keep:
-            # Only the logs of a failed start are useful; secrets do not stay on the disk.
+            # Secrets do not stay on the disk.
             for secret in (
                 self.run.folder.secrets,
                 self.run.folder.admin_token,

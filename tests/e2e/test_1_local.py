@@ -402,6 +402,44 @@ async def running(served: Server, count: int) -> bool:
     return bool(fleet[MODEL][0]["running"] == count)
 
 
+def guided(grammar: str) -> dict[str, Any]:
+    return {"structured_outputs": {"grammar": grammar}}
+
+
+def schema(maximum: int) -> dict[str, Any]:
+    number = {"type": "integer", "minimum": 0, "maximum": maximum}
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": number}}}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"top_k": 2**64}, id="an integer of more than 64 bits"),
+        pytest.param({"vllm_xargs": {"a": 2**64}}, id="the same, further in"),
+        pytest.param(schema(2**64), id="the same in a schema"),
+        pytest.param(schema(2**63), id="a bound that xgrammar does not know"),
+        pytest.param(guided("root ::= root"), id="a grammar that fits no text"),
+        pytest.param(guided("start: /[a-z]{1,1000000}/"), id="a grammar that is too large"),
+    ],
+)
+async def test_what_the_engine_cannot_take_is_the_clients_fault_and_takes_no_place_in_it(
+    client: openai.OpenAI, served: Server, fields: dict[str, Any], stream: bool
+) -> None:
+    def read_to_its_end() -> None:
+        list(
+            client.chat.completions.create(
+                model=MODEL, messages=messages("hi"), max_tokens=2, stream=stream, extra_body=fields
+            )
+        )
+
+    with pytest.raises(openai.APIError) as caught:
+        read_to_its_end()
+    status = getattr(caught.value, "status_code", None) or int(caught.value.code or 0)
+    assert status == 400, caught.value
+    assert await eventually(lambda: running(served, 0), within_s=5)
+
+
 async def test_a_client_that_leaves_after_two_writes_aborts_the_engine(served: Server) -> None:
     """As httpx sends: the head, then the body."""
     fields = {"model": MODEL, "messages": messages("Tell me a very long story."), "max_tokens": 2000}

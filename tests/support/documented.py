@@ -48,8 +48,9 @@ HERE: tuple[str, ...] = (
     r"promptly manifest config\.yaml",
     r"(grep '\^#' chat\.yaml|mkdir -p config/chart/files)",
     r"python examples/(rag_chat|batch_job|agent)\.py",
-    r"set -a; \. config/cluster\.env; set \+a",
 )
+
+OWN_NODES = "tests/deployments/launcher/test_own_nodes.py"
 
 ELSEWHERE: Mapping[str, str] = {
     r"make serve$": "tests/e2e/conftest.py",
@@ -59,6 +60,8 @@ ELSEWHERE: Mapping[str, str] = {
     r"promptly apply ": "tests/deployments/cli/test_apply_command.py",
     r"python examples/embedding_service\.py": "tests/deployments/gateway/test_examples.py",
     r"(make images|buildah build .*/gateway\.Containerfile )": "tests/scripts/test_build_image.py",
+    r"(umask 077|ray get-auth-token --generate|set -a; \. config/cluster\.env)": OWN_NODES,
+    r"ray start --block --(head|address)": OWN_NODES,
     r"make check-gpu": "tests/scripts/gpu_check/test_check_gpu_runner.py",
     r"(\.venv/bin/)?python scripts/quantize\.py H": "tests/scripts/quantization/test_quantize_verdict.py",
 }
@@ -68,7 +71,6 @@ CANNOT: Mapping[str, str] = {
     r"([A-Z]+=\S+ )*(kubectl|helm|docker|buildah .*/engine)\b": "it needs a cluster or a container engine",
     r"(\.venv/bin/)?python scripts/quantize\.py --install": "it fetches an environment of 2 GB",
     r"make check$": "it runs every test, and so these",
-    r"ray start \.\.\.": "it is shortened: the arguments are those of one's own nodes",
 }
 """Why no test runs it."""
 

@@ -22,6 +22,7 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from deployments.engine.vllm.device_number import DeviceNumber
+from deployments.engine.vllm.refusals import Refusals
 from deployments.engine.vllm.resume import Resuming
 from serve_app.autoscaling import EngineSpeed
 from serve_app.openai.continuation import TokenLimits
@@ -170,6 +171,11 @@ async def build_asgi_app(server: Any) -> ASGIApp:
     """vLLM's own FastAPI app on the engine of a started ``LLMServer``."""
     app: ASGIApp = await server.engine.build_asgi_app()
     return app
+
+
+def tell_refusals(server: Any) -> None:
+    """What a client's request did wrong is told as that, and holds nothing in the engine."""
+    Refusals(server.engine._engine_client)
 
 
 def resuming(server: Any) -> Resuming:

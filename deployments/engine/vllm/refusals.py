@@ -1,0 +1,66 @@
+"""Makes vLLM tell its clients what their request did wrong, and forget requests that its engine never got.
+
+Checked against vLLM 0.29. When it moves, look at ``AsyncLLM``:
+
+- ``_add_request`` registers a request in ``output_processor``, then sends it to ``engine_core``. Where that
+  fails, as msgpack does for integers that 64 bits do not hold, nobody takes it out again: it counts as
+  running for ever, and ``max_num_seqs`` of such requests close a model for everybody. ``generate`` aborts
+  only what ``add_request`` returned.
+- ``generate`` gives a last output with the finish reason ``error`` where a grammar cannot be compiled, or
+  allows no token that the model has; vLLM makes "Internal server error" of it. Without a KV connector, whose
+  loads may fail, a request with ``structured_outputs`` has no other way to end so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+FAILED = "error"
+NO_NUMBER = "An integer of the request is out of range: it must be between -2**63 and 2**64 - 1."
+NO_TEXT = (
+    "The engine cannot follow the grammar, schema or pattern that the request asks for: no text of this "
+    "model's tokens fits it, or the engine's grammar compiler refuses it."
+)
+
+
+class Refusals:
+    """One ``AsyncLLM`` whose requests fail as their clients' fault where they are."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._add, self._generate = client._add_request, client.generate
+        client._add_request = self._add_request
+        if client.vllm_config.kv_transfer_config is None:
+            client.generate = self.generate
+
+    def generate(self, prompt: Any, sampling_params: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        """No token of a request without a grammar passes here."""
+        outputs: AsyncIterator[Any] = self._generate(prompt, sampling_params, *args, **kwargs)
+        return outputs if sampling_params.structured_outputs is None else _guided(outputs)
+
+    async def _add_request(self, request: Any, prompt: Any, parent: Any, index: int, queue: Any) -> None:
+        try:
+            await self._add(request, prompt, parent, index, queue)
+        except BaseException as error:
+            name = request.request_id if parent is None else parent.request_id
+            await self._client.abort(name, internal=True)
+            if isinstance(error, OverflowError):
+                raise _refusal(NO_NUMBER) from error
+            raise
+
+
+async def _guided(outputs: Any) -> AsyncIterator[Any]:
+    try:
+        async for output in outputs:
+            if any(choice.finish_reason == FAILED for choice in output.outputs):
+                raise _refusal(NO_TEXT)
+            yield output
+    finally:
+        await outputs.aclose()
+
+
+def _refusal(message: str) -> Exception:
+    from vllm.exceptions import VLLMValidationError
+
+    return VLLMValidationError(message)
