@@ -28,6 +28,7 @@ from serve_app.stored_responses.status import LEASE_S
 from serve_app.stored_responses.values import Record
 
 RESPONSES = "/v1/responses"
+JSON = {"content-type": "application/json"}
 WEATHER = {
     "type": "function",
     "name": "get_weather",
@@ -258,6 +259,14 @@ async def test_a_conversation_grows_with_its_responses(tmp_path: Path) -> None:
         assert [item.role for item in listed] == ["user", "user", "assistant"]  # type: ignore[union-attr]
         changed = await client.conversations.update(talk.id, metadata={"topic": "y"})
         assert changed.metadata == {"topic": "y"}
+        for body in (b"", b"{}", b'{"topic": "z"}'):
+            url = f"{running.url}/v1/conversations/{talk.id}"
+            async with running.http.post(url, data=body, headers=JSON) as response:
+                assert response.status == 400, body
+                error = (await response.json())["error"]
+            assert (error["code"], error["param"]) == ("missing_field", "metadata")
+        assert (await client.conversations.retrieve(talk.id)).metadata == {"topic": "y"}, "nothing is erased"
+        assert (await client.conversations.update(talk.id, metadata=None)).metadata == {}
         await client.conversations.items.delete(listed[0].id or "", conversation_id=talk.id)
         assert len([item async for item in client.conversations.items.list(talk.id)]) == 2
         await client.conversations.delete(talk.id)
