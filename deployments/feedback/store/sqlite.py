@@ -101,8 +101,8 @@ class SqliteFeedback:
         await self._run(self._threads.write(self._recount))
 
     def _recount(self) -> None:
-        """Makes the next capture count again: rows are gone, and another process may have written
-        meanwhile."""
+        """Makes the next capture count again: rows are gone, another process may have written meanwhile, or
+        what was counted was not stored."""
         self._used = None
 
     async def close(self) -> None:
@@ -125,9 +125,13 @@ class SqliteFeedback:
         return await self._run(self._threads.write(whole))
 
     def _transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with self._writing:  # commits, or rolls back
-            self._writing.execute("BEGIN IMMEDIATE")
-            return work(self._writing)
+        try:
+            with self._writing:  # commits, or rolls back
+                self._writing.execute("BEGIN IMMEDIATE")
+                return work(self._writing)
+        except BaseException:
+            self._recount()
+            raise
 
     def _truncate(self) -> None:
         """What was erased is not left in the log of writes either."""

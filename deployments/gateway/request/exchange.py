@@ -135,6 +135,8 @@ class Exchange(Body):
         """Writes an error for a person instead."""
         self.account: Account | None = None
         """The sender's account, where there are limits."""
+        self.is_handed_over = False
+        """Another exchange goes on with the request, and its record is the request's."""
         self._receive = receive
 
     @property
@@ -271,9 +273,7 @@ class Exchange(Body):
     async def fail(self, error: PromptlyError) -> None:
         """End with an error, in the dialect of the path: as a response of its own, or as the last event of a
         stream that has begun (an event that was cut in the middle is closed first)."""
-        self.facts.error = error.details.code or error.details.type
-        self.facts.error_status = error.status
-        self.facts.chose_deadline = TIMEOUT.name in self.headers
+        self.note(error)
         await self.end_waiting()
         if self._is_complete:
             return  # the client was sent its whole answer, which it may not have read yet
@@ -291,6 +291,12 @@ class Exchange(Body):
             separator = b"" if self._at_event_boundary else sse.END
             last = separator + self._stream.event(error, self.request_id)
             await self.write(last + timing_comment(self), more=False)
+
+    def note(self, error: PromptlyError) -> None:
+        """Put the error that it ended with into its record."""
+        self.facts.error = error.details.code or error.details.type
+        self.facts.error_status = error.status
+        self.facts.chose_deadline = TIMEOUT.name in self.headers
 
     @property
     def is_cut(self) -> bool:

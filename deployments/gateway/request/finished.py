@@ -1,4 +1,5 @@
-"""Finished requests, handed to all that look at them: each sink gets every request's record once."""
+"""Finished requests, handed to all that look at them: each sink gets every request's record once. Of a
+request that another exchange goes on with, that is the other's."""
 
 from __future__ import annotations
 
@@ -51,6 +52,8 @@ class Finished:
             estimated = exchange.account.settle(record)
             if estimated is not None:
                 record = msgspec.structs.replace(record, estimated=estimated)
+        if exchange.is_handed_over:
+            return record
         self._hand_to(self._sinks, record)
         self._waiting.append((self._loop.time() + DELAY_S, record))
         if self._timer is None:

@@ -111,6 +111,7 @@ class Background:
         if exchange.account is not None:
             detached.account = exchange.account.handed_over(detached.timeline)
         job.task = asyncio.get_running_loop().create_task(self._run(job, detached))
+        exchange.is_handed_over = True
         if self._beating is None or self._beating.done():
             self._beating = asyncio.get_running_loop().create_task(self._beat(), context=Context())
         if job.watched:
@@ -173,14 +174,17 @@ class Background:
         """A response that ended well stored itself."""
         try:
             await self._generate(exchange)
-            failure = exchange.failure
         except PromptlyError as error:
-            failure = error
+            await exchange.fail(error)
         except asyncio.CancelledError:
-            failure = NoReplica("The gateway is shutting down.", code="shutting_down")
+            if job.cancelled:
+                exchange.facts.client_gone = True
+            else:
+                await exchange.fail(NoReplica("The gateway is shutting down.", code="shutting_down"))
         except Exception:
             logger.exception("background response %s failed", job.record.id)
-            failure = PromptlyError("The gateway failed.", code="internal_error")
+            await exchange.fail(PromptlyError("The gateway failed.", code="internal_error"))
+        failure = exchange.failure
         if failure is None or job.cancelled:
             return
         job.failure, details = failure, failure.details

@@ -69,7 +69,7 @@ class Conversations:
             await exchange.respond_json({"id": wanted, "object": "conversation.deleted", "deleted": True})
             return
         if exchange.method == "POST":
-            fields = await self._fields(exchange, tenant)
+            fields = await self._fields(exchange, tenant, required="metadata")
             found = await store.call("set_metadata", tenant, wanted, _metadata(fields.get("metadata")))
             if found.is_full:
                 raise ResponsesUnavailable("it has no room")
@@ -127,9 +127,14 @@ class Conversations:
             raise absent("item", item_id, None)
         await exchange.respond(200, found.items[0])
 
-    async def _fields(self, exchange: Exchange, tenant: str) -> dict[str, Any]:
+    async def _fields(
+        self, exchange: Exchange, tenant: str, *, required: str | None = None
+    ) -> dict[str, Any]:
+        """``required``: a field that may be ``null``, but must be there. Raises: BadRequest."""
         body = await self._bodies.read(exchange, tenant)
         fields = parse_json(body) if body else {}
+        if required is not None and required not in fields:
+            raise BadRequest(f"Missing required field `{required}`.", param=required, code="missing_field")
         refuse_deep(fields, self._limits.max_json_depth)
         given = {name: fields[name] for name in ("items", "metadata") if fields.get(name)}
         items, metadata = await self._texts.items(exchange, given.get("items"), given.get("metadata"))

@@ -12,8 +12,8 @@ from serve_app.errors import PromptlyError
 
 
 class DetachedExchange(Exchange):
-    """Takes the request of ``original`` once more, which was read as ``reading``; its response goes to
-    ``passed`` piece by piece. An error is kept in ``failure``."""
+    """Goes on with the request of ``original``, under its id, which was read as ``reading``; its response
+    goes to ``passed`` piece by piece. An error is kept in ``failure``."""
 
     def __init__(
         self, original: Exchange, body: bytes, reading: Reading, passed: Callable[[bytes], None]
@@ -22,15 +22,15 @@ class DetachedExchange(Exchange):
         super().__init__(original.scope_again(), self._receive_nothing, self._send_to)
         self.body, self.loaded_bytes = body, original.loaded_bytes
         self.reading = reading
-        self.trace_id, self.identity = original.trace_id, original.identity
+        self.request_id, self.trace_id = original.request_id, original.trace_id
+        self.identity = original.identity
         self.facts.tenant = original.facts.tenant
         self.facts.route, self.facts.endpoint = original.facts.route, original.facts.endpoint
         self.failure: PromptlyError | None = None
 
     async def fail(self, error: PromptlyError) -> None:
+        self.note(error)
         self.failure, self.status = error, error.status
-        self.facts.error = error.details.code or error.details.type
-        self.facts.error_status = error.status
 
     async def _receive_nothing(self) -> dict[str, Any]:
         """This client never leaves."""

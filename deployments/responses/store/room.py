@@ -24,18 +24,21 @@ class Volume:
 
 @dataclass(slots=True)
 class Room:
-    """Counts what is stored; made from the file when it is opened."""
+    """Counts what is stored. ``is_counted``: the counts are those of the file; else the next transaction
+    counts first."""
 
     settings: ResponsesSettings
     folder: Path
     total: Volume = field(default_factory=Volume)
     tenants: dict[str, Volume] = field(default_factory=dict)
+    is_counted: bool = False
 
     def count(self, db: sqlite3.Connection) -> None:
         self.total, self.tenants = Volume(), {}
         query = "SELECT tenant, sum(entries), sum(bytes) FROM threads GROUP BY tenant"
         for tenant, entries, size in db.execute(query):
             self._add(tenant, entries, size)
+        self.is_counted = True
 
     def has_disk(self) -> bool:
         """The disk has the free space that is to be left."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from deployments.responses.store.room import Room
 from serve_app.settings import ResponsesSettings
@@ -31,20 +31,24 @@ class Threads:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        self._db.execute("BEGIN IMMEDIATE")
+        """Its end commits. An exception takes all back, in the file and in the counts, also where the commit
+        fails."""
         try:
-            yield self._db
+            with self._db:  # rolls back, unless SQLite has done so itself, as on a full disk
+                self._db.execute("BEGIN IMMEDIATE")
+                if not self._room.is_counted:
+                    self._room.count(self._db)
+                yield self._db
         except BaseException:
-            self._db.execute("ROLLBACK")
-            self._room.count(self._db)
+            self._room.is_counted = False
+            with suppress(sqlite3.Error):  # where it cannot be read now, the next transaction counts
+                self._room.count(self._db)
             raise
-        self._db.execute("COMMIT")
 
     def begin(self, now: float) -> None:
         """After a start: gateways that could not report meanwhile are given the time to."""
         with self.transaction() as db:
             db.execute("UPDATE owners SET seen = ?", (now,))
-        self._room.count(self._db)
 
     def new(self, db: sqlite3.Connection, tenant: str, now: float) -> int:
         made = db.execute(

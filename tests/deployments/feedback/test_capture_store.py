@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from sqlite3 import SQLITE_DENY, SQLITE_OK
 from typing import Any
 
 import msgspec
@@ -113,6 +114,17 @@ async def test_on_a_full_disk_nothing_is_captured(tmp_path: Path) -> None:
     async with opened(tmp_path, least_free=2**60) as store:
         with pytest.raises(FeedbackError, match=r"min_free_disk_bytes"):
             await store.capture([a_capture(1)])
+
+
+async def test_a_capture_whose_commit_failed_takes_no_room(tmp_path: Path) -> None:
+    async with opened(tmp_path, max_bytes=1024) as store:
+        assert await store.capture([a_capture(1, text="x" * 200)]) == CaptureReply()
+        store._writing.set_authorizer(lambda action, what, *_: SQLITE_DENY if what == "COMMIT" else SQLITE_OK)
+        with pytest.raises(FeedbackError):
+            await store.capture([a_capture(2, text="x" * 400)])
+        store._writing.set_authorizer(None)
+        assert await store.capture([a_capture(3, text="x" * 400)]) == CaptureReply()
+        assert ids(await store.captures(CaptureQuery())) == ["r1", "r3"]
 
 
 async def test_erasing_captures_leaves_feedback_and_other_tenants(tmp_path: Path) -> None:

@@ -22,12 +22,15 @@ from support.handles import LocalCall, LocalHandle, LocalMethod
 from support.responses import responses_handle
 
 from deployments.gateway.request.exchange import Exchange
+from deployments.gateway.responses.detached import DetachedExchange
 from deployments.gateway.responses.reading import loaded
-from serve_app.request.auth import DEFAULT_TENANT
+from serve_app.dialects import Reading
+from serve_app.request.auth import DEFAULT_TENANT, Identity
 from serve_app.stored_responses.status import LEASE_S
 from serve_app.stored_responses.values import Record
 
 RESPONSES = "/v1/responses"
+JSON = {"content-type": "application/json"}
 WEATHER = {
     "type": "function",
     "name": "get_weather",
@@ -258,6 +261,14 @@ async def test_a_conversation_grows_with_its_responses(tmp_path: Path) -> None:
         assert [item.role for item in listed] == ["user", "user", "assistant"]  # type: ignore[union-attr]
         changed = await client.conversations.update(talk.id, metadata={"topic": "y"})
         assert changed.metadata == {"topic": "y"}
+        for body in (b"", b"{}", b'{"topic": "z"}'):
+            url = f"{running.url}/v1/conversations/{talk.id}"
+            async with running.http.post(url, data=body, headers=JSON) as response:
+                assert response.status == 400, body
+                error = (await response.json())["error"]
+            assert (error["code"], error["param"]) == ("missing_field", "metadata")
+        assert (await client.conversations.retrieve(talk.id)).metadata == {"topic": "y"}, "nothing is erased"
+        assert (await client.conversations.update(talk.id, metadata=None)).metadata == {}
         await client.conversations.items.delete(listed[0].id or "", conversation_id=talk.id)
         assert len([item async for item in client.conversations.items.list(talk.id)]) == 2
         await client.conversations.delete(talk.id)
@@ -456,6 +467,52 @@ async def test_a_background_response_that_fails_says_so(tmp_path: Path) -> None:
             assert failed.status == "failed"
             assert failed.error is not None
             assert "maximum context length" in failed.error.message
+
+
+async def recent(running: Running, count: int) -> list[dict[str, Any]]:
+    """The requests that asked a model, the oldest first, once there are so many."""
+    found: list[dict[str, Any]] = []
+
+    async def so() -> bool:
+        async with running.http.get("/admin/requests") as response:
+            newest = (await response.json())["requests"]
+        found[:] = [each for each in reversed(newest) if each["path"] == RESPONSES]
+        return len(found) >= count
+
+    assert await eventually(so, within_s=10), found
+    return found
+
+
+async def test_a_background_response_has_one_record_under_the_id_of_its_request(tmp_path: Path) -> None:
+    async with responding(tmp_path, FAST) as running, gpt(running) as client:
+        named = {"x-request-id": "mine"}
+        made = await client.responses.create(model=MODEL, input="hi", background=True, extra_headers=named)
+        await ended(client, made.id)
+        last = await client.responses.create(model=MODEL, input="hi")
+        assert last.status == "completed"
+        first, _ = await recent(running, 2)
+        assert (first["id"], first["model"], first["output_tokens"]) == ("mine", MODEL, FAST.tokens + 1)
+
+
+def test_a_detached_request_keeps_its_id() -> None:
+    original = nobody()
+    original.identity = Identity(DEFAULT_TENANT)
+    detached = DetachedExchange(original, b"{}", Reading({}, None), lambda data: None)
+    assert detached.request_id == original.request_id
+
+
+async def test_the_record_of_a_background_response_says_how_it_ended(tmp_path: Path) -> None:
+    slow = SimSettings(itl_ms=20.0, tokens=10_000, max_model_len=10_100)
+    async with responding(tmp_path, slow) as running, gpt(running) as client:
+        stream = await client.responses.create(model=MODEL, input="hi", background=True, stream=True)
+        await client.responses.cancel((await anext(aiter(stream))).response.id)  # type: ignore[union-attr]
+        await stream.close()
+        (cancelled,) = await recent(running, 1)
+        assert (cancelled["client_gone"], cancelled["error"]) == (True, None)
+        made = await client.responses.create(model=MODEL, input="a long text " * 9000, background=True)
+        assert (await ended(client, made.id)).status == "failed"
+        _, failed = await recent(running, 2)
+        assert (failed["outcome"], failed["error"]) == ("error", "upstream_refused")
 
 
 async def test_bodies_of_background_responses_are_not_held_when_they_have_ended(tmp_path: Path) -> None:

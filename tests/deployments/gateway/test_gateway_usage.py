@@ -15,6 +15,7 @@ from support.accounts import QUICK, accounts_handle, bearer, managed, with_accou
 from support.gateway import MODEL, Running, chat, gateway
 from support.graph import eventually
 from support.meter import Meter
+from support.responses import responses_handle
 
 from deployments.cli.main import main
 from serve_app.api.roles import Role
@@ -182,6 +183,46 @@ async def test_refused_and_failed_requests_are_counted_as_such(tmp_path: Path) -
         assert (await running.send({"model": 3}, headers=bearer(key))).status == 400
         (row,) = (await until_counted(running, 2))["usage"]
         assert (row["requests"], row["refused"], row["failed"], row["tokens_in"]) == (2, 1, 0, 0)
+
+
+async def background(running: Running, key: str, **fields: Any) -> Any:
+    body = {"model": MODEL, "input": "hello", "background": True, **fields}
+    return await running.send(body, "/v1/responses", bearer(key))
+
+
+async def test_a_background_response_is_one_request(tmp_path: Path) -> None:
+    async with (
+        accounts_handle(tmp_path / "accounts") as handle,
+        responses_handle(tmp_path / "responses") as responses,
+        with_accounts(handle, handles={"responses": responses}) as running,
+    ):
+        key, kept = managed("a")
+        await handle.target.make_key(kept)
+        await until_known(running, key)
+        answers = [await background(running, key), await background(running, key, stream=True)]
+        assert {answer.status for answer in answers} == {200}
+        await until_counted(running, 2)
+        assert (await running.post("the last", bearer(key))).status == 200
+        (row,) = (await until_counted(running, 3))["usage"]
+        assert (row["requests"], row["failed"], row["tokens_out"]) == (3, 0, 3 * (QUICK.tokens + 1))
+
+
+async def test_a_background_response_that_was_not_begun_is_counted(tmp_path: Path) -> None:
+    async with (
+        accounts_handle(tmp_path / "accounts") as handle,
+        responses_handle(tmp_path / "responses") as responses,
+        with_accounts(
+            handle,
+            handles={"responses": responses},
+            responses={"max_background": 0},
+        ) as running,
+    ):
+        key, kept = managed("a")
+        await handle.target.make_key(kept)
+        await until_known(running, key)
+        assert (await background(running, key)).status == 429
+        (row,) = (await until_counted(running, 1))["usage"]
+        assert (row["requests"], row["refused"], row["tokens_in"]) == (1, 1, 0)
 
 
 async def test_every_endpoint_that_reaches_a_member_counts_its_tokens(tmp_path: Path) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import stat
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deployments.responses.store.schema import FILE
 from deployments.responses.store.sqlite import INLINE_BYTES, SqliteStore
 from serve_app.settings import ResponsesSettings
 from serve_app.stored_responses.status import LEASE_S
@@ -190,6 +192,44 @@ async def test_a_full_disk_stores_nothing(tmp_path: Path) -> None:
     await store.close()
 
 
+async def test_a_write_that_failed_leaves_nothing_in_the_counts(tmp_path: Path) -> None:
+    async with opened(tmp_path, max_entries_per_tenant=3) as store:
+        for name in ("1", "2"):
+            await store.put(record(name), [], NOW)
+        before = await store.stats()
+        (pages,) = store._writing.execute("PRAGMA page_count").fetchone()
+        store._writing.execute(f"PRAGMA max_page_count={pages}")
+        for name in ("3", "4", "5"):
+            with pytest.raises(StoreError, match="full"):
+                await store.put(record(name, response=b"x" * 50_000), [], NOW)
+        assert await store.stats() == before
+        store._writing.execute(f"PRAGMA max_page_count={1 << 30}")
+        assert await store.put(record("6"), [], NOW) is Outcome.STORED
+        assert [await absence(store, name) for name in ("1", "2", "6")] == [None] * 3, "none was evicted"
+
+
+@contextmanager
+def no_file_beyond(size: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_commit_that_failed_leaves_nothing_and_writes_go_on(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.put(record("1"), [], NOW)
+        before = await store.stats()
+        log = tmp_path / f"{FILE}-wal"
+        with no_file_beyond(log.stat().st_size + 8192), pytest.raises(StoreError, match="I/O"):
+            await store.put(record("2", response=b"x" * 100_000), [], NOW)
+        assert await store.stats() == before
+        assert await store.put(record("3"), [], NOW) is Outcome.STORED
+        assert [await absence(store, name) for name in ("1", "2", "3")] == [None, Absence.UNKNOWN, None]
+
+
 async def test_a_chain_that_is_too_long_tells_its_length_alone(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await store.put(record("1"), [], NOW)
@@ -351,6 +391,7 @@ async def test_tries_of_one_write_are_one_write(tmp_path: Path) -> None:
 WRITER = """
 import asyncio, sys
 from pathlib import Path
+from deployments.responses.store.schema import FILE
 from deployments.responses.store.sqlite import SqliteStore
 from serve_app.settings import ResponsesSettings
 from serve_app.stored_responses.values import Record
