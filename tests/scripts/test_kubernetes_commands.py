@@ -16,7 +16,7 @@ PLAIN, CHART = PAGE[:CHART_BEGINS], PAGE[CHART_BEGINS:]
 SMALL, LARGE = ROOT / "config" / "gpu-8b.yaml", ROOT / "config" / "gpu-8x.yaml"
 CLAIMS = {"chat-weights", "chat-compiled", "chat-state"}
 
-pytestmark = [needs_kubectl, needs_helm]
+pytestmark = needs_kubectl
 
 
 def documents(place: Workplace, file: str) -> list[dict[str, Any]]:
@@ -92,6 +92,7 @@ def install(place: Workplace) -> str:
     return CHART[-1]
 
 
+@needs_helm
 def test_a_release_of_the_chart_is_installed_and_changed(tmp_path: Path) -> None:
     with workplace(tmp_path, SMALL) as place:
         command = install(place)
@@ -109,6 +110,7 @@ def test_a_release_of_the_chart_is_installed_and_changed(tmp_path: Path) -> None
         assert sorted(states) == ["deployed", "superseded"]
 
 
+@needs_helm
 def test_an_uninstalled_release_leaves_its_claims_to_the_next(tmp_path: Path) -> None:
     """Stored answers, accounts and a day's download of weights."""
     with workplace(tmp_path, SMALL) as place:
