@@ -63,12 +63,13 @@ ELSEWHERE: Mapping[str, str] = {
     r"(umask 077|ray get-auth-token --generate|set -a; \. config/cluster\.env)": OWN_NODES,
     r"ray start --block --(head|address)": OWN_NODES,
     r"make check-gpu": "tests/scripts/gpu_check/test_check_gpu_runner.py",
+    r"(kubectl (create namespace|apply)|helm upgrade) ": "tests/scripts/test_kubernetes_commands.py",
     r"(\.venv/bin/)?python scripts/quantize\.py H": "tests/scripts/quantization/test_quantize_verdict.py",
 }
 """The test that runs it, or what it starts."""
 
 CANNOT: Mapping[str, str] = {
-    r"([A-Z]+=\S+ )*(kubectl|helm|docker|buildah .*/engine)\b": "it needs a cluster or a container engine",
+    r"([A-Z]+=\S+ )*(docker|buildah .*/engine)\b": "it needs a container engine",
     r"(\.venv/bin/)?python scripts/quantize\.py --install": "it fetches an environment of 2 GB",
     r"make check$": "it runs every test, and so these",
 }
