@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -65,8 +66,8 @@ class WarmUpError(RuntimeError):
 @dataclass(frozen=True, slots=True)
 class Shapes:
     """The engine's limits that shape the warm-up: tokens of its context, tokens per step, concurrent
-    sequences; whether it speculates, and whether it has structured outputs; the tasks of its model; whether
-    it has code of its own for some sizes, or compiles it, as all but eager engines on CPUs do."""
+    sequences; whether it speculates, and whether it must have structured outputs; the tasks of its model;
+    whether it has code of its own for some sizes, or compiles it, as all but eager engines on CPUs do."""
 
     context: int
     batched_tokens: int
@@ -92,6 +93,11 @@ POOLED = frozenset({"embed", "classify", "token_embed", "token_classify"})
 
 ERROR_EVENT = b'data: {"error"'
 """How an engine that fails after its first byte reports the error inside the stream."""
+
+GUIDED = "structured output"
+"""The first such request decides which grammar compiler vLLM uses for all later ones, unless
+``structured_outputs_backend`` says it: with a common schema that is xgrammar, and no client's unusual one
+chooses another. It runs beside the other requests: the compiler's start takes a second of another thread."""
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -119,8 +125,9 @@ async def warm_up(
         if GENERATE not in shapes.tasks:
             await run.climb([_pooled(model, size) for size in pooled_sizes(shapes)])
             return run.took
-        for kind, body in _always(model, shapes):
-            await run.send(kind, CHAT, [body])
+        async with run.beside(GUIDED, CHAT, _by_schema(model), needed=shapes.structured):
+            for kind, body in _always(model, shapes):
+                await run.send(kind, CHAT, [body])
         if not shapes.differs_by_size:
             return run.took
         tokens = await run.tokens(model, REPEATED * REPEATS)
@@ -180,6 +187,25 @@ class _Run:
         await asyncio.gather(*(self._post(kind, path, body) for body in bodies))
         self.took[kind] = self._clock() - started
 
+    @asynccontextmanager
+    async def beside(
+        self, kind: str, path: str, body: dict[str, Any], *, needed: bool
+    ) -> AsyncIterator[None]:
+        """Send it while others are sent inside; its time is what it takes longer than these. Raises:
+        WarmUpError: it failed, and is ``needed``."""
+        request = asyncio.create_task(self._post(kind, path, body))
+        try:
+            yield
+            started = self._clock()
+            await request
+            self.took[kind] = self._clock() - started
+        except WarmUpError as error:
+            if needed or not request.done() or request.exception() is not error:
+                raise
+            logger.warning("%s", error)
+        finally:
+            request.cancel()
+
     async def tokens(self, model: str, text: str) -> list[int]:
         """The engine's own tokens of ``text``. Raises: WarmUpError."""
         answer = await self._post("tokenize", "/tokenize", {"model": model, "prompt": text})
@@ -220,11 +246,13 @@ def _always(model: str, shapes: Shapes) -> list[tuple[str, dict[str, Any]]]:
     if shapes.speculates:
         repeated = f"Repeat: {REPEATED * 4}"
         kinds.append(("speculation", _chat(model, repeated, max_tokens=REPEATED_ANSWER_TOKENS)))
-    if shapes.structured:
-        schema = {"type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"]}
-        shape = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
-        kinds.append(("structured output", _chat(model, "Say yes as JSON.", response_format=shape)))
     return kinds
+
+
+def _by_schema(model: str) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"]}
+    shape = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    return _chat(model, "Say yes as JSON.", response_format=shape)
 
 
 def _prompt(model: str, tokens: Sequence[int], length: int) -> Rung:

@@ -100,6 +100,7 @@ async def test_every_shape_is_sent_and_timed(listener: PrivateListener, engine: 
         "first request",
         "sampling",
         "whole answer",
+        "structured output",
         "prompt of 256 tokens",
         "prompt of 1024 tokens",
         "prompt of 2560 tokens",
@@ -114,7 +115,7 @@ async def test_an_engine_without_code_for_a_size_gets_no_larger_requests(
     listener: PrivateListener, engine: Engine
 ) -> None:
     took = await run(listener, engine, replace(SMALL, differs_by_size=False))
-    assert list(took) == ["first request", "sampling", "whole answer"]
+    assert list(took) == ["first request", "sampling", "whole answer", "structured output"]
     assert pooled_sizes(replace(SMALL, tasks=("embed",), differs_by_size=False)) == [1]
 
 
@@ -135,6 +136,23 @@ async def test_speculation_and_structured_output_are_used_once_where_they_are_on
     assert shaped[0]["response_format"]["type"] == "json_schema"
 
 
+async def test_structured_output_that_does_not_work_stops_a_start_only_where_it_was_asked_for(
+    listener: PrivateListener, engine: Engine
+) -> None:
+    engine.fails_at = "response_format"
+    assert "structured output" not in await run(listener, engine)
+    with pytest.raises(WarmUpError, match="structured output"):
+        await run(listener, engine, replace(SMALL, structured=True))
+
+
+async def test_the_first_schema_is_ours_so_that_no_client_chooses_the_grammar_compiler(
+    listener: PrivateListener, engine: Engine
+) -> None:
+    took = await run(listener, engine)
+    assert "structured output" in took
+    assert len([body for _, body in engine.seen if "response_format" in body]) == 1
+
+
 async def test_what_would_not_end_within_the_budget_is_left_out(
     listener: PrivateListener, engine: Engine
 ) -> None:
@@ -150,7 +168,7 @@ async def test_without_a_budget_the_requests_that_find_errors_are_sent_all_the_s
 ) -> None:
     engine.token_s = 0.01
     took = await run(listener, engine, budget_s=0.0)
-    assert list(took) == ["first request", "sampling", "whole answer"]
+    assert list(took) == ["first request", "sampling", "whole answer", "structured output"]
 
 
 async def test_a_failure_names_its_kind_the_status_and_the_engines_words(
