@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 from contextvars import Context
 from uuid import uuid4
 
@@ -37,6 +38,7 @@ class QuotaOwner:
         self._ledger = Ledger(self._table, uuid4().hex, time.monotonic())
         self._version = 0
         self._problem = ""
+        self._closing = asyncio.Event()
         self._writing: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
@@ -48,9 +50,9 @@ class QuotaOwner:
         self._writing = asyncio.get_running_loop().create_task(self._write_forever(), context=Context())
 
     async def close(self) -> None:
-        """Writes what is not written yet."""
+        """Writes what is not written yet, after a write that has begun."""
+        self._closing.set()
         if self._writing is not None:
-            self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
         await self._write()
 
@@ -94,8 +96,10 @@ class QuotaOwner:
         return ShownLimit(limit, uses)
 
     async def _write_forever(self) -> None:
-        while True:
-            await asyncio.sleep(WRITE_S)
+        while not self._closing.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WRITE_S):
+                    await self._closing.wait()
             await self._write()
 
     async def _write(self) -> None:
@@ -110,6 +114,9 @@ class QuotaOwner:
             if str(error) != self._problem:
                 logger.error("what was used is not on disk: %s", error)
             self._problem = str(error)
+        except BaseException:  # nobody waited to the end: it may be written, and may be so again
+            self._ledger.not_written(totals)
+            raise
         else:
             self._ledger.written(applied)
             self._problem = ""
