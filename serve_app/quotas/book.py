@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from serve_app.quotas.limits import MINUTES, MOST, Bound, LimitTable
-from serve_app.quotas.messages import Ask, Grant, LeaseCall, LeaseReply
+from serve_app.quotas.messages import Ask, Grant, Held, LeaseCall, LeaseReply
 from serve_app.quotas.purse import (
     Flights,
     Outbox,
@@ -56,6 +56,7 @@ class Book:
         self._outbox = Outbox()
         self._purses: OrderedDict[tuple[str, Bound], Purse] = OrderedDict()
         self._dirty: dict[Purse, None] = {}
+        self._disowned: set[tuple[str, Bound]] = set()
         self._flights = Flights()
         self._looked_at = 0.0
 
@@ -170,6 +171,8 @@ class Book:
         asks = [ask for purse in purses if (ask := self._ask(purse, now)) is not None]
         self._outbox.close_batch(purses)
         held = [each.held() for each in purses]
+        held += [Held(*key, "", 0, 0) for key in self._disowned if key not in self._purses]
+        self._disowned.clear()
         batches = self._outbox.batches(now, whole=whole)
         recent = of_last_minute(purses, now) if whole else []
         return LeaseCall(self.gateway, self._calls, self.epoch, whole, held, batches, recent, asks)
@@ -177,9 +180,7 @@ class Book:
     def failed(self, call: LeaseCall) -> None:
         """The owner did not answer: the next call tells the same again."""
         for held in call.held:
-            purse = self._purses.get((held.scope, held.bound))
-            if purse is not None:
-                self._dirty[purse] = None
+            self._report_again((held.scope, held.bound))
 
     def apply(self, call: LeaseCall, reply: LeaseReply, now: float) -> None:
         """What the owner answered to ``call``."""
@@ -195,16 +196,24 @@ class Book:
             purse = self._purses.get((scope, bound))
             if purse is not None:
                 purse.tight_until = now + TIGHT_S
-                self._dirty[purse] = None
+            self._report_again((scope, bound))
+
+    def _report_again(self, key: tuple[str, Bound]) -> None:
+        """Also that there is nothing, where the owner takes this gateway to have some."""
+        purse = self._purses.get(key)
+        if purse is None:
+            self._disowned.add(key)
+        else:
+            self._dirty[purse] = None
 
     @property
     def has_news(self) -> bool:
-        return bool(self._dirty) or self._whole
+        return bool(self._dirty or self._disowned) or self._whole
 
     @property
     def is_idle(self) -> bool:
         """There is nothing that the owner would have to know of."""
-        return not self._purses and self._outbox.is_empty
+        return not self._purses and not self._disowned and self._outbox.is_empty
 
     def _granted(self, ask: Ask, grant: Grant, now: float) -> None:
         purse = self._purses.get((grant.scope, grant.bound))

@@ -106,6 +106,7 @@ class Ledger:
         self._gateways: dict[str, Gateway] = {}
         self._applied: dict[str, int] = {}
         self._durable: dict[str, int] = {}
+        self._introduced: set[str] = set()
         self._changed: set[tuple[Key, str]] = set()
         self._awaited: set[str] = set()
         self._settles_at = now
@@ -143,7 +144,8 @@ class Ledger:
     # ---- a gateway's call ----
 
     def call(self, asked: LeaseCall, now: float, unix: float) -> LeaseReply:
-        """What a gateway tells and asks."""
+        """What a gateway tells and asks. A call that comes again, as its answer was lost on the way, has been
+        taken in: the gateway is asked for everything, because it does not know what it was granted."""
         self._expire(now)
         gateway = self._gateways.get(asked.gateway)
         knows = gateway is not None and asked.epoch == self.epoch
@@ -152,7 +154,7 @@ class Ledger:
         if gateway is None:
             gateway = self._gateways[asked.gateway] = Gateway(now)
         if asked.call <= gateway.call:
-            return self._reply(asked.gateway, whole=False)
+            return self._reply(asked.gateway, whole=True)
         gateway.seen, gateway.call = now, asked.call
         self._take_in(asked, gateway, now, unix)
         self._awaited.discard(asked.gateway)
@@ -173,7 +175,8 @@ class Ledger:
         return LeaseReply(self.epoch, whole, applied, durable, grants or [], recalls or [])
 
     def _take_in(self, asked: LeaseCall, gateway: Gateway, now: float, unix: float) -> None:
-        is_new = asked.epoch != self.epoch
+        is_new = asked.gateway not in self._introduced
+        self._introduced.add(asked.gateway)
         if asked.whole:
             for key in gateway.keys:
                 self._meters[key].holds(asked.gateway, 0, 0)
@@ -187,7 +190,7 @@ class Ledger:
 
     def _news(self, asked: LeaseCall, is_new: bool) -> Iterator[Spent]:
         """What this owner has not counted. Use by the minute is not on disk: gateways report it to a
-        new owner."""
+        new owner, once, also where its answer is lost."""
         for batch in asked.batches:
             if batch.seq > self._applied.get(asked.gateway, 0):
                 self._applied[asked.gateway] = batch.seq
