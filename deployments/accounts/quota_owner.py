@@ -15,16 +15,13 @@ from uuid import uuid4
 from deployments.accounts.store.base import AccountStore
 from serve_app.accounts.default_limits import table_of
 from serve_app.accounts.keys import AccountsError
-from serve_app.quotas.ledger import GONE_S, Ledger
+from serve_app.quotas.ledger import Ledger
 from serve_app.quotas.limits import Limit
 from serve_app.quotas.messages import LeaseCall, LeaseReply, LimitChanges, LimitPage, ShownLimit, Used
 from serve_app.settings import AccountSettings
 
 WRITE_S = 0.1
 """Between two writes of what was used."""
-
-RECENT_S = 10 * GONE_S
-"""A gateway whose last report is this recent may still run when a new owner begins."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -45,7 +42,7 @@ class QuotaOwner:
         """Raises: AccountsError."""
         limits, self._version = await self._store.limits()
         self._table.replace(limits)
-        totals, applied = await self._store.used(time.time(), RECENT_S)
+        totals, applied = await self._store.used(time.time())
         self._ledger.restore(totals, applied, time.monotonic())
         self._writing = asyncio.get_running_loop().create_task(self._write_forever(), context=Context())
 

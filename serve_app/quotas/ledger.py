@@ -19,7 +19,8 @@ GONE_S = 3.0
 by then have used it: the limit is exceeded by no more than that."""
 
 SETTLE_S = 1.0
-"""A new owner waits for so long until the gateways of the one before have reported what they hold."""
+"""A new owner waits for so long until the gateways of the one before have reported what they hold. Requests
+that find too little wait meanwhile, and are not refused."""
 
 SHORT_S = 1.0
 """For so long after a request found too little, only what requests need is granted."""
@@ -114,7 +115,8 @@ class Ledger:
     # ---- what outlives the owner ----
 
     def restore(self, totals: Iterable[Total], applied: Mapping[str, int], now: float) -> None:
-        """What the owner before had on disk. Its gateways are waited for."""
+        """What the owner before had on disk. Its gateways are waited for, however long ago they reported: one
+        may hold a part of a limit all that time."""
         for total in totals:
             meter = self._meter(total.scope, total.bound)
             meter.totals[total.label] = total.amount
@@ -124,14 +126,15 @@ class Ledger:
         self._settles_at = now + SETTLE_S
 
     def unwritten(self) -> tuple[list[Total], dict[str, int]]:
-        """What has to be written, together; the newest batch of each gateway in it."""
+        """What has to be written, together; the newest batch of each gateway in it, 0 of one that has used
+        nothing yet, so that a successor knows of it."""
         totals = []
         for key, label in self._changed:
             amount = self._meters[key].totals.get(label)
             if amount is not None:
                 totals.append(Total(*key, label, amount))
         self._changed.clear()
-        applied = {name: seq for name, seq in self._applied.items() if seq > self._durable.get(name, 0)}
+        applied = {name: seq for name, seq in self._applied.items() if seq > self._durable.get(name, -1)}
         return totals, applied
 
     def written(self, applied: Mapping[str, int]) -> None:
@@ -177,6 +180,7 @@ class Ledger:
     def _take_in(self, asked: LeaseCall, gateway: Gateway, now: float, unix: float) -> None:
         is_new = asked.gateway not in self._introduced
         self._introduced.add(asked.gateway)
+        self._applied.setdefault(asked.gateway, 0)
         if asked.whole:
             for key in gateway.keys:
                 self._meters[key].holds(asked.gateway, 0, 0)
