@@ -8,22 +8,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 from contextvars import Context
 from uuid import uuid4
 
 from deployments.accounts.store.base import AccountStore
 from serve_app.accounts.default_limits import table_of
 from serve_app.accounts.keys import AccountsError
-from serve_app.quotas.ledger import GONE_S, Ledger
+from serve_app.quotas.ledger import Ledger
 from serve_app.quotas.limits import Limit
 from serve_app.quotas.messages import LeaseCall, LeaseReply, LimitChanges, LimitPage, ShownLimit, Used
 from serve_app.settings import AccountSettings
 
 WRITE_S = 0.1
 """Between two writes of what was used."""
-
-RECENT_S = 10 * GONE_S
-"""A gateway whose last report is this recent may still run when a new owner begins."""
 
 logger = logging.getLogger("ray.serve")
 
@@ -37,20 +35,21 @@ class QuotaOwner:
         self._ledger = Ledger(self._table, uuid4().hex, time.monotonic())
         self._version = 0
         self._problem = ""
+        self._closing = asyncio.Event()
         self._writing: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
         """Raises: AccountsError."""
         limits, self._version = await self._store.limits()
         self._table.replace(limits)
-        totals, applied = await self._store.used(time.time(), RECENT_S)
+        totals, applied = await self._store.used(time.time())
         self._ledger.restore(totals, applied, time.monotonic())
         self._writing = asyncio.get_running_loop().create_task(self._write_forever(), context=Context())
 
     async def close(self) -> None:
-        """Writes what is not written yet."""
+        """Writes what is not written yet, after a write that has begun."""
+        self._closing.set()
         if self._writing is not None:
-            self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
         await self._write()
 
@@ -94,8 +93,10 @@ class QuotaOwner:
         return ShownLimit(limit, uses)
 
     async def _write_forever(self) -> None:
-        while True:
-            await asyncio.sleep(WRITE_S)
+        while not self._closing.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WRITE_S):
+                    await self._closing.wait()
             await self._write()
 
     async def _write(self) -> None:
@@ -110,6 +111,9 @@ class QuotaOwner:
             if str(error) != self._problem:
                 logger.error("what was used is not on disk: %s", error)
             self._problem = str(error)
+        except BaseException:  # nobody waited to the end: it may be written, and may be so again
+            self._ledger.not_written(totals)
+            raise
         else:
             self._ledger.written(applied)
             self._problem = ""

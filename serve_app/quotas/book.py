@@ -7,12 +7,11 @@ Nothing here waits. A request takes what it may use at most from every meter tha
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from serve_app.quotas.limits import MINUTES, MOST, Bound, LimitTable
-from serve_app.quotas.messages import Ask, Grant, LeaseCall, LeaseReply
+from serve_app.quotas.messages import Ask, Grant, Held, LeaseCall, LeaseReply
 from serve_app.quotas.purse import (
     Flights,
     Outbox,
@@ -24,6 +23,7 @@ from serve_app.quotas.purse import (
     of_last_minute,
     spend,
 )
+from serve_app.quotas.purses import Purses
 from serve_app.quotas.windows import MINUTE_S
 
 MOST_ASKED = 10**18
@@ -54,19 +54,20 @@ class Book:
         self._whole = True
         self._calls = 0
         self._outbox = Outbox()
-        self._purses: OrderedDict[tuple[str, Bound], Purse] = OrderedDict()
+        self._purses = Purses()
         self._dirty: dict[Purse, None] = {}
+        self._disowned: set[tuple[str, Bound]] = set()
         self._flights = Flights()
         self._looked_at = 0.0
 
     # ---- a request ----
 
     def purse(self, scope: str, bound: Bound, tenant: str) -> Purse:
-        key = scope, bound
-        purse = self._purses.get(key)
-        if purse is None:
-            purse = self._purses[key] = Purse(scope, bound, tenant)
-        return purse
+        return self._purses.of(scope, bound, tenant)
+
+    def _changed(self, purse: Purse) -> None:
+        self._purses.keep(purse)
+        self._dirty[purse] = None
 
     def known(self, scopes: Iterable[str]) -> Iterator[tuple[Purse, int]]:
         """The purses of these scopes that there are, with their limits."""
@@ -86,8 +87,8 @@ class Book:
             purse.free -= amount
             purse.taken += amount
             purse.touched = now
+            self._changed(purse)
             self._purses.move_to_end((purse.scope, purse.bound))
-            self._dirty[purse] = None
             purse.busy += amount
             taken.append(Taken(purse, amount, now))
         self._flights.begin(taken)
@@ -111,7 +112,7 @@ class Book:
             return
         taken.is_over = True
         purse = taken.purse
-        self._dirty[purse] = None
+        self._changed(purse)
         if purse.bound is Bound.TOKENS and taken.at <= now - MINUTE_S:
             if not taken.is_late:
                 purse.busy -= taken.amount
@@ -129,14 +130,14 @@ class Book:
         for purse, used in parts:
             purse.touched = now
             spend(purse, used, now, now)
-            self._dirty[purse] = None
+            self._changed(purse)
 
     @contextmanager
     def waiting(self, parts: Sequence[Part]) -> Iterator[None]:
         """A request waits for all of them: the owner is asked for what is short, and none is given back."""
         for purse, amount in parts:
             purse.waiting.append(amount)
-            self._dirty[purse] = None
+            self._changed(purse)
         try:
             yield
         finally:
@@ -170,16 +171,16 @@ class Book:
         asks = [ask for purse in purses if (ask := self._ask(purse, now)) is not None]
         self._outbox.close_batch(purses)
         held = [each.held() for each in purses]
+        held += [Held(*key, "", 0, 0) for key in self._disowned if key not in self._purses]
+        self._disowned.clear()
         batches = self._outbox.batches(now, whole=whole)
         recent = of_last_minute(purses, now) if whole else []
         return LeaseCall(self.gateway, self._calls, self.epoch, whole, held, batches, recent, asks)
 
     def failed(self, call: LeaseCall) -> None:
-        """The owner did not answer: the next call tells the same again."""
+        """No answer came: the next call tells the same again."""
         for held in call.held:
-            purse = self._purses.get((held.scope, held.bound))
-            if purse is not None:
-                self._dirty[purse] = None
+            self._report_again((held.scope, held.bound))
 
     def apply(self, call: LeaseCall, reply: LeaseReply, now: float) -> None:
         """What the owner answered to ``call``."""
@@ -195,30 +196,30 @@ class Book:
             purse = self._purses.get((scope, bound))
             if purse is not None:
                 purse.tight_until = now + TIGHT_S
-                self._dirty[purse] = None
+            self._report_again((scope, bound))
+
+    def _report_again(self, key: tuple[str, Bound]) -> None:
+        """Also that there is nothing, where the owner takes this gateway to have some."""
+        purse = self._purses.get(key)
+        if purse is None:
+            self._disowned.add(key)
+        else:
+            self._dirty[purse] = None
 
     @property
     def has_news(self) -> bool:
-        return bool(self._dirty) or self._whole
+        return bool(self._dirty or self._disowned) or self._whole
 
     @property
     def is_idle(self) -> bool:
         """There is nothing that the owner would have to know of."""
-        return not self._purses and self._outbox.is_empty
+        return not self._purses and not self._disowned and self._outbox.is_empty
 
     def _granted(self, ask: Ask, grant: Grant, now: float) -> None:
         purse = self._purses.get((grant.scope, grant.bound))
         if purse is None:
             return  # what no report claims returns to the owner
-        purse.limit, purse.left, purse.resets_s = grant.limit, grant.left, grant.resets_s
-        purse.told_at, purse.lent, purse.lent_told = now, purse.lent - purse.lent_told, 0
-        if grant.short:
-            purse.tight_until = now + TIGHT_S
-        if ask.need > grant.amount:
-            purse.others, purse.retry_s = grant.others, grant.retry_s
-            if not grant.others:
-                purse.refused_until = now + min(REFUSED_S, grant.retry_s)
-                purse.refused_need = ask.need + purse.free
+        _tell(purse, ask, grant, now)
         if grant.amount:
             purse.free += grant.amount
             self._dirty[purse] = None
@@ -244,11 +245,24 @@ class Book:
         if now < self._looked_at + IDLE_S:
             return
         self._looked_at = now
-        for key, purse in list(self._purses.items()):
+        for purse in list(self._purses.values()):
             if purse.touched > now - IDLE_S:
                 break  # the others are younger
             is_kept = purse.touched >= now - MINUTE_S or purse.is_used or purse in self._dirty
             if purse.free:
                 self._dirty[purse] = None
             elif not is_kept and not is_scarce(purse, self._limit(purse, 0), now):  # a new one gives credit
-                del self._purses[key]
+                self._purses.forget(purse)
+
+
+def _tell(purse: Purse, ask: Ask, grant: Grant, now: float) -> None:
+    """What the owner says of the limit, and of a refusal."""
+    purse.limit, purse.left, purse.resets_s = grant.limit, grant.left, grant.resets_s
+    purse.told_at, purse.lent, purse.lent_told = now, purse.lent - purse.lent_told, 0
+    if grant.short:
+        purse.tight_until = now + TIGHT_S
+    if ask.need > grant.amount:
+        purse.others, purse.retry_s = grant.others, grant.retry_s
+        if not grant.others:
+            purse.refused_until = now + min(REFUSED_S, grant.retry_s)
+            purse.refused_need = ask.need + purse.free

@@ -19,7 +19,8 @@ GONE_S = 3.0
 by then have used it: the limit is exceeded by no more than that."""
 
 SETTLE_S = 1.0
-"""A new owner waits for so long until the gateways of the one before have reported what they hold."""
+"""A new owner waits for so long until the gateways of the one before have reported what they hold. Requests
+that find too little wait meanwhile, and are not refused."""
 
 SHORT_S = 1.0
 """For so long after a request found too little, only what requests need is granted."""
@@ -106,6 +107,7 @@ class Ledger:
         self._gateways: dict[str, Gateway] = {}
         self._applied: dict[str, int] = {}
         self._durable: dict[str, int] = {}
+        self._introduced: set[str] = set()
         self._changed: set[tuple[Key, str]] = set()
         self._awaited: set[str] = set()
         self._settles_at = now
@@ -113,7 +115,8 @@ class Ledger:
     # ---- what outlives the owner ----
 
     def restore(self, totals: Iterable[Total], applied: Mapping[str, int], now: float) -> None:
-        """What the owner before had on disk. Its gateways are waited for."""
+        """What the owner before had on disk. Its gateways are waited for, however long ago they reported: one
+        may hold a part of a limit all that time."""
         for total in totals:
             meter = self._meter(total.scope, total.bound)
             meter.totals[total.label] = total.amount
@@ -123,14 +126,15 @@ class Ledger:
         self._settles_at = now + SETTLE_S
 
     def unwritten(self) -> tuple[list[Total], dict[str, int]]:
-        """What has to be written, together; the newest batch of each gateway in it."""
+        """What has to be written, together; the newest batch of each gateway in it, 0 of one that has used
+        nothing yet, so that a successor knows of it."""
         totals = []
         for key, label in self._changed:
             amount = self._meters[key].totals.get(label)
             if amount is not None:
                 totals.append(Total(*key, label, amount))
         self._changed.clear()
-        applied = {name: seq for name, seq in self._applied.items() if seq > self._durable.get(name, 0)}
+        applied = {name: seq for name, seq in self._applied.items() if seq > self._durable.get(name, -1)}
         return totals, applied
 
     def written(self, applied: Mapping[str, int]) -> None:
@@ -143,7 +147,8 @@ class Ledger:
     # ---- a gateway's call ----
 
     def call(self, asked: LeaseCall, now: float, unix: float) -> LeaseReply:
-        """What a gateway tells and asks."""
+        """What a gateway tells and asks. A call that comes again, as its answer was lost on the way, has been
+        taken in: the gateway is asked for everything, because it does not know what it was granted."""
         self._expire(now)
         gateway = self._gateways.get(asked.gateway)
         knows = gateway is not None and asked.epoch == self.epoch
@@ -152,7 +157,7 @@ class Ledger:
         if gateway is None:
             gateway = self._gateways[asked.gateway] = Gateway(now)
         if asked.call <= gateway.call:
-            return self._reply(asked.gateway, whole=False)
+            return self._reply(asked.gateway, whole=True)
         gateway.seen, gateway.call = now, asked.call
         self._take_in(asked, gateway, now, unix)
         self._awaited.discard(asked.gateway)
@@ -173,7 +178,9 @@ class Ledger:
         return LeaseReply(self.epoch, whole, applied, durable, grants or [], recalls or [])
 
     def _take_in(self, asked: LeaseCall, gateway: Gateway, now: float, unix: float) -> None:
-        is_new = asked.epoch != self.epoch
+        is_new = asked.gateway not in self._introduced
+        self._introduced.add(asked.gateway)
+        self._applied.setdefault(asked.gateway, 0)
         if asked.whole:
             for key in gateway.keys:
                 self._meters[key].holds(asked.gateway, 0, 0)
@@ -187,7 +194,7 @@ class Ledger:
 
     def _news(self, asked: LeaseCall, is_new: bool) -> Iterator[Spent]:
         """What this owner has not counted. Use by the minute is not on disk: gateways report it to a
-        new owner."""
+        new owner, once, also where its answer is lost."""
         for batch in asked.batches:
             if batch.seq > self._applied.get(asked.gateway, 0):
                 self._applied[asked.gateway] = batch.seq

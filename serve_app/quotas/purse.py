@@ -25,7 +25,7 @@ SCARCE_S = 3600.0
 time."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Purse:
     """One meter, as far as it is this gateway's. ``free`` may be taken, ``busy`` is reserved; ``unsent``:
     what was used and not reported, by slots of time; ``recent``: of the last minute. ``waiting``: what each

@@ -60,7 +60,7 @@ class AccountStore(Protocol):
         ...
 
     async def sweep(self, now: float) -> None:
-        """Remove the usage of days that are no longer kept."""
+        """Remove the usage of days that are no longer kept, and what is known of gateways that have ended."""
         ...
 
     async def limits(self) -> tuple[list[Limit], int]:
@@ -83,8 +83,8 @@ class AccountStore(Protocol):
         """What was used of budgets, and the last report of each gateway that is in it."""
         ...
 
-    async def used(self, now: float, recent_s: float) -> tuple[list[Total], dict[str, int]]:
-        """The same, of what may still count; of gateways that reported in the last ``recent_s``."""
+    async def used(self, now: float) -> tuple[list[Total], dict[str, int]]:
+        """The same, of what may still count."""
         ...
 
     async def close(self) -> None: ...

@@ -16,6 +16,10 @@ PAGE = 2000
 KEPT_DAYS = 2
 """A day's use is needed until that day has ended in every zone, and the clock may step."""
 
+FORGOTTEN_AFTER_S = 31 * 86_400.0
+"""Over the longest month of a budget: so long a report counts once, however often its gateway repeats it
+while the owner is away. Each gateway has a new name."""
+
 _decoder = msgspec.json.Decoder(Limit)
 
 
@@ -77,9 +81,8 @@ def write_used(db: Sql, totals: Iterable[Total], applied: Mapping[str, int], now
     )
 
 
-def used(db: Sql, now: float, recent_s: float) -> tuple[list[Total], dict[str, int]]:
-    """What was used in days and months that may still be going on, and the last report of each gateway that
-    reported in the last ``recent_s``."""
+def used(db: Sql, now: float) -> tuple[list[Total], dict[str, int]]:
+    """What was used in days and months that may still be going on, and the last report of each gateway."""
     since = datetime.fromtimestamp(now, UTC) - timedelta(days=KEPT_DAYS)
     rows = db.execute(
         "SELECT scope, bound, label, amount FROM used "
@@ -87,5 +90,9 @@ def used(db: Sql, now: float, recent_s: float) -> tuple[list[Total], dict[str, i
         (f"{since:%Y-%m-%d}", f"{since:%Y-%m}"),
     )
     totals = [Total(scope, Bound(bound), label, amount) for scope, bound, label, amount in rows]
-    applied = db.execute("SELECT gateway, seq FROM leases WHERE seen > ?", (now - recent_s,))
-    return totals, dict(applied.fetchall())
+    return totals, dict(db.execute("SELECT gateway, seq FROM leases").fetchall())
+
+
+def forget_gateways(db: Sql, now: float) -> None:
+    """Inside a transaction. Those that have not reported for long."""
+    db.execute("DELETE FROM leases WHERE seen < ?", (now - FORGOTTEN_AFTER_S,))

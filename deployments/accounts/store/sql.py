@@ -71,6 +71,7 @@ class SqlAccounts(ABC):
         rows = self._settings.usage_max_rows
         while await self._write(lambda db: sweep_usage(db, kept.isoformat(), rows)):
             pass
+        await self._write(lambda db: limits.forget_gateways(db, now))
 
     async def limits(self) -> tuple[list[Limit], int]:
         return await self._read(lambda db: (limits.everything(db), limits.newest(db)))
@@ -87,8 +88,8 @@ class SqlAccounts(ABC):
     async def write_used(self, totals: Sequence[Total], applied: Mapping[str, int], now: float) -> None:
         await self._write(lambda db: limits.write_used(db, totals, applied, now))
 
-    async def used(self, now: float, recent_s: float) -> tuple[list[Total], dict[str, int]]:
-        return await self._read(lambda db: limits.used(db, now, recent_s))
+    async def used(self, now: float) -> tuple[list[Total], dict[str, int]]:
+        return await self._read(lambda db: limits.used(db, now))
 
     @abstractmethod
     async def close(self) -> None:

@@ -59,6 +59,7 @@ class GatewayQuotas:
         self._wake = asyncio.Event()
         self._next: asyncio.Future[None] | None = None
         self._told_soon: asyncio.TimerHandle | None = None
+        self._rests = False
         self._running = asyncio.get_running_loop().create_task(self._forever(), context=Context())
 
     def price(self, model: str) -> Price:
@@ -87,11 +88,13 @@ class GatewayQuotas:
 
     def settle(self, taken: Taken, used: int) -> None:
         self.book.settle(taken, used, time.monotonic())
-        if taken.purse.tight_until:
-            self._wake.set()  # others wait for it
+        if self._rests or taken.purse.tight_until:
+            self._wake.set()  # no report was due, or others wait for it
 
     def spend(self, parts: Iterable[Part]) -> None:
         self.book.spend(parts, time.monotonic())
+        if self._rests:
+            self._wake.set()
 
     def disbelieve(self, model: str, member: str) -> None:
         """Said once of each."""
@@ -162,11 +165,14 @@ class GatewayQuotas:
 
     async def _forever(self) -> None:
         while True:
+            pause_s = self._pause_s()
+            self._rests = pause_s is None
             try:
-                async with asyncio.timeout(self._pause_s()):
+                async with asyncio.timeout(pause_s):
                     await self._wake.wait()
             except TimeoutError:
                 pass
+            self._rests = False
             await asyncio.sleep(0)  # all requests of this moment ask together
             self._wake.clear()
             waiting, self._next = self._next, None

@@ -102,10 +102,14 @@ class World:
             each.book.failed(call)
             return
         reply = self.ledger.call(call, self.now, self.unix)
+        if self.rng.random() < self.loss:  # the connection broke, and its client asks again
+            reply = self.ledger.call(call, self.now, self.unix)
         if self.rng.random() < self.loss:
             each.book.failed(call)
             return
         each.book.apply(call, reply, self.now)
+        if reply.whole and self.rng.random() >= self.loss:
+            self.exchange(each)
 
     def step(self, offered: int, reserve: int, uses: int, lasts_s: float) -> None:
         self.now += STEP_S
