@@ -18,7 +18,7 @@ from support.documented import (
     summary,
 )
 
-KINDS_NOT_RUN, NOT_RUN = 4, 8
+KINDS_NOT_RUN, NOT_RUN = 2, 3
 """Lines of ``CANNOT``, and the commands that they stand for."""
 
 

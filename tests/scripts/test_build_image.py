@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import build_image
 import pytest
+from benchmarks.engines import scripted_engine
 from build_image import COMMANDS, MOST_BYTES, NAME, build_arguments, faults, pip_settings, run_arguments
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +28,10 @@ GOOD: dict[str, Any] = {
     "Volumes": {"/tmp": {}, "/home/promptly": {}},
 }
 BUILD_TIMEOUT_S = 2400.0
+PROJECT = "promptly-test"
+CONTAINER = f"{PROJECT}_promptly_1"
+READY_S = 300.0
+NO_PODMAN = [program for program in ("podman", "podman-compose") if shutil.which(program) is None]
 
 
 def test_the_build_is_the_documented_command_with_what_this_machine_needs() -> None:
@@ -141,3 +149,59 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def test_the_image_is_built_and_runs_and_leaves_nothing_behind(archive: Path) -> None:
     assert archive.stat().st_size > 100_000_000
+
+
+@pytest.mark.skipif(bool(NO_PODMAN), reason=f"not installed: {', '.join(NO_PODMAN)} (apt-get and pip)")
+def test_compose_starts_the_image_in_a_container_that_serves_and_ends(archive: Path, tmp_path: Path) -> None:
+    """The documented command for a machine without GPUs, of the application alone: the images around it
+    are of other makers. At port 8000, which Compose's health check asks."""
+    page = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^\$ (IMAGE=.* docker compose .*)$", page, re.MULTILINE)
+    composed = command.replace("docker compose", f"podman-compose -p {PROJECT}")
+    run(f"podman load --quiet --input {archive}")
+    with scripted_engine("chat", tokens=8, itl_ms=1.0) as engine:
+        config = build_image.NEEDS_NOTHING.format(port=8000).replace(
+            "http://127.0.0.1:9/v1", f"{engine.url}/v1"
+        )
+        (tmp_path / "promptly.yaml").write_text(config)
+        folder = tmp_path / "config"
+        folder.symlink_to(ROOT / "config")
+        try:
+            run(f"cd {tmp_path} && {composed} promptly")
+            wait_ready("http://127.0.0.1:8000/health")
+            assert run(f"podman healthcheck run {CONTAINER}") == ""
+            assert run(f"podman exec {CONTAINER} id -u") == "1000\n"
+            assert "Read-only file system" in run(f"podman exec {CONTAINER} touch /opt/x 2>&1 || true")
+            assert "CapEff:\t0000000000000000" in run(f"podman exec {CONTAINER} cat /proc/self/status")
+            body = {"model": "chat", "stream": True, "messages": [{"role": "user", "content": "Hello"}]}
+            asked = urllib.request.Request(
+                "http://127.0.0.1:8000/v1/chat/completions",
+                json.dumps(body).encode(),
+                {"content-type": "application/json"},
+            )
+            with urllib.request.urlopen(asked, timeout=60) as answer:
+                assert answer.read().decode().rstrip().endswith("data: [DONE]")
+            run(f"podman stop --time 150 {CONTAINER}")
+            assert run(f"podman inspect --format '{{{{.State.ExitCode}}}}' {CONTAINER}") == "0\n"
+        finally:
+            run(f"podman rm --force --volumes {CONTAINER}; podman rmi --force {NAME}")
+
+
+def run(script: str) -> str:
+    """What it writes. CONTAINERS_CONF names podman's settings, where a machine needs other limits."""
+    done = subprocess.run(
+        ["bash", "-uc", script], capture_output=True, text=True, timeout=300, check=False, env=os.environ
+    )
+    assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def wait_ready(url: str) -> None:
+    deadline = time.monotonic() + READY_S
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            assert time.monotonic() < deadline, run(f"podman logs {CONTAINER} 2>&1")
+            time.sleep(1)

@@ -59,18 +59,18 @@ ELSEWHERE: Mapping[str, str] = {
     r"(pip install ('promptly_serve-|openai)|make package)": "tests/test_package.py",
     r"promptly apply ": "tests/deployments/cli/test_apply_command.py",
     r"python examples/embedding_service\.py": "tests/deployments/gateway/test_examples.py",
-    r"(make images|buildah build .*/gateway\.Containerfile )": "tests/scripts/test_build_image.py",
+    r"(make images|buildah build .*/gateway\.Containerfile |IMAGE=\S+ CONFIG=\S+ docker compose)": "tests/scripts/test_build_image.py",
     r"(umask 077|ray get-auth-token --generate|set -a; \. config/cluster\.env)": OWN_NODES,
     r"ray start --block --(head|address)": OWN_NODES,
     r"make check-gpu": "tests/scripts/gpu_check/test_check_gpu_runner.py",
     r"(kubectl (create namespace|apply)|helm upgrade) ": "tests/scripts/test_kubernetes_commands.py",
+    r"(\.venv/bin/)?python scripts/quantize\.py --install": "tests/scripts/quantization/test_quantize_run.py",
     r"(\.venv/bin/)?python scripts/quantize\.py H": "tests/scripts/quantization/test_quantize_verdict.py",
 }
 """The test that runs it, or what it starts."""
 
 CANNOT: Mapping[str, str] = {
-    r"([A-Z]+=\S+ )*(docker|buildah .*/engine)\b": "it needs a container engine",
-    r"(\.venv/bin/)?python scripts/quantize\.py --install": "it fetches an environment of 2 GB",
+    r"(CONFIG=\S+ docker|buildah .*/engine)\b": "it needs GPUs, or vLLM's own image",
     r"make check$": "it runs every test, and so these",
 }
 """Why no test runs it."""
