@@ -50,6 +50,7 @@ HERE: tuple[str, ...] = (
     r"python examples/(rag_chat|batch_job|agent)\.py",
 )
 
+IMAGES = "tests/scripts/test_build_image.py"
 OWN_NODES = "tests/deployments/launcher/test_own_nodes.py"
 
 ELSEWHERE: Mapping[str, str] = {
@@ -59,7 +60,8 @@ ELSEWHERE: Mapping[str, str] = {
     r"(pip install ('promptly_serve-|openai)|make package)": "tests/test_package.py",
     r"promptly apply ": "tests/deployments/cli/test_apply_command.py",
     r"python examples/embedding_service\.py": "tests/deployments/gateway/test_examples.py",
-    r"(make images|buildah build .*/gateway\.Containerfile |IMAGE=\S+ CONFIG=\S+ docker compose)": "tests/scripts/test_build_image.py",
+    r"(make images|buildah build .*/gateway\.Containerfile )": IMAGES,
+    r"IMAGE=\S+ CONFIG=\S+ docker compose": IMAGES,
     r"(umask 077|ray get-auth-token --generate|set -a; \. config/cluster\.env)": OWN_NODES,
     r"ray start --block --(head|address)": OWN_NODES,
     r"make check-gpu": "tests/scripts/gpu_check/test_check_gpu_runner.py",

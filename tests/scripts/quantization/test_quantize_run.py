@@ -1,5 +1,5 @@
-"""llm-compressor itself on a tiny model, where its environment has been made, or where PROMPTLY_TEST_LONG asks
-for it: then as the documents say."""
+"""llm-compressor itself on a tiny model, where its environment has been made. PROMPTLY_TEST_LONG makes it, as
+the documents say."""
 
 from __future__ import annotations
 
