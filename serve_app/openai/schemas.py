@@ -50,6 +50,7 @@ TOKEN = re.compile(
 QUANTIFIERS = frozenset("*+?|^$")
 MANY = 10**9
 STRICT = b'"strict":true'
+GRAMMAR = b'"grammar"'
 SHOWN = 100
 """Characters of a reference that an error shows."""
 
@@ -117,14 +118,40 @@ def _refuse_schema(name: str, kind: str, value: Any, limits: LimitSettings) -> N
             code="schema_too_large",
         )
     if kind in ("grammar", "choice"):
+        if kind == "grammar" and not limits.allow_grammars:
+            raise _no_grammars(name)
         return
     if isinstance(value, str):
         value = _decoded(name, encoded, limits)
         encoded = msgspec.json.encode(value)  # a text may write a name with escapes
+    if not limits.allow_grammars and GRAMMAR in encoded and _holds_a_grammar(value):
+        raise _no_grammars(name)
     if not _is_harmless(encoded, limits):
         _refuse_costly(name, value, limits)
         if not _is_offered(name) or STRICT in encoded:
             _refuse_endless(name, {"schema": value} if kind == "json" else value)
+
+
+def _no_grammars(name: str) -> BadRequest:
+    return BadRequest(
+        f"`{name}` has a grammar, and grammars are switched off here (limits.allow_grammars).",
+        param=name,
+        code="grammars_not_allowed",
+    )
+
+
+def _holds_a_grammar(value: Any) -> bool:
+    """A structural tag may have one at any depth."""
+    left = [value]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            if value.get("type") == "grammar" and isinstance(value.get("grammar"), str):
+                return True
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+    return False
 
 
 def _decoded(name: str, encoded: bytes, limits: LimitSettings) -> Any:

@@ -92,6 +92,12 @@ class LimitSettings(EmbeddingLimits):
     max_schema_properties: int = Field(
         default=256, ge=1, description="Properties of one object in a schema; a grammar costs their square."
     )
+    allow_grammars: bool = Field(
+        default=True,
+        description="Whether a request may bring a grammar of its own (`structured_outputs.grammar`, or one "
+        "in a structural tag); schemas and regular expressions are not meant. An ambiguous one of 20 bytes "
+        "slows the engine down for all, at each token (docs/security.md).",
+    )
     max_n: int = Field(default=16, ge=1, description="Answers to one prompt (`n`, a beam's width).")
     max_prompts: int = Field(default=64, ge=1, description="Prompts in one request.")
     body_timeout_s: float = Field(

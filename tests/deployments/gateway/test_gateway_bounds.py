@@ -53,6 +53,32 @@ async def test_a_deeply_nested_schema_is_refused_on_every_path(path: str) -> Non
             )
 
 
+async def test_grammars_of_clients_can_be_switched_off_where_schemas_go_on() -> None:
+    tag = {"type": "structural_tag", "format": {"type": "grammar", "grammar": "root ::= root root"}}
+    within = {"type": "sequence", "elements": [{"type": "any_text"}, tag["format"]]}
+    fine = {"type": "object", "properties": {"grammar": {"type": "string"}, "type": {"const": "grammar"}}}
+    async with gateway(FAST, limits={"allow_grammars": False}) as running:
+        for fields, param in (
+            ({"structured_outputs": {"grammar": 'root ::= "a"'}}, "structured_outputs.grammar"),
+            ({"guided_grammar": 'root ::= "a"'}, "guided_grammar"),
+            (
+                {"structured_outputs": {"structural_tag": json.dumps(tag)}},
+                "structured_outputs.structural_tag",
+            ),
+            ({"response_format": tag}, "response_format"),
+            ({"response_format": {"type": "structural_tag", "format": within}}, "response_format"),
+        ):
+            answer = await refused(running, CHAT, body(**fields))
+            error = json.loads(answer.body)["error"]
+            assert (error["code"], error["param"]) == ("grammars_not_allowed", param)
+            assert "limits.allow_grammars" in error["message"]
+        given = {"type": "json_schema", "json_schema": {"name": "a", "schema": fine}}
+        assert (await running.send(body(response_format=given), CHAT)).status == 200
+    async with gateway(FAST) as running:
+        grammar = {"structured_outputs": {"grammar": 'root ::= "a"'}}
+        assert (await running.send(body(**grammar), CHAT)).status == 200
+
+
 @pytest.mark.parametrize("path", PATHS)
 async def test_costly_patterns_and_large_schemas_are_refused_on_every_path(path: str) -> None:
     async with gateway(FAST) as running:
