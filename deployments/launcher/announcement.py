@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 import time
 from pathlib import Path
 
@@ -28,8 +29,7 @@ def announce(run: Run) -> None:
     ours, proxys = plan.metrics_url(run.ports), plan.proxy_metrics_url(run.ports)
     say(f"Metrics for Prometheus: {ours}, HAProxy's: {proxys}")
     if run.config.needs_admin_token:
-        token = run.folder.admin_token
-        say(f"Admin token for /admin: {token.read_text(encoding='utf-8')} (in {token})")
+        say(f"Admin token for /admin: {token_line(run.folder.admin_token, shown=sys.stdout.isatty())}")
     say(f"For the commands `ray` and `serve`: source {run.folder.settings}")
     if run.config.needs_key:
         say("The commands below need a key of yours: KEY=pk-...")
@@ -38,6 +38,11 @@ def announce(run: Run) -> None:
     if run.config.needs_admin_token:
         say(f"\n  # the state of the engines:\n  {admin_command(run.config, run.folder)}")
     say("\nCtrl-C stops it.")
+
+
+def token_line(token: Path, *, shown: bool) -> str:
+    """Not ``shown``: what is printed goes to a file or a journal, which others may read."""
+    return f"{token.read_text(encoding='utf-8')} (in {token})" if shown else f"in {token}"
 
 
 def description(run: Run) -> dict[str, object]:

@@ -34,6 +34,13 @@ class StartFolder:
         write_secret(folder.admin_token, os.environ.get(TOKEN_VARIABLE) or make_token())
         return folder
 
+    def clear_all_but_logs(self) -> None:
+        """No secret stays on the disk: tokens, keys, certificates with their keys."""
+        _clear(self.root, kept={self.logs, self.ray})
+        for session in self.ray.glob("session_*"):
+            if not session.is_symlink():
+                _clear(session, kept={session / "logs"})
+
     @property
     def token(self) -> Path:
         """The secret that every request to this start's Ray carries."""
@@ -79,3 +86,11 @@ class StartFolder:
     @property
     def logs(self) -> Path:
         return self.root / "logs"
+
+
+def _clear(folder: Path, kept: set[Path]) -> None:
+    for path in set(folder.iterdir()) - kept:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

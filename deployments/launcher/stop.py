@@ -113,16 +113,9 @@ class Stop:
             say(f"  {port_taken(self.run.config)}")
 
     def clear_folder(self, keep: bool) -> None:
+        folder = self.run.folder
         if keep:
-            # Secrets do not stay on the disk.
-            for secret in (
-                self.run.folder.secrets,
-                self.run.folder.admin_token,
-                self.run.folder.door_secret,
-                self.run.folder.token,
-                self.run.folder.settings,
-            ):
-                secret.unlink(missing_ok=True)
-            say(f"  logs are kept in {self.run.folder.root}")
+            folder.clear_all_but_logs()
+            say(f"  logs are kept in {folder.root}")
         else:
-            shutil.rmtree(self.run.folder.root, ignore_errors=True)
+            shutil.rmtree(folder.root, ignore_errors=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deployments.launcher.announcement import demo_commands
+from deployments.launcher.announcement import demo_commands, token_line
 from deployments.launcher.config import read_config
 
 UNIX_SOCKET_PATH_BYTES = 107
@@ -60,3 +60,10 @@ def test_without_a_cache_no_command_is_said_to_be_answered_by_one(
     ((explanation, _),) = demo_commands(read_config(config_file))
 
     assert explanation == "a streamed answer:"
+
+
+def test_the_admin_token_is_shown_on_a_terminal_alone(tmp_path: Path) -> None:
+    token = tmp_path / "admin-token"
+    token.write_text("Gq63secret")
+    assert token_line(token, shown=True) == f"Gq63secret (in {token})"
+    assert token_line(token, shown=False) == f"in {token}"

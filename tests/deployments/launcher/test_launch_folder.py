@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -45,3 +46,19 @@ def test_the_dashboards_lie_where_ray_writes_its_own() -> None:
         }
     finally:
         shutil.rmtree(folder.root)
+
+
+def test_logs_that_are_kept_have_no_secret_beside_them(tmp_path: Path) -> None:
+    folder = StartFolder(tmp_path)
+    session = folder.ray / "session_1"
+    for made in (folder.logs, folder.haproxy / "node", folder.temp, session / "logs", session / "sockets"):
+        made.mkdir(parents=True)
+    (folder.ray / "session_latest").symlink_to(session)
+    secrets = (folder.token, folder.admin_token, folder.secrets, folder.settings)
+    for secret in (*secrets, folder.haproxy / "node" / "certificate.pem", session / "sockets" / "s"):
+        secret.write_text("secret")
+    log = session / "logs" / "gateway.log"
+    log.write_text("a line")
+    folder.clear_all_but_logs()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [log]
+    assert (folder.ray / "session_latest" / "logs" / "gateway.log").is_file()
