@@ -39,6 +39,9 @@ CHUNKED_UPGRADE = "{ req.hdr(upgrade) -m found } { req.hdr(transfer-encoding) -m
 NO_CHUNKED_UPGRADE = f"\n    http-request deny deny_status 400 if {CHUNKED_UPGRADE}"
 """The gateway's HTTP server takes such a request for a WebSocket whose body never ends, and never answers."""
 
+NO_HOST = "\n    http-request deny deny_status 400 if { req.ver 1.1 } !{ req.hdr(host) -m found }"
+"""RFC 9112, section 3.2."""
+
 
 CLIENT_ADDRESS = "x-promptly-client"
 """HAProxy sets it on every request, whatever the client sent: a secret of the start and the client's address.
@@ -83,7 +86,7 @@ def harden(text: str, settings: ProxySettings, files: ProxyFiles, cpus: int) -> 
     text = _replace(
         text,
         r"^(frontend http_frontend\n *bind \S+)$",
-        rf"\1{_tls(files)}{_per_source(settings)}{NO_CHUNKED_UPGRADE}{_client(files)}",
+        rf"\1{_tls(files)}{_per_source(settings)}{NO_CHUNKED_UPGRADE}{NO_HOST}{_client(files)}",
     )
     text = _replace(text, r"^( *nbthread) (\d+)$", lambda found: f"{found[1]} {min(int(found[2]), cpus)}")
     text = _by_socket(text, files.gateways)

@@ -277,6 +277,16 @@ async def test_odd_transfer_encodings_are_answered_in_openais_shape(raw: bytes, 
     assert body["error"]["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize(("version", "expected"), [("1.1", 400), ("1.0", 404)])
+async def test_a_request_without_a_host_is_refused_where_http_asks_for_one(
+    version: str, expected: int
+) -> None:
+    async with door(None) as front:
+        status, headers, body = await sent(front, f"GET /v1/models HTTP/{version}\r\n\r\n".encode())
+    assert (status, headers["content-type"]) == (expected, "application/json")
+    assert body["error"]["message"]
+
+
 async def test_without_an_application_or_a_gateway_the_error_says_so() -> None:
     request = b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n"
     async with door(None) as front:
