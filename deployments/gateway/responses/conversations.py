@@ -84,7 +84,7 @@ class Conversations:
         tenant, store = self._admitted(exchange)
         wanted = _part(exchange, 0)
         if exchange.method == "POST":
-            fields = await self._fields(exchange, tenant)
+            fields = await self._fields(exchange, tenant, required="items")
             new = _new_items(fields.get("items"), ItemIds(uuid4().hex))
             added = await store.call("add_items", tenant, wanted, new)
             if added.absence is not None:

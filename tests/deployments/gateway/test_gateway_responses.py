@@ -268,6 +268,10 @@ async def test_a_conversation_grows_with_its_responses(tmp_path: Path) -> None:
                 error = (await response.json())["error"]
             assert (error["code"], error["param"]) == ("missing_field", "metadata")
         assert (await client.conversations.retrieve(talk.id)).metadata == {"topic": "y"}, "nothing is erased"
+        url = f"{running.url}/v1/conversations/{talk.id}/items"
+        async with running.http.post(url, data=b"{}", headers=JSON) as response:
+            assert response.status == 400
+            assert (await response.json())["error"]["param"] == "items"
         assert (await client.conversations.update(talk.id, metadata=None)).metadata == {}
         await client.conversations.items.delete(listed[0].id or "", conversation_id=talk.id)
         assert len([item async for item in client.conversations.items.list(talk.id)]) == 2
