@@ -24,16 +24,18 @@ class ApiError(Exception):
 
 
 def dashboard_of(environment: Mapping[str, str]) -> tuple[str, str]:
-    """Its URL and the token; an empty token where none is needed. Raises: ApiError: the token's file cannot
-    be read."""
+    """Its URL and the token, from where Ray's own commands take it; an empty token where none is needed.
+    Raises: ApiError: the token's file cannot be read."""
     url = next((environment[name] for name in VARIABLES if environment.get(name)), DEFAULT_DASHBOARD)
     token = environment.get("RAY_AUTH_TOKEN", "")
     file = environment.get("RAY_AUTH_TOKEN_PATH")
+    if not file and environment.get("RAY_AUTH_MODE") == "token":
+        file = str(Path(environment.get("HOME", "~")).expanduser() / ".ray" / "auth_token")
     if not token and file:
         try:
             token = Path(file).read_text(encoding="utf-8").strip()
         except OSError as error:
-            raise ApiError(f"RAY_AUTH_TOKEN_PATH = {file!r}: {said_of(error)}") from error
+            raise ApiError(f"Ray's token (RAY_AUTH_TOKEN_PATH), {file!r}: {said_of(error)}") from error
     return url, token
 
 

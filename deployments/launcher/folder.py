@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,8 +90,11 @@ class StartFolder:
 
 
 def _clear(folder: Path, kept: set[Path]) -> None:
-    for path in set(folder.iterdir()) - kept:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+    """What cannot be removed does not keep the rest."""
+    with suppress(OSError):
+        for path in set(folder.iterdir()) - kept:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                with suppress(OSError):
+                    path.unlink()

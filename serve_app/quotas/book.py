@@ -116,6 +116,8 @@ class Book:
         if purse.bound is Bound.TOKENS and taken.at <= now - MINUTE_S:
             if not taken.is_late:
                 purse.busy -= taken.amount
+            purse.touched = now  # the owner does not keep what counts by the minute: this purse does
+            self._purses.move_to_end((purse.scope, purse.bound))
             spend(purse, round(used * MINUTE_S / (now - taken.at)), now, now)
             return
         purse.busy -= taken.amount

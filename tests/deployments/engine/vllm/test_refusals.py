@@ -47,6 +47,9 @@ class Client:
 
     def __init__(self, kv_transfer_config: Any = None, outputs: tuple[RequestOutput, ...] = ()) -> None:
         self.vllm_config = SimpleNamespace(kv_transfer_config=kv_transfer_config)
+        self.forgotten: list[str] = []
+        cache = SimpleNamespace(invalidate=self.forgotten.append)
+        self.renderer = SimpleNamespace(mm_processor_cache=cache)
         self.output_processor = OutputProcessor(None, log_stats=False)
         self.engine_core = EngineCore()
         self._outputs = outputs
@@ -160,6 +163,38 @@ async def test_a_request_without_a_grammar_that_fails_is_not() -> None:
 async def test_where_caches_are_sent_between_engines_an_error_may_be_theirs() -> None:
     client = Client(kv_transfer_config=object(), outputs=(output("error"),)).made()
     assert len([each async for each in client.generate("hi", GUIDED, "r-1")]) == 1
+
+
+async def test_a_picture_that_was_not_sent_is_sent_with_the_next_request() -> None:
+    client = Client().made()
+    wrong = request(extra_args={"a": 2**64})
+    picture, sound = (
+        SimpleNamespace(mm_hash="p", identifier="i"),
+        SimpleNamespace(mm_hash=None, identifier="s"),
+    )
+    wrong.mm_features = [picture, sound]
+    client.engine_core.add_request_async = overflows
+    with pytest.raises(VLLMValidationError):
+        await client._add_request(wrong, "hi", None, 0, queue(wrong))
+    assert client.forgotten == ["p", "s"]
+
+
+async def overflows(_: EngineCoreRequest) -> None:
+    raise OverflowError
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        {"type": "multimodal", "prompt_token_ids": [1]},
+        {"prompt": "hi", "multi_modal_data": {"image": None}},
+        SimpleNamespace(mm_features=[object()]),
+    ],
+)
+async def test_a_picture_that_the_engine_has_lost_is_not_the_grammars_fault(prompt: Any) -> None:
+    """vLLM asks for it again where the same comes once more."""
+    client = Client(outputs=(output("error"),)).made()
+    assert len([each async for each in client.generate(prompt, GUIDED, "r-1")]) == 1
 
 
 async def test_a_guided_answer_that_is_read_no_longer_is_closed() -> None:
