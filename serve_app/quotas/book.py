@@ -86,9 +86,8 @@ class Book:
         for purse, amount in parts:
             purse.free -= amount
             purse.taken += amount
-            purse.touched = now
             self._changed(purse)
-            self._purses.move_to_end((purse.scope, purse.bound))
+            self._purses.touch(purse, now)
             purse.busy += amount
             taken.append(Taken(purse, amount, now))
         self._flights.begin(taken)
@@ -116,8 +115,7 @@ class Book:
         if purse.bound is Bound.TOKENS and taken.at <= now - MINUTE_S:
             if not taken.is_late:
                 purse.busy -= taken.amount
-            purse.touched = now  # the owner does not keep what counts by the minute: this purse does
-            self._purses.move_to_end((purse.scope, purse.bound))
+            self._purses.touch(purse, now)  # it alone remembers what counts by the minute
             spend(purse, round(used * MINUTE_S / (now - taken.at)), now, now)
             return
         purse.busy -= taken.amount

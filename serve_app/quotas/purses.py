@@ -27,6 +27,11 @@ class Purses(OrderedDict[tuple[str, Bound], Purse]):
     def keep(self, purse: Purse) -> None:
         self.setdefault((purse.scope, purse.bound), purse)
 
+    def touch(self, purse: Purse, now: float) -> None:
+        """It is the last to be forgotten."""
+        purse.touched = now
+        self.move_to_end((purse.scope, purse.bound))
+
     def forget(self, purse: Purse) -> None:
         key = purse.scope, purse.bound
         self._forgotten[key] = self.pop(key)
