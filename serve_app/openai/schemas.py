@@ -142,16 +142,21 @@ def _no_grammars(name: str) -> BadRequest:
 
 def _holds_a_grammar(value: Any) -> bool:
     """A structural tag may have one at any depth."""
+    return any(
+        each.get("type") == "grammar" and isinstance(each.get("grammar"), str) for each in _objects(value)
+    )
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a JSON value, at any depth."""
     left = [value]
     while left:
         value = left.pop()
         if isinstance(value, dict):
-            if value.get("type") == "grammar" and isinstance(value.get("grammar"), str):
-                return True
+            yield value
             left += value.values()
         elif isinstance(value, list):
             left += value
-    return False
 
 
 def _decoded(name: str, encoded: bytes, limits: LimitSettings) -> Any:
@@ -213,14 +218,8 @@ class Costly:
     counted_properties: int = 0
 
     def examine(self, schema: Any) -> None:
-        left = [schema]
-        while left:
-            value = left.pop()
-            if isinstance(value, dict):
-                self._object(value)
-                left += value.values()
-            elif isinstance(value, list):
-                left += value
+        for each in _objects(schema):
+            self._object(each)
 
     def _object(self, schema: dict[str, Any]) -> None:
         if isinstance(pattern := schema.get("pattern"), str):

@@ -12,7 +12,6 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -187,7 +186,7 @@ class _Run:
         await asyncio.gather(*(self._post(kind, path, body) for body in bodies))
         self.took[kind] = self._clock() - started
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def beside(
         self, kind: str, path: str, body: dict[str, Any], *, needed: bool
     ) -> AsyncIterator[None]:

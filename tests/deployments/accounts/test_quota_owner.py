@@ -65,13 +65,19 @@ def used(owner: QuotaOwner, bound: Bound = Bound.TOKENS_DAY) -> int:
     return shown.uses[bound.value].used
 
 
-async def test_an_owner_that_ends_while_a_write_waits_for_the_disk_loses_nothing(tmp_path: Path) -> None:
-    store = SlowAccounts(tmp_path)
+async def writing(folder: Path) -> tuple[SlowAccounts, QuotaOwner]:
+    """An owner whose write of 700 used tokens has begun, and waits for the disk."""
+    store = SlowAccounts(folder)
     owner = QuotaOwner(store, SETTINGS)
     await owner.begin()
     await owner.put(Limit(SCOPE, tokens_per_day=1000))
     spent(owner, 700)
     await store.begun.wait()
+    return store, owner
+
+
+async def test_an_owner_that_ends_while_a_write_waits_for_the_disk_loses_nothing(tmp_path: Path) -> None:
+    store, owner = await writing(tmp_path)
     await asyncio.gather(owner.close(), store.goes_on())
     await store.close()
     async with owner_of(tmp_path) as successor:
@@ -81,12 +87,7 @@ async def test_an_owner_that_ends_while_a_write_waits_for_the_disk_loses_nothing
 
 
 async def test_what_a_write_that_was_broken_off_had_is_written_by_the_next(tmp_path: Path) -> None:
-    store = SlowAccounts(tmp_path)
-    owner = QuotaOwner(store, SETTINGS)
-    await owner.begin()
-    await owner.put(Limit(SCOPE, tokens_per_day=1000))
-    spent(owner, 700)
-    await store.begun.wait()
+    store, owner = await writing(tmp_path)
     closing = asyncio.ensure_future(owner.close())
     await asyncio.gather(closing, given_up(closing), return_exceptions=True)
     assert closing.cancelled()

@@ -77,7 +77,7 @@ class Nodes:
             try:
                 node.wait(LIMIT_S)
             finally:
-                with_group_killed(node.pid)
+                kill_group(node.pid)
 
     def alive(self) -> int:
         """How many nodes there are, by the client's own token."""
@@ -93,7 +93,7 @@ class Nodes:
             assert goes_on, f"{found} nodes\n{log[-3000:]}"
 
 
-def with_group_killed(group: int) -> None:
+def kill_group(group: int) -> None:
     try:
         os.killpg(group, signal.SIGKILL)
     except ProcessLookupError:
