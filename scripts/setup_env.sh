@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Make the virtual environment and the models. It can run any number of times: finished steps are skipped.
 #
-#   PYTHON=/path/to/python3.11   the Python to build .venv with
+#   PYTHON=/path/to/python3.11   the Python to build .venv with (default: python3.11 or python3, or the system's
+#                                where that one was built without optimizations)
 #   PROMPTLY_HARDWARE=cpu|gpu    which vLLM to install (default: gpu where an NVIDIA GPU is found)
 #   PROMPTLY_LOCK=off            resolve the newest packages that pyproject.toml allows, not the tested ones
 set -euo pipefail
@@ -65,11 +66,43 @@ check_gpu() {
         fail "the headers of $1 are not installed, and Triton compiles with them as an engine starts (Debian: apt-get install python3-dev)"
 }
 
+# The distribution's, which Debian and others build with optimizations.
+SYSTEM_PYTHON=/usr/bin/python3.11
+
+# is_optimized PYTHON: not one that pyenv or a bare ./configure built. Distributions do not all say it.
+is_optimized() {
+    "$1" -c '
+import sys, sysconfig
+arguments = sysconfig.get_config_var("CONFIG_ARGS") or ""
+sys.exit(sys.base_prefix != "/usr" and bool(arguments) and "--enable-optimizations" not in arguments)'
+}
+
+# is_whole PYTHON: Debian has venv and the headers in packages of their own.
+is_whole() {
+    [ -x "$1" ] && "$1" -c '
+import ensurepip, pathlib, sys, sysconfig, venv
+sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").is_file())' 2>/dev/null
+}
+
+# default_python: python3.11, else python3, unless it is slow and the system's can stand in.
+default_python() {
+    local python=python3.11
+    command -v "$python" >/dev/null || python=python3
+    if command -v "$python" >/dev/null && ! is_optimized "$python" && is_whole "$SYSTEM_PYTHON"; then
+        python=$SYSTEM_PYTHON
+    fi
+    echo "$python"
+}
+
 create_venv() {
-    local python=${PYTHON:-python3.11}
-    if [ -z "${PYTHON:-}" ] && ! command -v "$python" >/dev/null; then python=python3; fi
+    local python
+    python=${PYTHON:-$(default_python)}
     command -v "$python" >/dev/null || fail "$python is not installed; set PYTHON to a Python 3.11 or newer"
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "$python is older than Python 3.11"
+    if ! is_optimized "$python"; then
+        echo "  $python was built without --enable-optimizations, so starts and tokens take longer (docs/installing.md)"
+    fi
+    echo "  Python: $(command -v "$python")"
     "$python" -m venv "$VENV"
 }
 

@@ -43,6 +43,7 @@ def read_facts(
     return Facts(
         python=sys.version_info[:2],
         python_path=sys.executable,
+        python_is_optimized=is_optimized(sys.base_prefix, sysconfig.get_config_var("CONFIG_ARGS")),
         has_headers=(Path(sysconfig.get_path("include")) / "Python.h").is_file(),
         has_compiler=shutil.which("g++") is not None,
         packages=packages,
@@ -62,6 +63,13 @@ def read_facts(
         broken=broken(packages.get("torch", ""), installed(COMPANIONS)),
         absent_models=() if config is None else tuple(not_fetched(config.remote_sources, environment)),
     )
+
+
+def is_optimized(prefix: str, arguments: str | None) -> bool:
+    """Whether a Python, by where it is installed and the arguments of its ``configure``, was built with
+    profile-guided optimization. Distributions do it, and do not all say so; ``scripts/setup_env.sh`` decides
+    likewise."""
+    return prefix == "/usr" or not arguments or "--enable-optimizations" in arguments
 
 
 def installed(names: Sequence[str]) -> dict[str, str]:

@@ -42,6 +42,12 @@ def check_python(facts: Facts, wants: Wants) -> Finding:
             f"{shown}: only {dotted(TESTED_PYTHON)} is tested",
             f"python{dotted(TESTED_PYTHON)} -m venv .venv, if something fails that works there",
         )
+    if not facts.python_is_optimized:
+        return warning(
+            name,
+            f"{shown}: built without --enable-optimizations, so starts and tokens take longer",
+            "a Python of your distribution, or pyenv's with PYTHON_CONFIGURE_OPTS=--enable-optimizations",
+        )
     return ok(name, shown)
 
 

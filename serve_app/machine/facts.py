@@ -51,6 +51,7 @@ class Facts:
     disk_free: int
     open_files: int
     from_checkout: bool
+    python_is_optimized: bool = True
     absent_models: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     absent_commands: tuple[str, ...] = ()

@@ -54,3 +54,33 @@ def test_missing_headers_of_python_are_named(tmp_path: Path) -> None:
         "the headers of python are not installed"
         in check_gpu(tmp_path, "580.65", "g++", headers=False).stderr
     )
+
+
+def default_python(folder: Path, *, own: str | None, system: str) -> str:
+    """The Python that the set-up chooses where ``own`` is the one on the path and ``system`` the
+    distribution's: what each lacks."""
+    for name, lacks in {"python3.11": own, "system": system}.items():
+        if lacks is None:
+            continue
+        code = f'case "$2" in *{lacks or "nothing"}*) exit 1;; esac'
+        (folder / name).write_text(f"#!/bin/sh\n{code}\n")
+        (folder / name).chmod(0o755)
+    code = f"source {SETUP}; PATH={folder} SYSTEM_PYTHON={folder}/system; default_python"
+    ran = subprocess.run(["/bin/bash", "-c", code], check=True, capture_output=True, text=True)
+    return ran.stdout.strip().removeprefix(f"{folder}/")
+
+
+@pytest.mark.parametrize(
+    ("own", "system", "chosen"),
+    [
+        ("", "", "python3.11"),
+        ("enable-optimizations", "", "system"),
+        ("enable-optimizations", "ensurepip", "python3.11"),
+        ("enable-optimizations", "Python.h", "python3.11"),
+        (None, "", "python3"),
+    ],
+)
+def test_the_systems_python_stands_in_for_one_built_without_optimizations(
+    tmp_path: Path, own: str | None, system: str, chosen: str
+) -> None:
+    assert default_python(tmp_path, own=own, system=system) == chosen

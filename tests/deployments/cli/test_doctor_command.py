@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from deployments.cli.doctor import lines, sound
-from deployments.cli.machine_facts import ask_hub, broken, existing, find_haproxy
+from deployments.cli.machine_facts import ask_hub, broken, existing, find_haproxy, is_optimized
 from deployments.cli.main import main
 from serve_app.machine import Finding, Verdict
 
@@ -137,3 +137,19 @@ def test_a_package_beside_a_cpu_build_of_torch_is_tried() -> None:
 
 def test_the_room_of_a_folder_that_is_not_there_yet_is_its_parent_s(tmp_path: Path) -> None:
     assert existing(tmp_path / "a" / "b") == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("prefix", "arguments", "is_fast"),
+    [
+        ("/usr", "'--prefix=/usr' '--enable-shared'", True),
+        ("/root/.pyenv/versions/3.11.7", "'--enable-shared'", False),
+        ("/root/.pyenv/versions/3.11.7", "'--enable-shared' '--enable-optimizations'", True),
+        ("/usr/local", "'--enable-optimizations' '--with-lto'", True),
+        ("/opt/python", None, True),
+    ],
+)
+def test_a_python_built_without_optimizations_is_known(
+    prefix: str, arguments: str | None, is_fast: bool
+) -> None:
+    assert is_optimized(prefix, arguments) is is_fast

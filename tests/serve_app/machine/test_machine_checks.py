@@ -95,6 +95,7 @@ def test_what_is_missing_is_named_with_what_mends_it(
     ("check", "changes"),
     [
         ("python", {"python": (3, 12)}),
+        ("python", {"python_is_optimized": False}),
         ("driver", {"has_gpu_device": True}),
         ("memory", {"memory": 2 * GIB}),
         ("hub", {"hub": "silent"}),
