@@ -182,6 +182,7 @@ class GatewayApp:
         self._tracer = tracer
         self._gate = gate
         self._auditor = auditor
+        self._answer_timeout_s = limits.request_timeout_s
         names = ("limits.max_concurrent_requests", "limits.max_concurrent_requests_per_tenant")
         self._answering = Answering(limits.max_concurrent_requests, limits.share_of_requests, names, part_of)
         self._turns = Turns(gate.senders, self._answering)
@@ -235,6 +236,9 @@ class GatewayApp:
                 answering.expect(exchange, reads_body=not is_list)
             try:
                 await self._enter(exchange, route, handler)
+                # Until then it is one of its tenant's: nothing else bounds how many large answers wait here
+                # for clients that do not read.
+                await exchange.until_taken(self._answer_timeout_s)
             finally:
                 answering.end(exchange)
                 if exchange.body_done is not None:

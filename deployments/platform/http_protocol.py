@@ -1,5 +1,6 @@
 """What uvicorn does at the edge of HTTP, mended: trailers, its own 400, half-closed connections; and a way to
-write the chunks of a stream without a coroutine and a message for each (:func:`chunk_writer`).
+write the chunks of a stream without a coroutine and a message for each (:func:`chunk_writer`), and to know
+when an answer was taken (:func:`until_taken`).
 
 Checked against uvicorn 0.54 and httptools 0.9 (llhttp). It mends ``HttpToolsProtocol``, where:
 
@@ -125,3 +126,19 @@ def chunk_writer(send: Any) -> Callable[[bytes], bool] | None:
         return True
 
     return write_chunk
+
+
+async def until_taken(send: Any, timeout_s: float) -> bool:
+    """Waits for the client to take what uvicorn's ``send`` has written but for some KB, which ``send`` itself
+    does only before it writes more. The connection of one that has not in ``timeout_s`` is closed, and with
+    it goes what was written: False. At once for any other ``send``."""
+    cycle = getattr(send, "__self__", None)
+    if type(cycle) is not RequestResponseCycle or not cycle.flow.write_paused:
+        return True
+    try:
+        async with asyncio.timeout(timeout_s):
+            await cycle.flow.drain()
+    except TimeoutError:
+        cycle.transport.abort()
+        return False
+    return True

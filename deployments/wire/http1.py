@@ -214,6 +214,11 @@ class Connection(Body, asyncio.Protocol):
         return self._is_paused
 
     @property
+    def has_unread(self) -> bool:
+        """Something was received that nobody has read yet."""
+        return bool(self._parts)
+
+    @property
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 

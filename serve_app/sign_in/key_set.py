@@ -36,6 +36,9 @@ FITS: Mapping[str, str] = {
 }
 """The kind or curve of the key that each algorithm needs."""
 
+CURVES: Mapping[str, tuple[str, ...]] = {"EC": ("P-256", "P-384", "P-521"), "OKP": ("Ed25519",)}
+"""Of each kind that has curves. With a curve of another kind, joserfc fails in ways of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class VerifyingKey:
@@ -95,7 +98,8 @@ def _usable(found: Any) -> VerifyingKey | None:
     members = KINDS.get(kind) if isinstance(kind, str) else None
     if members is None or not all(isinstance(found.get(each), str) for each in members):
         return None
-    if kind != "RSA" and found["crv"] not in FITS.values():
+    curves = CURVES.get(str(kind))
+    if curves is not None and found["crv"] not in curves:
         return None
     public = {"kty": str(kind), **{each: found[each] for each in members}}
     try:

@@ -29,7 +29,14 @@ class SharedStream:
     """The frames of one answer, on a connection of its own. ``first``: its first bytes; ``give_back`` returns
     the connection, which is closed unless all was read."""
 
-    def __init__(self, connection: Connection, first: bytes, give_back: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        first: bytes,
+        give_back: Callable[[], None],
+        *,
+        silent_s: float = SILENT_S,
+    ) -> None:
         self._connection = connection
         self._give_back = give_back
         self._is_open = True
@@ -37,7 +44,8 @@ class SharedStream:
         self._read: list[tuple[Kind, bytes]] = []
         self._loop = asyncio.get_running_loop()
         self._heard_at = self._loop.time()
-        self._watch = self._loop.call_later(SILENT_S, self._check)
+        self._silent_s = silent_s
+        self._watch = self._loop.call_later(silent_s, self._check)
         self._take(first)
 
     async def next(self) -> tuple[Kind, bytes]:
@@ -75,12 +83,14 @@ class SharedStream:
             raise StreamLost(str(error)) from error
 
     def _check(self) -> None:
-        """A paused connection is silent because no client here reads."""
+        """The other gateway was heard if something is unread, which is so while no client here reads on. A
+        paused connection is silent for that reason."""
         quiet_s = self._loop.time() - self._heard_at
-        if quiet_s >= SILENT_S and not self._connection.is_paused:
+        is_behind = self._connection.is_paused or self._connection.has_unread
+        if quiet_s >= self._silent_s and not is_behind:
             self._connection.abort()
         else:
-            self._watch = self._loop.call_later(max(1.0, SILENT_S - quiet_s), self._check)
+            self._watch = self._loop.call_later(max(1.0, self._silent_s - quiet_s), self._check)
 
 
 class SharedAnswer:

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from deployments.gateway.request.account import Account
 from deployments.gateway.request.connected import ClientGone, while_connected
 from deployments.gateway.request.waiting import Waiting
-from deployments.platform.http_protocol import chunk_writer
+from deployments.platform.http_protocol import chunk_writer, until_taken
 from deployments.platform.request_account import ACCOUNT, RequestAccount, request_id
 from serve_app.dialects import StreamErrors, dialect_of
 from serve_app.errors import DeadlineExceeded, PromptlyError, UpstreamFailed
@@ -73,6 +73,15 @@ class Body:
             raise ClientGone from error
         if not more:
             self.timeline.last_byte_ns = self.timeline.clock()
+
+    async def until_taken(self, timeout_s: float) -> None:
+        """Until the client has taken the answer, of which this process holds what it has not.
+
+        Raises:
+            ClientGone: it has not in ``timeout_s``, and its connection is closed.
+        """
+        if not await until_taken(self._send, timeout_s):
+            raise ClientGone
 
 
 class Exchange(Body):

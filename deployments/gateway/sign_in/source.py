@@ -59,13 +59,14 @@ class Source:
         can begin a login. Raises: ProviderError."""
         async with self._asking:
             if self._configuration is None:
-                now = self._loop.time()
-                if now < self._failed_until:
+                if self._loop.time() < self._failed_until:
                     raise ProviderError(str(self._failed))
                 try:
                     self._configuration = await self._read_configuration()
                 except ProviderError as error:
-                    self._failed, self._failed_until = error, now + self._settings.min_refresh_s
+                    # From its end on: else each who waits here waits for a time-out of their own, in turn.
+                    self._failed_until = self._loop.time() + self._settings.min_refresh_s
+                    self._failed = error
                     raise
             return self._configuration
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 from aiohttp import web
 from local_cache import local_cache
 from scripted_member import Member, begin, chunk, listening
-from support.gateway import Running, gateway, meanwhile
+from support.gateway import Running, chat, gateway, meanwhile
+from support.graph import eventually
 
 EVENT = b"data: " + chunk("x" * 32_000) + b"\n\n"
 
@@ -119,3 +121,52 @@ async def test_a_body_that_is_sent_slowly_holds_no_place() -> None:
             assert await running.in_flight() == 0
             assert (await running.traffic())["requests"] == 0
             writer.close()
+
+
+class Large:
+    """An engine whose whole answers no socket takes at once."""
+
+    def __init__(self) -> None:
+        self.member = Member(self._answer)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        choice = {"index": 0, "message": {"role": "assistant", "content": "x" * MOST_BYTES}}
+        return web.json_response({"object": "chat.completion", "choices": [choice]})
+
+
+@asynccontextmanager
+async def large(**limits: Any) -> AsyncIterator[tuple[Running, asyncio.StreamReader]]:
+    """A client that has read no more than the head of its answer."""
+    engine = Large()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(listening(engine.member))
+        others = [engine.member.upstream(kind="openai", health_period_s=60.0)]
+        limits = {"max_answer_bytes": 2 * MOST_BYTES, **limits}
+        running = await stack.enter_async_context(gateway(others=others, limits=limits))
+        host, port = running.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port), family=socket.AF_INET)
+        stack.callback(writer.close)
+        body = json.dumps(chat("hi", temperature=0)).encode()
+        head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+        head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        async with asyncio.timeout(30):
+            assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+        yield running, reader
+
+
+async def is_full(running: Running) -> bool:
+    """Whether the one request that the gateway answers at once is that of another client."""
+    async with running.http.get("/v1/me") as response:
+        return response.status != 200
+
+
+async def test_a_whole_answer_counts_until_its_client_has_read_it() -> None:
+    async with large(max_concurrent_requests=1) as (running, reader), asyncio.timeout(30):
+        assert await is_full(running)
+        assert len(await reader.read()) > MOST_BYTES
+        assert await eventually(lambda: _not(is_full(running)), within_s=5)
+
+
+async def _not(answer: Coroutine[Any, Any, bool]) -> bool:
+    return not await answer
