@@ -27,6 +27,7 @@ from typing import Any
 from deployments.cli.raw_options import raw_option_notes
 from deployments.cli.serve_api import ApiError, Refused, ServeApi, dashboard_of
 from deployments.launcher.config import ConfigError, load_document
+from deployments.launcher.plan import GIVEN_PORT
 from deployments.launcher.status import parse_applications
 from serve_app.errors import SettingsError
 from serve_app.file_errors import said_of
@@ -255,6 +256,8 @@ def _told(
         asked, now = document.get(key), running.get(key)
         if isinstance(asked, Mapping) and isinstance(now, Mapping):
             asked = {**now, **asked}
+            if str(now.get("port")) == os.environ.get(GIVEN_PORT):
+                asked["port"] = now["port"]  # the start was given it; its file says another one
         if asked is not None and asked != now:
             yield f"{key}: {Effect.KEPT.value}"
 

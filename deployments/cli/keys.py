@@ -20,10 +20,10 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from deployments.cli.dates import utc_text
 from deployments.cli.endpoint import Administrator, add_endpoint, shown
 from serve_app.api.roles import Role
 
@@ -173,5 +173,5 @@ def _lines(answer: Mapping[str, Any]) -> Iterable[str]:
 def _text(name: str, value: Any) -> str:
     """Times as people read them; `--json` has them as the endpoint says them, in seconds since 1970."""
     if name in TIMES and isinstance(value, int | float):
-        return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        return utc_text(value)
     return ", ".join(value) if isinstance(value, list) else str(value)

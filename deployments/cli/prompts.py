@@ -16,11 +16,12 @@ import argparse
 import difflib
 import json
 import sys
+import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from deployments.cli.dates import utc_text
 from deployments.platform.prompt_folder import PromptFolder
 from serve_app.errors import SettingsError
 from serve_app.prompts import Library, PromptVersion
@@ -131,8 +132,7 @@ def _relabelled(folder: PromptFolder, options: argparse.Namespace) -> str:
         before = labels.versions.get((prompt, label), "nothing")
         if options.action == "promote":
             version = library.version_of(prompt, options.version).name
-            now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-            labels = labels.promoted(prompt, label, version, now)
+            labels = labels.promoted(prompt, label, version, utc_text(time.time()))
         else:
             labels = labels.rolled_back(prompt, label)
             version = library.version_of(prompt, labels.versions[prompt, label]).name

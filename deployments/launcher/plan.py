@@ -30,6 +30,9 @@ MIN_LOGICAL_CPUS = 16
 OTHER_CLUSTER = frozenset({"RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_NAMESPACE"})
 """The user's variables that would connect this start's processes to another cluster."""
 
+GIVEN_PORT = "PROMPTLY_GIVEN_PORT"
+"""The variable with a start's own HTTP port. Without it `promptly apply` would take the port for a change."""
+
 OWN_SECRETS = frozenset({TOKEN_VARIABLE})
 """No process of the start gets these: the process that needs the secret reads it from a file."""
 
@@ -156,10 +159,12 @@ def write_secrets(base: Mapping[str, str], folder: StartFolder, config: ServeCon
         json.dump(found, file)
 
 
-def write_client_settings(ports: Ports, folder: StartFolder) -> None:
-    lines = [
-        f"export {name}={shlex.quote(value)}\n" for name, value in client_settings(ports, folder).items()
-    ]
+def write_client_settings(ports: Ports, folder: StartFolder, http_port: int | None = None) -> None:
+    """``http_port``: the one that the start was given in the place of its file's."""
+    settings = client_settings(ports, folder)
+    if http_port is not None:
+        settings[GIVEN_PORT] = str(http_port)
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in settings.items()]
     lines.append(f"export {TOKEN_VARIABLE}={shlex.quote(folder.admin_token.read_text(encoding='utf-8'))}\n")
     write_secret(folder.settings, "".join(lines))
 

@@ -30,8 +30,9 @@ class Start:
     def start(self) -> None:
         say(f"Promptly: starting {self.run.options.config} (logs: {self.run.folder.logs})")
         processes.become_subreaper()
-        plan.write_client_settings(self.run.ports, self.run.folder)
         config = config_to_run(self.run.config, self.run.folder)
+        given_port = None if config is self.run.config else config.port
+        plan.write_client_settings(self.run.ports, self.run.folder, given_port)
         try:
             plan.write_secrets(os.environ, self.run.folder, self.run.config)
         except SettingsError as error:

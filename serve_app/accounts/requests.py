@@ -13,7 +13,7 @@ from serve_app.accounts.keys import KeyQuery, ManagedKey, State
 from serve_app.api.roles import Role
 from serve_app.errors import BadRequest, Conflict, Forbidden
 from serve_app.json_errors import no_json
-from serve_app.request.auth import TENANT_PATTERN, Identity, KeyRecord
+from serve_app.request.auth import KEY_ID_PATTERN, TENANT_PATTERN, Identity, KeyRecord
 from serve_app.request.priority import DEFAULT_PRIORITY, FIRST_PRIORITY, LAST_PRIORITY
 
 USER_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}\Z"
@@ -217,6 +217,30 @@ def shown(key: ManagedKey) -> dict[str, Any]:
         "changed_by": key.changed_by,
         "version": key.version,
     }
+
+
+def require_possible(scope: str) -> None:
+    """A limit of what can never exist would bind nobody. What does not exist yet may be limited. A sign-in
+    provider names its users in any way, so no user's name is impossible.
+
+    Raises:
+        BadRequest: it names what is wrong.
+    """
+    kind, _, name = scope.partition(":")
+    if kind == "key" and not re.match(KEY_ID_PATTERN, name):
+        shown = name[:4]  # who gives a whole key in the place of its id must not find it in a log
+        raise _wrong(
+            "scope",
+            f"no key has an id of {len(name)} characters that begins with {shown!r}: expected 12 of 0-9 and "
+            "a-f, as `promptly keys list` shows it",
+        )
+    tenant = name.partition("/")[0] if kind in {"user", "use"} else name
+    if kind in {"user", "tenant", "use"} and not re.match(TENANT_PATTERN, tenant):
+        raise _wrong(
+            "scope",
+            f"no tenant can be called {tenant!r}: expected 1 to 64 letters, digits, `.`, `_`, `@` or `-`, "
+            "the first a letter or a digit",
+        )
 
 
 def _decoded(body: bytes, kind: type[T]) -> T:

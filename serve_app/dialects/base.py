@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from serve_app.errors import BadRequest, PromptlyError
+import msgspec
+
+from serve_app.errors import BadRequest, ErrorDetails, PromptlyError, UpstreamRefused
 
 OVERLAP = 64
 """Bytes of a stream that are searched again with the next ones; longer than any mark searched for."""
@@ -72,29 +74,52 @@ class Reading:
 
     The fields must be those that a chat client would send for the same request, defaults left out: the
     dialects then share cached answers and answers in flight. A stream asks for usage (``stream_options``).
-    ``turns``: the client's field that ``messages`` were read from. ``session``: the name of the conversation
-    that it goes on with, for a client that names no session; ``begins_session``: or begins.
+    ``names``: the client's own fields, by those of the chat that were read from them, where the names differ.
+    ``session``: the name of the conversation that it goes on with, for a client that names no session;
+    ``begins_session``: or begins.
     """
 
     fields: dict[str, Any]
     writer: MakeWriter | None
     ending: Ending | None = None
-    turns: str = "messages"
+    names: Mapping[str, str] = field(default_factory=dict)
     session: str | None = None
     begins_session: bool = False
 
-    def as_asked(self, error: BadRequest) -> BadRequest:
-        """An error of the chat, as its client can read it: places in the chat are others in its request."""
-        return BadRequest(
-            self._named(error.message), param=error.param and self._named(error.param), code=error.code
-        )
+    def as_asked(self, error: PromptlyError) -> PromptlyError:
+        """An error of the chat, as its client can read it: fields and places of the chat have other names in
+        its request. Errors that name none are the same in each dialect."""
+        if type(error) is BadRequest:
+            said = self._said(error.details)
+            return BadRequest(said.message, param=said.param, code=said.code)
+        if isinstance(error, UpstreamRefused):
+            told = UpstreamRefused(error.status, self._said(error.details), error.headers)
+            told.should_retry = error.should_retry
+            return told
+        return error
+
+    def _said(self, error: ErrorDetails) -> ErrorDetails:
+        param = error.param and self._named(f"`{error.param}`")[1:-1]
+        return msgspec.structs.replace(error, message=self._named(error.message), param=param)
 
     def _named(self, text: str) -> str:
-        return PLACE.sub(lambda found: self.turns if found[1] == "messages" else found[1], text)
+        return FIELD.sub(self._own, text)
+
+    def _own(self, found: re.Match[str]) -> str:
+        quote, name, within = found["quote"] or "", found["name"], found["within"]
+        own = self.names.get(name)
+        if name in CONVERSATION and within:
+            return quote + (own or name)
+        is_quoted = quote == "`" == found.string[found.end() : found.end() + 1]
+        # `stop` and `user` are also words: only a name with an underscore is a field in any place.
+        return found[0] if own is None or not (is_quoted or "_" in name) else quote + own
 
 
-PLACE = re.compile(r"\b(messages|tools)(?:\[\d+\]|\.\w+)+")
-"""A place within a chat."""
+FIELD = re.compile(r"(?<!\w)(?P<quote>[`'\"])?(?P<name>[a-z]\w*)(?P<within>(?:\[\d+\]|\.\w+)*)")
+"""What may name a field of a chat, or a place within it."""
+
+CONVERSATION = ("messages", "tools")
+"""The fields whose places are others in the client's request, whatever their names."""
 
 
 KEEP_ALIVE_COMMENT = b": the answer has not begun\n\n"

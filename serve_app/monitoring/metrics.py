@@ -124,6 +124,9 @@ KV_TOKENS = _gauge("member_kv_cache_tokens", "The size of an engine's KV cache."
 ACCEPTANCE = _gauge(
     "member_draft_acceptance", "Accepted share of an engine's newest draft tokens, 0 to 1.", "model", "member"
 )
+ENGINE_START = _gauge(
+    "engine_start_seconds", "Seconds of each phase of an engine's start.", "model", "member", "phase"
+)
 LOOP_LAG = _gauge("gateway_loop_lag_seconds", "How late the gateway's event loop was, at worst, lately.")
 BREAKER = _gauge("breaker_open", "1 while the breaker of cache look-ups is open.")
 
@@ -177,9 +180,9 @@ JUDGEMENTS = _counter(
 METRICS = (
     *DURATIONS.values(), ITL_PIECES, REAL_TIME_FACTOR, REQUESTS, TOKENS, TOKENS_SAVED, LOOK_UPS, HITS,
     ERRORS, STALLED, RUNAWAY, LOOPS, TRAFFIC, CACHE_EVENTS, CPU, FIRING, MEMBERS, QUEUED, MEMBER_REQUESTS,
-    MEMBER_CAPACITY, KV_USE, KV_TOKENS, ACCEPTANCE, LOOP_LAG, BREAKER, TENANT_REQUESTS, TENANT_TOKENS,
-    TENANT_COST, USAGE_DROPPED, FEEDBACK_SAID, FEEDBACK_DROPPED, CAPTURES, CAPTURE_STOPPED, SAMPLED,
-    SAMPLED_CHARS, REFUSALS, OTHER_LANGUAGE, JUDGED, JUDGED_POINTS, JUDGEMENTS, PROMPT_PROBLEMS,
+    MEMBER_CAPACITY, KV_USE, KV_TOKENS, ACCEPTANCE, ENGINE_START, LOOP_LAG, BREAKER, TENANT_REQUESTS,
+    TENANT_TOKENS, TENANT_COST, USAGE_DROPPED, FEEDBACK_SAID, FEEDBACK_DROPPED, CAPTURES, CAPTURE_STOPPED,
+    SAMPLED, SAMPLED_CHARS, REFUSALS, OTHER_LANGUAGE, JUDGED, JUDGED_POINTS, JUDGEMENTS, PROMPT_PROBLEMS,
     EXPERIMENT_REQUESTS, EXPERIMENT_TTFT, EXPERIMENT_E2E, EXPERIMENT_SHADOWS, EXPERIMENT_STOPPED,
 )  # fmt: skip
 """All of them, as docs/operations.md lists them."""

@@ -36,12 +36,14 @@ MAX_KEY_CHARS = 256
 TENANT_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}\Z"
 """Tenant names appear in logs, file names and partitions, so they hold no space and no control character."""
 
+KEY_ID_PATTERN = r"^[0-9a-f]{12}\Z"
+
 GIVEN_SALT = "promptly-given-key"
 """Keys from the environment carry no id, so they share one salt and a look-up takes one hash. The salt is the
 same in every process, so the records are too: a repeated deployment does not look like a changed one."""
 
 Hexadecimal = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
-KeyId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{12}\Z")]
+KeyId = Annotated[str, msgspec.Meta(pattern=KEY_ID_PATTERN)]
 Tenant = Annotated[str, msgspec.Meta(pattern=TENANT_PATTERN)]
 Priority = Annotated[int, msgspec.Meta(ge=FIRST_PRIORITY, le=LAST_PRIORITY)]
 

@@ -33,6 +33,23 @@ def doubts(settings: Settings) -> Iterator[str]:
             setting = f"{where}.upstreams[{index}].paths"
             yield from doubtful_paths(setting, upstream.paths, is_vendor=upstream.kind == "openai")
     yield from _bounds_of_tenants(settings)
+    yield from _free_beside_money(settings)
+
+
+def _free_beside_money(settings: Settings) -> Iterator[str]:
+    """A budget of money that some models never use up, as they cost nothing."""
+    accounts = settings.accounts
+    if accounts is None:
+        return
+    free = ", ".join(repr(each.id) for each in settings.models if each.cost_per_million_tokens is None)
+    for kind in type(accounts.limits).model_fields:
+        for bound in ("money_per_day", "money_per_month"):
+            amount = getattr(getattr(accounts.limits, kind), bound)
+            if free and amount is not None:
+                yield (
+                    f"accounts.limits.{kind}.{bound} = {amount:g}: requests to {free} cost nothing, as "
+                    "models[].cost_per_million_tokens says no price"
+                )
 
 
 def _bounds_of_tenants(settings: Settings) -> Iterator[str]:

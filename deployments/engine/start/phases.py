@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 import psutil
-from ray.serve import metrics
 
 from deployments.engine.start.log import EngineLog, points_elsewhere
 from deployments.engine.start.record import reason_of
@@ -65,7 +64,8 @@ class EngineStart:
             self._fail(f"model {self._model.id!r}: {error}" + (f" ({cause})" if cause else ""))
 
     def phases(self, warmed: Mapping[str, float]) -> dict[str, float]:
-        """The seconds of each phase; also logged and exported as ``promptly_engine_start_seconds``.
+        """The seconds of each phase; also logged. Gateways export them: a gauge that is set once is gone a
+        minute later.
         ``warmed``: seconds of each kind of warm-up request."""
         phases = start_phases(
             process=self._process_at,
@@ -77,7 +77,6 @@ class EngineStart:
         total = time.time() - self._process_at
         shown = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in phases.items())
         logger.info("engine %s ready after %.1f s: %s", self._model.id, total, shown)
-        self._export(phases)
         return phases
 
     def close(self) -> None:
@@ -95,12 +94,3 @@ class EngineStart:
         self._log.close()
         logger.error("engine did not start: %s", message)
         raise kind(message) from None
-
-    def _export(self, phases: Mapping[str, float]) -> None:
-        gauge = metrics.Gauge(
-            "promptly_engine_start_seconds",
-            description="Seconds of each phase of an engine's newest start.",
-            tag_keys=("model", "phase"),  # type: ignore[arg-type]  # Ray means any number of names
-        )
-        for phase, seconds in phases.items():
-            gauge.set(seconds, {"model": self._model.id, "phase": phase})

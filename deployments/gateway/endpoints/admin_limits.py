@@ -10,6 +10,7 @@ import msgspec
 from deployments.gateway.accounts.accounts import GatewayAccounts
 from deployments.gateway.request.bodies import ADMINISTRATORS, Bodies
 from deployments.gateway.request.exchange import Exchange
+from serve_app.accounts.requests import require_possible
 from serve_app.errors import BadRequest, NotFound
 from serve_app.json_errors import no_json
 from serve_app.model_choice.names import ModelNames
@@ -105,4 +106,5 @@ def limit_of(body: bytes) -> Limit:
     if problem is not None:
         field, why = problem
         raise BadRequest(f"`{field}`: {why}.", param=field, code="invalid_value")
+    require_possible(limit.scope)
     return limit

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from deployments.gateway.generation.asked import Asked
+from deployments.gateway.generation.asked import Asked, in_its_own_words
 from deployments.gateway.generation.drawing import Drawing, Drawn, Raw
 from deployments.gateway.guardrails.guards import Guards
 from deployments.gateway.request.bodies import Bodies, let_others
@@ -19,7 +18,6 @@ from deployments.gateway.request.images import Images
 from serve_app.admission import request_priority
 from serve_app.cache.keys import CacheKey, cache_key
 from serve_app.dialects import Reading, Writer
-from serve_app.errors import BadRequest
 from serve_app.guardrails import Stage
 from serve_app.model_choice.chooser import ModelChooser
 from serve_app.model_choice.names import under
@@ -123,19 +121,19 @@ class Admit:
             await let_others(len(body) + exchange.loaded_bytes)
             raw = Raw(endpoint, fields, reading.fields, None)
         session = _session(identity.tenant, named_session(headers, fields, self._session_header), reading)
-        drawn = await self._drawing.draw(exchange, raw, prompt, session)
-        sent = drawn.sent
-        await let_others(len(body) + exchange.loaded_bytes)
-        with _in_its_own_words(reading):
+        with in_its_own_words(reading):
+            drawn = await self._drawing.draw(exchange, raw, prompt, session)
+            sent = drawn.sent
+            await let_others(len(body) + exchange.loaded_bytes)
             weight = refuse_excess(sent.fields, self._limits)
             remote = self._images.check(sent.fields)
-        request = self._chosen(exchange, drawn)
+            request = self._chosen(exchange, drawn)
         fingerprint = self._offers.fingerprint(request.model)
         self._offers.require(endpoint.value, request.model)
         if self._guards is not None:
             request = await self._guarded(self._guards, exchange, identity, request, sent)
         if remote:
-            with _in_its_own_words(reading):
+            with in_its_own_words(reading):
                 fields_with_images = await self._images.fetch(request.fields, remote, identity.tenant)
             request = under(generation_from(endpoint, fields_with_images), request.model)
         key = self._cache_key(request, identity, fingerprint, drawn.marks)
@@ -154,6 +152,7 @@ class Admit:
             session=session,
             weight=weight,
             cache_status="bypass" if key is None else "miss",
+            reading=reading,
             writer=_writer_of(reading),
             ending=None if reading is None else reading.ending,
             begins_session=reading is not None and reading.begins_session,
@@ -219,17 +218,6 @@ async def _parsed(body: bytes, limits: LimitSettings) -> dict[str, Any]:
     refuse_large(fields, limits)
     await let_others(len(body))
     return fields
-
-
-@contextmanager
-def _in_its_own_words(reading: Reading | None) -> Iterator[None]:
-    """What is wrong with a chat that was read from another dialect is said in that one's words."""
-    try:
-        yield
-    except BadRequest as error:
-        if reading is None:
-            raise
-        raise reading.as_asked(error) from error
 
 
 def _session(tenant: str, named: str | None, reading: Reading | None) -> str | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from deployments.gateway.lookup.in_flight import InFlightKey
 from deployments.gateway.request.exchange import Exchange
 from serve_app.cache.entry import Probe
 from serve_app.cache.keys import CacheKey
-from serve_app.dialects import Ending, Writer
+from serve_app.dialects import Ending, Reading, Writer
+from serve_app.errors import BadRequest, UpstreamRefused
 from serve_app.experiments import Assigned
 from serve_app.openai.requests import ParsedRequest
 from serve_app.request.auth import Identity
@@ -34,7 +36,8 @@ class Asked:
     near entry to compare the engine's answer with; ``refused``, why that entry did not answer.
 
     ``writer`` writes the answer in the client's dialect; ``None`` for a client of the endpoint itself.
-    ``shadowed``: what an experiment asks besides, once the client has its answer.
+    ``reading``: how it was read from another dialect. ``shadowed``: what an experiment asks besides, once the
+    client has its answer.
 
     ``ending`` is awaited before the last bytes of a complete answer. ``begins_session``: no earlier request
     can have had this session.
@@ -52,6 +55,7 @@ class Asked:
     session: str | None
     weight: int
     cache_status: str
+    reading: Reading | None = None
     writer: Writer | None = None
     ending: Ending | None = None
     begins_session: bool = False
@@ -83,3 +87,15 @@ class Asked:
 
     def keep_vector(self, vector: bytes) -> None:
         self.vector = vector
+
+
+@contextmanager
+def in_its_own_words(reading: Reading | None) -> Iterator[None]:
+    """What is wrong with a chat that was read from another dialect is said in that one's words."""
+    try:
+        yield
+    except (BadRequest, UpstreamRefused) as error:
+        told = error if reading is None else reading.as_asked(error)
+        if told is error:
+            raise
+        raise told from error

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from deployments.gateway.experiments.shadows import Shadow, Shadows
 from deployments.gateway.generation.admit import Admit, Read
-from deployments.gateway.generation.asked import Asked, Shadowed
+from deployments.gateway.generation.asked import Asked, Shadowed, in_its_own_words
 from deployments.gateway.generation.engine_tier import EngineTier
 from deployments.gateway.generation.judge import ModelJudge
 from deployments.gateway.generation.race import Race
@@ -86,7 +86,8 @@ class GenerationEndpoint:
         if self._keep_alive_s and asked.request.generation.wants_stream:
             exchange.keep_alive(self._keep_alive_s)
         try:
-            await exchange.run(self._answer(asked), asked.timeout_s)
+            with in_its_own_words(asked.reading):
+                await exchange.run(self._answer(asked), asked.timeout_s)
             if asked.shadowed is not None:
                 self._shadow(asked, asked.shadowed)
         finally:

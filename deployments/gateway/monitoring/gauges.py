@@ -121,3 +121,5 @@ def _of_engine(report: EngineReport) -> Iterator[tuple[Series, float]]:
         yield (names.KV_TOKENS, member), report.kv_cache_tokens
     if report.speculation is not None:
         yield (names.ACCEPTANCE, member), report.speculation.acceptance_rate
+    for phase, seconds in report.start_s.items():
+        yield (names.ENGINE_START, (*member, ("phase", phase))), seconds

@@ -24,7 +24,7 @@ from serve_app.dialects import Reading
 from serve_app.dialects.responses import items as kinds
 from serve_app.dialects.responses.dialect import read_alone, writer_of
 from serve_app.dialects.responses.ids import ItemIds, is_output, response_of
-from serve_app.dialects.responses.request import TypedRequest, chat_fields, not_stored, read
+from serve_app.dialects.responses.request import NAMES, TypedRequest, chat_fields, not_stored, read
 from serve_app.dialects.responses.writer import ResponsesWriter
 from serve_app.errors import BadRequest, NotFound, PromptlyError, ResponsesUnavailable
 from serve_app.request.auth import Identity
@@ -96,7 +96,7 @@ class ResponsesReader:
                 keeper.writer = made
             return made
 
-        return Reading(chat, writer, None if keeper is None else keeper.keep, turns="input")
+        return Reading(chat, writer, None if keeper is None else keeper.keep, names=NAMES)
 
     async def _history(
         self, store: ResponseStoreClient, tenant: str, asked: TypedRequest, exchange: Exchange

@@ -28,6 +28,17 @@ VLLMS_OWN = ("cache_salt", "priority", "kv_transfer_params", "ec_transfer_params
 PASSED_ON = SAME + VLLMS_OWN
 """Fields that mean the same in a chat. They are sent as they came: to the cache, 0 and 0.0 are not equal."""
 
+NAMES = {
+    "stop": "stop_sequences",
+    "user": "metadata.user_id",
+    "max_completion_tokens": "max_tokens",
+    "reasoning_effort": "output_config.effort",
+    "response_format": "output_config.format",
+    "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+    "stream_options": "stream",
+}
+"""The request's own names of fields of the chat, for errors."""
+
 AnyPrompt = TypeVar("AnyPrompt", bound=Prompt)
 
 THINKING: dict[str | None, dict[str, Any]] = {
@@ -53,7 +64,16 @@ def read_messages(fields: Mapping[str, Any], inline: InlineSystem) -> Reading:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     chat |= {name: plain[name] for name in PASSED_ON if plain.get(name) is not None}
     hides = request.thinking is not None and request.thinking.display == "omitted"
-    return Reading(chat, partial(MessagesWriter, max_tokens=request.max_tokens, omits_thinking=hides))
+    writer = partial(MessagesWriter, max_tokens=request.max_tokens, omits_thinking=hides)
+    return Reading(chat, writer, names=_names(request))
+
+
+def _names(request: MessagesRequest) -> Mapping[str, str]:
+    """A format has two places, of which the older is asked for where the newer is not."""
+    has_newer = request.output_config is not None and request.output_config.format is not None
+    return (
+        NAMES if has_newer or request.output_format is None else NAMES | {"response_format": "output_format"}
+    )
 
 
 def _typed(fields: Mapping[str, Any], kind: type[AnyPrompt]) -> AnyPrompt:

@@ -10,7 +10,7 @@ from serve_app.dialects.base import Reading
 from serve_app.dialects.openai import OpenAIDialect
 from serve_app.dialects.responses.ids import ItemIds
 from serve_app.dialects.responses.items import with_references
-from serve_app.dialects.responses.request import ENCRYPTED_REASONING, TypedRequest, chat_fields, echo
+from serve_app.dialects.responses.request import ENCRYPTED_REASONING, NAMES, TypedRequest, chat_fields, echo
 from serve_app.dialects.responses.stream_errors import ResponsesStream, described
 from serve_app.dialects.responses.writer import ResponsesWriter
 from serve_app.errors import BadRequest, PromptlyError
@@ -38,7 +38,7 @@ def read_alone(asked: TypedRequest, clock: Callable[[], float] | None = None) ->
     def writer(unique: str, created: int) -> ResponsesWriter:
         return writer_of(asked, ItemIds(unique), created, stored=False, clock=clock)
 
-    return Reading(fields, writer, turns="input")
+    return Reading(fields, writer, names=NAMES)
 
 
 def _refuse_state(asked: TypedRequest) -> None:

@@ -50,6 +50,18 @@ SAME = (
 )
 """Fields that mean the same in a chat completion request: OpenAI's, and vLLM's own of both APIs."""
 
+NAMES = {
+    "messages": "input",
+    "max_completion_tokens": "max_output_tokens",
+    "max_tokens": "max_output_tokens",
+    "truncate_prompt_tokens": "truncation",
+    "reasoning_effort": "reasoning.effort",
+    "response_format": "text.format",
+    "logprobs": "include",
+    "stream_options": "stream",
+}
+"""The request's own names of fields of the chat, for errors."""
+
 REFUSED = {
     "moderation": "nothing is moderated here",
     "context_management": "no context is compacted here",

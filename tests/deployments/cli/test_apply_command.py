@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from deployments.cli.main import main
+from deployments.launcher.plan import GIVEN_PORT
 
 TOKEN = "a-token"
 ROOT = Path(__file__).parents[3]
@@ -114,6 +115,19 @@ def test_the_same_config_changes_nothing(
     assert main(["apply", config(tmp_path)]) == 0
     assert capsys.readouterr().out == "nothing changes\n"
     assert dashboard.put == []
+
+
+def test_a_port_that_the_start_was_given_is_no_change(
+    dashboard: Dashboard, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "new.yaml"
+    file.write_text(yaml.safe_dump({**document(), "http_options": {**HTTP, "port": 9000}}))
+    monkeypatch.setenv(GIVEN_PORT, "8000")
+    assert main(["apply", str(file)]) == 0
+    assert capsys.readouterr().out == "nothing changes\n"
+    monkeypatch.setenv(GIVEN_PORT, "7000")  # of another start
+    assert main(["apply", str(file)]) == 0
+    assert "http_options: " in capsys.readouterr().out
 
 
 def test_a_dry_run_tells_and_does_nothing(

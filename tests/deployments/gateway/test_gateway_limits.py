@@ -206,12 +206,31 @@ async def known(running: Running, headers: dict[str, str]) -> bool:
         ({"scope": "user:acme"}, "scope"),
         ({"time_zone": "Mars/Base"}, "time_zone"),
         ({"scope": "key:1", "time_zone": "UTC"}, "time_zone"),
+        ({"scope": "key:nick"}, "`scope`: no key has an id of 4 characters that begins with 'nick'"),
+        ({"scope": "key:0A1B2C3D4E5F"}, "`promptly keys list` shows"),
+        ({"scope": "tenant:-acme"}, "no tenant can be called '-acme'"),
+        ({"scope": "tenant:acme corp"}, "no tenant can be called 'acme corp'"),
+        ({"scope": "user:a b/ann"}, "no tenant can be called 'a b'"),
+        ({"scope": "use:~/m"}, "no tenant can be called '~'"),
     ],
 )
 async def test_absurd_limits_are_refused_by_name(fields: dict[str, Any], wrong: str) -> None:
     with pytest.raises(BadRequest) as refused:
         limit_of(json.dumps({"scope": "tenant:acme", **fields}).encode())
     assert wrong in refused.value.message
+
+
+def test_a_whole_key_in_the_place_of_its_id_is_not_repeated() -> None:
+    with pytest.raises(BadRequest) as refused:
+        limit_of(b'{"scope": "key:pk-0123456789ab-hushhush"}')
+    assert "hush" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "scope", ["key:0123456789ab", "tenant:not-yet", "user:acme/Ann Lee", "user:acme/https://id/7"]
+)
+def test_what_does_not_exist_yet_may_be_limited(scope: str) -> None:
+    assert limit_of(json.dumps({"scope": scope, "requests_per_minute": 1}).encode()).scope == scope
 
 
 async def test_parallel_requests_end_and_others_begin(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from scripted_member import Answer, Member, listening
 from support.gateway import FAST, MODEL, Answered, Running, gateway
 from support.graph import CHAT, eventually
 from support.responses import responses_handle
@@ -18,6 +20,7 @@ from serve_app.media.addresses import is_public
 MESSAGES, RESPONSES = "/v1/messages", "/v1/responses"
 IN_A_SECOND = {"x-request-timeout-ms": "1000"}
 INSIDE = "http://169.254.169.254/latest/meta-data"
+HI = [{"role": "user", "content": "hi"}]
 LOOK = {"type": "text", "text": "Look."}
 
 
@@ -132,3 +135,31 @@ async def test_a_response_that_has_expired_says_so(tmp_path: Path) -> None:
         assert answer.status == 404
         assert "expired" in said(RESPONSES, answer)
         assert (await running.send({"model": MODEL, "input": "new"}, RESPONSES)).status == 200
+
+
+def refusing(message: str, param: str) -> Answer:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        error = {"message": message, "type": "BadRequestError", "param": param, "code": 400}
+        return web.json_response({"error": error}, status=400)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "chats", "own"),
+    [
+        (MESSAGES, {"max_tokens": 4, "messages": HI, "stop_sequences": ["\n"]}, "stop", "stop_sequences"),
+        (RESPONSES, {"input": "hi", "reasoning": {"effort": "low"}}, "reasoning_effort", "reasoning.effort"),
+        (RESPONSES, {"input": "hi", "max_output_tokens": 3}, "max_completion_tokens", "max_output_tokens"),
+        (CHAT, {"messages": HI, "stop": ["\n"]}, "stop", "stop"),
+    ],
+)
+async def test_what_an_engine_refuses_is_named_as_the_client_named_it(
+    path: str, fields: dict[str, Any], chats: str, own: str
+) -> None:
+    member = Member(refusing(f"Invalid value for `{chats}`.", chats))
+    async with listening(member), gateway(others=[member.upstream()]) as running:
+        answer = await running.send({"model": MODEL, **fields}, path)
+    assert answer.status == 400
+    assert said(path, answer) == f"Invalid value for `{own}`."
+    assert answer.json["error"].get("param", own) == own

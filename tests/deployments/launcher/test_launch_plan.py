@@ -149,3 +149,12 @@ def test_the_settings_for_other_commands_can_be_sourced(folder: StartFolder) -> 
     assert ["export", f"RAY_AUTH_TOKEN_PATH={folder.token}"] in exported
     assert ["export", f"PROMPTLY_ADMIN_TOKEN={folder.admin_token.read_text()}"] in exported
     assert stat.S_IMODE(folder.settings.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(("port", "said"), [(None, False), (9000, True)])
+def test_the_settings_for_other_commands_say_which_port_the_start_was_given(
+    folder: StartFolder, port: int | None, said: bool
+) -> None:
+    write_client_settings(pick_ports(), folder, port)
+
+    assert ("export PROMPTLY_GIVEN_PORT=9000\n" in folder.settings.read_text(encoding="utf-8")) == said

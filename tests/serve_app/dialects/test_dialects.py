@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from serve_app.dialects import StreamErrors, dialect_of
+from serve_app.dialects import Reading, StreamErrors, dialect_of
+from serve_app.dialects.anthropic import InlineSystem, read_messages
+from serve_app.dialects.responses.dialect import read_alone
+from serve_app.dialects.responses.request import read
 from serve_app.errors import (
     BadRequest,
     BodyTooLarge,
@@ -178,3 +181,67 @@ def test_a_stream_whose_end_other_code_knows_is_not_followed(path: str) -> None:
 def test_the_error_event_of_a_chat_has_no_name() -> None:
     stream = dialect_of(CHAT).stream()
     assert event_of(stream.event(BROKE, "r1")) == (None, json.loads(BROKE.body()))
+
+
+MESSAGES_ASKED: dict[str, Any] = {
+    "model": "m",
+    "max_tokens": 4,
+    "messages": [{"role": "user", "content": "hi"}],
+}
+SCHEMA_FORM = {"type": "json_schema", "schema": {"type": "object"}}
+
+
+def messages_reading(**fields: Any) -> Reading:
+    return read_messages(MESSAGES_ASKED | fields, InlineSystem.FIRST)
+
+
+def responses_reading() -> Reading:
+    return read_alone(read({"model": "m", "input": "hi", "store": False}))
+
+
+@pytest.mark.parametrize(
+    ("reading", "param", "own"),
+    [
+        (messages_reading(), "stop", "stop_sequences"),
+        (messages_reading(), "reasoning_effort", "output_config.effort"),
+        (messages_reading(), "response_format.json_schema", "output_config.format"),
+        (messages_reading(output_format=SCHEMA_FORM), "response_format", "output_format"),
+        (messages_reading(), "max_completion_tokens", "max_tokens"),
+        (messages_reading(), "messages[0].content", "messages"),
+        (messages_reading(), "temperature", "temperature"),
+        (responses_reading(), "reasoning_effort", "reasoning.effort"),
+        (responses_reading(), "max_tokens", "max_output_tokens"),
+        (responses_reading(), "response_format", "text.format"),
+        (responses_reading(), "messages", "input"),
+        (responses_reading(), "messages[0].content", "input"),
+        (responses_reading(), "tools[0].function.parameters.response_format", "tools"),
+        (responses_reading(), "stop", "stop"),
+    ],
+)
+def test_an_error_of_a_chat_names_the_field_that_its_client_sent(
+    reading: Reading, param: str, own: str
+) -> None:
+    told = reading.as_asked(BadRequest(f"`{param}` is wrong.", param=param, code="invalid_value"))
+    assert (told.message, told.param, told.code) == (f"`{own}` is wrong.", own, "invalid_value")
+    refused = UpstreamRefused(
+        422, ErrorDetails(f"`{param}` is wrong.", "t", param, "c"), {"retry-after": "1"}
+    )
+    again = reading.as_asked(refused)
+    assert again.details == ErrorDetails(f"`{own}` is wrong.", "t", own, "c")
+    assert (again.status, again.headers) == (422, {"retry-after": "1"})
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("The user wants to stop: max_tokens=5.", "The user wants to stop: max_output_tokens=5."),
+        ("the messages must alternate", "the messages must alternate"),
+        ("my_max_tokens and max_tokens_left", "my_max_tokens and max_tokens_left"),
+    ],
+)
+def test_words_that_only_look_like_fields_stay_as_they_are(said: str, told: str) -> None:
+    assert responses_reading().as_asked(BadRequest(said)).message == told
+
+
+def test_errors_that_name_no_field_of_a_chat_stay_what_they_are() -> None:
+    assert messages_reading().as_asked(BROKE) is BROKE

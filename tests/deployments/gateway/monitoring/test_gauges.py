@@ -13,6 +13,7 @@ from support.meter import Meter
 from deployments.gateway.lookup.counters import CacheCounters
 from deployments.gateway.monitoring.gauges import Gauges
 from serve_app.fleet import EngineReport, EngineState, FleetTable
+from serve_app.monitoring.metrics import ENGINE_START, METRICS
 from serve_app.speculation import SpeculationReport
 from serve_app.traffic import Traffic
 
@@ -56,6 +57,7 @@ async def test_engines_are_reported_by_member_until_they_have_gone() -> None:
         kv_cache_usage=0.5,
         kv_cache_tokens=1000,
         speculation=SpeculationReport(acceptance_rate=0.25),
+        start_s={"load": 2.5, "graphs": 1.0},
     )
     fleet.update("m", [busy, engine("b", capacity=2)], 0.0)
     fleet.learn(engine("upstream", is_static=True, capacity=64), 0.0)
@@ -73,6 +75,8 @@ async def test_engines_are_reported_by_member_until_they_have_gone() -> None:
     assert values["promptly_member_kv_cache_use"] == {("m", "a"): 0.5}
     assert values["promptly_member_kv_cache_tokens"] == {("m", "a"): 1000}
     assert values["promptly_member_draft_acceptance"] == {("m", "a"): 0.25}
+    assert ENGINE_START in METRICS  # a meter makes those alone
+    assert values["promptly_engine_start_seconds"] == {("m", "a", "load"): 2.5, ("m", "a", "graphs"): 1.0}
 
     fleet.update("m", [engine("b", capacity=2)], 1.0)
     gauges.report()
