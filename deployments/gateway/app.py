@@ -68,15 +68,22 @@ class Paths:
 
 class Answering:
     """Counts the requests that are being answered: all, of which there may be ``most``, and those of each of
-    several tenants, of which there may be ``share``. ``named``: where both bounds come from; ``part_of``: how
-    much of either is this gateway's."""
+    several tenants, of which there may be ``share``. ``named``: where both bounds come from; ``room_of`` and
+    ``part_of``: how much of the former and the latter is this gateway's."""
 
     def __init__(
-        self, most: int, share: int, named: tuple[str, str], part_of: Callable[[int], int] = int
+        self,
+        most: int,
+        share: int,
+        named: tuple[str, str],
+        *,
+        room_of: Callable[[int], int] = int,
+        part_of: Callable[[int], int] = int,
     ) -> None:
         self._most = most
         self._share = share
         self._named = named
+        self._room_of = room_of
         self._part_of = part_of
         self._active = self._refused = 0
         self._of_tenants: Counter[str] = Counter()
@@ -85,6 +92,9 @@ class Answering:
         """How many requests are answered, or were refused since this was asked last."""
         refused, self._refused = self._refused, 0
         return self._active + refused
+
+    def running(self) -> int:
+        return self._active
 
     def tenants(self) -> Collection[str]:
         """Those whose requests are answered now, of several."""
@@ -131,7 +141,7 @@ class Answering:
         exchange.counted_for = tenant
 
     def _refuse_over_capacity(self) -> None:
-        if self._active >= self._part_of(self._most):
+        if self._active >= self._room_of(self._most):
             self._refused += 1
             raise OverCapacity(f"{self._most} requests are being answered ({self._named[0]}).", 1)
 
@@ -174,8 +184,10 @@ class GatewayApp:
         auditor: Auditor | None = None,
         limits: LimitSettings,
         part_of: Callable[[int], int] = int,
+        room_of: Callable[[int], int] = int,
     ) -> None:
-        """``part_of``: how much of a limit of the application is this gateway's."""
+        """``part_of``: how much of a limit of the application is this gateway's; ``room_of``: how many of all
+        requests that may run are, beside those that others run."""
         self._paths = Paths(handlers)
         self._door = door
         self._finished = finished
@@ -184,7 +196,10 @@ class GatewayApp:
         self._auditor = auditor
         self._answer_timeout_s = limits.request_timeout_s
         names = ("limits.max_concurrent_requests", "limits.max_concurrent_requests_per_tenant")
-        self._answering = Answering(limits.max_concurrent_requests, limits.share_of_requests, names, part_of)
+        self._answering = Answering(
+            limits.max_concurrent_requests, limits.share_of_requests, names, room_of=room_of, part_of=part_of
+        )
+        self.running = self._answering.running
         self._turns = Turns(gate.senders, self._answering)
         self.demand, self.waits_s = self._turns.demand, self._turns.longest_s
         self._listing = Answering(LISTS_AT_ONCE, LISTS_OF_A_TENANT, ("lists of models",) * 2)

@@ -148,8 +148,9 @@ class GatewayRuntime:
             auditor=None if self._accounts is None else self._accounts.audit,
             limits=settings.limits,
             part_of=together.share.of,
+            room_of=together.share.room,
         )
-        together.begin(self.app.demand, self._placement.shared, self._placement.heard)
+        together.begin(self.app.demand, self.app.running, self._placement.shared, self._placement.heard)
 
     def _made_generation(self) -> Generation:
         return Generation(

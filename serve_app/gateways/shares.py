@@ -4,12 +4,14 @@ Every gateway tells all others once a second how many requests it answers and ha
 reports each computes the same shares, so no owner is asked: a gateway gets what it needs, and an equal part
 of what is not needed; where there is too little, gateways that ask for less than an equal part get all of it,
 and the others share the rest equally (max-min fairness). A share grows one round after it could, when the
-others have read the report that makes theirs smaller.
+others have read the report that makes theirs smaller. Requests that run when it shrinks run on; until they
+end, the others share what is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 
 def shares(most: int, demands: Mapping[str, int]) -> dict[str, int]:
@@ -35,6 +37,28 @@ def shares(most: int, demands: Mapping[str, int]) -> dict[str, int]:
     return _one_each(given)
 
 
+def room(most: int, demands: Mapping[str, int], running: Mapping[str, int]) -> dict[str, int]:
+    """How many requests each gateway may run, where ``running`` says how many each does: its share, or what
+    is left of it beside gateways that run more than theirs. That may be none."""
+    given = shares(most, demands)
+    beyond: dict[str, int] = {}
+    while more := {
+        name: running[name]
+        for name, share in given.items()
+        if name not in beyond and running.get(name, 0) > share
+    }:
+        beyond |= more
+        rest = {name: demand for name, demand in demands.items() if name not in beyond}
+        given |= _of_what_is_left(most - sum(beyond.values()), rest)
+    return given
+
+
+def _of_what_is_left(most: int, demands: Mapping[str, int]) -> dict[str, int]:
+    if most > len(demands):
+        return shares(most, demands)
+    return {name: int(place < most) for place, name in enumerate(sorted(demands))}
+
+
 def _one_each(given: dict[str, int]) -> dict[str, int]:
     """A gateway without any could never begin to ask for more."""
     for name, share in given.items():
@@ -45,38 +69,55 @@ def _one_each(given: dict[str, int]) -> dict[str, int]:
     return given
 
 
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """Of one round, by gateway: the requests that it answers and has refused, and those that it answers."""
+
+    demands: Mapping[str, int]
+    running: Mapping[str, int]
+
+
 class Share:
     """One gateway's share of every limit. ``expected``: how many gateways there are, until they are known."""
 
     def __init__(self, gateway: str, expected: int = 1) -> None:
         self.gateway = gateway
         self._expected = expected
-        self._now: Mapping[str, int] | None = None
-        self._before: Mapping[str, int] | None = None
-        self._known: dict[int, int] = {}
+        self._rounds: tuple[Reports, ...] = ()  # the newest two
+        self._shares: dict[int, int] = {}
+        self._rooms: dict[int, int] = {}
 
     @property
     def gateways(self) -> int:
         """How many share the limits."""
-        rounds = [len(each) for each in (self._before, self._now) if each is not None]
-        return max(rounds, default=self._expected)
+        return max((len(each.demands) for each in self._rounds), default=self._expected)
 
-    def learn(self, demands: Mapping[str, int]) -> None:
+    def learn(self, demands: Mapping[str, int], running: Mapping[str, int] | None = None) -> None:
         """A round's reports, this gateway's own among them."""
-        self._before, self._now = self._now, dict(demands)
-        self._known = {}
+        self._rounds = (*self._rounds[-1:], Reports(dict(demands), dict(running or {})))
+        self._shares, self._rooms = {}, {}
 
     def of(self, most: int) -> int:
         """How much of a limit of ``most`` this gateway may use."""
         if self.gateways == 1 or not most:
             return most
-        share = self._known.get(most)
+        share = self._shares.get(most)
         if share is None:
-            share = self._known[most] = self._computed(most)
+            share = self._shares[most] = self._smallest(most, lambda each: shares(most, each.demands))
         return share
 
-    def _computed(self, most: int) -> int:
-        if self._now is None:
+    def room(self, most: int) -> int:
+        """How many requests this gateway may run of the ``most`` that all may run together."""
+        if self.gateways == 1 or not most:
+            return most
+        known = self._rooms.get(most)
+        if known is None:
+            known = self._smallest(most, lambda each: room(most, each.demands, each.running))
+            self._rooms[most] = known
+        return known
+
+    def _smallest(self, most: int, given: Callable[[Reports], Mapping[str, int]]) -> int:
+        """In any of the newest rounds."""
+        if not self._rounds:
             return max(1, most // self._expected)
-        rounds = [each for each in (self._before, self._now) if each is not None]
-        return min(shares(most, each).get(self.gateway, 1) for each in rounds)
+        return min(given(each).get(self.gateway, 1) for each in self._rounds)

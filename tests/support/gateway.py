@@ -213,7 +213,12 @@ class Band:
 
     async def meet(self) -> None:
         """All know of one another; they need not wait for a round. A share grows after two."""
-        for runtime in (*self.runtimes, *self.runtimes):
+        await self.look()
+        await self.look()
+
+    async def look(self) -> None:
+        """A round of all."""
+        for runtime in self.runtimes:
             await runtime.together.look()
 
     async def reports(self) -> list[GatewayReport]:

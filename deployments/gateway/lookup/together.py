@@ -54,6 +54,7 @@ class Together:
     def begin(
         self,
         demand: Callable[[], int],
+        running: Callable[[], int],
         learned: Callable[[], None],
         heard: Callable[[Sequence[SentPrompt]], None],
     ) -> None:
@@ -62,7 +63,14 @@ class Together:
             return
         address = None if self.elsewhere is None else self.elsewhere.address
         self._others = Others(
-            self._ask, address, self.share, sent=self.sent, demand=demand, learned=learned, heard=heard
+            self._ask,
+            address,
+            self.share,
+            sent=self.sent,
+            demand=demand,
+            running=running,
+            learned=learned,
+            heard=heard,
         )
         if self.elsewhere is not None:
             self.elsewhere.introduce(self.share.gateway, self._others.address_of)

@@ -29,12 +29,13 @@ logger = logging.getLogger("ray.serve")
 class GatewayReport:
     """What a gateway tells the others. ``address``: where its requests can be joined; ``demand``: the
     requests that it answers, and those that it has refused since its last round; ``rounds``: the prompts that
-    it has sent."""
+    it has sent; ``running``: the requests that it answers."""
 
     gateway: str
     address: PrivateAddress | None
     demand: int
     rounds: tuple[Round, ...] = ()
+    running: int = 0
 
 
 AskGateways = Callable[[], Awaitable[Sequence[GatewayReport]]]
@@ -53,6 +54,7 @@ class Others:
         *,
         sent: SentPrompts,
         demand: Callable[[], int],
+        running: Callable[[], int],
         learned: Callable[[], None],
         heard: Callable[[Sequence[SentPrompt]], None],
         round_s: float = ROUND_S,
@@ -65,6 +67,7 @@ class Others:
         self._heard = heard
         self._newest: dict[str, int] = {}  # of each gateway's rounds, the newest that was heard
         self._demand = demand
+        self._running = running
         self._learned = learned
         self._round_s = round_s
         self._report = GatewayReport(self.gateway, address, 0)
@@ -84,13 +87,18 @@ class Others:
     async def look(self) -> None:
         """One round."""
         now = time.monotonic()
-        self._report = GatewayReport(self.gateway, self._address, self._demand(), self._sent.close_round())
+        self._report = GatewayReport(
+            self.gateway, self._address, self._demand(), self._sent.close_round(), self._running()
+        )
         for report in await self._ask():
             if report.gateway != self.gateway:
                 self._known[report.gateway] = report, now
         self._known = {name: each for name, each in self._known.items() if each[1] > now - FORGET_AFTER_S}
         reports = [self._report, *(report for report, _ in self._known.values())]
-        self._share.learn({report.gateway: report.demand for report in reports})
+        self._share.learn(
+            {report.gateway: report.demand for report in reports},
+            {report.gateway: report.running for report in reports},
+        )
         self._learned()
         self._newest = {name: number for name, number in self._newest.items() if name in self._known}
         for report, _ in [*self._known.values()]:

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from typing import Any
 
+import aiohttp
 import pytest
 from local_cache import LocalCache
 from sim_engine import SimEngine
@@ -27,13 +28,14 @@ TWO = {"gateway": {"replicas": 2}}
 
 @dataclass
 class Two:
-    """``close_two`` ends the second gateway before the first; ``third`` makes one more."""
+    """``close_two`` ends the second gateway before the first; ``third`` makes one more; ``look``: a round."""
 
     one: Running
     two: Running
     engine: SimEngine
     close_two: Callable[[], Coroutine[Any, Any, None]]
     third: Callable[[], AbstractAsyncContextManager[Running]]
+    look: Callable[[], Coroutine[Any, Any, None]]
 
     def asked(self) -> int:
         return self.engine.stats().requests
@@ -65,7 +67,7 @@ async def two_gateways(
                 await band.meet()
                 yield running
 
-        yield Two(one, two, engine, second.close, third)
+        yield Two(one, two, engine, second.close, third, band.look)
 
 
 async def contents(stream: Stream, count: int) -> None:
@@ -335,6 +337,23 @@ async def test_a_limit_holds_for_all_gateways_together(quiet_cache: LocalCache) 
         statuses = [answer.status for answer in answers]
         assert (statuses.count(200), statuses.count(429)) == (4, 4)
         for answer in answers:
+            answer.close()
+
+
+async def test_what_one_gateway_runs_beyond_its_share_the_other_does_not_run_as_well(
+    quiet_cache: LocalCache,
+) -> None:
+    """One has nearly the whole limit while nobody asks the other. Its streams go on as its share shrinks."""
+    async with two_gateways(quiet_cache, ENDLESS, limits={"max_concurrent_requests": 4}) as both:
+        held: list[aiohttp.ClientResponse] = []
+        for number, running in enumerate([both.one] * 3 + [both.two] * 5):
+            asked = [
+                running.http.post("/v1/chat/completions", json=body(f"{each} {number}")) for each in range(6)
+            ]
+            held += [answer for answer in await asyncio.gather(*asked) if answer.status == 200]
+            await both.look()
+        assert (len(held), both.engine.stats().running) == (4, 4)
+        for answer in held:
             answer.close()
 
 

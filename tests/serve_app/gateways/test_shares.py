@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from serve_app.gateways.shares import Share, shares
+from serve_app.gateways.shares import Share, room, shares
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,36 @@ def test_the_part_of_a_gateway_that_died_falls_to_the_others_after_two_rounds() 
     assert share.of(10) == 5
     share.learn({"a": 9})
     assert share.of(10) == 10
+
+
+@pytest.mark.parametrize(
+    ("demands", "running", "expected"),
+    [
+        ({"a": 24, "b": 40}, {"a": 12, "b": 12}, {"a": 12, "b": 12}),
+        ({"a": 24, "b": 40}, {"a": 24, "b": 0}, {"a": 12, "b": 0}),
+        ({"a": 20, "b": 40}, {"a": 20, "b": 4}, {"a": 12, "b": 4}),
+        ({"a": 20, "b": 40, "c": 40}, {"a": 20, "b": 2, "c": 1}, {"a": 8, "b": 2, "c": 2}),
+        ({"a": 20, "b": 40, "c": 40}, {"a": 23, "b": 0, "c": 0}, {"a": 8, "b": 1, "c": 0}),
+        ({"a": 20, "b": 40, "c": 0}, {"a": 30, "b": 0, "c": 0}, {"a": 12, "b": 0, "c": 0}),
+    ],
+)
+def test_who_runs_more_than_its_share_leaves_the_others_less(
+    demands: dict[str, int], running: dict[str, int], expected: dict[str, int]
+) -> None:
+    assert room(24, demands, running) == expected
+
+
+def test_gateways_that_admit_what_they_may_never_run_more_than_the_limit_once_demand_moves() -> None:
+    """``a`` has filled the limit alone; ``b`` is asked then, while ``a``'s requests end one by one."""
+    most, running = 24, {"a": 23, "b": 0}
+    both = {name: Share(name, 2) for name in running}
+    for round_ in range(30):
+        demands = {"a": running["a"] + 50, "b": running["b"] + 50 * (round_ > 1)}
+        reported = dict(running)
+        for share in both.values():
+            share.learn(demands, reported)
+        running["a"] -= running["a"] > 0
+        for name, share in both.items():
+            running[name] = max(running[name], share.room(most))
+        assert sum(running.values()) <= most
+    assert running == {"a": 12, "b": 12}
