@@ -51,6 +51,36 @@ def port_is_free(host: str, port: int) -> bool:
     return True
 
 
+class Claims:
+    """Ports that this start has chosen, and its processes bind many seconds later: another start on this
+    machine chooses others. A claim is the name of an abstract Unix socket, which exists in one network
+    namespace, as the port does, and ends with the process that holds it."""
+
+    def __init__(self) -> None:
+        self._held: list[socket.socket] = []
+
+    def claim(self, port: int) -> bool:
+        """False: another start has it."""
+        name = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            name.bind(f"\0promptly-port-{port}")
+        except OSError:
+            name.close()
+            return False
+        self._held.append(name)
+        return True
+
+    def close(self) -> None:
+        while self._held:
+            self._held.pop().close()
+
+    def __enter__(self) -> Claims:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 def free_port(*usual: int, taken: Collection[int] = ()) -> int:
     """A port that is free on all interfaces and not in ``taken``: a ``usual`` one, else a random one outside
     the ranges that the system and Serve use."""
@@ -59,14 +89,17 @@ def free_port(*usual: int, taken: Collection[int] = ()) -> int:
     return next(port for port in candidates if port_is_free(ANY_INTERFACE, port))
 
 
-def pick_ports(taken: frozenset[int] = frozenset()) -> Ports:
-    """The usual ports where they are free (bookmarks and scrapers name them), else random ones."""
+def pick_ports(claims: Claims, taken: frozenset[int] = frozenset()) -> Ports:
+    """The usual ports where they are free (bookmarks and scrapers name them), else random ones. They are
+    claimed."""
     picked = set(taken)
 
     def pick(*usual: int) -> int:
-        port = free_port(*usual, taken=picked)
-        picked.add(port)
-        return port
+        while True:
+            port = free_port(*usual, taken=picked)
+            picked.add(port)
+            if claims.claim(port):
+                return port
 
     return Ports(
         gcs=pick(),

@@ -12,7 +12,7 @@ from deployments.launcher.config import ServeConfig
 from deployments.launcher.errors import StartError, StopRequestedError
 from deployments.launcher.folder import StartFolder
 from deployments.launcher.options import Options
-from deployments.launcher.ports import LOOPBACK, Ports, pick_ports
+from deployments.launcher.ports import LOOPBACK, Claims, Ports, pick_ports
 from deployments.launcher.processes import Child
 from deployments.launcher.signals import StopSignals
 from deployments.launcher.status import Dashboard
@@ -39,10 +39,10 @@ class Run:
     """Whether ``serve`` has been told that Ray is there: before, Serve is not running."""
 
     @classmethod
-    def prepare(cls, options: Options, signals: StopSignals) -> Run:
+    def prepare(cls, options: Options, signals: StopSignals, claims: Claims) -> Run:
         """Raises: StartError: the settings or the port cannot be used."""
         config = read_checked_config(options)
-        ports = pick_ports(taken=frozenset({config.port}))
+        ports = pick_ports(claims, taken=frozenset({config.port}))
         folder = StartFolder.create()
         dashboard = Dashboard(LOOPBACK, ports.dashboard, folder.token.read_text(encoding="ascii"))
         return cls(options, signals, config, ports, folder, dashboard, began=time.monotonic())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from deployments.launcher.errors import StartError, StopRequestedError
 from deployments.launcher.options import Options
+from deployments.launcher.ports import Claims
 from deployments.launcher.run import Run
 from deployments.launcher.signals import StopSignals
 from deployments.launcher.start import Start
@@ -17,8 +18,13 @@ from deployments.launcher.terminal import say
 def supervise(options: Options, start_of: Callable[[Run], Start]) -> int:
     """The exit status: 0 after a stop that followed readiness, 1 after a failure or for wrong settings,
     128 + signal when stopped before."""
+    with Claims() as claims:
+        return _supervise(options, start_of, claims)
+
+
+def _supervise(options: Options, start_of: Callable[[Run], Start], claims: Claims) -> int:
     try:
-        run = Run.prepare(options, StopSignals())
+        run = Run.prepare(options, StopSignals(), claims)
     except StartError as error:
         print(error, file=sys.stderr)
         return 1
