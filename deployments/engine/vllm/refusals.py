@@ -20,8 +20,8 @@ from typing import Any
 FAILED = "error"
 NO_NUMBER = "An integer of the request is out of range: it must be between -2**63 and 2**64 - 1."
 NO_TEXT = (
-    "The engine cannot follow the grammar, schema or pattern that the request asks for: no text of this "
-    "model's tokens fits it, or the engine's grammar compiler refuses it."
+    "The engine cannot follow the grammar, schema or pattern that the request asks for, or the parameters of "
+    "its tools: no text of this model's tokens fits it, or the engine's grammar compiler refuses it."
 )
 
 
