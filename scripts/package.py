@@ -47,7 +47,8 @@ def build(output: Path) -> list[Path]:
         copy_tracked(tracked)
         archive = output / run_build("build_sdist", tracked, output)
         with tarfile.open(archive) as stream:
-            stream.extractall(scratch, filter="data")
+            stream.extraction_filter = getattr(tarfile, "data_filter", None)  # not before Python 3.11.4
+            stream.extractall(scratch)
         unpacked = Path(scratch) / archive.name.removesuffix(".tar.gz")
         return [archive, output / run_build("build_wheel", unpacked, output)]
 
