@@ -25,6 +25,7 @@ class World:
             self.share,
             sent=SentPrompts(),
             demand=lambda: 1,
+            running=lambda: 1,
             learned=lambda: None,
             heard=heard or self.hear,
             round_s=3600.0,
