@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
 from deployments.launcher.folder import StartFolder
+from deployments.launcher.ports import Claims, Ports, pick_ports
 
 UNIX_SOCKET_PATH_BYTES = 107
 
@@ -45,3 +47,9 @@ def folder(tmp_path: Path) -> StartFolder:
     folder = StartFolder(tmp_path)
     folder.admin_token.write_text("the-admin-token-of-the-tests")
     return folder
+
+
+@pytest.fixture
+def ports() -> Iterator[Ports]:
+    with Claims() as claims:
+        yield pick_ports(claims)

@@ -21,7 +21,7 @@ from deployments.launcher import haproxy
 from deployments.launcher.config import ServeConfig
 from deployments.launcher.folder import StartFolder
 from deployments.launcher.plan import ray_environment
-from deployments.launcher.ports import free_port, pick_ports
+from deployments.launcher.ports import Ports, free_port
 
 ROOT = Path(__file__).parents[3]
 THIS_START_ALONE = {"RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S", "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT"}
@@ -73,14 +73,16 @@ async def front_door(port: int, environment: Mapping[str, str]) -> AsyncIterator
             await process.wait()
 
 
-def test_every_variable_of_serves_that_a_start_sets_is_there(cluster: dict[str, str], tmp_path: Path) -> None:
+def test_every_variable_of_serves_that_a_start_sets_is_there(
+    cluster: dict[str, str], ports: Ports, tmp_path: Path
+) -> None:
     folder = StartFolder(tmp_path)
     config = ServeConfig(tmp_path / "config.yaml", "127.0.0.1", 8000, "/", None, ())
     start = ray_environment({}, folder, config)
     named = {name for name in start if name.startswith(("RAY_SERVE_", "RAY_worker"))}
     files = {
         name
-        for name in haproxy.environment(pick_ports(), folder, config)
+        for name in haproxy.environment(ports, folder, config)
         if name.startswith("RAY_SERVE_") and not name.endswith("_PORT")
     }
     assert (named | files) - THIS_START_ALONE <= cluster.keys()

@@ -11,7 +11,7 @@ import pytest
 from deployments.launcher import haproxy
 from deployments.launcher.config import ServeConfig
 from deployments.launcher.folder import StartFolder
-from deployments.launcher.ports import pick_ports
+from deployments.launcher.ports import Ports
 
 STATS = """\
 # pxname,svname,qcur,qmax,scur,smax,
@@ -31,11 +31,11 @@ def folder(tmp_path: Path) -> StartFolder:
 
 
 def test_the_proxy_reads_its_settings_from_the_file_that_is_served(
-    folder: StartFolder, tmp_path: Path
+    folder: StartFolder, ports: Ports, tmp_path: Path
 ) -> None:
     config = ServeConfig(tmp_path / "config.yaml", "127.0.0.1", 8000, "/", None, ())
 
-    env = haproxy.environment(pick_ports(), folder, config)
+    env = haproxy.environment(ports, folder, config)
 
     assert env["PROMPTLY_CONFIG_FILE"] == str(tmp_path / "config.yaml")
 

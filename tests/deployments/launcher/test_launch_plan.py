@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from deployments.launcher.config import model_sources, read_config, secret_variables
 from deployments.launcher.folder import StartFolder
 from deployments.launcher.plan import ray_command, ray_environment, write_client_settings, write_secrets
-from deployments.launcher.ports import pick_ports
+from deployments.launcher.ports import Ports
 from deployments.platform.secret_environment import with_secrets
 from serve_app.settings import Settings
 
@@ -41,16 +41,14 @@ def test_an_adapter_is_loaded_here_too(config_file: Path, folder: StartFolder, t
 
 
 @pytest.mark.parametrize(("cores", "offered"), [(2, 16), (64, 64)])
-def test_ray_offers_enough_logical_cpus(folder: StartFolder, cores: int, offered: int) -> None:
-    command = ray_command(pick_ports(), folder, cores)
+def test_ray_offers_enough_logical_cpus(folder: StartFolder, ports: Ports, cores: int, offered: int) -> None:
+    command = ray_command(ports, folder, cores)
 
     assert f"--num-cpus={offered}" in command
     assert Path(command[0]) == Path(sys.executable).parent / "ray"
 
 
-def test_ray_gets_addresses_and_a_folder_of_its_own(folder: StartFolder) -> None:
-    ports = pick_ports()
-
+def test_ray_gets_addresses_and_a_folder_of_its_own(folder: StartFolder, ports: Ports) -> None:
     command = ray_command(ports, folder, 2)
 
     assert {"--block", f"--port={ports.gcs}", f"--dashboard-port={ports.dashboard}"} <= set(command)
@@ -139,9 +137,7 @@ def names_in(kind: Any, seen: set[Any]) -> Iterator[str]:
         yield from names_in(inner, seen)
 
 
-def test_the_settings_for_other_commands_can_be_sourced(folder: StartFolder) -> None:
-    ports = pick_ports()
-
+def test_the_settings_for_other_commands_can_be_sourced(folder: StartFolder, ports: Ports) -> None:
     write_client_settings(ports, folder)
 
     exported = [shlex.split(line) for line in folder.settings.read_text(encoding="utf-8").splitlines()]
@@ -153,8 +149,8 @@ def test_the_settings_for_other_commands_can_be_sourced(folder: StartFolder) -> 
 
 @pytest.mark.parametrize(("port", "said"), [(None, False), (9000, True)])
 def test_the_settings_for_other_commands_say_which_port_the_start_was_given(
-    folder: StartFolder, port: int | None, said: bool
+    folder: StartFolder, ports: Ports, port: int | None, said: bool
 ) -> None:
-    write_client_settings(pick_ports(), folder, port)
+    write_client_settings(ports, folder, port)
 
     assert ("export PROMPTLY_GIVEN_PORT=9000\n" in folder.settings.read_text(encoding="utf-8")) == said
