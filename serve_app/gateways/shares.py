@@ -99,25 +99,18 @@ class Share:
 
     def of(self, most: int) -> int:
         """How much of a limit of ``most`` this gateway may use."""
-        if self.gateways == 1 or not most:
-            return most
-        share = self._shares.get(most)
-        if share is None:
-            share = self._shares[most] = self._smallest(most, lambda each: shares(most, each.demands))
-        return share
+        return self._least(self._shares, most, lambda each: shares(most, each.demands))
 
     def room(self, most: int) -> int:
         """How many requests this gateway may run of the ``most`` that all may run together."""
+        return self._least(self._rooms, most, lambda each: room(most, each.demands, each.running))
+
+    def _least(self, known: dict[int, int], most: int, given: Callable[[Reports], Mapping[str, int]]) -> int:
+        """What this gateway is given in each of the newest rounds; ``known``: the same of this round."""
         if self.gateways == 1 or not most:
             return most
-        known = self._rooms.get(most)
-        if known is None:
-            known = self._smallest(most, lambda each: room(most, each.demands, each.running))
-            self._rooms[most] = known
-        return known
-
-    def _smallest(self, most: int, given: Callable[[Reports], Mapping[str, int]]) -> int:
-        """In any of the newest rounds."""
         if not self._rounds:
             return max(1, most // self._expected)
-        return min(given(each).get(self.gateway, 1) for each in self._rounds)
+        if most not in known:
+            known[most] = min(given(each).get(self.gateway, 1) for each in self._rounds)
+        return known[most]

@@ -34,8 +34,8 @@ def test_every_package_has_a_hash_and_none_says_where_it_comes_from(which: str) 
 
 
 @pytest.mark.parametrize("which", lock.SETS)
-def test_what_every_process_of_serves_would_import_for_nothing_is_not_installed(which: str) -> None:
-    """Serve imports pandas where it finds it: 70 MB and half a second in each of a dozen processes."""
+def test_what_each_process_of_serve_would_import_for_nothing_is_not_installed(which: str) -> None:
+    """Serve imports pandas where it finds it (docs/benchmarks.md says what that costs)."""
     assert "\npandas==" not in lock.lock_path(which).read_text(encoding="utf-8")
 
 
