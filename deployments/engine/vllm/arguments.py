@@ -40,6 +40,7 @@ SUFFIX_PACKAGE = "arctic_inference"
 CONNECTORS = {"nixl": "NixlConnector", "lmcache": "LMCacheConnectorV1"}
 GUARDED_SCHEDULER = "deployments.engine.vllm.guarded_scheduler.guarded_scheduler"
 DEPTH_SCHEDULER = "deployments.engine.vllm.guarded_scheduler.depth_scheduler"
+EAGER_WORKER = "deployments.engine.vllm.eager_worker.EagerWorker"
 DEVICE_NUMBER = "deployments.engine.vllm.device_number.DeviceNumber"
 WORKER_EXTENSION = "worker_extension_cls"
 DEPTHS = "promptly_depth_by_load"
@@ -82,6 +83,7 @@ def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
         "speculative_config": speculative_config(engine.speculation, store, with_depths=sends_depths(engine)),
         "per_request_spec_decode_metrics": None if engine.speculation is None else "summary",
         "scheduler_cls": _scheduler(engine),
+        "worker_cls": EAGER_WORKER if engine.accelerator == "cpu" and engine.enforce_eager else None,
     }
     given = {name: value for name, value in named.items() if value is not None}
     parts = _offload(engine) | _transfer(engine) | _lora(engine.lora, store)

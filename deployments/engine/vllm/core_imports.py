@@ -9,7 +9,9 @@ gc.disable()
 try:
     import vllm.v1.engine.core
     import vllm.v1.executor.uniproc_executor
-    import vllm.v1.worker.cpu_worker  # noqa: F401
+    import vllm.v1.worker.cpu_worker
+
+    import deployments.engine.vllm.eager_worker  # noqa: F401
 
     keep_compiled()
 finally:
