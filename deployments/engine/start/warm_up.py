@@ -125,8 +125,9 @@ async def warm_up(
             await run.climb([_pooled(model, size) for size in pooled_sizes(shapes)])
             return run.took
         async with run.beside(GUIDED, CHAT, _by_schema(model), needed=shapes.structured):
-            for kind, body in _always(model, shapes):
-                await run.send(kind, CHAT, [body])
+            (first, body), *others = _always(model, shapes)
+            await run.send(first, CHAT, [body])
+            await run.each(others, at_once=not shapes.differs_by_size)
         if not shapes.differs_by_size:
             return run.took
         tokens = await run.tokens(model, REPEATED * REPEATS)
@@ -186,6 +187,14 @@ class _Run:
         await asyncio.gather(*(self._post(kind, path, body) for body in bodies))
         self.took[kind] = self._clock() - started
 
+    async def each(self, requests: Sequence[tuple[str, dict[str, Any]]], *, at_once: bool) -> None:
+        """Send each by itself, or ``at_once`` where no batch has code of its own. Raises: WarmUpError."""
+        if at_once:
+            await asyncio.gather(*(self.send(kind, CHAT, [body]) for kind, body in requests))
+            return
+        for kind, body in requests:
+            await self.send(kind, CHAT, [body])
+
     @contextlib.asynccontextmanager
     async def beside(
         self, kind: str, path: str, body: dict[str, Any], *, needed: bool
@@ -236,7 +245,7 @@ class _Run:
 
 
 def _always(model: str, shapes: Shapes) -> list[tuple[str, dict[str, Any]]]:
-    """The requests that are always sent, one after the other."""
+    """The requests that are always sent."""
     kinds = [
         ("first request", _chat(model, "Hello")),
         ("sampling", _chat(model, "Hello again", temperature=0.7, top_p=0.9, top_k=20)),

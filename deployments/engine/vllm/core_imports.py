@@ -11,7 +11,8 @@ try:
     import vllm.v1.executor.uniproc_executor
     import vllm.v1.worker.cpu_worker
 
-    import deployments.engine.vllm.eager_worker  # noqa: F401
+    import deployments.engine.vllm.eager_worker
+    import deployments.engine.vllm.guarded_scheduler  # noqa: F401
 
     keep_compiled()
 finally:
