@@ -19,7 +19,7 @@ from deployments.launcher.status import Dashboard
 
 POLL_S = 0.25
 POLLS_BETWEEN_REAPS = 20
-"""While the application runs: reaping orphans reads every process of the machine, which costs CPU time."""
+"""Reaping orphans reads every process of the machine, which costs CPU time."""
 
 
 @dataclass
@@ -37,6 +37,7 @@ class Run:
     serve: Child | None = None
     deploys: bool = False
     """Whether ``serve`` has been told that Ray is there: before, Serve is not running."""
+    polls: int = 0
 
     @classmethod
     def prepare(cls, options: Options, signals: StopSignals, claims: Claims) -> Run:
@@ -59,10 +60,7 @@ class Run:
             StartError: a child has ended.
         """
         while True:
-            for _ in range(POLLS_BETWEEN_REAPS):
-                self.pause_for_signals()
-                self.check_children()
-            processes.reap_orphans(self.children)
+            self.pause()
 
     def wait_for(
         self,
@@ -89,14 +87,13 @@ class Run:
                 raise StartError(f"{what}: not there after {limit_s:.0f} s without progress")
 
     def pause(self) -> None:
-        self.pause_for_signals()
-        processes.reap_orphans(self.children)
-        self.check_children()
-
-    def pause_for_signals(self) -> None:
         time.sleep(POLL_S)
         if self.signals.requested:
             raise StopRequestedError
+        self.polls += 1
+        if self.polls % POLLS_BETWEEN_REAPS == 0:
+            processes.reap_orphans(self.children)
+        self.check_children()
 
     def check_children(self) -> None:
         for child in self.children:
