@@ -98,7 +98,6 @@ LOADED_BY_NAME: Mapping[str, str] = {
     "deployments.cli.__main__": "`python -m deployments.cli`",
     "deployments.engine.start.local_model": "Ray's `callback_config` (engine/deployment.py)",
     "deployments.engine.vllm.core_imports": "the fork server's `imported` (engine/vllm/fork_server.py)",
-    "deployments.engine.vllm.guarded_scheduler": "vLLM's `scheduler_cls` (engine/vllm/arguments.py)",
     "deployments.platform.front_door": "Serve's controller callback (deployments/launcher/plan.py)",
     "deployments.platform.ingress_middleware": "Serve's proxy callback (deployments/launcher/plan.py)",
     "deployments.launcher.serve_run": "`serve_command`, a process of its own (launcher/plan.py)",

@@ -2,11 +2,11 @@
 seconds (docs/benchmarks.md), and goes on when it reads a line.
 
 ``serve run`` waits for Serve's proxies before it deploys. Here Serve starts in a thread, and the application
-is deployed as soon as there is a controller: proxies and the graph's build, each a process that imports
-Serve, start beside each other.
+is deployed as soon as there is a controller: the proxies and the process that builds the graph, each of which
+imports Serve, start beside each other.
 
-Checked against Ray 2.60. When it moves, look at ``serve_start``: it waits for the proxies only where it has
-made the controller.
+Checked against Ray 2.60. When it moves, look at ``serve run``, and at ``serve_start``, which waits for the
+proxies only where it has made the controller.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,30 +29,22 @@ LOOK_S = 0.05
 
 def main() -> None:
     import ray
+    from ray import serve
     from ray.serve.scripts import cli
 
     if not sys.stdin.readline():
         return  # the launcher has ended
-    if len(sys.argv) == 2 and sys.argv[1].endswith((".yml", ".yaml")):
+    if (config := Path(sys.argv[-1])).is_file():
+        starting = partial(serve.start, **serve_options(config))
         ray.init(namespace=NAMESPACE)
-        threading.Thread(target=_start_serve, args=(Path(sys.argv[1]),), daemon=True).start()
+        threading.Thread(target=succeed_or_end, args=(starting,), daemon=True).start()
         while not _has_controller():
             time.sleep(LOOK_S)
     cli(["run", *sys.argv[1:]], prog_name="serve")
 
 
-def _start_serve(config: Path) -> None:
-    """With the file's options, as ``serve run`` does; where that fails, it ends this process."""
-    from ray import serve
-
-    try:
-        serve.start(**_options(config))
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-
-
-def _options(config: Path) -> dict[str, Any]:
+def serve_options(config: Path) -> dict[str, Any]:
+    """The arguments of ``serve.start`` by which ``serve run`` starts Serve for this file."""
     import yaml
     from ray.serve.config import gRPCOptions
     from ray.serve.schema import ServeDeploySchema
@@ -62,6 +56,15 @@ def _options(config: Path) -> dict[str, Any]:
         "grpc_options": gRPCOptions(**file.grpc_options.model_dump()),
         "controller_options": file.controller_options,
     }
+
+
+def succeed_or_end(work: Callable[[], object]) -> None:
+    """For a thread: where ``work`` fails, the whole process ends, with the reason in its log."""
+    try:
+        work()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
 
 
 def _has_controller() -> bool:

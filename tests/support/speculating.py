@@ -122,10 +122,9 @@ class KnownTimes(StepTimes):
         return self.known
 
 
-def run_jobs(folder: Path, jobs: Iterable[Job]) -> dict[str, dict[str, Outcome]]:
-    """Outcomes by job and ask. Raises AssertionError, with the end of the output, if one failed."""
-    tasks = json.dumps([asdict(job) for job in jobs])
-    env = os.environ | {
+def environment() -> dict[str, str]:
+    """Of a process that runs small engines in itself."""
+    return os.environ | {
         "PYTHONPATH": str(ROOT / "tests"),
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",  # threads of so small a model only wait for each other
@@ -135,10 +134,15 @@ def run_jobs(folder: Path, jobs: Iterable[Job]) -> dict[str, dict[str, Outcome]]
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_NO_USAGE_STATS": "1",
     }
+
+
+def run_jobs(folder: Path, jobs: Iterable[Job]) -> dict[str, dict[str, Outcome]]:
+    """Outcomes by job and ask. Raises AssertionError, with the end of the output, if one failed."""
+    tasks = json.dumps([asdict(job) for job in jobs])
     process = subprocess.Popen(
         [sys.executable, "-m", "support.speculating", str(folder), tasks],
         cwd=ROOT,
-        env=env,
+        env=environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -9,6 +9,7 @@ docs/benchmarks.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch.nn.functional import linear
@@ -38,7 +39,8 @@ def widen_products(model: torch.nn.Module) -> int:
     Checked against vLLM 0.29. When it moves, look at ``dispatch_cpu_unquantized_gemm``, which gives each
     layer its ``cpu_linear`` and leaves ``weight`` empty where another library keeps the weights.
     """
-    product, layers = wide_product(), list(_by_torch(model))
+    product = wide_product()
+    layers: list[Any] = list(_by_torch(model))
     for layer in layers:
         layer.cpu_linear = product
     return len(layers)
@@ -49,13 +51,18 @@ def _by_torch(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
         if not hasattr(layer, "cpu_linear"):
             continue
         weight = layer.weight
-        if isinstance(weight, torch.Tensor) and weight.dtype in NARROW and weight.ndim == 2 and weight.numel():
+        if (
+            isinstance(weight, torch.Tensor)
+            and weight.dtype in NARROW
+            and weight.ndim == 2
+            and weight.numel()
+        ):
             yield layer
 
 
 def wide_product(few_rows: int = FEW_ROWS, block: int = BLOCK) -> Product:
-    """``torch.nn.functional.linear`` for 16-bit tensors: ``(…, in)`` by ``(out, in)`` gives ``(…, out)``, each
-    sum in float32 and rounded once. For one thread at a time: all products share one block."""
+    """``torch.nn.functional.linear`` for 16-bit tensors: ``(…, in)`` by ``(out, in)`` gives ``(…, out)``.
+    Each sum is one of float32, rounded once. For one thread at a time: all products share one block."""
     shared = torch.empty(block, dtype=torch.float32)
 
     def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:

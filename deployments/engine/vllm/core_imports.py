@@ -9,7 +9,6 @@ gc.disable()
 try:
     import vllm.v1.engine.core
     import vllm.v1.executor.uniproc_executor
-    import vllm.v1.worker.cpu_worker
 
     import deployments.engine.vllm.eager_worker
     import deployments.engine.vllm.guarded_scheduler  # noqa: F401

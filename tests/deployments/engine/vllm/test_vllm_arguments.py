@@ -13,6 +13,7 @@ import pytest
 from deployments.engine.vllm.arguments import (
     DEPTH_SCHEDULER,
     DEPTHS,
+    EAGER_WORKER,
     GUARDED_SCHEDULER,
     NO_DOMAIN,
     check_arguments,
@@ -330,6 +331,17 @@ def test_speculation_is_guarded_unless_something_else_is_asked_for(store: ModelS
     assert scheduler(speculation=NGRAM | {"guard": False}) is None
     assert scheduler(speculation=NGRAM, data_parallel_size=2) is None
     assert scheduler(speculation=NGRAM, options={"scheduler_cls": "mine.Scheduler"}) == "mine.Scheduler"
+
+
+def test_only_an_eager_cpu_engine_has_a_worker_of_its_own(store: ModelStore) -> None:
+    def worker(**engine: Any) -> Any:
+        return engine_arguments(model(**engine), store).get("worker_cls")
+
+    assert worker(accelerator="cpu", enforce_eager=True) == EAGER_WORKER
+    assert worker(accelerator="cpu") is None, "a compiled product would be unrolled"
+    assert worker(accelerator="gpu", enforce_eager=True) is None
+    mine = {"worker_cls": "mine.Worker"}
+    assert worker(accelerator="cpu", enforce_eager=True, options=mine) == "mine.Worker"
 
 
 @pytest.mark.parametrize(
