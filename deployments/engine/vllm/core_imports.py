@@ -8,7 +8,7 @@ from deployments.engine.vllm.ngram import keep_compiled
 gc.disable()
 try:
     import vllm.v1.engine.core
-    import vllm.v1.executor.uniproc_executor
+    import vllm.v1.executor.uniproc_executor  # noqa: F401
 
     import deployments.engine.vllm.eager_worker
     import deployments.engine.vllm.guarded_scheduler  # noqa: F401
