@@ -4,9 +4,10 @@
     python scripts/lock.py --installed cpu the versions that are installed here where the set allows them
     python scripts/lock.py --upgrade       the newest versions that pyproject.toml allows
     python scripts/lock.py --check cpu     exit status 0: the lock fits here
+    python scripts/lock.py --install cpu   install the set beside this Python
 
-A set is the project with one of the extras `cpu` and `gpu`, and `models` and `dev`. uv resolves it, from a
-temporary virtual environment and the indexes that pip is configured with; the files name no index. Only the
+A set is the project with one of the extras `cpu` and `gpu`, and `models` and `dev`. uv resolves and installs
+it, from a temporary folder and the indexes that pip is configured with; the files name no index. Only the
 standard library is needed.
 """
 
@@ -30,6 +31,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "requirements"
 UV = "uv==0.13.9"
+INSTALLER = "uv"
+INSTALLER_HEAD = """\
+# What installs the tested sets (scripts/lock.py --install). Made by scripts/lock.py.
+"""
 SETS = ("cpu", "gpu")
 EXTRAS = ("models", "dev")
 BUILT_HERE = "suffix"
@@ -43,6 +48,12 @@ ENTRY = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;\\]
 TIED = re.compile(r"^(torch|vllm)(-|$)")
 """Packages whose builds differ between the sets: the installed version of one set is no hint for the
 other."""
+
+LEFT_OUT = {"cpu": ("torchaudio", "torchcodec", "torchvision")}
+"""Package indexes have torch's companions as builds for CUDA, which do not import beside a CPU build of torch
+and break transformers. Nothing here needs them."""
+
+TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 UNHASHED_REASON = """\
 # Without hashes: a version with a local part (+cpu) is a build, and package indexes carry builds of their own
@@ -111,6 +122,12 @@ def split(compiled: str) -> tuple[str, str]:
     return "".join(hashed), "".join(unhashed)
 
 
+def without(compiled: str, names: Sequence[str]) -> str:
+    """What uv wrote, without the entries of these packages."""
+    blocks = re.split(r"\n(?=[A-Za-z0-9])", compiled.strip())
+    return "\n".join(block for block in blocks if block.partition("==")[0] not in names)
+
+
 def packages(which: str) -> list[tuple[str, str]]:
     """Name and version of every package of a set, by name."""
     files = [path for path in (lock_path(which), unhashed_path(which)) if path.is_file()]
@@ -166,9 +183,10 @@ def resolve(which: str, folder: Path, prefer: str, upgrade: bool) -> str:
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     output = folder / f"{which}.txt"
     output.write_text(prefer, encoding="utf-8")
-    if which == BUILT_HERE:
+    if which not in SETS:
         asked = folder / f"{which}.in"
-        asked.write_text("\n".join(project()["optional-dependencies"][which]), encoding="utf-8")
+        alone = [UV] if which == INSTALLER else project()["optional-dependencies"][which]
+        asked.write_text("\n".join(alone), encoding="utf-8")
         arguments = [str(asked), "--no-deps"]
     else:
         extras = [argument for extra in (which, *EXTRAS) for argument in ("--extra", extra)]
@@ -203,15 +221,38 @@ def make(prefer_installed: str | None, upgrade: bool) -> None:
         for which in SETS:
             known = "".join(f"{name}=={version}\n" for name, version in packages(which))
             prefer = "".join(installed()) if prefer_installed == which or not known else known
-            write(which, resolve(which, folder, prefer, upgrade))
+            write(which, without(resolve(which, folder, prefer, upgrade), LEFT_OUT.get(which, ())))
             print(f"{lock_path(which).relative_to(ROOT)}: {len(packages(which))} packages")
-        hashed, _ = split(resolve(BUILT_HERE, folder, "", upgrade=False))
-        lock_path(BUILT_HERE).write_text(BUILT_HERE_HEAD + hashed, encoding="utf-8")
+        for alone, text in {BUILT_HERE: BUILT_HERE_HEAD, INSTALLER: INSTALLER_HEAD}.items():
+            hashed, _ = split(resolve(alone, folder, "", upgrade=False))
+            lock_path(alone).write_text(text + hashed, encoding="utf-8")
+
+
+def install(which: str) -> None:
+    """The set, beside this Python, by uv: it fetches, unpacks and compiles on all cores.
+
+    Raises: subprocess.CalledProcessError: pip could not install uv, or uv the set.
+    """
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    with tempfile.TemporaryDirectory() as scratch:
+        target = [*pip, "install", "--no-deps", "--target", scratch]
+        subprocess.run([*target, "--require-hashes", "-r", str(lock_path(INSTALLER))], check=True)
+        command = [str(Path(scratch, "bin", "uv")), "pip", "install", "--python", sys.executable]
+        command += ["--no-deps", "--compile-bytecode"]
+        environment = os.environ | indexes(pip, local_wheels=True)
+        hashed = [*command, "--require-hashes", "-r", str(lock_path(which))]
+        subprocess.run(hashed, env=environment, check=True)
+        if not unhashed_path(which).is_file():
+            return
+        unhashed = [*command, "-r", str(unhashed_path(which))]
+        if subprocess.run(unhashed, env=environment, check=False).returncode:
+            subprocess.run([*unhashed, "--index", TORCH_CPU_INDEX], env=environment, check=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--check", choices=SETS)
+    parser.add_argument("--install", choices=SETS)
     parser.add_argument("--installed", choices=SETS)
     parser.add_argument("--upgrade", action="store_true")
     arguments = parser.parse_args()
@@ -221,8 +262,11 @@ def main() -> int:
             print(reason)
         return 0 if reason is None else 1
     try:
+        if arguments.install is not None:
+            install(arguments.install)
+            return 0
         make(arguments.installed, arguments.upgrade)
-    except LockError as error:
+    except (LockError, subprocess.CalledProcessError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
