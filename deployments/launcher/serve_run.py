@@ -3,7 +3,7 @@ seconds (docs/benchmarks.md), and goes on when it reads a line.
 
 ``serve run`` waits for Serve's proxies before it deploys. Here Serve starts in a thread, and the application
 is deployed as soon as there is a controller: the proxies and the process that builds the graph, each of which
-imports Serve, start beside each other.
+imports Serve, start beside each other. (So the log says that the second of both connects to a running Serve.)
 
 Checked against Ray 2.60. When it moves, look at ``serve run``, and at ``serve_start``, which waits for the
 proxies only where it has made the controller.
@@ -59,9 +59,14 @@ def serve_options(config: Path) -> dict[str, Any]:
 
 
 def succeed_or_end(work: Callable[[], object]) -> None:
-    """For a thread: where ``work`` fails, the whole process ends, with the reason in its log."""
+    """For a thread: where ``work`` fails, the whole process ends, with the reason in its log. A proxy that is
+    late, or that the controller starts again because it is, ends nothing: the launcher waits for one."""
+    from ray.exceptions import RayActorError
+
     try:
         work()
+    except (TimeoutError, RayActorError):
+        traceback.print_exc()
     except BaseException:
         traceback.print_exc()
         os._exit(1)

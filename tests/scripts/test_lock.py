@@ -119,3 +119,17 @@ def test_what_asks_for_more_than_a_notice_is_listed_apart(licence: str, section:
     page = sbom.page({"cpu": [sbom.Package("some-package", "1.0", licence)]})
     (found,) = [part for part in page.split("\n## ") if "- `some-package` 1.0" in part]
     assert found.startswith(section)
+
+
+def test_what_does_not_import_beside_a_cpu_torch_is_left_out_of_its_set_alone() -> None:
+    names = {which: {name for name, _ in lock.packages(which)} for which in lock.SETS}
+    assert names["cpu"].isdisjoint(lock.LEFT_OUT["cpu"])
+    assert names["gpu"].issuperset(lock.LEFT_OUT["cpu"])
+    assert (
+        lock.without(ENTRY + "torchvision==1.0 \\\n    --hash=sha256:0\n", ("torchvision",)) == ENTRY.strip()
+    )
+
+
+def test_what_installs_the_sets_is_locked_too() -> None:
+    hashed = lock.lock_path(lock.INSTALLER).read_text(encoding="utf-8").removeprefix(lock.INSTALLER_HEAD)
+    assert hashed.startswith(f"{lock.UV} \\\n    --hash=sha256:")

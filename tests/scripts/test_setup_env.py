@@ -84,3 +84,34 @@ def test_the_systems_python_stands_in_for_one_built_without_optimizations(
     tmp_path: Path, own: str | None, system: str, chosen: str
 ) -> None:
     assert default_python(tmp_path, own=own, system=system) == chosen
+
+
+def installed(folder: Path, *, fails: str) -> tuple[int, list[str]]:
+    """The exit status of installing a locked set, and what was called, where calls with ``fails`` fail."""
+    python = folder / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\necho "$@" >>{folder}/calls\ncase "$*" in *{fails}*) exit 1;; esac\n')
+    python.chmod(0o755)
+    code = f"source {SETUP}; VENV={folder} LOG={folder}/log; install_locked gpu"
+    ran = subprocess.run(["/bin/bash", "-c", code], check=False, capture_output=True, text=True)
+    said = (folder / "calls").read_text().splitlines()
+    return ran.returncode, [call.removeprefix("-m pip --disable-pip-version-check ") for call in said]
+
+
+EDITABLE = "install --progress-bar off --no-deps --no-build-isolation --editable ."
+BY_PIP = "install --progress-bar off --no-deps --require-hashes --requirement requirements/gpu.txt"
+
+
+@pytest.mark.parametrize(
+    ("fails", "calls"),
+    [
+        ("nothing", ["scripts/lock.py --install gpu", EDITABLE]),
+        ("lock.py", ["scripts/lock.py --install gpu", BY_PIP, EDITABLE]),
+    ],
+)
+def test_uv_installs_and_pip_where_it_cannot(tmp_path: Path, fails: str, calls: list[str]) -> None:
+    assert installed(tmp_path, fails=fails) == (0, calls)
+
+
+def test_a_set_that_neither_can_install_fails(tmp_path: Path) -> None:
+    assert installed(tmp_path, fails="gpu")[0] == 1

@@ -3,7 +3,8 @@
     python -m support.wide_engine FOLDER    (a model's)
 
 The last line printed is a JSON object by worker class (vLLM's own, and this project's for eager engines): how
-many layers multiply in float32, and the log-probabilities of a prompt's tokens.
+many layers multiply in float32, also after the weights were loaded again, and the log-probabilities of a
+prompt's tokens.
 """
 
 from __future__ import annotations
@@ -41,9 +42,11 @@ def said(folder: str, worker: str) -> dict[str, Any]:
     found = [each[token].logprob for token, each in zip(PROMPT, scores, strict=True) if each]
     engine: Any = llm.llm_engine
     layers = wide_layers(engine.model_executor.driver_worker.worker)
+    llm.collective_rpc("reload_weights")
+    reloaded = wide_layers(engine.model_executor.driver_worker.worker)
     del llm, engine
     gc.collect()
-    return {"layers": layers, "logprobs": found}
+    return {"layers": layers, "reloaded": reloaded, "logprobs": found}
 
 
 def main() -> None:

@@ -37,7 +37,7 @@ def widen_products(model: torch.nn.Module) -> int:
     their number. For eager models only: a compiled one would unroll the blocks.
 
     Checked against vLLM 0.29. When it moves, look at ``dispatch_cpu_unquantized_gemm``, which gives each
-    layer its ``cpu_linear`` and leaves ``weight`` empty where another library keeps the weights.
+    layer its ``cpu_linear``: a function that closes over packed weights where another library multiplies.
     """
     product = wide_product()
     layers: list[Any] = list(_by_torch(model))
@@ -48,15 +48,13 @@ def widen_products(model: torch.nn.Module) -> int:
 
 def _by_torch(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
     for layer in model.modules():
-        if not hasattr(layer, "cpu_linear"):
+        # Its own: a LoRA layer also shows that of the layer which it wraps.
+        product = vars(layer).get("cpu_linear")
+        if product is None or getattr(product, "__closure__", None) is not None:
             continue
         weight = layer.weight
-        if (
-            isinstance(weight, torch.Tensor)
-            and weight.dtype in NARROW
-            and weight.ndim == 2
-            and weight.numel()
-        ):
+        is_matrix = isinstance(weight, torch.Tensor) and weight.ndim == 2 and weight.numel() > 0
+        if is_matrix and weight.dtype in NARROW:
             yield layer
 
 

@@ -127,6 +127,7 @@ async def warm_up(
         async with run.beside(GUIDED, CHAT, _by_schema(model), needed=shapes.structured):
             (first, body), *others = _always(model, shapes)
             await run.send(first, CHAT, [body])
+            # Where no batch has code of its own, one covers them all.
             await run.each(others, at_once=not shapes.differs_by_size)
         if not shapes.differs_by_size:
             return run.took
@@ -188,9 +189,9 @@ class _Run:
         self.took[kind] = self._clock() - started
 
     async def each(self, requests: Sequence[tuple[str, dict[str, Any]]], *, at_once: bool) -> None:
-        """Send each by itself, or ``at_once`` where no batch has code of its own. Raises: WarmUpError."""
+        """Send each by itself, or all ``at_once``, as one kind. Raises: WarmUpError."""
         if at_once:
-            await asyncio.gather(*(self.send(kind, CHAT, [body]) for kind, body in requests))
+            await self.send(", ".join(kind for kind, _ in requests), CHAT, [body for _, body in requests])
             return
         for kind, body in requests:
             await self.send(kind, CHAT, [body])

@@ -83,7 +83,7 @@ def engine_arguments(model: ModelSettings, store: ModelStore) -> dict[str, Any]:
         "speculative_config": speculative_config(engine.speculation, store, with_depths=sends_depths(engine)),
         "per_request_spec_decode_metrics": None if engine.speculation is None else "summary",
         "scheduler_cls": _scheduler(engine),
-        "worker_cls": EAGER_WORKER if engine.accelerator == "cpu" and engine.enforce_eager else None,
+        "worker_cls": EAGER_WORKER if _is_eager_on_cpus(engine) else None,
     }
     given = {name: value for name, value in named.items() if value is not None}
     parts = _offload(engine) | _transfer(engine) | _lora(engine.lora, store)
@@ -126,6 +126,11 @@ def speculative_config(
 def _sleeps_on_gpu(model: ModelSettings) -> bool:
     """Whether vLLM must allocate GPU memory so that it can be released. A CPU engine has none to release."""
     return model.may_sleep and model.managed_engine.accelerator == "gpu"
+
+
+def _is_eager_on_cpus(engine: EngineSettings) -> bool:
+    """vLLM compiles no engine with adapters on CPUs."""
+    return engine.accelerator == "cpu" and (engine.enforce_eager or engine.lora is not None)
 
 
 def _is_guarded(engine: EngineSettings) -> bool:

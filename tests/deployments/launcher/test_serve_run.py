@@ -50,16 +50,18 @@ def test_serve_starts_with_what_the_file_says(tmp_path: Path) -> None:
     assert options["grpc_options"].port == 9123
 
 
-def test_the_process_ends_where_serve_does_not_start() -> None:
+def test_the_process_ends_where_serve_does_not_start_but_not_for_a_late_proxy() -> None:
     script = (
         "import threading, time\n"
         "from deployments.launcher.serve_run import succeed_or_end\n"
-        "succeed_or_end(lambda: print('first', flush=True))\n"
+        "def late(): raise TimeoutError('HTTP proxies not available after 60s.')\n"
+        "succeed_or_end(late)\n"
+        "print('goes on', flush=True)\n"
         "threading.Thread(target=succeed_or_end, args=(lambda: 1 / 0,)).start()\n"
         "time.sleep(60)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False
     )
-    assert (done.returncode, done.stdout) == (1, "first\n")
+    assert (done.returncode, done.stdout) == (1, "goes on\n")
     assert done.stderr.rstrip().endswith("ZeroDivisionError: division by zero")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch.nn.functional import linear
 
-from deployments.engine.cpu.wide import FEW_ROWS, wide_product, widen_products
+from deployments.engine.cpu.wide import FEW_ROWS, Product, wide_product, widen_products
 
 OUTS, INS, BLOCK = 37, 24, 5 * 24
 """Blocks of five rows of the weights; the last one has two."""
@@ -55,12 +57,28 @@ def test_what_is_not_there_gives_nothing() -> None:
     assert wide_product()(drawn(0, INS), drawn(OUTS, INS)).shape == (0, OUTS)
 
 
-def layer(weight: torch.Tensor | None, *, by_vllm: bool = True) -> torch.nn.Module:
-    made = torch.nn.Module()
+def layer(weight: torch.Tensor | None, *, product: Product | None = linear) -> torch.nn.Module:
+    made: Any = torch.nn.Module()
     made.weight = None if weight is None else torch.nn.Parameter(weight, requires_grad=False)
-    if by_vllm:
-        made.cpu_linear = linear
-    return made
+    if product is not None:
+        made.cpu_linear = product
+    return made  # type: ignore[no-any-return]
+
+
+def packed(weight: torch.Tensor) -> Product:
+    """As vLLM's, of weights that another library keeps."""
+    return lambda x, _, bias=None: linear(x, weight, bias)
+
+
+class Wrapper(torch.nn.Module):
+    """As vLLM's of LoRA: what it does not have is the layer's that it wraps."""
+
+    def __init__(self, base: torch.nn.Module) -> None:
+        super().__init__()
+        self.base = base
+
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(name) if name == "base" else getattr(self.base, name)
 
 
 def test_only_16_bit_matrices_that_vllm_has_left_to_torch_are_widened() -> None:
@@ -68,12 +86,14 @@ def test_only_16_bit_matrices_that_vllm_has_left_to_torch_are_widened() -> None:
     left = {
         "float32": layer(drawn(OUTS, INS, dtype=torch.float32)),
         "packed by another library": layer(torch.empty(0, dtype=torch.bfloat16)),
+        "head packed by another library": layer(drawn(OUTS, INS), product=packed(drawn(OUTS, INS))),
         "experts": layer(drawn(2, OUTS, INS)),
         "no weight": layer(None),
-        "not vLLM's": layer(drawn(OUTS, INS), by_vllm=False),
+        "not vLLM's": layer(drawn(OUTS, INS), product=None),
+        "wraps one": Wrapper(widened[0]),
     }
     model = torch.nn.ModuleList([*widened, *left.values()])
     assert widen_products(model) == len(widened)
     (product,) = {each.cpu_linear for each in widened}  # one block for all layers
     assert product is not linear
-    assert [name for name, each in left.items() if getattr(each, "cpu_linear", linear) is not linear] == []
+    assert [name for name, each in left.items() if vars(each).get("cpu_linear") is product] == []

@@ -111,11 +111,11 @@ async def test_every_shape_is_sent_and_timed(listener: PrivateListener, engine: 
     assert all(body["model"] == "m" for _, body in engine.seen)
 
 
-async def test_an_engine_without_code_for_a_size_gets_no_larger_requests(
+async def test_an_engine_without_code_for_a_size_gets_few_requests_and_most_of_them_at_once(
     listener: PrivateListener, engine: Engine
 ) -> None:
     took = await run(listener, engine, replace(SMALL, differs_by_size=False))
-    assert list(took) == ["first request", "sampling", "whole answer", "structured output"]
+    assert list(took) == ["first request", "sampling, whole answer", "structured output"]
     assert pooled_sizes(replace(SMALL, tasks=("embed",), differs_by_size=False)) == [1]
 
 

@@ -31,6 +31,7 @@ def test_it_widens_every_layer_where_the_cpu_needs_it_and_says_what_vllm_says(tm
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["vllm"]["layers"] == 0
     assert found["ours"]["layers"] == (LAYERS if found["is_needed"] else 0)
+    assert found["ours"]["reloaded"] == found["ours"]["layers"], "a deep sleep's end loads them again"
     assert len(found["ours"]["logprobs"]) == 59
     # bfloat16 has 8 bits: sums that are rounded elsewhere differ by some hundredths after some blocks.
     assert found["ours"]["logprobs"] == pytest.approx(found["vllm"]["logprobs"], abs=0.25)

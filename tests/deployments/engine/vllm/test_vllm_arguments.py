@@ -339,6 +339,9 @@ def test_only_an_eager_cpu_engine_has_a_worker_of_its_own(store: ModelStore) -> 
 
     assert worker(accelerator="cpu", enforce_eager=True) == EAGER_WORKER
     assert worker(accelerator="cpu") is None, "a compiled product would be unrolled"
+    assert worker(accelerator="cpu", lora={"adapters": {"a": "/a"}}) == EAGER_WORKER, (
+        "vLLM does not compile it"
+    )
     assert worker(accelerator="gpu", enforce_eager=True) is None
     mine = {"worker_cls": "mine.Worker"}
     assert worker(accelerator="cpu", enforce_eager=True, options=mine) == "mine.Worker"
