@@ -108,10 +108,15 @@ def misfit(which: str) -> str | None:
     return None
 
 
+def blocks(compiled: str) -> list[str]:
+    """What uv wrote, by entry: a package with its hashes."""
+    return re.split(r"\n(?=[A-Za-z0-9])", compiled.strip())
+
+
 def split(compiled: str) -> tuple[str, str]:
     """The entries with hashes, and those whose version has a local part, without."""
     hashed, unhashed = [], []
-    for block in re.split(r"\n(?=[A-Za-z0-9])", compiled.strip()):
+    for block in blocks(compiled):
         entry = ENTRY.match(block)
         if entry is None:
             raise LockError(f"uv wrote what is no entry: {block[:200]!r}")
@@ -124,8 +129,7 @@ def split(compiled: str) -> tuple[str, str]:
 
 def without(compiled: str, names: Sequence[str]) -> str:
     """What uv wrote, without the entries of these packages."""
-    blocks = re.split(r"\n(?=[A-Za-z0-9])", compiled.strip())
-    return "\n".join(block for block in blocks if block.partition("==")[0] not in names)
+    return "\n".join(block for block in blocks(compiled) if block.partition("==")[0] not in names)
 
 
 def packages(which: str) -> list[tuple[str, str]]:

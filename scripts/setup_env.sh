@@ -138,7 +138,7 @@ locked_install() {
     "$VENV/bin/python" -m pip --disable-pip-version-check install --progress-bar off --no-deps "$@" >>"$LOG" 2>&1
 }
 
-# install_locked SET: by uv, which takes a third of pip's time; by pip where uv cannot, for whatever reason.
+# install_locked SET: by uv, which is faster (docs/benchmarks.md); by pip where uv cannot, for whatever reason.
 install_locked() {
     : >"$LOG"
     "$VENV/bin/python" scripts/lock.py --install "$1" >>"$LOG" 2>&1 || pip_locked "$1" || return

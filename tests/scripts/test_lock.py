@@ -25,7 +25,7 @@ def test_the_lock_is_of_this_pyproject(which: str) -> None:
 @pytest.mark.parametrize("which", lock.SETS)
 def test_every_package_has_a_hash_and_none_says_where_it_comes_from(which: str) -> None:
     text = lock.lock_path(which).read_text(encoding="utf-8").removeprefix(lock.head(which))
-    blocks = re.split(r"\n(?=[A-Za-z0-9])", text.strip())
+    blocks = lock.blocks(text)
     assert len(blocks) > 100
     for block in blocks:
         assert re.fullmatch(r"[^\s=]+==[^\s=+]+( ;[^\\]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+", block), (

@@ -22,7 +22,7 @@ FEW_ROWS = 5
 
 BLOCK = 1 << 19
 """Weights widened at a time. 2 MiB as float32, which a core's own caches nearly hold: blocks of a quarter and
-of four times this size were up to a third slower."""
+of four times this size were slower."""
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
 
