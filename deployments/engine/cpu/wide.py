@@ -1,7 +1,7 @@
 """Products of 16-bit weights on x86 CPUs without instructions for them (AVX2 alone), in float32.
 
-oneDNN has no such product there, and vLLM falls back to torch's, which works on one row of the input after
-another: a prompt takes as long for each of its tokens as a decode step does. Here a block of the weights is
+oneDNN has no such product there, and vLLM falls back to torch's, which takes the input one row at
+a time: a prompt takes as long for each of its tokens as a decode step does. Here a block of the weights is
 widened to float32 while it is in the CPU's cache, and multiplied with all rows at once. Figures:
 docs/benchmarks.md.
 """
